@@ -44,6 +44,9 @@ def nearest(name: str, valid: list[str]) -> str:
     return f" (known: {', '.join(valid)})" if 0 < len(valid) <= 12 else ""
 
 
+_ARCHIVES = (".xz", ".gz", ".tgz", ".bz2", ".zst", ".tar", ".zip")
+
+
 def find(kind: str, name: str | Path) -> Path:
     """Give the file of a machine or experiment: a built-in name, or a path to a ``.toml``.
 
@@ -62,6 +65,10 @@ def find(kind: str, name: str | Path) -> Path:
     if path.suffix == ".toml" or "/" in words:
         if not path.exists():
             raise InputError(f"failed to open {words}: no such {kind} file")
+        if kind == "machine" and (path.is_dir() or path.suffix in _ARCHIVES):
+            raise InputError(
+                f"{words} is a dump: `opplab machine import {words} -o NAME.toml` makes a machine file of it"
+            )
         return path
     builtin = DATA / _FOLDERS[kind] / f"{words}.toml"
     if words in names(kind):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -475,3 +476,24 @@ def test_no_interval_of_a_value_is_lost() -> None:
                 assert interval in html
                 assert any(option.label in line and interval in line for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+def test_a_machine_without_power_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = re.sub(
+        r"\b(uw|mw|busy_uw|cluster_uw|cluster_mw) = [\d.]+", r"\1 = 0", opplab.Machine.load("juno-r2").to_toml()
+    )
+    file = tmp_path / "bare.toml"
+    file.write_text(text.replace('name = "juno-r2"', 'name = "bare"'))
+    load = opplab.Workload.periodic(1, run_us=1000, period_us=16000)
+    monkeypatch.setattr("opplab.sweep.runner.run_cases", lambda *_, **__: pytest.fail("something ran"))
+    with pytest.raises(opplab.InputError, match="--power generic"):
+        opplab.choose(file, load, seconds=0.1)
+
+
+def test_a_dump_is_told_from_a_machine_file(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.tar.xz"
+    dump.write_bytes(b"\xfd7zXZ")
+    with pytest.raises(opplab.InputError, match="opplab machine import"):
+        opplab.Machine.load(dump)

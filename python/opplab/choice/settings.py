@@ -18,6 +18,7 @@ __all__ = [
     "Unset",
     "Write",
     "commands_of",
+    "driver_names",
     "driver_of",
     "grid",
     "has_tunable",
@@ -130,7 +131,7 @@ def driver_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[str,
     keys = {**policy, **dict(setting.keys)}
     if named := keys.get("driver"):
         return str(named)
-    names = [str(driver.get("name", "")) for driver in _drivers(machine)]
+    names = driver_names(machine)
     own = names[0] if names else ""
     folder, mode = _MODES.get(own, ("", ""))
     passive = next((name for name in names if _MODES.get(name) == (folder, "passive")), "")
@@ -351,6 +352,11 @@ def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[Write | Un
             words = f"in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}"
             found.append(Unset(name, words))
     return found
+
+
+def driver_names(machine: Mapping[str, Any]) -> list[str]:
+    """Give the names of a machine's cpufreq drivers; the first is that at boot."""
+    return [str(driver.get("name", "")) for driver in _drivers(machine)]
 
 
 def _drivers(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -15,10 +15,13 @@ from opplab.cli.options import (
     damaged_ok_option,
     freq_max_option,
     jobs_option,
+    note,
     output_format_option,
     output_option,
     pairs_option,
+    power_option,
     vs_option,
+    with_generic_power,
     workers,
 )
 from opplab.errors import InputError
@@ -50,6 +53,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     metavar="NAME|FILE",
     help="Machine of the workload (default: a trace's snapshot).",
 )
+@power_option
 @click.option(
     "--governor",
     "governors",
@@ -144,6 +148,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
 def command(
     workload: str,
+    power: str | None,
     output: Path | None,
     output_format: str,
     every: bool,
@@ -174,9 +179,14 @@ def command(
     given["variants"] = given.pop("vs")
     policy = {name: value for name in ("kernel", "driver") if (value := given.pop(name))}
     tunables = {name: text.split(",") for name, text in given.pop("tunables").items()}
+    machine = given.pop("machine")
+    if power is not None:
+        if machine is None:
+            raise click.UsageError("--power is for a machine that is named: --machine NAME|FILE")
+        machine = with_generic_power(machine)
     with cluster(dask, workers(jobs)) as (executor, threads):
         choice = choose(
-            given.pop("machine"),
+            machine,
             workload if "." not in workload and "/" not in workload else Path(workload),
             governors=given.pop("governors").split(","),
             tunables=tunables,
@@ -184,6 +194,7 @@ def command(
             executor=executor,  # type: ignore[arg-type]
             jobs=threads,
             progress=progress,
+            said=note,
             **given,
             **{name: values for name, values in keys.items() if values},
         )

@@ -15,6 +15,7 @@ from opplab.cli.options import (
     check_workload,
     file_of,
     machine_option,
+    note,
     output_format_option,
     output_option,
     param_option,
@@ -117,6 +118,7 @@ def new(
     """Write an experiment file that compares governors, as a start for your own."""
     import os
 
+    from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
@@ -138,7 +140,7 @@ def new(
             name,
             on,
             where,
-            with_variants({"governor": governor}, vs),
+            with_variants({"governor": governor}, vs, Machine.load(machine).drivers if vs else (), note),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

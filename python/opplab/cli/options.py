@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +18,9 @@ from opplab.errors import InputError
 from opplab.report.text import FORMATS
 from opplab.simulation.policy import Policy
 from opplab.uncertainty import DRAWS_MAX
+
+if TYPE_CHECKING:
+    from opplab.simulation.machine import Machine
 
 __all__ = [
     "MACHINE_OF_TRACE",
@@ -31,16 +34,19 @@ __all__ = [
     "freq_max_option",
     "jobs_option",
     "machine_option",
+    "note",
     "output_format_option",
     "output_option",
     "param_option",
     "percent",
     "policy_of",
     "policy_options",
+    "power_option",
     "report_option",
     "trace_argument",
     "uncertainty_option",
     "vs_option",
+    "with_generic_power",
     "workers",
     "write_new",
 ]
@@ -265,6 +271,22 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     return pairs
 
 
+def power_option(command: F) -> F:
+    """Add the option `--power` for machines without power."""
+    words = "Power of a machine file without any: the generic curve of its class, within wide ranges."
+    return click.option("--power", type=click.Choice(["generic"]), help=words)(command)
+
+
+def with_generic_power(name: str | Path) -> Machine:
+    """Give a machine with the generic curve of power of its class; what that is goes to standard error."""
+    from opplab.fit.machine_power import generic_power
+    from opplab.simulation.machine import Machine
+
+    text, words = generic_power(Machine.load(name).to_toml())
+    note(words)
+    return Machine.parse(text, file=str(name))
+
+
 def pairs_option(flag: str, name: str, what: str) -> Callable[[F], F]:
     """Add an option of ``NAME=VALUE`` that may be given repeatedly."""
     return click.option(flag, name, multiple=True, callback=_tunables, metavar="NAME=VALUE", help=what)
@@ -288,9 +310,15 @@ def vs_option(function: F) -> F:
     return click.option(
         "--vs",
         multiple=True,
-        metavar="KEY=VALUE...",
-        help="Variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
+        metavar="KEY=VALUE...|FILE",
+        help="Variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; or the profiles "
+        "of tuned.conf, tlp.conf, auto-cpufreq.conf or power-profiles-daemon. May be repeated.",
     )(function)
+
+
+def note(words: str) -> None:
+    """Print what an answer leaves out, to standard error."""
+    click.echo(f"opplab: {words}", err=True)
 
 
 def param_option(function: F) -> F:

@@ -20,14 +20,17 @@ from opplab.cli.options import (
     check_workload,
     jobs_option,
     machine_option,
+    note,
     output_format_option,
     output_option,
     param_option,
     percent,
     policy_of,
     policy_options,
+    power_option,
     uncertainty_option,
     vs_option,
+    with_generic_power,
     workers,
 )
 from opplab.errors import CaseError, FormatError, InputError
@@ -65,9 +68,7 @@ LOOPBACK = "127.0.0.1"
     "-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="Workload file; the same as FILE."
 )
 @param_option
-@click.option(
-    "--power", type=click.Choice(["generic"]), help="Generic power curve for a machine without measured power."
-)
+@power_option
 @policy_options
 @vs_option
 @click.option("--seconds", type=float, help="Simulated time per case, s (default: the workload's).")
@@ -93,6 +94,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--retry-failed", is_flag=True, help="Run failed cases again.")
 @click.option("--replace", is_flag=True, help="Remove another experiment's results from the folder.")
 @click.option("--no-report", is_flag=True, help="Write results only, without tables, report and traces.")
+@click.option("--traces", is_flag=True, help="Write traces of long runs as well (130 bytes an event).")
 def command(
     what: str | None,
     machine: str | None,
@@ -148,7 +150,9 @@ def command(
             if machine is None:
                 some = "'opplab list machines', or a .toml file"
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
-            variants = with_variants(policy_of(given), vs)
+            from opplab.simulation.machine import Machine
+
+            variants = with_variants(policy_of(given), vs, Machine.load(machine).drivers if vs else (), note)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())
@@ -190,7 +194,7 @@ def command(
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "uncertainty")
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "traces", "uncertainty")
 
     def __init__(
         self,
@@ -204,6 +208,7 @@ class How:
         retry_failed: bool,
         replace: bool,
         no_report: bool,
+        traces: bool,
         uncertainty: int | None,
     ) -> None:
         self.jobs = workers(jobs)
@@ -215,20 +220,18 @@ class How:
         self.retry_failed = retry_failed
         self.replace = replace
         self.no_report = no_report
+        self.traces = traces
         self.uncertainty = uncertainty
 
 
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
     from opplab.files import write_text
-    from opplab.fit.machine_power import generic_power
-    from opplab.simulation.machine import Machine
 
+    machine = with_generic_power(name)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
-    text, words = generic_power(Machine.load(name).to_toml())
-    write_text(path, text)
-    click.echo(f"opplab: {words}", err=True)
+    write_text(path, machine.to_toml())
     return str(path)
 
 
@@ -443,8 +446,8 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
         kept = f"{done} of {len(experiment.cases)} cases are kept in {output}"
         click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
         raise click.exceptions.Exit(130) from None
-    for note in store.notes:
-        click.echo(f"opplab: {note}", err=True)
+    for words in store.notes:
+        note(words)
     seconds = time.monotonic() - start
     _finish(experiment, store, tally, how)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
@@ -511,11 +514,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
     write_text(store.path / "tables.txt", plain)
     publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)
+    drawn = publish.drawn(experiment, results, every=how.traces)
     if len(experiment.cases) == 1:
-        written = ["run.html", "run.pftrace", *_run_files(experiment, store), *written]
-    else:
-        traces = publish.write_traces(experiment, results, store.path / "traces")
+        written = [*_run_files(experiment, store, pages=bool(drawn)), *written]
+    elif drawn:
+        traces = publish.write_traces(experiment, drawn, store.path / "traces")
         written.append(f"traces/ ({len(traces)} for https://ui.perfetto.dev)")
+    if left := len(publish.drawn(experiment, results, every=True)) - len(drawn):
+        note(f"{left} runs of over {publish.EVENTS_MAX:,} events are not drawn; --traces writes their traces")
     click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
 
 
@@ -553,14 +559,15 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
     return kept
 
 
-def _run_files(experiment: Experiment, store: Store) -> list[str]:
-    """Write what a single run has beside its results: its page, its trace, and rt-app's logs."""
+def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str]:
+    """Write what a single run has beside its results: its page and its trace if it has pages, and rt-app's logs."""
     from opplab.simulation.run import Run
 
     case = experiment.cases[0]
     inner = experiment.find(case.hash)
     run = Run(case, inner, inner.run(False), experiment.machine_of(case.machine))
-    run.to_perfetto(store.path / "run.pftrace")
-    run.view(store.path / "run.html")
+    if pages:
+        run.to_perfetto(store.path / "run.pftrace")
+        run.view(store.path / "run.html")
     logs = run.rtapp_logs(store.path / "rt-app")
-    return [f"rt-app/ ({len(logs)} logs)"]
+    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({len(logs)} logs)"]

@@ -74,6 +74,11 @@ class Machine:
         """Number of CPUs."""
         return self._inner.nr_cpus
 
+    @property
+    def drivers(self) -> list[str]:
+        """The cpufreq drivers that it has; the first is that at boot."""
+        return [str(one["driver"]) for one in self.describe()["drivers"]]
+
     def describe(self) -> dict[str, Any]:
         """Give everything that the machine says as dicts and lists; units are the last word of a key."""
         return self._inner.describe()

@@ -15,7 +15,7 @@ __all__ = ["HOW_TO_GET_POWER", "energy_factors", "is_unknown", "known_power"]
 
 HOW_TO_GET_POWER = (
     "energy is unknown: the machine has no power. Give it some with `opplab machine import SOURCE --power LOG` "
-    "(turbostat, freqbench, watts by active cores), or a rough curve with `opplab run --power generic`"
+    "(turbostat, freqbench, watts by active cores), or a rough curve with `--power generic` of `run` and `choose`"
 )
 """The line that stands wherever an energy would."""
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from opplab.uncertainty.sweep import Sureness
 
 __all__ = [
+    "EVENTS_MAX",
     "blocks_of",
+    "drawn",
     "legend",
     "mean_rows",
     "metric_tables",
@@ -152,7 +154,7 @@ def _with_change(cell: Cell | None) -> str:
     return f"{cell.value:.2f} ({100 * (cell.ratio - 1):+.1f}%)" + ("*" if cell.significant else "")
 
 
-def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
+def _examples(experiment: Experiment) -> list[_opplab.Case]:
     """One run of each machine and policy: the first workload at its smallest load, iteration 0."""
     first = experiment.cases[0]
     chosen: dict[tuple[str, str], str] = {}
@@ -162,11 +164,27 @@ def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Cas
     return [experiment.find(hash_) for hash_ in chosen.values()]
 
 
-def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) -> list[Path]:
-    """Write a Perfetto trace of one run of each policy."""
+EVENTS_MAX = 500_000
+"""Events of a run up to which it is drawn and written as a trace: about 60 MB, and a second of time."""
+
+
+def drawn(experiment: Experiment, results: pl.DataFrame, *, every: bool = False) -> list[_opplab.Case]:
+    """Give one run of each machine and policy that is short enough to be drawn; with `every` all of them."""
+    keys = ["machine", "benchmark", "param", "policy", "iteration"]
+    counted = results.filter(results["metric"] == "engine_events").select(*keys, "value")
+    events = {tuple(key): value for *key, value in counted.iter_rows()}
+    return [
+        case
+        for case in _examples(experiment)
+        if every or events.get((case.machine, case.benchmark, case.param, case.policy, 0), 0) <= EVENTS_MAX
+    ]
+
+
+def write_traces(experiment: Experiment, cases: Sequence[_opplab.Case], folder: Path) -> list[Path]:
+    """Write a Perfetto trace of each case."""
     folder.mkdir(exist_ok=True)
     files = []
-    for case in _examples(experiment, results):
+    for case in cases:
         several = len({one.machine for one in experiment.cases}) > 1
         at = case.machine if several else ""
         words = "-".join(filter(None, (at, case.benchmark, case.param.replace("=", ""), case.policy)))
@@ -190,17 +208,20 @@ def write_report(
 
     facts = experiment.manifest()
     seconds = facts["duration_ns"] / 1e9
-    examples = _examples(experiment, results)
+    examples = _examples(experiment)
     first = examples[0]
-    timelines = [window(case, case.run(False)) for case in examples]
+    shown = drawn(experiment, results)
+    timelines = [window(case, case.run(False)) for case in shown]
     if len(facts["machines"]) > 1:
-        timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, examples, strict=True)]
+        timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, shown, strict=True)]
     load = first.param.replace("=", " ").partition(" ")
     at = f", {load[2]} {load[0]}" if load[2] else ""
     note = (
         f"One run of each policy: {first.benchmark}{at}, iteration 0, from "
-        f"{timelines[0].start_ms:g} to {timelines[0].end_ms:g} ms. A colour is a task; the line is the cluster's clock "
-        "between its lowest and highest frequency."
+        f"{timelines[0].start_ms:g} to {max(one.end_ms for one in timelines):g} ms. A colour is a task; the line is "
+        "the cluster's clock between its lowest and highest frequency. CPUs that ran nothing are left out."
+        if timelines
+        else ""
     )
     seeds = f"{facts['seed']} to {facts['seed'] + facts['iterations'] - 1}"
     report = Report(
