@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.studies import pages
 from opplab import catalog
 from opplab.fit import opp_power
 from opplab.fit.freqbench import Curve, Point
-from lab.studies import pages
 from opplab.report import svg
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
@@ -83,7 +83,7 @@ def power() -> str:
     out.append(svg.element("text", "power of the busy core, mW", transform=turn, text_anchor="middle"))
     around = path([*mhz, *mhz[::-1]], [*low, *high[::-1]])
     marks = svg.element("path", d=f"M{around}Z", class_="band") + svg.element(
-        "path", d="M" + path(mhz, curve), class_="line"
+        "path", d="M" + path(mhz.tolist(), curve.tolist()), class_="line"
     )
     out.append(svg.element("g", marks, class_="v1"))
     ends = [points[0], points[-1]]
