@@ -481,7 +481,7 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
                 states.setdefault(cluster, []).append(what)
         for cluster, steps in clusters.items():
             clock = _clock_classes(steps)
-            idle = {name: f"i{min(number, 3)}" for number, name in enumerate(states.get(cluster, []))}
+            idle = _idle_classes(states.get(cluster, []))
             keys = _clock_keys(cluster, clock)
             keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
             panels = []
@@ -490,6 +490,13 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
                     panels += _residency_panels(means, classes, (place, name), cluster, clock, idle)
             groups.append((keys, panels))
     return groups
+
+
+def _idle_classes(states: Sequence[str]) -> dict[str, str]:
+    """Give the colour of each idle state: polling apart, the others the darker the deeper, and the way in and out."""
+    deep = [name for name in states if name not in ("POLL", "none")]
+    steps = {name: 1 + round(6 * number / max(len(deep) - 1, 1)) for number, name in enumerate(deep)}
+    return {name: "ix" if name == "none" else f"i{steps.get(name, 0)}" for name in states}
 
 
 def _residency_panels(
