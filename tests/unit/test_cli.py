@@ -110,7 +110,15 @@ def test_a_workload_that_is_not_there_is_told_how_to_make_one(tmp_path: Path) ->
         "workload new service", "experiment", "new", "mine", "-m", "juno-r2", "-w", gone, "-o", str(experiment)
     )
     assert not experiment.exists()
-    check_refused("only one kernel here; compare several with opplab experiment new", "run", gone, "-m", "juno-r2", "--kernel", "5.4,6.12")
+    check_refused(
+        "only one kernel here; compare several with opplab experiment new",
+        "run",
+        gone,
+        "-m",
+        "juno-r2",
+        "--kernel",
+        "5.4,6.12",
+    )
 
 
 def test_a_pipe_that_is_closed_from_the_start() -> None:
