@@ -142,7 +142,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        made.append(("what the changes hang on (share of their order over the draws)", deciding))
+        made.append(("what the changes depend on (share of their order over the draws)", deciding))
     return made
 
 
