@@ -149,6 +149,13 @@ def test_lists_wrap_at_the_width_of_the_terminal() -> None:
     assert "energy-aware scheduling is" in " ".join(done.stdout.split())
 
 
+def test_addresses_in_lists_stay_whole() -> None:
+    """At 80 columns a thread's address can be copied as it stands."""
+    known = set(json.loads(opplab("list", "proposals", "--format", "json").stdout)[0]["thread"].rstrip(";").split())
+    words = set(opplab("list", "proposals", COLUMNS="80").stdout.split())
+    assert {word for word in known if "://" in word} <= words
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_tables_fit_and_lose_nothing(width: int) -> None:
     """Headings and words are wrapped; then the columns stand below each other, each group with the first column."""
