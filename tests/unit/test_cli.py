@@ -110,8 +110,15 @@ def test_a_workload_that_is_not_there_is_told_how_to_make_one(tmp_path: Path) ->
         "workload new service", "experiment", "new", "mine", "-m", "juno-r2", "-w", gone, "-o", str(experiment)
     )
     assert not experiment.exists()
-    words = ("run", gone, "-m", "juno-r2", "--kernel", "5.4,6.12")
-    check_refused("only one kernel here; compare several with opplab experiment new", *words)
+    check_refused(
+        "only one kernel here; compare several with opplab experiment new",
+        "run",
+        gone,
+        "-m",
+        "juno-r2",
+        "--kernel",
+        "5.4,6.12",
+    )
 
 
 def test_a_pipe_that_is_closed_from_the_start() -> None:
@@ -140,6 +147,13 @@ def test_lists_wrap_at_the_width_of_the_terminal() -> None:
     done = opplab("list", "policy-keys", COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "energy-aware scheduling is" in " ".join(done.stdout.split())
+
+
+def test_addresses_in_lists_stay_whole() -> None:
+    """At 80 columns a thread's address can be copied as it stands."""
+    known = set(json.loads(opplab("list", "proposals", "--format", "json").stdout)[0]["thread"].rstrip(";").split())
+    words = set(opplab("list", "proposals", COLUMNS="80").stdout.split())
+    assert {word for word in known if "://" in word} <= words
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

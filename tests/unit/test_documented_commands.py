@@ -83,6 +83,7 @@ WIDE = {
     r"opplab trace events": "the kernel's own lines",
     r"opplab meter turbostat": "turbostat's own table, for programs",
     r"opplab host show": "paths, which cannot be wrapped",
+    r"opplab list proposals": "addresses, which are not wrapped",
     r"opplab choose": "commands to copy, which are not wrapped",
 }
 WIDTH = 80

@@ -49,7 +49,7 @@ fn zero_frequencies_are_no_frequency() {
         .and_then(|facts| opplab_import::to_machine(&facts).map_err(|error| error.to_string()));
     std::fs::remove_dir_all(&folder).expect("it can be removed");
     let error = made.map(|imported| imported.machine.clusters[0].opps.clone()).expect_err("it has no frequency");
-    assert!(error.contains("it tells no frequency of any CPU"), "{error}");
+    assert!(error.contains("it has no frequency of any CPU"), "{error}");
 }
 
 #[test]

@@ -307,7 +307,7 @@ class Choice:
             )
         keys = [one.key for one in self.hangs if one.p < 0.05][:3]
         if keys:
-            out.append(f"Between these two it hangs on {', '.join(keys)}.")
+            out.append(f"Between these two it depends on {', '.join(keys)}.")
         if chosen.best < SURE and not same:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):

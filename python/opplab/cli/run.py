@@ -540,8 +540,14 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
         texts = [(title, render_table(rows, "text", width), render_table(rows, "text")) for title, rows in measured]
         texts = texts or [(title, str(table), str(table)) for title, table in publish.tables_text(blocks)]
         legend = publish.legend(results["iteration"].n_unique(), measured=bool(measured))
-        shown = "".join(f"\n{title}\n{table}" for title, table, _ in texts) + f"{flow(legend, width)}\n"
-        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts)
+        beside, score = publish.scored(experiment, results)
+        if measured and beside:
+            baseline = experiment.baseline or "the baseline"
+            title = f"changes against {baseline}, text {experiment.published_seed} and simulated"
+            texts.append((title, render_table(beside, "text", width), render_table(beside, "text")))
+        shown = "".join(f"\n{title}\n{table}" for title, table, _ in texts)
+        shown += "".join(f"{flow(line, width)}\n" for line in (legend, score) if line)
+        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts) + (score and f"\n{score}\n")
     else:
         shown = answer.text(width, None if how.everything else LINES)
         kept = answer.text(80, None)

@@ -227,7 +227,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
     elif lines and not any(line.varies for line in lines):
         out.append(
             "All iterations are equal: no variation of the programs is modelled, so there are no intervals. That "
-            "does not make the changes certain; they hang on what the machine file assumes."
+            "does not make the changes certain; they depend on the assumptions of the machine file."
         )
     for metric in dict.fromkeys(block.metric for block in blocks):
         out += _distance(metric, [line for block in blocks if block.metric == metric for line in block.lines])

@@ -34,6 +34,7 @@ __all__ = [
     "mean_rows",
     "metric_tables",
     "own_metrics",
+    "scored",
     "sure_tables",
     "tables_text",
     "write_report",
@@ -82,6 +83,44 @@ def legend(iterations: int, *, measured: bool) -> str:
     )
 
 
+BESIDE_MOST = 12
+"""Published changes that are printed beside the simulated ones; longer tables are `opplab compare`'s."""
+
+
+def scored(experiment: Experiment, results: pl.DataFrame) -> tuple[list[dict[str, str]], str]:
+    """Give the published changes beside the simulated ones, where they are few, and the score over "no change"."""
+    from opplab.agreement.scoreboard import cells_of, score
+
+    cells = cells_of(experiment, results) if experiment.published_seed and experiment.compare else []
+    if not cells:
+        return [], ""
+    found = score(cells)
+    right = round((found["sign_agreement"] or 0) * found["sign_cells"])
+    median, null = 100 * found["median_abs_error"], 100 * found["null_median_abs_error"]
+    changes = "change" if len(cells) == 1 else "changes"
+    line = (
+        f"Score against {len(cells)} published {changes}: median error {median:.1f} percentage points; "
+        f'always predicting "no change" misses by {null:.1f}. '
+        f"Right sign in {right} of {found['sign_cells']} changes beyond their spread."
+    )
+    rows = [
+        {
+            "benchmark": cell.benchmark,
+            "parameter": cell.parameter,
+            "variant": cell.variant,
+            "published": f"{100 * (cell.published - 1):+.1f} %",
+            "simulated": f"{100 * (cell.predicted - 1):+.1f} %",
+            "error, points": f"{100 * cell.error:+.1f}",
+        }
+        for cell in cells
+    ]
+    if len(rows) > BESIDE_MOST:
+        return [], line
+    # What all rows share is not repeated in each.
+    same = [key for key in ("benchmark", "variant") if len({row[key] for row in rows}) == 1]
+    return [{key: value for key, value in row.items() if key not in same} for row in rows], line
+
+
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
     names = places_of(blocks)
@@ -106,7 +145,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        made.append(("what the changes hang on (share of their order over the draws)", deciding))
+        made.append(("what the changes depend on (share of their order over the draws)", deciding))
     return made
 
 
