@@ -12,6 +12,7 @@ use opplab_kernel::cpufreq::governor::{GovernorError, GovernorId};
 use opplab_kernel::profile::KernelProfile;
 
 use crate::affinity::{self, Before};
+use crate::calibrate;
 use crate::clock::{self, Moment};
 use crate::compare;
 use crate::error::HostError;
@@ -45,6 +46,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("affinity", "list, set or restore the CPUs of schedutil's kthreads"),
     ("govern", "run a governor in user space, and restore all settings afterwards"),
     ("record", "record a trace for replay, with the machine and its settings"),
+    ("calibrate", "measure loops, idle states, wake-ups, frequency changes and the disk"),
     ("compare", "run a command under several settings, and measure the changes"),
 ];
 
@@ -84,6 +86,7 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
         "govern" => govern(words, env),
         "record" => record_command(words, env),
         "compare" => compare::command(words, env),
+        "calibrate" => calibrate::command(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -144,7 +147,7 @@ pub(crate) fn print_help(env: &mut Env<'_>, text: &str) -> Result<i32, HostError
 }
 
 /// `--format text` or `--format json`: whether it is JSON.
-fn is_json(words: &mut lexopt::Parser) -> Result<bool, HostError> {
+pub(crate) fn is_json(words: &mut lexopt::Parser) -> Result<bool, HostError> {
     let word = text(words.value()?);
     match word.as_str() {
         "text" => Ok(false),

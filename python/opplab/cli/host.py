@@ -41,6 +41,21 @@ def _observe_parquet(words: list[str], place: int, output: str) -> int:
     return code
 
 
+def _calibrated(words: list[str]) -> None:
+    """Write the machine file of what ``calibrate`` measured beside it."""
+    from opplab.cli.machine import imported
+    from opplab.files import write_text
+    from opplab.host.calibrated import calibrated
+
+    folder = Path(_after(words, "-o") or _after(words, "--output") or "host-calibrate")
+    if {"--help", "-h", "--dry-run"} & set(words) or not (folder / "calibration.json").is_file():
+        return
+    text, _ = imported(Path(_after(words, "--root") or "/"), None)
+    text, notes = calibrated(text, folder / "calibration.json")
+    write_text(folder / "machine.toml", text)
+    click.echo("\n".join([*notes, f"wrote {folder / 'machine.toml'}"]), err=True)
+
+
 def _results(words: list[str]) -> None:
     """Write the runs of ``compare`` as a results table beside them, for every command that reads results."""
     words = words[: words.index("--")] if "--" in words else words
@@ -125,7 +140,7 @@ def _folder(options: list[str]) -> Path:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> None:
-    """Work on a live Linux: show, observe, affinity, govern, record, compare, experiment."""
+    """Work on a live Linux: show, observe, affinity, govern, record, calibrate, compare, experiment."""
     first = words[:1]
     if first == ("affinity",) and "--evaluate" in words:
         from opplab.cli.host_evaluate import evaluate
@@ -138,6 +153,8 @@ def command(words: tuple[str, ...]) -> None:
         return
     found = _parquet(list(words)) if first == ("observe",) else None
     code = _observe_parquet(list(words), *found) if found else _host(list(words))
+    if first == ("calibrate",) and code == 0:
+        _calibrated(list(words))
     if first == ("compare",) and code in (0, 130):
         _results(list(words))
     if code:

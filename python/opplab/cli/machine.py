@@ -181,16 +181,20 @@ def _of_points(
     return to_machine_text(tree), facts
 
 
+def imported(source: Path, name: str | None) -> tuple[str, dict[str, Any]]:
+    """Give the machine file of a source, and what was told, left out and filled."""
+    machine, told = _opplab.import_machine(str(source))
+    if name is not None and name != machine.name:
+        machine = machine.renamed(name)
+    return machine.to_toml(), json.loads(told)
+
+
 def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: str | None) -> tuple[str, dict[str, Any]]:
     """Give the machine file of a source, with the capacities that tables of operating points have."""
     from opplab.fit.machine_power import to_machine_text
     from opplab.fit.opp_machine import with_capacity
 
-    machine, told = _opplab.import_machine(str(source))
-    facts: dict[str, Any] = json.loads(told)
-    if name is not None and name != machine.name:
-        machine = machine.renamed(name)
-    text = machine.to_toml()
+    text, facts = imported(source, name)
     if tables:
         tree = toml_of(text, "the machine file")
         if with_capacity(tree, tables, soc):
@@ -209,6 +213,7 @@ def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: st
 @click.option("--clusters", help="Of tables of operating points: clusters and CPUs, as A55x4,A76x2,X1x2.")
 @points_option
 @interval_option
+@click.option("--calibration", type=click.Path(path_type=Path), help="What 'opplab host calibrate' measured: its JSON.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def import_(
     sources: tuple[Path, ...],
@@ -219,6 +224,7 @@ def import_(
     clusters: str | None,
     points: str,
     interval: str,
+    calibration: Path | None,
     force: bool,
 ) -> None:
     """Make a machine file from a dump, a device tree, or measurements.
@@ -254,6 +260,11 @@ def import_(
         text, about_power, _ = powered(text, *measured, soc=soc, points=points, of=interval)
         facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
         facts["notes"] += about_power
+    if calibration is not None:
+        from opplab.host.calibrated import calibrated
+
+        text, measured_notes = calibrated(text, calibration)
+        facts["notes"] += measured_notes
     if output is None:
         click.echo(text, nl=False)
     else:

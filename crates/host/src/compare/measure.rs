@@ -132,6 +132,11 @@ impl Meters {
         Self { counters, power, clocks, hardware, idle, before: Totals::default(), begin, last: begin, lacking }
     }
 
+    /// When the run began.
+    pub fn began(&self) -> Moment {
+        self.begin
+    }
+
     /// Begins a run.
     pub fn begin(&mut self, root: &Root, now: Moment) {
         for counter in self.counters.iter_mut().chain(&mut self.idle) {

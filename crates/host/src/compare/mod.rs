@@ -20,13 +20,15 @@ pub mod variants;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use lexopt::prelude::*;
 use rustix::process::{Pid, Signal, kill_process_group};
+
+pub(crate) use self::bench::is_alone;
 
 use self::bench::Live;
 use self::figures::Figure;
@@ -101,7 +103,7 @@ struct Options {
     command: Vec<OsString>,
 }
 
-fn number<T>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
+pub(crate) fn number<T>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display,
 {
@@ -110,14 +112,14 @@ where
 }
 
 /// `90s`, `10m`, `2h`, or seconds.
-fn duration_ns(words: &str) -> Result<u64, HostError> {
+pub(crate) fn duration_ns(option: &str, words: &str) -> Result<u64, HostError> {
     let (digits, scale) = match words.char_indices().last() {
         Some((at, 's')) => (&words[..at], 1.0),
         Some((at, 'm')) => (&words[..at], 60.0),
         Some((at, 'h')) => (&words[..at], 3600.0),
         _ => (words, 1.0),
     };
-    Ok((number::<f64>("for", digits, 0.0, 1e6)? * scale * 1e9) as u64)
+    Ok((number::<f64>(option, digits, 0.0, 1e6)? * scale * 1e9) as u64)
 }
 
 impl Options {
@@ -219,7 +221,7 @@ impl Options {
             "within" => self.within_ppm = (number::<f64>(name, &words, 0.01, 100.0)? * 10_000.0).round() as u32,
             "pilot" => self.pilot = number(name, &words, 2, 1000)?,
             "blocks" => self.plan.blocks_max = number(name, &words, 2, 100_000)?,
-            "for" => self.plan.for_ns = Some(duration_ns(&words)?),
+            "for" => self.plan.for_ns = Some(duration_ns(name, &words)?),
             "warm-up" => self.plan.warm_up = number(name, &words, 0, 1000)?,
             "same" => self.plan.same = number(name, &words, 0, 1000)?,
             "rest" => self.plan.rest_ns = (number::<f64>(name, &words, 0.0, 3600.0)? * 1e9) as u64,
@@ -319,7 +321,8 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     if has_writes && !options.is_worker {
         // What is wrong with the folder is said before anything is written.
         drop(Log::open(&path, head)?);
-        let ended = supervise(&root, &options, &given, env)?;
+        let what = Supervised { command: "compare", variants: &options.plan.variants, given: &given };
+        let ended = supervise(&root, &options.state, &what, env)?;
         if ended != 0 {
             return Ok(ended);
         }
@@ -351,7 +354,7 @@ fn show(log: &Log, is_json: bool, env: &mut Env<'_>) -> Result<i32, HostError> {
 }
 
 /// Every write of every variant, and what is put back.
-fn dry(root: &Root, variants: &[Variant]) -> String {
+pub(crate) fn dry(root: &Root, variants: &[Variant]) -> String {
     let mut out = String::new();
     for variant in variants {
         out += &format!("{}:\n", variant.name);
@@ -384,21 +387,28 @@ fn dry(root: &Root, variants: &[Variant]) -> String {
     out
 }
 
+/// A command whose worker is supervised, the settings that it writes, and the words that it was given.
+pub(crate) struct Supervised<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) variants: &'a [Variant],
+    pub(crate) given: &'a [OsString],
+}
+
 /// Saves, starts the worker, waits for it, puts everything back: also if the worker is killed.
-fn supervise(root: &Root, options: &Options, given: &[OsString], env: &mut Env<'_>) -> Result<i32, HostError> {
+pub(crate) fn supervise(root: &Root, state: &Path, what: &Supervised<'_>, env: &mut Env<'_>) -> Result<i32, HostError> {
     let [program, leading @ ..] = env.again.as_slice() else {
         return Err(HostError::Lacking("this program cannot start itself again".to_owned()));
     };
-    let places = Places::of(root, options.state.clone());
+    let places = Places::of(root, state.to_path_buf());
     let stop = Stop::on_signals()?;
     let _lock = lock(root)?;
     let (_, away) = restore_left(root, &places, env.err)?;
-    let saved = Settings::of(root, &options.plan.variants, std::process::id())?.saved.with(away);
+    let saved = Settings::of(root, what.variants, std::process::id())?.saved.with(away);
     save(&saved, root, &places)?;
     let spawned = Command::new(program)
         .args(leading)
-        .args(["compare", "--worker"])
-        .args(given)
+        .args([what.command, "--worker"])
+        .args(what.given)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();

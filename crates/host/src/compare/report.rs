@@ -42,7 +42,7 @@ fn rows(log: &Log) -> Vec<Row> {
     rows
 }
 
-fn four(value: f64) -> String {
+pub(crate) fn four(value: f64) -> String {
     if !value.is_finite() {
         return "unknown".to_owned();
     }
