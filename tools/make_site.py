@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import make_pages
+import make_perfetto
 
 from opplab.cli.list import rows_of
 from opplab.cli.reference import EXIT_CODES, markdown, option_rows, pages
@@ -119,6 +120,7 @@ def main() -> int:
     (DOCS / "reference" / "browser.md").unlink(missing_ok=True)
     extra = ROOT / "out" / "site-extra"
     gallery(extra / "gallery")
+    make_perfetto.make(extra / "perfetto")
     shutil.rmtree(extra / "lab", ignore_errors=True)
     if make_pages.has_target():
         make_pages.make(extra / "lab", "../index.html")
