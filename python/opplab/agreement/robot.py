@@ -220,8 +220,8 @@ def answer(
     iterations : int
     jobs : int, optional
     """
-    from opplab.agreement.forecast import Facts
-    from opplab.agreement.predict import Z90, _deviation, half_width, known_errors, sign_probability
+    from opplab.agreement.forecast import Facts, deviation_of
+    from opplab.agreement.predict import Z90, half_width, known_errors, sign_probability
     from opplab.simulation.machine import Machine
 
     cpus = Machine.load(machine).nr_cpus
@@ -256,7 +256,7 @@ def answer(
                 continue
             logs = [math.log(one) for one in found]
             middle = math.fsum(logs) / len(logs)
-            runs = _deviation(logs)
+            runs = deviation_of(logs)
             half = math.hypot(half_width(model.benchmark, middle, known_errors()), Z90 * runs)
             chance = sign_probability(model.benchmark, middle, runs, known_errors())
             change = 100 * math.expm1(middle)
