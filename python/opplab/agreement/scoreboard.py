@@ -208,7 +208,7 @@ class Facts:
         return math.fsum(quotient(metric) for metric in metrics)
 
     def explain(self, points: Sequence[Point], baseline: str, variant: str) -> str:
-        """Say in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
+        """Describe in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
         base, new = (self._pooled(points, policy) for policy in (baseline, variant))
         parts = []
         for name, unit in (("clock while busy", "GHz"), ("busy", "%"), ("power", "W")):

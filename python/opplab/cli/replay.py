@@ -119,7 +119,7 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
 
 
 def check_text(check: dict[str, Any]) -> str:
-    """Say how far a replay under its own policy is from the trace."""
+    """Report how far a replay under its own policy is from the trace."""
     if not check["checked"]:
         return "the trace has no frequency, so the distance of the replay is unknown"
     residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
@@ -129,7 +129,7 @@ def check_text(check: dict[str, Any]) -> str:
 
 
 def whole_text(check: dict[str, Any]) -> str:
-    """Say how far a replay under its own policy is from the trace, CPUs together."""
+    """Report how far a replay under its own policy is from the trace, CPUs together."""
     names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
     parts = [
         f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]

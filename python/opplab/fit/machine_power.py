@@ -267,7 +267,7 @@ def _fit_points(tree: Tree, path: Path) -> tuple[list[Parameter], list[str]]:
 
 
 def _is_points(path: Path) -> bool:
-    """Say whether a source is a table of power by operating point."""
+    """Report whether a source is a table of power by operating point."""
     if path.is_dir():
         return False
     if path.suffix == ".json":
