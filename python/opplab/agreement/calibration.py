@@ -387,7 +387,7 @@ def check(text: str, path: Path) -> None:
             _told.add(path)
             again = f"opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}"
             print(
-                f"opplab: {path} has no fingerprint of the model that it is fitted to; check it with `{again}`",
+                f"opplab: calibration {path.stem} has no fingerprint of its model; check it with `{again}`",
                 file=sys.stderr,
             )
         return
