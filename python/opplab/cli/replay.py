@@ -150,10 +150,10 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     lines = [f"self-check: {check_text(check)} (5 points and 5 % are near)"]
     if found.get("changed"):
-        nothing = "a change in brackets is not greater than the error, or no error is known"
+        nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
             lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
-            nothing += ", or its interval holds 0"
+            nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     if closed := found.get("closed_self_check"):
