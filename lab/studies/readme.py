@@ -1,14 +1,13 @@
 """The pictures of README and of the site's first page: ``python -m lab.studies.readme``.
 
-One predicts the power of a phone's core from three measured points, one shows the energy of periodic tasks under three
-policies, and one the tasks and clocks of a run.
+One predicts the power of a phone's core from three measured points, one shows the tasks and clocks of a run.
 """
 
 from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,18 +23,13 @@ from opplab.simulation.workload import Workload
 
 STYLE = (
     "text{font:11px sans-serif;fill:#333}text.tiny{font-size:9px}.grid{stroke:#ddd}.axis{stroke:#333}"
-    ".v1{color:#1b6ca8}.v2{color:#d1495b}.v3{color:#8a6d1a}.line{fill:none;stroke:currentColor;stroke-width:1.8}"
+    ".v1{color:#1b6ca8}.line{fill:none;stroke:currentColor;stroke-width:1.8}"
     ".dot{fill:currentColor}.lane{fill:#f1f3f4}.clock{fill:none;stroke:#333;stroke-width:1.2}"
     ".open{fill:#fff;stroke:#333;stroke-width:1.3}.used{fill:#333}.band{fill:currentColor;opacity:.15}"
     ".rival{fill:none;stroke:#d1495b;stroke-width:1.5;stroke-dasharray:5 4}"
 )
 CORE = ("sm8250", "A77 prime", "Snapdragon 865, prime core")
 """The core of the power picture: machine and cluster of the catalogue, whose points were all measured, and its name."""
-POLICIES = (
-    ("energy-aware", "v1", Policy(variation="none")),
-    ("not energy-aware", "v2", Policy(eas=False, variation="none")),
-    ("performance", "v3", Policy(governor="performance", variation="none")),
-)
 
 
 def _alone(picture: str) -> str:
@@ -67,7 +61,7 @@ def power() -> str:
         x = left + (clock - mhz[0] + 60) / (mhz[-1] - mhz[0] + 120) * (svg.WIDTH - left - right)
         return float(x), float(height - bottom - mw / y_ticks[-1] * (height - top - bottom))
 
-    def path(clocks: Sequence[float], values: Sequence[float]) -> str:
+    def path(clocks: Iterable[float], values: Iterable[float]) -> str:
         return "L".join("{:.1f} {:.1f}".format(*at(*pair)) for pair in zip(clocks, values, strict=True))
 
     out = []
@@ -112,25 +106,6 @@ def power() -> str:
     return _alone(svg.document(height, f"{CORE[2]}: power by clock, from three measured points", out))
 
 
-def energy() -> str:
-    """Draw energy against the number of tasks."""
-    lines = []
-    for label, class_, policy in POLICIES:
-        line = svg.Series(label, class_)
-        for tasks in (2, 6, 10, 14, 18, 22):
-            work = Workload.periodic(tasks, run_us=800, period_us=16000)
-            metrics = simulate("juno-r2", work, policy, seconds=1).metrics
-            line.points.append((tasks, metrics.filter(metric="energy")["value"].item(), None))
-        lines.append(line)
-    title = "Energy of a second on a Juno r2, by the number of tasks"
-    picture = svg.lines(title, lines, "tasks of 800 us every 16 ms", "J")
-    names = "".join(
-        svg.element("text", label, x=60, y=26 + 15 * number, class_="key", style=f"fill:{color}")
-        for number, ((label, _, _), color) in enumerate(zip(POLICIES, ("#1b6ca8", "#d1495b", "#8a6d1a"), strict=True))
-    )
-    return _alone(picture.replace("</svg>", f"{names}</svg>"))
-
-
 def run() -> str:
     """Draw 60 ms of a run."""
     work = Workload.periodic(7, run_us=1500, period_us=16000)
@@ -141,8 +116,7 @@ def run() -> str:
 def texts(docs: Path) -> dict[Path, str]:
     """Make the pictures anew."""
     figures = docs / "figures"
-    pictures = {"power": power, "energy": energy, "run": run}
-    return {figures / f"readme-{name}.svg": make() for name, make in pictures.items()}
+    return {figures / "readme-power.svg": power(), figures / "readme-run.svg": run()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ def names(kind: str) -> list[str]:
 
 
 def nearest(name: str, valid: list[str]) -> str:
-    """Give the end of a message that tells the nearest valid name, or all of a few.
+    """Give the end of a message that names the nearest valid name, or all of a few.
 
     Examples
     --------

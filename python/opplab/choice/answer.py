@@ -274,7 +274,7 @@ class Choice:
         )
 
     def findings(self) -> list[str]:
-        """Say in sentences what to do, how sure that is, and what would make it surer."""
+        """Describe in sentences what to do, how sure that is, and what would make it surer."""
         first = self.options[0]
         chosen = self.recommended
         limits = " and ".join(self.constraints)
@@ -315,7 +315,7 @@ class Choice:
         return out
 
     def _left_out(self) -> list[str]:
-        """Say which settings do less work than the baseline, and by how much."""
+        """Report which settings do less work than the baseline, and by how much."""
         out = []
         base = next((option for option in self.options if option.label == self.baseline), self.options[0])
         for option in self.options:
@@ -336,7 +336,7 @@ class Choice:
         return out
 
     def _tests_nothing(self) -> list[str]:
-        """Say which constraints separate no settings, because all have one value."""
+        """Report which constraints separate no settings, because all have one value."""
         out = []
         for text, metric in self.idle:
             value = f"{self.options[0].parts[metric].value:.4g} {self.units[metric][0]}"
@@ -345,7 +345,7 @@ class Choice:
         return out
 
     def measures(self) -> list[str]:
-        """Say what to measure, or to run, to be surer."""
+        """Describe what to measure, or to run, to be surer."""
         out = []
         for one in self.hangs[:3]:
             if one.p >= 0.05:

@@ -104,7 +104,7 @@ def choose(
     uncertainty : int
         Draws of what the machine file assumes; 0 for none.
     variation : str
-        How programs vary from run to run.
+        Variation of programs between runs.
     policy : mapping, optional
         Keys of the policy that all settings share (``kernel``, ``driver``, ``hz``, ...).
     search : mapping of str to (int, int), optional

@@ -68,7 +68,7 @@ def page(choice: Choice) -> str:
 
 
 def picture_title(choice: Choice) -> str:
-    """Say what the picture shows."""
+    """Describe what the picture shows."""
     if len(choice.metrics) < 2:
         return f"{choice.metrics[0]} of each setting"
     return f"{choice.metrics[1]} against {choice.metrics[0]}"

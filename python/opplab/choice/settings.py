@@ -153,7 +153,7 @@ def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy
 
 
 def has_tunable(governor: str, tunable: str) -> bool:
-    """Say whether a governor has a tunable."""
+    """Report whether a governor has a tunable."""
     return any(row["governor"] == governor and row["name"] == tunable for row in _opplab.governor_tunables())
 
 

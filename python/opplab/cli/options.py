@@ -340,7 +340,7 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
     click.UsageError
         A parameter that is none, or no whole number, or parameters without a benchmark.
     InputError
-        An unknown parameter; says the nearest one.
+        An unknown parameter; names the nearest one.
     """
     from opplab import _opplab
     from opplab.simulation.workload import Workload

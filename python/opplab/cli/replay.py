@@ -119,7 +119,7 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
 
 
 def check_text(check: dict[str, Any]) -> str:
-    """Say how far a replay under its own policy is from the trace."""
+    """Report how far a replay under its own policy is from the trace."""
     if not check["checked"]:
         return "the trace has no frequency, so the distance of the replay is unknown"
     residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
@@ -129,7 +129,7 @@ def check_text(check: dict[str, Any]) -> str:
 
 
 def whole_text(check: dict[str, Any]) -> str:
-    """Say how far a replay under its own policy is from the trace, CPUs together."""
+    """Report how far a replay under its own policy is from the trace, CPUs together."""
     names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
     parts = [
         f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
@@ -150,10 +150,10 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     lines = [f"self-check: {check_text(check)} (5 points and 5 % are near)"]
     if found.get("changed"):
-        nothing = "a change in brackets is not greater than the error, or no error is known"
+        nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
             lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
-            nothing += ", or its interval holds 0"
+            nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     if closed := found.get("closed_self_check"):

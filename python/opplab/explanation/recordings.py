@@ -157,7 +157,7 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
 
 
 def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
-    """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
+    """Describe what the recorded kernel computed, and whether the recorded inputs give the same."""
     names = (policy["governor"], policy["driver"], policy["opps_khz"], policy["cpus"], False)
     words = _opplab.decision_words("sugov_decision", row, names, str, [])
     differs = row["wanted_khz"] != row["ret_khz"]

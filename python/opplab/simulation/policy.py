@@ -83,7 +83,7 @@ class Policy:
     Raises
     ------
     InputError
-        If there is no such key, governor, tunable or other name; says the nearest one.
+        If there is no such key, governor, tunable or other name; names the nearest one.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def known_power(machine: Mapping[str, Any]) -> list[bool]:
 
 
 def is_unknown(results: pl.DataFrame) -> bool:
-    """Say whether some energy of a results table is unknown."""
+    """Report whether some energy of a results table is unknown."""
     energies = results.filter(results["metric"] == "energy")
     return bool(energies["value"].null_count())
 

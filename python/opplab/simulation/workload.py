@@ -103,7 +103,7 @@ class Workload:
         Raises
         ------
         InputError
-            If there is no such benchmark or parameter; says the nearest one.
+            If there is no such benchmark or parameter; names the nearest one.
         """
         models = {model["name"]: model for model in _opplab.benchmarks()}
         if name not in models:

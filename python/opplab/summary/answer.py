@@ -464,7 +464,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
 
 
 def _finding(answer: Answer, sure: Sureness | None) -> str:
-    """Say in a sentence or two what is sure, what is not, and on what it depends."""
+    """Describe in a sentence or two what is sure, what is not, and on what it depends."""
     compared = [one for one in answer.lines if one.changes]
     if not compared:
         return _alone(answer)
@@ -547,7 +547,7 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
 
 
 def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_up: str) -> str:
-    """Say what was assumed, and the next step."""
+    """Describe what was assumed, and the next step."""
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():

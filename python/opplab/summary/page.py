@@ -217,7 +217,7 @@ class _Axis:
 
 
 def findings(blocks: Sequence[Block]) -> list[str]:
-    """Say in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
+    """Describe in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
     names = places_of(blocks)
     groups = groupby(blocks, lambda block: ((block.machine, block.benchmark), block.metric, block.base))
     out = [_comparison(names[place], list(run)) for (place, _, _), run in groups]
@@ -239,7 +239,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
 
 
 def _comparison(name: str, blocks: Sequence[Block]) -> str:
-    """Say what each variant changes of one metric of one benchmark, at the first and the last load."""
+    """Describe what each variant changes of one metric of one benchmark, at the first and the last load."""
     first = blocks[0]
     what = "energy" if first.metric == "energy" else f"{first.metric} ({first.better} is better)"
     variants = []
@@ -268,7 +268,7 @@ def _change(line: Line) -> str:
 
 
 def _distance(metric: str, lines: Sequence[Line]) -> list[str]:
-    """Say how far the changes and the values of a metric are from the published ones."""
+    """Report how far the changes and the values of a metric are from the published ones."""
     known = [(line, ratio) for line in lines if (ratio := line.published_ratio) is not None]
     if not known:
         return []
@@ -342,7 +342,7 @@ def _value_panels(
 
 
 def _share_a_scale(ours: Sequence[svg.Series], theirs: Sequence[svg.Series]) -> bool:
-    """Tell whether both are readable in one picture: a run of another length has energies of another size."""
+    """Report whether both are readable in one picture: a run of another length has energies of another size."""
     highest = [max(point[1] for one in some for point in one.points) for some in (ours, theirs)]
     return min(highest) * SCALES_MAX >= max(highest)
 

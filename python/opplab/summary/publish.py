@@ -292,7 +292,7 @@ def write_report(
 
 
 def _classes(cases: Sequence[_opplab.Case]) -> str:
-    """Say which classes of programs the workloads name, and what holds without one."""
+    """Report which classes of programs the workloads name, and what holds without one."""
     tasks = [task for case in cases for task in json.loads(case.to_json())["workload"]["tasks"]]
     names = sorted({task["class"] for task in tasks if "class" in task})
     without = "none: work is in proportion to the clock and the core's capacity"
@@ -313,7 +313,7 @@ def command_of(experiment: Experiment) -> str:
 
 
 def methods(seed: int, seconds: float, *, energy: bool = True) -> list[str]:
-    """Say how the numbers came about and how far they can be trusted."""
+    """Report how the numbers came about and how far they can be trusted."""
     about_energy = (
         f"Energy is the sum of the clusters' meters over {seconds:g} s of simulated time, without the rest of the "
         "board. Where a published text does not state how long its runs took, its joules and these differ by an "
