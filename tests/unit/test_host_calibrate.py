@@ -95,3 +95,11 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         path.write_text(wrong)
         with pytest.raises(FormatError, match=r"not a calibration\.json"):
             calibrated(built_in("juno-r2"), path)
+
+
+def test_what_is_too_uncertain_is_a_note(tmp_path: Path) -> None:
+    wide = {**number("flush", 130_000, "ns"), "low": 10_000.0, "high": 1_300_000.0}
+    before = Machine.parse(built_in("skylake-sp-2s")).to_toml()
+    text, notes = calibrated(before, write(tmp_path, [wide], []))
+    assert text == before
+    assert any(note.startswith("flush is not used") for note in notes)

@@ -251,6 +251,19 @@ fn what_is_not_there_is_unknown_with_a_reason() {
 }
 
 #[test]
+fn a_read_only_plan_writes_nothing_and_says_so() {
+    let machine = Machine::new(true, true);
+    let mut plan = Plan::of(&machine.root, &[]);
+    plan.read_only("needs root");
+    assert!(plan.steps.iter().all(|step| step.variant.writes.is_empty()));
+    assert!(plan.steps.iter().any(|step| matches!(step.what, What::Busy { .. })));
+    for what in ["loops by clock", "wake-up latency by state", "idle power by state", "time of a frequency change"] {
+        let whys: Vec<&str> = plan.unknown.iter().filter(|(one, _)| one == what).map(|(_, why)| why.as_str()).collect();
+        assert_eq!(whys, ["needs root"], "{what}");
+    }
+}
+
+#[test]
 fn what_is_written_is_limits_and_idle_states_only() {
     let machine = Machine::new(true, true);
     let plan = Plan::of(&machine.root, &[]);

@@ -22,6 +22,8 @@ __all__ = ["calibrated"]
 
 Tree = dict[str, Any]
 _FORMAT = "opplab-calibration-1"
+_WIDEST = 4.0
+"""Ends of an interval, high by low, beyond which a number is no better than what the file has."""
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -79,6 +81,16 @@ class _Maker:
             else:
                 self.tree["range"][ranged] = ends
 
+    def sure(self, one: Mapping[str, Any] | None) -> bool:
+        """Say whether a number is known well enough to take the place of another; what is not is a note."""
+        if one is None:
+            return False
+        if one.get("low", 0) > 0 and one["high"] <= _WIDEST * one["low"]:
+            return True
+        what = " ".join([one["what"], *one["of"].values()])
+        self.notes.append(f"{what} is not used, as its interval is too wide: {_words(one, self.found)}")
+        return False
+
     def clock(self) -> None:
         """Put the measured highest clock where the machine says none, and turbo bins by busy cores."""
         by_cores = {
@@ -90,8 +102,8 @@ class _Maker:
             return
         clusters = self.tree["cluster"]
         assumed = any("cluster.opp" in key for key in self.tree["source"] if key.startswith("default."))
-        if assumed and len(clusters) == 1 and len(clusters[0]["opp"]) == 1:
-            one = by_cores[min(by_cores)]
+        one = by_cores[min(by_cores)]
+        if assumed and len(clusters) == 1 and len(clusters[0]["opp"]) == 1 and self.sure(one):
             clusters[0]["opp"][0] = {**clusters[0]["opp"][0], "khz": round(1000 * one["value"])}
             clusters[0]["opp"][0].pop("mhz", None)
             self.tree["source"].pop("default.cluster.opp", None)
@@ -112,7 +124,7 @@ class _Maker:
 
     def idle(self) -> None:
         """Put wake-up latencies by state, less that of the shallowest state, which is timer and scheduler."""
-        wakes = list(_of(self.found, "wake-up"))
+        wakes = [one for one in _of(self.found, "wake-up") if self.sure(one)]
         if len(wakes) < 2:
             return
         shallow = min(one["value"] for one in wakes)
@@ -137,7 +149,7 @@ class _Maker:
 
     def change(self) -> None:
         """Put the time of a frequency change into the driver."""
-        changes = list(_of(self.found, "frequency change"))
+        changes = [one for one in _of(self.found, "frequency change") if self.sure(one)]
         if not changes:
             return
         slowest = max(changes, key=lambda one: float(one["value"]))
@@ -151,7 +163,7 @@ class _Maker:
     def disk(self) -> None:
         """Put the disk by the time of a flush: the class that is nearest, with that time."""
         one = next(_of(self.found, "flush"), None)
-        if one is None:
+        if one is None or not self.sure(one):
             return
         us = max(one["value"] / 1000, 1)
         kinds = {row["kind"]: row for row in _opplab.disk_classes()}

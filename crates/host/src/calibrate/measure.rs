@@ -68,7 +68,7 @@ pub struct Finding {
     pub what: &'static str,
     /// Of what: class, cores, MHz, state, ...
     pub of: Vec<(&'static str, String)>,
-    /// Mean of the rounds.
+    /// Mean of the rounds, geometric where all are above 0.
     pub value: f64,
     /// Ends of its interval of 95 %; `None` after one round.
     pub interval: Option<(f64, f64)>,
@@ -124,6 +124,12 @@ pub fn measure(
     err: &mut dyn Write,
 ) -> Result<Findings, HostError> {
     let mut meters = Meters::open(lab.root());
+    let load = lab.root().text("/proc/loadavg").ok();
+    if let Some(load) =
+        load.as_ref().and_then(|text| text.split(' ').next()).filter(|load| load.parse().unwrap_or(0.0) > 0.5)
+    {
+        let _ = writeln!(err, "note: others run (load {load}): wake-ups, hand-overs and flushes are later for it");
+    }
     let mut found: BTreeMap<usize, Vec<Vec<Reading>>> = BTreeMap::new();
     let mut n_done = 0;
     'rounds: for round in 0..rounds {
@@ -170,12 +176,16 @@ fn finding(
     if values.is_empty() {
         return None;
     }
-    let interval = (values.len() > 1).then(|| t_interval(values, Mean::Arithmetic, CONFIDENCE));
+    // What is above 0 varies by factors, so that its interval is above 0 as well.
+    let is_log = values.iter().all(|value| *value > 0.0);
+    let scaled: Vec<f64> = values.iter().map(|value| if is_log { value.ln() } else { *value }).collect();
+    let back = |value: f64| if is_log { value.exp() } else { value };
+    let interval = (values.len() > 1).then(|| t_interval(&scaled, Mean::Arithmetic, CONFIDENCE));
     Some(Finding {
         what,
         of,
-        value: opplab_stats::mean::amean(values),
-        interval: interval.map(|ends| (ends.low, ends.high)),
+        value: back(Mean::Arithmetic.of(&scaled)),
+        interval: interval.map(|ends| (back(ends.low), back(ends.high))),
         unit,
         rounds: values.len(),
         how,

@@ -40,6 +40,7 @@ back afterwards.
   --rounds N            rounds, each with every step once in an order of its own (5)
   -o, --output FOLDER   where calibration.json is written (host-calibrate)
   --format text|json    form of the report
+  --read-only           write no setting: what needs one is unknown (as without root)
   --dry-run             print every step and every write, and change nothing
   --root FOLDER         another tree than /
   --state FILE          where settings are remembered until they are put back
@@ -53,6 +54,7 @@ struct Options {
     rounds: u32,
     is_json: bool,
     is_dry: bool,
+    is_read_only: bool,
     is_worker: bool,
 }
 
@@ -66,12 +68,14 @@ impl Options {
             rounds: 5,
             is_json: false,
             is_dry: false,
+            is_read_only: false,
             is_worker: false,
         };
         while let Some(word) = words.next()? {
             match word {
                 Long("help") | Short('h') => return Ok(None),
                 Long("dry-run") => options.is_dry = true,
+                Long("read-only") => options.is_read_only = true,
                 Long("worker") => options.is_worker = true,
                 Long("for") => options.for_ns = duration_ns("for", &text(words.value()?))?,
                 Long("rounds") => options.rounds = number("rounds", &text(words.value()?), 1, 1000)?,
@@ -162,7 +166,12 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
         return print_help(env, HELP);
     };
     let root = Root::open(&options.root)?;
-    let plan = Plan::of(&root, &Meters::open(&root).lacking);
+    let mut plan = Plan::of(&root, &Meters::open(&root).lacking);
+    if options.is_read_only {
+        plan.read_only("--read-only");
+    } else if root.is_live() && !options.is_dry && !rustix::process::geteuid().is_root() {
+        plan.read_only("needs root");
+    }
     if options.is_dry {
         return print(env, &shown(&root, &plan, &options));
     }
@@ -198,6 +207,9 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     let line = |path: &str, other: &str| root.text(path).unwrap_or_else(|_| other.to_owned());
     let (machine, kernel) = (line("/proc/sys/kernel/hostname", "host"), line("/proc/sys/kernel/osrelease", "unknown"));
     let json = to_json(&found.json(&machine, &kernel, (monotonic_ns() - begin_ns) as f64 / 1e9));
+    // From these a machine file is made, here or elsewhere.
+    write_whole(&options.output.join("sysfs.txt"), &crate::snapshot::sysfs(&root))?;
+    write_whole(&options.output.join("cpuinfo.txt"), &line("/proc/cpuinfo", ""))?;
     write_whole(&options.output.join("calibration.txt"), &found.text())?;
     write_whole(&options.output.join("calibration.json"), &(json + "\n"))?;
     if options.is_worker { Ok(0) } else { print(env, &read_report(&options)?) }

@@ -210,6 +210,26 @@ impl Plan {
         plan
     }
 
+    /// Leaves out what writes a setting, and says why.
+    pub fn read_only(&mut self, why: &str) {
+        let (kept, left): (Vec<Step>, Vec<Step>) =
+            std::mem::take(&mut self.steps).into_iter().partition(|step| step.variant.writes.is_empty());
+        self.steps = kept;
+        let mut whats: Vec<&str> = Vec::new();
+        for step in &left {
+            let what = match step.what {
+                What::Wake { .. } => "wake-up latency by state",
+                What::Idle(_) => "idle power by state",
+                What::Change { .. } => "time of a frequency change",
+                _ => "loops by clock",
+            };
+            if !whats.contains(&what) {
+                whats.push(what);
+                self.unknown(what, why);
+            }
+        }
+    }
+
     fn unknown(&mut self, what: &str, why: &str) {
         self.unknown.push((what.to_owned(), why.to_owned()));
     }

@@ -10,6 +10,7 @@
 
 pub mod bench;
 pub mod design;
+pub mod external;
 pub mod figures;
 pub mod log;
 pub mod measure;
@@ -72,6 +73,7 @@ Design:
   --seed N              seed of the random order (1)
 Measures:
   --metric 'NAME=/PATTERN/'  value in the output of COMMAND; NAME[UNIT], -NAME if less is better; may be repeated
+  --meter FILE.csv      log of an external meter: watts by seconds since 1970
   --by NAME             metric of the final interval (the program's first, or wall)
 Results:
   -o, --output FOLDER   folder of runs.jsonl; an existing one continues (host-compare)
@@ -135,6 +137,7 @@ impl Options {
             others_cpus: 0.2,
             repeats_max: 10,
             figures: Vec::new(),
+            meter: None,
         };
         let mut options = Self {
             root: "/".into(),
@@ -228,6 +231,7 @@ impl Options {
             "others" => self.plan.others_cpus = number(name, &words, 0.0, 10_000.0)?,
             "repeats" => self.plan.repeats_max = number(name, &words, 0, 100_000)?,
             "seed" => self.seed = number(name, &words, 0, u64::MAX)?,
+            "meter" => self.plan.meter = Some(external::Meter::open(Path::new(&value))?),
             "metric" => self.metrics.push(figures::parse(&words)?),
             "by" => self.by = words,
             "output" => self.output = value.into(),
@@ -274,8 +278,8 @@ impl Options {
 
 const NAMES: &[&str] = &[
     "governor", "epp", "boost", "set", "env", "nice", "command", "label", "within", "pilot", "blocks", "for",
-    "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "by", "output", "name", "format", "root",
-    "state",
+    "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "meter", "by", "output", "name", "format",
+    "root", "state",
 ];
 
 /// The command.
