@@ -428,6 +428,8 @@ class Lab {
       if (data.partial) return;
       this.worker = null; worker.terminate();
       this.offer(data.files || []);
+      // On a page that answers at once a file becomes parameters, and is not needed any more.
+      if (!this.about.worker) { this.file = null; if (!answer.error) this.fields.forEach((field) => field.set(answer.values[field.control.name])); }
       document.documentElement.dataset.memory = data.memory || 0;
       document.documentElement.dataset.took = Math.round(performance.now() - this.began);
       if (this.go) { this.stop.disabled = true; if (answer.error) this.bar.value = 0; else this.bar.value = this.bar.max; }
@@ -457,9 +459,19 @@ class Lab {
     $("link").value = base + (answer.link ? "#" + answer.link : "");
     $("command").value = answer.command;
     $("command").parentNode.hidden = !answer.command;
+    this.sources(answer.sources);
     // Browsers refuse more than a few changes of the address a second.
     clearTimeout(this.later);
     this.later = setTimeout(() => { try { history.replaceState(null, "", "#" + answer.link); } catch { /* the link is in its field */ } }, 250);
+  }
+  // The files that the command reads; one that is open stays open while sliders move.
+  sources(files) {
+    const names = files.map(([name]) => name).join("\n");
+    if (names !== this.sourceNames) {
+      this.sourceNames = names;
+      $("sources").replaceChildren(...files.map(([name]) => make("details", {}, make("summary", {}, name), make("pre", { tabIndex: 0 }))));
+    }
+    $("sources").querySelectorAll("pre").forEach((pre, n) => { if (pre.textContent !== files[n][1]) pre.textContent = files[n][1]; });
   }
   show(answer) {
     const root = document.documentElement;
