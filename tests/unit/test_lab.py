@@ -498,7 +498,7 @@ def test_slider_keyboard_link_and_sizes(browser: Browser, folder: Path) -> None:
                 if run(browser, "document.documentElement.dataset.took"):
                     break
                 time.sleep(0.05)
-            assert run(browser, "document.documentElement.scrollWidth <= innerWidth"), (page, width)
+            assert run(browser, f"document.documentElement.scrollWidth <= {width}"), (page, width)
             assert run(browser, "lab.pictures.length > 0 && document.querySelectorAll('#facts dd').length > 0")
     assert show(browser, folder, "load-tracking", "") == "ready"
     before = run(browser, "document.getElementById('facts').innerText")

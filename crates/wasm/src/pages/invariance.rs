@@ -311,9 +311,9 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
         "mean util",
         "most",
         "asked, mean",
-        "busy clock",
+        "busy clock, whole run",
         "missed",
-        "where the number is from",
+        "from",
     ];
     out.tables.push(Table {
         title: format!("Each choice on {} ({of_max}; utilisation and requests of the second half)", machine.name),

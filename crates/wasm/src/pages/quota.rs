@@ -296,14 +296,14 @@ fn show(asked: &Asked<'_>, kernel: &KernelProfile, settings: &[Setting], results
     let want_us = number("threads") * (number("run_us") + number("quiet") * number("quiet_us"));
     let quota_us = set.quota_us.unwrap_or(0);
     out.say(format!(
-        "The group works for {} on average and may use {}; {} of {} periods were throttled, and {} of {} activations ended late, the latest by {}.",
+        "The group works for {} on average and may use {}; {} of {} periods were throttled, and {} of {} activations ended late{}.",
         cpus(want_us, each * number("every_us")),
         cpus(quota_us, set.period_us),
         stat.nr_throttled,
         stat.nr_periods,
         watch.late,
         watch.activations,
-        ms(watch.latest_ns)
+        if watch.late > 0 { format!(", the latest by {}", ms(watch.latest_ns)) } else { String::new() }
     ));
     if set.burst_us > 0 {
         out.say(format!(
@@ -343,7 +343,7 @@ fn show(asked: &Asked<'_>, kernel: &KernelProfile, settings: &[Setting], results
         ..Lane::default()
     });
     out.charts.push(Chart {
-        title: "Runtime in each period, and who runs".to_owned(),
+        title: "Runtime in each period in us, and who runs".to_owned(),
         x: ("time".to_owned(), "ns", end_ns),
         y: ("runtime, us".to_owned(), "", top + top / 20),
         series,
