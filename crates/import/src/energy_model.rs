@@ -15,7 +15,7 @@ const ARTIFICIAL: u32 = 1 << 2;
 /// What a class adds to cost and power of an artificial model (cppc_cpufreq.c: CPPC_EM_COST_GAP).
 const CLASS_GAP: u64 = opplab_kernel::cpufreq::cppc::CPPC_EM_COST_GAP;
 
-/// Whether `text` is what `grep -r "" energy_model` prints in debugfs: `.../energy_model/DEVICE/FILE:LINE`.
+/// Whether `text` is what `grep -r ^ energy_model` prints in debugfs: `.../energy_model/DEVICE/FILE:LINE`.
 pub(crate) fn sniff(text: &str) -> bool {
     text.lines().next().and_then(of_grep).is_some()
 }

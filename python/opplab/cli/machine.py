@@ -163,8 +163,9 @@ def import_(source: str, output: Path | None, name: str | None, power: str | Non
     """Make a machine file of what a machine says.
 
     SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot, a
-    turbostat log, an energy_model debugfs folder (or what `grep -r ""` prints of it), a device tree (.dtb, or .dts
-    that needs no preprocessor), LISA's plat_info.yml, or a folder of Wattson power curves.  --power fits what busy cores and the package draw to measurements (see 'opplab fit power').
+    turbostat log, an energy_model debugfs folder or the text that `grep -r ^` prints of it, a device tree (.dtb, or
+    .dts that needs no preprocessor), LISA's plat_info.yml, or a folder of Wattson power curves.  --power fits what
+    busy cores and the package draw to measurements (see 'opplab fit power').
     Without -o the file goes to standard output; what was told, left out and filled goes to standard error.
     """
     if output is not None and output.exists() and not force:
