@@ -117,7 +117,8 @@ def gallery(folder: Path) -> None:
 def main() -> int:
     """Build the site; warnings are errors."""
     reference()
-    (DOCS / "reference" / "browser.md").unlink(missing_ok=True)
+    for name in ("browser.md", "exercises.md"):
+        (DOCS / "reference" / name).unlink(missing_ok=True)
     extra = ROOT / "out" / "site-extra"
     gallery(extra / "gallery")
     make_perfetto.make(extra / "perfetto")
@@ -128,6 +129,7 @@ def main() -> int:
         lines = [link.format(**page) for page in make_pages.pages()]
         words = "# In the browser\n\nPages that compute while you drag a slider. The link holds all settings.\n\n"
         (DOCS / "reference" / "browser.md").write_text(words + "\n".join(lines) + "\n", encoding="utf-8")
+        shutil.copy(make_pages.WEB / "exercises.md", DOCS / "reference" / "exercises.md")
     else:
         print(f"the site has no pages that compute: Rust's target {make_pages.TARGET} is not installed")
     environment = {**os.environ, "OPPLAB_SITE_EXTRA": str(extra)}

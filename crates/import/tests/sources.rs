@@ -302,7 +302,7 @@ fn wrong_texts_are_refused_with_their_place() {
     };
     check(
         "hello",
-        ": not a kind of source that is known (machine dump .tar.xz, sysfs snapshot, turbostat log, device tree .dtb, plat_info.yml, Wattson table)",
+        ": not a kind of source that is known (machine dump .tar.xz, sysfs snapshot, turbostat log, device tree .dtb or .dts, energy_model of `grep -r`, plat_info.yml, Wattson table)",
     );
     check(
         "/sys/devices/system/cpu/online: 0-1|\n/sys/devices/system/cpu/cpu0/cpu_capacity: ten|\n",
