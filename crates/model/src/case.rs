@@ -21,7 +21,7 @@ use crate::groups::GroupSpec;
 use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
-use crate::policy::{Policy, SCHED_FEATURES, SetLimit};
+use crate::policy::{CHANGEABLE, Policy, PolicyChange, SCHED_FEATURES, SetLimit};
 use crate::policy_keys::{
     ENERGY_MODELS, HWP_BOOST, HZ, PELT_HALF_LIVES_MS, PLACEMENTS, POLICY_KEY_NAMES, POLICY_KEYS, WATCHDOG_THRESH_MAX_S,
 };
@@ -238,12 +238,18 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
             SCALE,
         )?,
         sched_features,
+        changes: Vec::new(),
         variation: table.choice("variation", Some(base.variation), VARIATIONS)?,
         no_overutilized: table.bool_or("no_overutilized", base.no_overutilized)?,
         reversed_energy_model: table.bool_or("reversed_energy_model", base.reversed_energy_model)?,
         placement: table.choice("placement", Some(base.placement), PLACEMENTS)?,
     };
     policy.check_tunables(tunables_at(&table))?;
+    let changes = match table.get("changes") {
+        None => base.changes.clone(),
+        Some(node) => changes_from(node, &policy)?,
+    };
+    let policy = Policy { changes, ..policy };
     if !PELT_HALF_LIVES_MS.contains(&policy.half_life_ms()) {
         let at = table.get("proposals").or(table.get("pelt_half_life_ms")).map_or(table.at, |node| node.at);
         let ms = policy.half_life_ms();
@@ -253,6 +259,35 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         ));
     }
     Ok(policy)
+}
+
+/// What is changed in a run that starts with `policy`.
+fn changes_from(node: &Node, policy: &Policy) -> Result<Vec<PolicyChange>, Fault> {
+    let mut changes: Vec<PolicyChange> = Vec::new();
+    for item in node.as_list("changes")? {
+        let Value::Table(entries) = &item.value else {
+            return Err(Fault::new(item.at, format!("`changes` holds tables, not {}", item.value.kind())));
+        };
+        let (when, keys): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(|(key, _)| key.name == "at_ms");
+        let Some((_, when)) = when.first() else {
+            return Err(Fault::new(
+                item.at,
+                String::from("a change needs `at_ms`, its time from the start of the run"),
+            ));
+        };
+        let at_ms = when.as_int("at_ms", 0, i128::from(u32::MAX))?;
+        if let Some((key, _)) = keys.iter().find(|(key, _)| !CHANGEABLE.contains(&key.name.as_str())) {
+            let known = CHANGEABLE.iter().copied();
+            return Err(Fault::unknown(key.at, "key that changes while a run goes on", &key.name, known));
+        }
+        if changes.last().is_some_and(|last| last.at_ms >= at_ms) {
+            return Err(Fault::new(when.at, format!("`at_ms` {at_ms} is not after the change before it")));
+        }
+        let before = changes.last().map_or(policy, |change| &change.policy);
+        let policy = policy_from(&Node { value: Value::Table(keys), at: item.at }, before)?;
+        changes.push(PolicyChange { at_ms, policy });
+    }
+    Ok(changes)
 }
 
 /// Where the policy's own tunables stand; the base's are not in this file.

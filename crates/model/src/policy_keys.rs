@@ -7,7 +7,7 @@ use opplab_kernel::freq_invariance::FreqMax;
 use opplab_kernel::profile::{Invariance, profile_names};
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
-use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy, SCHED_FEATURES, SetLimit};
+use crate::policy::{CHANGEABLE, EnergyModelSource, HwpDynamicBoost, Placement, Policy, SCHED_FEATURES, SetLimit};
 use crate::tree::Node;
 use crate::variation::VARIATIONS;
 
@@ -37,6 +37,8 @@ pub enum PolicyValue {
     Limit,
     /// A list of CPUs.
     Cpus,
+    /// A list of tables, each `at_ms` and keys of a policy.
+    Changes,
     /// A list of proposals, each `NAME` or `NAME:key=value,...`.
     Proposals,
     /// A list of features of the scheduler, each `NAME` or `NO_NAME`.
@@ -56,6 +58,7 @@ impl PolicyValue {
             Self::Table => "a table".to_owned(),
             Self::Limit => "kHz, or a table of clusters and kHz".to_owned(),
             Self::Cpus => "a list of CPUs".to_owned(),
+            Self::Changes => format!("a list of tables with at_ms and some of {}", CHANGEABLE.join(", ")),
             Self::Features => {
                 let names = SCHED_FEATURES.iter().map(|feature| feature.name.to_owned()).collect();
                 format!("a list of NAME or NO_NAME of {}", either(names))
@@ -128,6 +131,22 @@ fn limit(limit: &SetLimit) -> Node {
     let all = (limit.all_khz > 0).then(|| ("all", Some(Node::from(limit.all_khz))));
     let by_cluster = limit.by_cluster.iter().map(|(name, khz)| (name.as_str(), Some(Node::from(*khz))));
     Node::table(all.into_iter().chain(by_cluster))
+}
+
+/// Each change as what it makes otherwise than the one before it.
+fn changes(policy: &Policy) -> Node {
+    let mut before = policy;
+    let mut list = Vec::new();
+    for change in &policy.changes {
+        let at = (String::from("at_ms"), Some(Node::from(change.at_ms)));
+        let changed = POLICY_KEYS.iter().filter(|key| CHANGEABLE.contains(&key.name)).filter_map(|key| {
+            let value = (key.value)(&change.policy);
+            (value.value != (key.value)(before).value).then(|| (key.name.to_owned(), Some(value)))
+        });
+        list.push(Node::table(std::iter::once(at).chain(changed)));
+        before = &change.policy;
+    }
+    Node::list(list)
 }
 
 fn cpus(cpus: &[u32]) -> Node {
@@ -310,6 +329,12 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
         PolicyValue::Features,
         "the scheduler's features in debugfs that are not as the kernel has them, e.g. NO_UTIL_EST",
         |policy| Node::list(policy.sched_features.iter().map(Node::str)),
+    ),
+    later_key(
+        "changes",
+        PolicyValue::Changes,
+        "what is changed while the run goes on: at_ms from its start, and the keys that change then",
+        changes,
     ),
     later_key(
         "variation",

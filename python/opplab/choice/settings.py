@@ -303,6 +303,10 @@ def writes_of(
             write(name, keys[name], f"/proc/sys/kernel/{name}")
     for name in keys.get("sched_features", ()):
         write("sched_features", name, "/sys/kernel/debug/sched/features")
+    for change in keys.get("changes", ()):
+        later = Setting(tuple((key, value) for key, value in change.items() if key != "at_ms"))
+        for command in commands_of(later, machine):
+            out.append(Unset("changes", f"{change['at_ms']} ms into the run: {command.removeprefix('# ')}"))
     if cpus := keys.get("isolcpus"):
         out.append(Unset("isolcpus", f"on the kernel's command line: isolcpus={','.join(map(str, cpus))}"))
     notes = {

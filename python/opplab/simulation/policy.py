@@ -72,6 +72,9 @@ class Policy:
         The sysctls of these names, 0 to 1024.
     sched_features : tuple of str
         The scheduler's features in debugfs that are not as the kernel has them, such as ``NO_UTIL_EST``.
+    changes : tuple of dict
+        What is changed while the run goes on: ``at_ms`` from its start, and the keys that change then, such as
+        ``scaling_max_freq`` or ``governor``.
     variation : {"none", "rt-app", "noisy-host"}
         How programs vary from run to run, drawn from the seed: their activations' lengths, when tasks start, how late
         timers may be. Benchmark models vary by themselves.
@@ -125,6 +128,7 @@ class Policy:
     sched_util_clamp_max: int = 1024
     sched_util_clamp_min_rt_default: int = 1024
     sched_features: tuple[str, ...] = ()
+    changes: tuple[Mapping[str, Any], ...] = ()
     variation: str = "rt-app"
     no_overutilized: bool = False
     reversed_energy_model: bool = False
@@ -139,8 +143,10 @@ class Policy:
 def toml_value(value: Any) -> str:
     """Give a value as TOML writes it."""
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key))} = {json.dumps(item)}" for key, item in value.items())
+        pairs = (f"{json.dumps(str(key))} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
     return json.dumps(value)
 
 
