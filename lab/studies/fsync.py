@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import polars as pl
 
@@ -83,7 +82,7 @@ def window(experiment: Experiment, policy: str) -> Window:
     """Give the window of a policy's first run."""
     case = next(case for case in experiment.cases if case.policy == policy)
     run = experiment.find(case.hash)
-    outcome: dict[str, Any] = run.run(False)
+    outcome = run.run(False)
     end = run.duration_ns - BEFORE_END_NS
     start = end - SPAN_NS
     tables = {name: pl.DataFrame(columns) for name, columns in run.events(["sched_switch", "cpu_frequency"]).items()}

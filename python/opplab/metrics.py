@@ -1,6 +1,7 @@
-"""What is measured: the one declaration of each metric's name, unit, better side and meaning.
+"""What is measured: each metric's name, unit, better side and meaning.
 
-A simulated run gives the metrics of `METRICS` and the metric of its benchmark, which the benchmark's model declares.
+A simulated run gives the metrics of `METRICS`, which crate `results` declares with how each is computed, and the metric
+of its benchmark, which the benchmark's model declares.
 The better side also decides how values are averaged: harmonically where more is better (rates), else arithmetically.
 """
 
@@ -10,11 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["METRICS", "Metric", "answers", "find", "is_answer", "of_models"]
+from opplab import _opplab
 
-WHOLE = "whole"
-PART = "part"
-DETAIL = "detail"
+__all__ = ["METRICS", "Metric", "answers", "find", "is_answer", "of_models"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,71 +28,20 @@ class Metric:
     unit : str
     better : str
         ``higher``, ``lower``, or empty where neither is meant.
-    about : str
     kind : str
         ``whole``: something to be better at; ``part``: a share of the metric before the colon, which holds it already;
         ``detail``: how a run came to its numbers.
+    about : str
     """
 
     name: str
     unit: str
     better: str
+    kind: str
     about: str
-    kind: str = WHOLE
 
 
-METRICS: tuple[Metric, ...] = (
-    Metric("energy", "J", "lower", "energy of all clusters after the warm-up"),
-    Metric("energy_low", "J", "", "energy at the low ends of the ranges of the machine's powers", DETAIL),
-    Metric("energy_high", "J", "", "energy at the high ends of the ranges of the machine's powers", DETAIL),
-    Metric("energy:CLUSTER", "J", "lower", "energy of a cluster", PART),
-    Metric("energy:rest", "J", "lower", "energy of the rest of the machine", PART),
-    Metric("energy:CONSUMER", "J", "lower", "energy of a consumer that is no CPU, such as a GPU", PART),
-    Metric("frames:CONSUMER", "1/s", "higher", "frames of a GPU a second"),
-    Metric("power", "W", "lower", "mean power of all clusters"),
-    Metric("power:CLUSTER", "W", "lower", "mean power of a cluster", PART),
-    Metric("power:rest", "W", "lower", "mean power of the rest of the machine", PART),
-    Metric("activations", "1", "", "activations of periodic tasks that were finished", DETAIL),
-    Metric("missed_activations", "%", "lower", "share of activations that were not finished in their period"),
-    Metric("rate", "1/s", "higher", "what the workload counts, a second"),
-    Metric("freq_residency:CLUSTER@KHZ", "%", "", "share of a cluster's CPU time at a frequency", DETAIL),
-    Metric("busy:CLUSTER@KHZ", "%", "", "share of a cluster's CPU time that it was busy at a frequency", DETAIL),
-    Metric(
-        "idle_residency:CLUSTER@STATE", "%", "", "share of a cluster's CPU time in an idle state; none: awake", DETAIL
-    ),
-    Metric("task_time:CLUSTER", "s", "", "time that tasks ran on a cluster", DETAIL),
-    Metric("freq_changes:POLICY", "1", "", "changes of a cpufreq policy's frequency", DETAIL),
-    Metric("overutilized", "%", "lower", "share of the time in which energy-aware placement was off for overload"),
-    Metric("migrations", "1", "", "moves of tasks to another CPU"),
-    Metric("switches", "1", "", "context switches", DETAIL),
-    Metric("work_done", "s", "", "work that was done, in seconds of the biggest CPU at its highest frequency", DETAIL),
-    Metric(
-        "latency_PERCENTILE",
-        "ms",
-        "lower",
-        "from a task's wake-up to its running; where somebody asks for it (choose)",
-    ),
-    Metric(
-        "response_PERCENTILE",
-        "ms",
-        "lower",
-        "from an activation's timer to its end; where somebody asks for it (choose)",
-    ),
-    Metric("group_energy:GROUP", "J", "lower", "energy of the tasks of a control group and of the groups in it", PART),
-    Metric("group_usage:GROUP", "s", "", "CPU time of a control group (cpu.stat: usage_usec)", DETAIL),
-    Metric("group_periods:GROUP", "1", "", "periods of a control group's quota (cpu.stat: nr_periods)", DETAIL),
-    Metric("group_throttled_periods:GROUP", "%", "lower", "share of these in which it was throttled (nr_throttled)"),
-    Metric(
-        "group_throttled:GROUP", "s", "lower", "time that its queues were throttled, over all CPUs (throttled_usec)"
-    ),
-    Metric("group_bursts:GROUP", "1", "", "periods that used saved runtime (cpu.stat: nr_bursts)", DETAIL),
-    Metric("group_burst:GROUP", "s", "", "runtime beyond the quota that was used (cpu.stat: burst_usec)", DETAIL),
-    Metric("group_missed:GROUP", "%", "lower", "share of a control group's activations that were not finished in time"),
-    Metric("group_latency_p50:GROUP", "ms", "lower", "from a wake-up of its tasks to running, median"),
-    Metric("group_latency_p99:GROUP", "ms", "lower", "the same, 99th percentile"),
-    Metric("group_response_p99:GROUP", "ms", "lower", "from timers of its tasks to the end of activations"),
-    Metric("engine_events", "1", "", "events that the simulator handled", DETAIL),
-)
+METRICS: tuple[Metric, ...] = tuple(Metric(*declared) for declared in _opplab.metrics_of_runs())
 
 _BY_NAME = {one.name: one for one in METRICS}
 
@@ -122,13 +70,12 @@ def find(name: str) -> Metric | None:
 @cache
 def of_models() -> tuple[Metric, ...]:
     """Give what the benchmark models declare; one name may be that of several models."""
-    from opplab import _opplab
-
     return tuple(
         Metric(
             model["metric"],
             model["unit"],
             "higher" if model["higher_is_better"] else "lower",
+            "whole",
             f"what {model['name']} reports",
         )
         for model in _opplab.benchmarks()
@@ -145,7 +92,7 @@ def is_answer(name: str) -> bool:
     (True, False, False, True)
     """
     found = find(name)
-    return found is None or found.kind == WHOLE
+    return found is None or found.kind == "whole"
 
 
 def answers(names: Iterable[str]) -> list[str]:

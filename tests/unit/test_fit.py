@@ -30,7 +30,7 @@ from opplab.fit.sources import read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
 from opplab.simulation.policy import Policy
-from opplab.simulation.power import energy_factors, known_power
+from opplab.simulation.power import known_power
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 
@@ -253,7 +253,6 @@ def test_power_of_a_turbostat_log_goes_into_a_machine_with_marks_and_ranges(tmp_
     assert abs(shared / 20e6 - 1) < 0.05
     assert {parameter.name for parameter in parameters} >= {"core", "package"}
     assert any("second thread" in line for line in cannot)
-    assert energy_factors(machine) is not None
 
 
 def test_energy_of_a_machine_without_power_is_unknown_and_generic_power_is_labelled(tmp_path: Path) -> None:

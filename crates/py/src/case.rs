@@ -161,14 +161,10 @@ impl PyCase {
         Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
     }
 
-    /// Runs it, with the invariant checks if `check`; see `opplab.simulation.cases` for what comes back.
-    fn run<'py>(&self, py: Python<'py>, check: bool) -> PyResult<Bound<'py, PyDict>> {
-        run::metrics(py, &self.case(py), check)
-    }
-
-    /// Runs it; also gives how long tasks waited.
-    fn run_with_latencies<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        run::metrics_with_latencies(py, &self.case(py))
+    /// Runs it, with the invariant checks if `check`; its rows have how long tasks waited if `latencies`.
+    #[pyo3(signature = (check, latencies=false))]
+    fn run<'py>(&self, py: Python<'py>, check: bool, latencies: bool) -> PyResult<Bound<'py, PyDict>> {
+        run::metrics(py, &self.case(py), check, latencies)
     }
 
     /// Runs it and gives the events and decision records of `tables` (all events, if there is none):

@@ -3,11 +3,12 @@
 use std::ops::Deref;
 
 use numpy::IntoPyArray;
+use opplab_guarded::guarded;
 use opplab_model::event::{Event, NullSink, Sink, Tee};
-use opplab_model::latency::{Latencies, PERCENTILES};
-use opplab_model::metric::Metric;
+use opplab_model::latency::Latencies;
 use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
-use opplab_sim::by_group::{ByGroup, GroupShares};
+use opplab_results::{METRICS, Run};
+use opplab_sim::by_group::{ByGroup, Percentiles};
 use opplab_sim::check::Check;
 use opplab_sim::decisions::{DecisionColumns, decision_tables};
 use opplab_sim::sink::{Column, Columns, TABLES};
@@ -48,8 +49,8 @@ pub(crate) fn simulate<S: Sink + Send>(py: Python<'_>, case: &HookedCase, sink: 
     result.map_err(|error| hooks.raise(py, error.0))
 }
 
-/// What a run measured, as a dict of integers and lists of integers; beside it, what the indexes mean.
-pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+/// What a run counted, and beside it what the indexes mean: `_opplab.Outcome` of the stubs.
+fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let clusters = PyList::empty(py);
     for (cluster, points) in case.machine.clusters.iter().zip(&outcome.points) {
         let entry = PyDict::new(py);
@@ -63,115 +64,80 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Ou
     let dict = PyDict::new(py);
     dict.set_item("clusters", clusters)?;
     dict.set_item("wall_ns", outcome.wall_ns)?;
-    dict.set_item("warmup_ns", outcome.warmup.wall_ns)?;
-    dict.set_item("finished_ns", outcome.finished_ns)?;
-    dict.set_item("metric", case.workload.metric.as_ref().map(|metric| metric_row(metric, outcome)))?;
     dict.set_item("cluster_energy_fj", &outcome.cluster_energy_fj)?;
     dict.set_item("floor_energy_fj", outcome.floor_energy_fj)?;
-    let consumers = PyList::empty(py);
-    for consumer in &outcome.consumers {
-        let entry = PyDict::new(py);
-        entry.set_item("name", &consumer.name)?;
-        entry.set_item("energy_fj", consumer.energy_fj)?;
-        entry.set_item("frames", consumer.frames)?;
-        consumers.append(entry)?;
-    }
-    dict.set_item("consumers", consumers)?;
     dict.set_item("activations", outcome.activations)?;
     dict.set_item("missed_activations", outcome.missed_activations)?;
-    dict.set_item("counts", outcome.counts)?;
     dict.set_item("busy_ns_by_opp", &outcome.busy_ns_by_opp)?;
     dict.set_item("idle_ns_by_state", &outcome.idle_ns_by_state)?;
     dict.set_item("time_ns_by_opp", &outcome.time_ns_by_opp)?;
-    dict.set_item("freq_changes", &outcome.freq_changes)?;
-    dict.set_item("task_ns_by_cluster", &outcome.task_ns_by_cluster)?;
     dict.set_item("task_names", &outcome.task_names)?;
-    dict.set_item("work_done", outcome.work_done)?;
     dict.set_item("switches", outcome.switches)?;
-    dict.set_item("migrations", outcome.migrations)?;
-    dict.set_item("engine_events", outcome.engine_events)?;
-    dict.set_item("overutilized_ns", outcome.overutilized_ns)?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
 }
 
-/// The benchmark's own metric: name, unit, better, value (`None` if the run was too short for it).
-fn metric_row(metric: &Metric, outcome: &Outcome) -> (String, String, &'static str, Option<f64>) {
-    let better = if metric.higher_is_better { "higher" } else { "lower" };
-    let value = metric.value(outcome.counts, outcome.wall_ns, outcome.finished_ns, &outcome.marks_ns);
-    (metric.name.clone(), metric.unit.clone(), better, value)
-}
-
-/// What each control group used, waited and missed, in the words of `cpu.stat` where it has them.
-fn group_rows<'py>(
+/// Runs a case, with the invariant checks if `check`; its rows of results are among what comes back, with how long tasks waited
+/// if `latencies`.
+pub(crate) fn metrics<'py>(
     py: Python<'py>,
     case: &HookedCase,
-    outcome: &Outcome,
-    shares: &GroupShares,
-) -> PyResult<Bound<'py, PyList>> {
-    let rows = PyList::empty(py);
-    let named = |values: [u64; 5]| PERCENTILES.into_iter().zip(values).collect::<Vec<_>>();
-    for ((spec, stat), share) in case.workload.groups.iter().zip(&outcome.groups).zip(&shares.groups) {
-        let row = PyDict::new(py);
-        row.set_item("name", &spec.name)?;
-        row.set_item("quota", spec.quota.is_some())?;
-        row.set_item("usage_ns", stat.usage_ns)?;
-        row.set_item("nr_periods", stat.nr_periods)?;
-        row.set_item("nr_throttled", stat.nr_throttled)?;
-        row.set_item("throttled_ns", stat.throttled_ns)?;
-        row.set_item("nr_bursts", stat.nr_bursts)?;
-        row.set_item("burst_ns", stat.burst_ns)?;
-        row.set_item("energy_fj", share.energy_fj)?;
-        row.set_item("activations", share.activations)?;
-        row.set_item("missed_activations", share.missed_activations)?;
-        row.set_item("latency_ns", share.latency_ns.map(named))?;
-        row.set_item("response_ns", share.response_ns.map(named))?;
-        rows.append(row)?;
+    check: bool,
+    latencies: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let new_check = || Check::new(case.machine.nr_cpus());
+    let new_waits = || Latencies::from(case.workload.warmup_ns);
+    let no_waits = (None, None);
+    match (check, latencies) {
+        (false, false) => rows_with(py, case, NullSink, |_, _| Ok(no_waits)),
+        (true, false) => {
+            rows_with(py, case, new_check(), |check, outcome| hold(py, case, check, outcome).and(Ok(no_waits)))
+        }
+        (false, true) => rows_with(py, case, new_waits(), |waits, _| Ok(waits.percentiles())),
+        (true, true) => rows_with(py, case, Tee(new_check(), new_waits()), |Tee(check, waits), outcome| {
+            hold(py, case, check, outcome).and(Ok(waits.percentiles()))
+        }),
     }
-    Ok(rows)
 }
 
-/// Runs a case with `sink`; where there are control groups, their figures are in the dict as `groups`.
-fn outcome_with<'py, S: Sink + Send>(
+/// Whether the invariants hold.
+fn hold(py: Python<'_>, case: &HookedCase, check: Check, outcome: &Outcome) -> PyResult<()> {
+    check
+        .finish(case, outcome)
+        .map_err(|violations| raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; "))))
+}
+
+/// Runs a case with `sink`, of which `waits` makes how long tasks waited.
+fn rows_with<'py, S: Sink + Send>(
     py: Python<'py>,
     case: &HookedCase,
     sink: S,
-) -> PyResult<(S, Outcome, Bound<'py, PyDict>)> {
-    let groups = &case.workload.groups;
-    if groups.is_empty() {
+    waits: impl FnOnce(S, &Outcome) -> PyResult<(Percentiles, Percentiles)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let specs = &case.workload.groups;
+    let (sink, outcome, groups) = if specs.is_empty() {
         let mut sink = sink;
         let outcome = simulate(py, case, &mut sink)?;
-        let dict = outcome_dict(py, case, &outcome)?;
-        return Ok((sink, outcome, dict));
-    }
-    let mut both = Tee(sink, ByGroup::new(case));
-    let outcome = simulate(py, case, &mut both)?;
+        (sink, outcome, None)
+    } else {
+        let mut both = Tee(sink, ByGroup::new(case));
+        let outcome = simulate(py, case, &mut both)?;
+        let shares = both.1.finish(specs, &outcome);
+        (both.0, outcome, Some(shares))
+    };
+    let waits = waits(sink, &outcome)?;
+    let rows = Run { case, outcome: &outcome, groups: groups.as_ref(), waits }.rows();
+    let rows: Vec<_> = rows.into_iter().map(|row| (row.metric, row.unit, row.better.name(), row.value)).collect();
     let dict = outcome_dict(py, case, &outcome)?;
-    let shares = both.1.finish(groups, &outcome);
-    dict.set_item("groups", group_rows(py, case, &outcome, &shares)?)?;
-    Ok((both.0, outcome, dict))
-}
-
-/// Runs a case, with the invariant checks if `check`.
-pub(crate) fn metrics<'py>(py: Python<'py>, case: &HookedCase, check: bool) -> PyResult<Bound<'py, PyDict>> {
-    if !check {
-        return Ok(outcome_with(py, case, NullSink)?.2);
-    }
-    let (sink, outcome, dict) = outcome_with(py, case, Check::new(case.machine.nr_cpus()))?;
-    match sink.finish(case, &outcome) {
-        Ok(()) => Ok(dict),
-        Err(violations) => Err(raise(py, "CheckError", format!("invariants do not hold: {}", violations.join("; ")))),
-    }
-}
-
-/// Runs a case; beside what it measured, how long tasks waited: `latency_ns` and `response_ns`, a value for each percentile.
-pub(crate) fn metrics_with_latencies<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
-    let (sink, _, dict) = outcome_with(py, case, Latencies::from(case.workload.warmup_ns))?;
-    let (wakeup, response) = sink.percentiles();
-    let named = |values: [u64; 5]| PERCENTILES.into_iter().zip(values).collect::<Vec<_>>();
-    dict.set_item("latency_ns", wakeup.map(named))?;
-    dict.set_item("response_ns", response.map(named))?;
+    dict.set_item("rows", rows)?;
     Ok(dict)
+}
+
+/// What is measured in every run: name, unit, better, kind and meaning of each metric.
+#[guarded]
+#[pyfunction]
+pub(crate) fn metrics_of_runs() -> Vec<(&'static str, &'static str, &'static str, &'static str, &'static str)> {
+    METRICS.iter().map(|one| (one.name, one.unit, one.better.name(), one.kind.name(), one.about)).collect()
 }
 
 /// Runs a case and gives the events and decision records of `tables` (all events, if there is none):

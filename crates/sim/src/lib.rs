@@ -23,6 +23,7 @@ pub fn first_tick_ns(hz: u32) -> u64 {
     tick_ns - run::cpu::BOOT_NS % tick_ns
 }
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use opplab_model::ModelError;
@@ -56,11 +57,48 @@ impl From<CaseFile> for Case {
     }
 }
 
+macro_rules! counters {
+    ($($(#[$about:meta])* $name:ident),* $(,)?) => {
+        /// What the engine counts while it runs; each also in the warm-up.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$about])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            fn subtract(&mut self, before: &Self) {
+                $(self.$name -= before.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Activations that ended, over all tasks.
+    activations,
+    /// Activations that ended after the start of the next.
+    missed_activations,
+    /// Units of the benchmark's metric that were done (`Op::Count`).
+    counts,
+    /// Context switches.
+    switches,
+    /// Migrations.
+    migrations,
+    /// Scheduler events: context switches and wake-ups.
+    sched_events,
+    /// Events processed by the engine.
+    engine_events,
+    /// Time during which the system was overutilised, in ns.
+    overutilized_ns,
+}
+
 /// What a run measured, from the end of the warm-up on. Energies are uW x ns (fJ).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Simulated time in ns, without the warm-up.
     pub wall_ns: u64,
+    /// What the engine counted; read as fields of the outcome.
+    pub counters: Counters,
     /// What the warm-up had used.
     pub warmup: Warmup,
     /// Time at which the benchmark's own tasks had ended, in ns; `None` if they had not, or if there are none.
@@ -71,14 +109,8 @@ pub struct Outcome {
     pub floor_energy_fj: u128,
     /// Per consumer of the machine: what it got and did.
     pub consumers: Vec<Consumed>,
-    /// Activations that ended, over all tasks.
-    pub activations: u64,
-    /// Activations that ended after the start of the next.
-    pub missed_activations: u64,
     /// When as many units of the benchmark's metric had been done as its marks say, in ns.
     pub marks_ns: Vec<u64>,
-    /// Units of the benchmark's metric that were done (`Op::Count`).
-    pub counts: u64,
     /// Per cluster: the operating points that its CPUs may run at; its OPPs, unless the hardware boosts or limits.
     pub points: Vec<Vec<OperatingPoint>>,
     /// Per CPU: ns busy at each operating point of its cluster.
@@ -103,16 +135,6 @@ pub struct Outcome {
     pub work_left: u128,
     /// Work done over all tasks, in ns of the biggest CPU << 20.
     pub work_done: u128,
-    /// Context switches.
-    pub switches: u64,
-    /// Migrations.
-    pub migrations: u64,
-    /// Scheduler events: context switches and wake-ups.
-    pub sched_events: u64,
-    /// Events processed by the engine.
-    pub engine_events: u64,
-    /// Time during which the system was overutilised, in ns.
-    pub overutilized_ns: u64,
     /// Hash of all events.
     pub fingerprint: u64,
 }
@@ -150,10 +172,22 @@ pub struct Consumed {
 pub struct Warmup {
     /// Its length in ns.
     pub wall_ns: u64,
-    /// Context switches in it.
-    pub switches: u64,
-    /// Migrations in it.
-    pub migrations: u64,
+    /// What was counted in it.
+    pub counters: Counters,
+}
+
+impl Deref for Outcome {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl DerefMut for Outcome {
+    fn deref_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
 }
 
 impl Outcome {
@@ -176,7 +210,8 @@ impl Outcome {
             group.nr_bursts -= earlier.nr_bursts;
             group.burst_ns -= earlier.burst_ns;
         }
-        self.warmup = Warmup { wall_ns: before.wall_ns, switches: before.switches, migrations: before.migrations };
+        self.warmup = Warmup { wall_ns: before.wall_ns, counters: before.counters };
+        self.counters.subtract(&before.counters);
         self.wall_ns -= before.wall_ns;
         self.finished_ns = self.finished_ns.map(|ns| ns - before.wall_ns);
         for (energy, earlier) in self.cluster_energy_fj.iter_mut().zip(&before.cluster_energy_fj) {
@@ -187,9 +222,6 @@ impl Outcome {
             consumer.energy_fj -= earlier.energy_fj;
             consumer.frames -= earlier.frames;
         }
-        self.activations -= before.activations;
-        self.missed_activations -= before.missed_activations;
-        self.counts -= before.counts;
         rows(&mut self.busy_ns_by_opp, &before.busy_ns_by_opp);
         rows(&mut self.idle_ns_by_state, &before.idle_ns_by_state);
         rows(&mut self.time_ns_by_opp, &before.time_ns_by_opp);
@@ -198,11 +230,6 @@ impl Outcome {
         // What was left of the work then is given now.
         self.work_given = self.work_given + before.work_left - before.work_given;
         self.work_done -= before.work_done;
-        self.switches -= before.switches;
-        self.migrations -= before.migrations;
-        self.sched_events -= before.sched_events;
-        self.engine_events -= before.engine_events;
-        self.overutilized_ns -= before.overutilized_ns;
     }
 }
 

@@ -27,7 +27,7 @@ SLOW = {
 }
 
 
-def busy_at_top_ns(outcome: dict[str, Any]) -> int:
+def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
     """Give the time in ns that what ran takes at the highest OPP of its cluster."""
     busy = outcome["busy_ns_by_opp"]
     return sum(

@@ -30,7 +30,7 @@ class Run:
     """
 
     def __init__(
-        self, case: Case, inner: _opplab.Case, outcome: dict[str, Any], machine: Machine | None = None
+        self, case: Case, inner: _opplab.Case, outcome: _opplab.Outcome, machine: Machine | None = None
     ) -> None:
         self._case = case
         self._machine = machine

@@ -32,7 +32,7 @@ def _steps(
     return [(max(time, start_ns), value) for time, value in pairs]
 
 
-def window(case: _opplab.Case, outcome: dict[str, Any], length_ms: float = 100.0) -> Timeline:
+def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.0) -> Timeline:
     """Run a case and give up to `length_ms` from the middle of it.
 
     Parameters

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.errors import CheckError, InputError, OpplabError
 
 if TYPE_CHECKING:
+    from opplab import _opplab
     from opplab.simulation.cases import Case
     from opplab.sweep.store import Store
 
@@ -144,19 +145,17 @@ class _Plan:
         return iterations[order[self.reach[point] - 1]]
 
 
-def run_one(case_json: str, check: bool, check_determinism: bool, latencies: bool = False) -> dict[str, Any]:
+def run_one(case_json: str, check: bool, check_determinism: bool, latencies: bool = False) -> _opplab.Outcome:
     """Run a case; what a worker does."""
     from opplab import _opplab
 
     case = _opplab.Case.from_json(case_json)
-    outcome = case.run(check) if check or not latencies else case.run_with_latencies()
+    outcome = case.run(check, latencies)
     if check_determinism:
-        again = _opplab.Case.from_json(case_json).run(False)
-        different = [key for key in again if outcome[key] != again[key]]
+        again = _opplab.Case.from_json(case_json).run(False, latencies)
+        different = [key for key, value in again.items() if outcome[key] != value]  # type: ignore[literal-required]
         if different:
             raise CheckError(f"two runs of the same case differ in {', '.join(different)}")
-    if check and latencies:
-        return {**outcome, **case.run_with_latencies()}
     return outcome
 
 
@@ -223,7 +222,7 @@ def run_cases(
     tally = Tally(total=len(cases))
     waiting: list[tuple[int, int, Case]] = []
     order = count()
-    running: dict[Future[dict[str, Any]], Case] = {}
+    running: dict[Future[_opplab.Outcome], Case] = {}
 
     def want(more: Iterable[Case]) -> None:
         """Queue what is not there yet; what is there may show that still more is wanted."""
@@ -280,7 +279,7 @@ def _value(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
 
 def _finish(
     case: Case,
-    future: Future[dict[str, Any]],
+    future: Future[_opplab.Outcome],
     store: Store | None,
     tally: Tally,
     keep: Callable[[Case, list[dict[str, Any]]], None] | None,

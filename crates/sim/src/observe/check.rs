@@ -69,8 +69,8 @@ impl Check {
             outcome.work_done + outcome.work_left,
             outcome.work_given,
         );
-        let (switches, migrations) =
-            (outcome.switches + outcome.warmup.switches, outcome.migrations + outcome.warmup.migrations);
+        let before = outcome.warmup.counters;
+        let (switches, migrations) = (outcome.switches + before.switches, outcome.migrations + before.migrations);
         expect(String::from("switches counted and seen"), switches.into(), nr_switches.into());
         expect(String::from("migrations counted and seen"), migrations.into(), nr_migrations.into());
         for (index, cluster) in case.machine.clusters.iter().enumerate() {

@@ -1,0 +1,95 @@
+//! The metrics of every run. To add one, add an entry.
+
+use crate::Better::{Higher, Lower, Neither};
+use crate::Kind::{Detail, Part, Whole};
+use crate::{Metric, at, by_percentile, percent};
+
+macro_rules! metrics {
+    ($($name:literal, $unit:literal, $better:ident, $kind:ident, $about:literal, $values:expr;)*) => {
+        /// Every metric, in the order of rows.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            unit: $unit,
+            better: $better,
+            kind: $kind,
+            about: $about,
+            values: $values,
+        }),*];
+    };
+}
+
+metrics! {
+    "energy", "J", Lower, Whole, "energy of all clusters after the warm-up",
+        |r| r.one(r.energy_fj().map(|fj| fj as f64 / 1e15));
+    "energy_low", "J", Neither, Detail, "energy at the low ends of the ranges of the machine's powers",
+        |r| r.energy_at(|(low, _)| low);
+    "energy_high", "J", Neither, Detail, "energy at the high ends of the ranges of the machine's powers",
+        |r| r.energy_at(|(_, high)| high);
+    "energy:CLUSTER", "J", Lower, Part, "energy of a cluster", |r| r.by_energy(|fj| fj as f64 / 1e15);
+    "energy:rest", "J", Lower, Part, "energy of the rest of the machine", |r| r.one(r.outcome.floor_energy_fj as f64 / 1e15);
+    "energy:CONSUMER", "J", Lower, Part, "energy of a consumer that is no CPU, such as a GPU",
+        |r| r.by_consumer(|one| one.energy_fj as f64 / 1e15);
+    "frames:CONSUMER", "1/s", Higher, Whole, "frames of a GPU a second", |r| r.by_consumer(|one| r.a_second(one.frames));
+    "power", "W", Lower, Whole, "mean power of all clusters", |r| r.one(r.energy_fj().map(|fj| r.watts(fj)));
+    "power:CLUSTER", "W", Lower, Part, "mean power of a cluster", |r| r.by_energy(|fj| r.watts(fj));
+    "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
+    "activations", "1", Neither, Detail, "activations of periodic tasks that were finished",
+        |r| r.one(r.outcome.activations as f64);
+    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period",
+        |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
+    "rate", "1/s", Higher, Whole, "what the workload counts, a second",
+        |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(r.a_second(r.outcome.counts)) };
+    "freq_residency:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time at a frequency",
+        |r| r.by_opp(&r.outcome.time_ns_by_opp);
+    "busy:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time that it was busy at a frequency",
+        |r| r.by_opp(&r.outcome.busy_ns_by_opp);
+    "idle_residency:CLUSTER@STATE", "%", Neither, Detail, "share of a cluster's CPU time in an idle state; none: awake",
+        |r| r.shares(&r.outcome.idle_ns_by_state, |_, cluster| {
+            cluster.idle.iter().map(|state| state.name.clone()).chain(["none".to_owned()]).collect()
+        });
+    "task_time:CLUSTER", "s", Neither, Detail, "time that tasks ran on a cluster",
+        |r| r.by_cluster(|index, _| {
+            Some(r.outcome.task_ns_by_cluster.iter().map(|times| times[index]).sum::<u64>() as f64 / 1e9)
+        });
+    "freq_changes:POLICY", "1", Neither, Detail, "changes of a cpufreq policy's frequency",
+        |r| {
+            let changes = r.outcome.freq_changes.iter().enumerate();
+            changes.map(|(policy, &count)| (format!("policy{policy}"), Some(count as f64))).collect()
+        };
+    "overutilized", "%", Lower, Whole, "share of the time in which energy-aware placement was off for overload",
+        |r| r.one(r.percent_of_time(r.outcome.overutilized_ns));
+    "migrations", "1", Neither, Whole, "moves of tasks to another CPU", |r| r.one(r.outcome.migrations as f64);
+    "switches", "1", Neither, Detail, "context switches", |r| r.one(r.outcome.switches as f64);
+    "work_done", "s", Neither, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency",
+        |r| r.one(r.outcome.work_done as f64 / f64::from(1 << 20) / 1e9);
+    "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
+    "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; where somebody asks for it (choose)",
+        |r| by_percentile(r.waits.0);
+    "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end; where somebody asks for it (choose)",
+        |r| by_percentile(r.waits.1);
+    "group_energy:GROUP", "J", Lower, Part, "energy of the tasks of a control group and of the groups in it",
+        |r| r.by_group(|group| Some(r.energy_fj().map(|_| group.figures.energy_fj as f64 / 1e15)));
+    "group_usage:GROUP", "s", Neither, Detail, "CPU time of a control group (cpu.stat: usage_usec)",
+        |r| r.by_group(|group| Some(Some(group.stat.usage_ns as f64 / 1e9)));
+    "group_periods:GROUP", "1", Neither, Detail, "periods of a control group's quota (cpu.stat: nr_periods)",
+        |r| r.by_quota(|stat| stat.nr_periods as f64);
+    "group_throttled_periods:GROUP", "%", Lower, Whole, "share of these in which it was throttled (nr_throttled)",
+        |r| r.by_quota(|stat| percent(stat.nr_throttled, stat.nr_periods));
+    "group_throttled:GROUP", "s", Lower, Whole, "time that its queues were throttled, over all CPUs (throttled_usec)",
+        |r| r.by_quota(|stat| stat.throttled_ns as f64 / 1e9);
+    "group_bursts:GROUP", "1", Neither, Detail, "periods that used saved runtime (cpu.stat: nr_bursts)",
+        |r| r.by_quota(|stat| stat.nr_bursts as f64);
+    "group_burst:GROUP", "s", Neither, Detail, "runtime beyond the quota that was used (cpu.stat: burst_usec)",
+        |r| r.by_quota(|stat| stat.burst_ns as f64 / 1e9);
+    "group_missed:GROUP", "%", Lower, Whole, "share of a control group's activations that were not finished in time",
+        |r| r.by_group(|group| {
+            let figures = group.figures;
+            (figures.activations > 0).then(|| Some(percent(figures.missed_activations, figures.activations)))
+        });
+    "group_latency_p50:GROUP", "ms", Lower, Whole, "from a wake-up of its tasks to running, median",
+        |r| r.by_group(|group| at(group.figures.latency_ns, 50).map(Some));
+    "group_latency_p99:GROUP", "ms", Lower, Whole, "the same, 99th percentile",
+        |r| r.by_group(|group| at(group.figures.latency_ns, 99).map(Some));
+    "group_response_p99:GROUP", "ms", Lower, Whole, "from timers of its tasks to the end of activations",
+        |r| r.by_group(|group| at(group.figures.response_ns, 99).map(Some));
+}
