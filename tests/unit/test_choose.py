@@ -139,7 +139,8 @@ def test_commands_of_cpus_clamps_and_features() -> None:
         "echo 512 > /proc/sys/kernel/sched_util_clamp_min",
         "echo 512 > /proc/sys/kernel/sched_util_clamp_max",
         "echo NO_UTIL_EST > /sys/kernel/debug/sched/features",
-        "# 250 ms into the run: for p in /sys/devices/system/cpu/cpufreq/policy*; do echo 600000 > $p/scaling_max_freq; done",
+        "# 250 ms into the run: for p in /sys/devices/system/cpu/cpufreq/policy*; "
+        "do echo 600000 > $p/scaling_max_freq; done",
         "# on the kernel's command line: isolcpus=1,2",
     ]
 
