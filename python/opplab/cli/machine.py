@@ -231,8 +231,9 @@ def import_(
 
     The first of SOURCES is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs
     snapshot, a turbostat log, an energy_model debugfs folder or the text that `grep -r ^` prints of it, a device tree
-    (.dtb, or .dts that needs no preprocessor), LISA's plat_info.yml, or a folder of Wattson power curves.  Further SOURCES are tables of operating points.  Their CoreMark sets capacities, their
-    power is fitted as 'opplab fit power' does it.
+    (.dtb, or .dts that needs no preprocessor), LISA's plat_info.yml, or a folder of Wattson power curves.  Further
+    SOURCES are tables of operating points.  Their CoreMark sets capacities, their power is fitted as 'opplab fit power'
+    does it.
 
     Tables alone also make a machine: freqbench's CSV or JSON, or a log of rails (a column of MHz and one of W each).
     Rows without power are operating points too.  Three measured points a cluster are enough.
