@@ -32,8 +32,8 @@ tools: $(VENV)/.tools ## Install what tests and lints need into .venv: pytest, r
 
 peers: $(VENV)/.peers ## Install the Python packages of other tools that some tests compare with (Dask, Perfetto's protobuf).
 
-run: dev ## Simulate the experiment juno-eas and write its tables and report to out/juno-eas.
-	$(BIN)/opplab run juno-eas --jobs $(JOBS) -o out/juno-eas
+run: dev ## Simulate the showcase hwp-boost: tables, score and report go to out/hwp-boost.
+	$(BIN)/opplab run hwp-boost --jobs $(JOBS) -o out/hwp-boost
 
 test: test-rust test-python ## Run all tests.
 

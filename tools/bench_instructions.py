@@ -158,7 +158,7 @@ def judged(recorded: dict[str, Count], counted: dict[str, Count]) -> Iterator[tu
 
 
 def fails(verdict: str) -> bool:
-    """Say whether a verdict fails the gate."""
+    """Report whether a verdict fails the gate."""
     return verdict.startswith(("TOO MANY", "NOT RECORDED"))
 
 

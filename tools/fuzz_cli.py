@@ -185,7 +185,7 @@ def call(made: words.Call, folder: Path, debug: bool = False) -> Done:
 
 
 def signature(done: Done, argv: list[str]) -> str:
-    """Say what kind of failure it is, so that one mistake is kept once."""
+    """Describe what kind of failure it is, so that one mistake is kept once."""
     lines = [line for line in done.err.decode(errors="replace").splitlines() if line.strip()]
     places = re.findall(r'File ".*?([^/"]+)", line (\d+)', "\n".join(lines))
     panics = re.findall(r"crates/[\w/.-]+:\d+", "\n".join(lines))

@@ -261,9 +261,9 @@ def page() -> str:
         f"`{NOT_PORTED}`; do not edit. {ported} functions are cited, {absent} are listed as not ported. A function "
         "that is in neither list was not looked at.",
         "",
-        "A Rust item that bears the kernel function's name is that function; another one says in its comment what it "
-        "has of it. *try it* leads to the page of the site that computes with it while you drag. *Gates* are the "
-        "version gates of `crates/kernel/src/profile.rs` that touch it.",
+        "A Rust item that bears the kernel function's name is that function; the comment of any other one names its "
+        "part. *try it* leads to the page of the site that computes with it while you drag. *Gates* are the version "
+        "gates of `crates/kernel/src/profile.rs` that touch it.",
     ]
     for file in sorted(entries):
         out += ["", f"## {file}", "", "| function | Rust | as in | gates |", "| --- | --- | --- | --- |"]

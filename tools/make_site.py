@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import make_pages
+import make_perfetto
 
 from opplab.cli.list import rows_of
 from opplab.cli.reference import EXIT_CODES, markdown, option_rows, pages
@@ -116,9 +117,11 @@ def gallery(folder: Path) -> None:
 def main() -> int:
     """Build the site; warnings are errors."""
     reference()
-    (DOCS / "reference" / "browser.md").unlink(missing_ok=True)
+    for name in ("browser.md", "exercises.md"):
+        (DOCS / "reference" / name).unlink(missing_ok=True)
     extra = ROOT / "out" / "site-extra"
     gallery(extra / "gallery")
+    make_perfetto.make(extra / "perfetto")
     shutil.rmtree(extra / "lab", ignore_errors=True)
     if make_pages.has_target():
         make_pages.make(extra / "lab", "../index.html")
@@ -126,6 +129,7 @@ def main() -> int:
         lines = [link.format(**page) for page in make_pages.pages()]
         words = "# In the browser\n\nPages that compute while you drag a slider. The link holds all settings.\n\n"
         (DOCS / "reference" / "browser.md").write_text(words + "\n".join(lines) + "\n", encoding="utf-8")
+        shutil.copy(make_pages.WEB / "exercises.md", DOCS / "reference" / "exercises.md")
     else:
         print(f"the site has no pages that compute: Rust's target {make_pages.TARGET} is not installed")
     environment = {**os.environ, "OPPLAB_SITE_EXTRA": str(extra)}

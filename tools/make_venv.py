@@ -106,7 +106,7 @@ def fetch_pip(folder: Path) -> Path:
 
 
 def has_module(python: Path, module: str) -> bool:
-    """Say whether `python` can import `module`."""
+    """Report whether `python` can import `module`."""
     return subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
 
 

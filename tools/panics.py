@@ -54,7 +54,7 @@ def reviewed() -> dict[str, dict[str, int | str]]:
 
 
 def grown(found: dict[str, dict[str, int]], listed: dict[str, dict[str, int | str]]) -> list[str]:
-    """Say which counts are larger than what was reviewed."""
+    """Report which counts are larger than what was reviewed."""
     wrong = []
     for file, here in found.items():
         known = listed.get(file, {})

@@ -18,6 +18,7 @@ from scipy.optimize import isotonic_regression
 
 from opplab import _opplab
 from opplab.fit.freqbench import Curve, choose, read_points
+from opplab.fit.opp_machine import SLEEP, WAKE_SHARE, driver_of
 from opplab.fit.opp_power import fit_points
 
 MACHINES = Path(__file__).parent.parent / "python" / "opplab" / "data" / "machines"
@@ -25,24 +26,11 @@ SOURCE = "freqbench (github kdrag0n/freqbench, results/, commit 9eb16adc, MIT, C
 KEPT_BY_HAND = {"gs101": "pixel6"}
 """SoCs that the catalogue has as a phone, with more than these tables say."""
 
-# Entry, exit latency and target residency of power collapse in us: mainline sm8150.dtsi, little and big.
-SLEEP = {"little": (355, 909, 3934), "big": (241, 1461, 4488)}
-WAKE_SHARE = 0.3  # Of the told exit latency, which is the worst case.
-
 
 def read(path: Path) -> list[dict[str, str]]:
     """Read a table."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def driver(soc: str) -> str:
-    """Give the cpufreq driver of a SoC's mainline kernel."""
-    if soc.startswith(("gs", "zuma", "exynos")):
-        return "exynos-acme"
-    if soc.startswith(("sm", "sdm845", "sdm670", "sdm71")):
-        return "qcom-cpufreq-hw"
-    return "cpufreq-dt"
 
 
 def median_power(curves: list[Curve]) -> tuple[dict[int, float], float, tuple[float, float]]:
@@ -176,10 +164,10 @@ def machine_text(folder: Path, soc: str) -> str:
         f'package = ["0-{first - 1}"]',
         "",
         "[[driver]]",
-        f'name = "{driver(soc)}"',
-        f"transition_latency_us = {5000 if driver(soc) == 'exynos-acme' else 0}".replace("_us = 0", "_ns = 0"),
-        f"fast_switch = {'true' if driver(soc) == 'qcom-cpufreq-hw' else 'false'}",
-        f"switch_us = {100 if driver(soc) == 'qcom-cpufreq-hw' else 500}",
+        f'name = "{driver_of(soc)}"',
+        f"transition_latency_us = {5000 if driver_of(soc) == 'exynos-acme' else 0}".replace("_us = 0", "_ns = 0"),
+        f"fast_switch = {'true' if driver_of(soc) == 'qcom-cpufreq-hw' else 'false'}",
+        f"switch_us = {100 if driver_of(soc) == 'qcom-cpufreq-hw' else 500}",
         "dvfs_possible_from_any_cpu = true",
         "freq_table = true",
         "",

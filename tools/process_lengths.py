@@ -3,7 +3,7 @@
     perf record -a -e sched:sched_process_fork -e sched:sched_process_exec -e sched:sched_switch -- make -j2 vmlinux
     perf script -F comm,tid,cpu,time,event,trace | python tools/process_lengths.py [--parts 16]
 
-Constants of the models of kernbench and gitsource were learnt so (docs/skill.md). Times are CPU time: a machine that
+Constants of the models of kernbench and gitsource were learnt so (docs/journal). Times are CPU time: a machine that
 does other work at the same time changes them by its cold caches only. Processes that began before the recording are
 left out.
 """

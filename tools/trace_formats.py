@@ -1,4 +1,4 @@
-"""Rows of docs/traces.md's table of formats: events of real files as another tool counts them and as opplab does.
+"""Rows of the table of formats in docs/trace-accuracy.md: events of real files as opplab and another tool count them.
 
     .venv/bin/python tools/trace_formats.py FILE...
 

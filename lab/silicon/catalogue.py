@@ -22,7 +22,7 @@ SOC_OF = {"pixel4": "sm8150", "pixel6": "gs101"}
 """Phones of the catalogue whose file is not named as their SoC."""
 WITHIN = 0.1
 COREMARK = "coremark"
-"""The class of programs that says what CoreMark measured, where `capacity` is what the phone's kernel was told."""
+"""The class of programs with CoreMark's measurement, where `capacity` is the phone kernel's own value."""
 
 
 def phones(folder: Path) -> list[dict[str, Any]]:

@@ -15,8 +15,7 @@ HEAD = """\
 # Predicted and measured hardware
 
 Made by `python -m lab.silicon --docs docs` from `../shared/silicon` (sources and licences: its README).
-The tables are computed; the two sections marked *by hand* are not, and keep the figures of the day they were found.
-Every row predicts what its fit did not use, and stands beside the simplest rival.
+Every row predicts values that its fit did not use, beside the simplest rival. [Give a machine its power](machine-power.md) is the how-to.
 Errors are relative to the measured value.
 Skill is 1 less the ratio of the median errors: 0 is no better than the rival, below 0 is worse.
 
@@ -51,42 +50,6 @@ TAIL = """
   At the thermal limit of the Raptor Lake the watts are right and the clocks 7 % too high: one curve a GHz serves both kinds of cores.
 - *Idle decisions*: the error is the share of decisions that differ from the recorded ones, by CPU.
   The recordings' governors carry patches that no profile has.
-
-## By hand: why shallower idle meant a lower clock on Jasper Lake
-Two kernels that differ in one commit of menu ran at 1559 MHz and 3.10 W, and at 1817 MHz and 3.40 W.
-The power limit is not it: the running average over 28 s is above 6 W in 1 % of the intervals of either run.
-Busy time is not it: 25.7 and 26.4 %; by busy time alone one run predicts the other's mean clock 13 and 15 % wrong.
-What fits both runs with one curve is the share that cores are busy of the time in which they are not in C6 or C7: C0 / (C0 + C1).
-It predicts 1894 of 1817 MHz, and 1581 of 1559 MHz; by CPU 1811 of 1812 and 1656 of 1549 MHz.
-So firmware that chooses the clock (HWP, EPP 128) seems to count time in C1 as time in which nobody asked for speed, and not to count time in C6 and C7.
-The commit makes menu choose C1 more (hardware C1 15.6 against 11.5 % of the time): more idle time counts, the clock falls, the benchmark takes longer.
-The watts follow the clock: of the 0.30 W between the runs 0.28 are the cores'.
-This is a correlation over the intervals of two runs, found here; the firmware is not public, and the engine's HWP counts all idle time alike.
-Fed with the busy time and the number of idle phases of each CPU and interval, it stays at 0.93 and 0.92 GHz where the logs have 1.56 and 1.82: it sees no difference, and asks for more than 62 % of all time.
-
-## By hand: an uncore that follows the load
-The one set that has packages apart from their cores at many loads says that load is not it, nor the cores' clock, but traffic.
-RAPL of both packages less the cores, 2x EPYC 7502, 4 to 128 threads, at 1.5 and at 2.5 GHz: 111.0 to 111.9 W in busy wait, integer and FP loops; 123 to 182 W in memory reads, 123 to 170 W in memory writes, some 1 W a core that reads.
-So `epyc-7502-2s` has one package power, and a program's traffic belongs into its class (`power`); 41 to 75 W published for Broadwell's gitsource where 51 to 55 are predicted ask for a class of that program, which nobody measured.
-The Xeon 6130's package does follow the cores' clock (`shared_follows_machine`).
-
-## Energy of an imported machine
-```sh
-opplab machine import adl0.tar.xz -o adl0.toml           # A dump of pepc's tests: no power.
-opplab run load.json -m adl0.toml -o out                 # "energy is unknown: the machine has no power. Give it some with ..."
-opplab machine import adl0.tar.xz --power stats/adl0 -o adl0-watts.toml    # A folder of stats-collect with a turbostat log.
-opplab run load.json -m adl0-watts.toml -o watts           # energy 16.1 J, energy_low 6.1 J, energy_high 48.3 J
-```
-`load.json` has four tasks that work 4 ms of 10 ms, for 1 s.
-That log is of an idle machine (at most 0.6 % of its CPUs busy), so the interval is as wide as chips differ, and `--power` says so.
-`--power` takes turbostat's text (also `-J`, with its line of seconds), its CSV, folders of stats-collect (the wall meter where turbostat has no watts), RAPL samples (`time_s`, `energy_uj`), tables by active cores and freqbench's tables.
-Columns are known by the words of their names and their units (`Package Power (mW)`, `mean_bzy_mhz_of_these`), in any order, separated by commas, semicolons, tabs or blanks, behind a preamble, with heads that come again.
-Beside rows of the whole machine those of single CPUs are left out; of packages their loads are taken.
-Without watts, clock or load a source is refused with the names that would be known, and one whose unit cannot be right (a clock of 2000 GHz).
-Where a package's watts follow the clock far better than not, they do in the file (`package f`): the Xeon 6130's uncore, 28.7 W a socket at 1.0 GHz and 49.8 at 2.1.
-It has two clocks only, so what lies between is on the line; its thread says that the step comes at the base clock, which `xeon-6130-2s` has.
-`opplab fit power MACHINE LOG...` fits several logs of one machine together.
-A source of one clock is given the shape of server cores, with a range as wide as it differs between chips.
 """
 
 

@@ -37,7 +37,7 @@ def main(
     study : str
         The module's name in `lab.studies`.
     about : str or None
-        What ``--help`` says.
+        Text of ``--help``.
     make : function
         From the folder of the docs to the texts of the study's files.
     arguments : sequence of str or None

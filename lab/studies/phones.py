@@ -4,8 +4,8 @@
 (``studies/earlier/``), *after* the catalogue's; kernel, engine, experiment and benchmark models are the same.  The Juno
 of text 003 was measured on the board itself, and its powers did not change.
 
-``python -m lab.studies.phones`` writes the tables of ``docs/hardware.md``; ``--check`` says whether they are what
-the command would write.
+``python -m lab.studies.phones`` writes the tables of ``docs/journal/2026-11-23-phones.md``; ``--check``
+compares them with what the command would write.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def tables() -> dict[str, str]:
 
 def texts(docs: Path) -> dict[Path, str]:
     """Make the page anew."""
-    page = docs / "hardware.md"
+    page = docs / "journal" / "2026-11-23-phones.md"
     return {page: pages.fill(page.read_text(encoding="utf-8"), tables())}
 
 

@@ -148,7 +148,7 @@ def _values(job: tuple[Setup, tuple[str, ...], str, int]) -> dict[str, float]:
 
 
 def change(base: Sequence[float], new: Sequence[float], *, ratio: bool = True) -> str:
-    """Say how `new` differs from `base`, pair by pair: the change with its interval, or nothing where there is none.
+    """Report how `new` differs from `base`, pair by pair: the change with its interval, or nothing where there is none.
 
     Examples
     --------

@@ -31,7 +31,7 @@ def names(kind: str) -> list[str]:
 
 
 def nearest(name: str, valid: list[str]) -> str:
-    """Give the end of a message that tells the nearest valid name, or all of a few.
+    """Give the end of a message that names the nearest valid name, or all of a few.
 
     Examples
     --------
@@ -42,6 +42,9 @@ def nearest(name: str, valid: list[str]) -> str:
     if near:
         return f"; did you mean `{near[0]}`?"
     return f" (known: {', '.join(valid)})" if 0 < len(valid) <= 12 else ""
+
+
+_ARCHIVES = (".xz", ".gz", ".tgz", ".bz2", ".zst", ".tar", ".zip")
 
 
 def find(kind: str, name: str | Path) -> Path:
@@ -62,6 +65,10 @@ def find(kind: str, name: str | Path) -> Path:
     if path.suffix == ".toml" or "/" in words:
         if not path.exists():
             raise InputError(f"failed to open {words}: no such {kind} file")
+        if kind == "machine" and (path.is_dir() or path.suffix in _ARCHIVES):
+            raise InputError(
+                f"{words} is a dump: `opplab machine import {words} -o NAME.toml` makes a machine file of it"
+            )
         return path
     builtin = DATA / _FOLDERS[kind] / f"{words}.toml"
     if words in names(kind):

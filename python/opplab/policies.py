@@ -42,7 +42,7 @@ class GovernorCpu(NamedTuple):
 
 
 class GovernorFacts(NamedTuple):
-    """What a governor is told at each report of the scheduler."""
+    """Inputs of a governor at each report of the scheduler."""
 
     time_ns: int
     #: The CPU that reports.
@@ -87,7 +87,7 @@ class PlacementCpu(NamedTuple):
 
 
 class PlacementFacts(NamedTuple):
-    """What a placement policy is told when a fair task wakes or is born."""
+    """Inputs of a placement policy when a fair task wakes or is created."""
 
     time_ns: int
     task: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -65,24 +66,39 @@ def test_no_effect_ties_with_the_null_and_a_faint_sign_is_strictly_wrong() -> No
 
 
 @pytest.mark.parametrize("name", scored_experiments())
-def test_the_quick_part_is_drawn_by_what_was_published(name: str) -> None:
+def test_the_quick_part_is_unbiased(name: str) -> None:
+    """Over all starts of the sample each row weighs 1, so that sums over the part have the whole's expectation."""
     experiment = Experiment.load(name)
-    rows, points = scoreboard.sample(experiment)
-    assert rows
-    everything = {
-        (number, row.metric, row.benchmark, row.parameter)
-        for number, entry in enumerate(experiment.compare)
-        for row in forecast.rows_of(experiment.published_seed, published.cells_for(experiment), entry)
-    }
-    assert rows <= everything
-    assert abs(len(rows) - len(everything) / scoreboard.SAMPLE) < 1
-    # A row comes with all of its points.
-    for number, _, _, parameter in rows:
-        wanted = forecast.axes_of(parameter)
-        for case in experiment.cases:
-            if case.benchmark in experiment.compare[number]["workloads"]:
-                met = forecast.belongs(wanted, forecast.axes_of(case.param))
-                assert not met or (case.benchmark, case.param) in points
+    strata = scoreboard.strata(experiment)
+    starts = max(map(len, strata))
+    assert starts > 1 or len(strata) == 1
+    for rows in strata:
+        expected = dict.fromkeys((row for row, _ in rows), 0.0)
+        for draw in range(len(rows)):
+            taken, points = scoreboard.sample(experiment, draw)
+            own = {row: weight for row, weight in taken.items() if row in expected}
+            # Each part stands for all of its table.
+            assert math.fsum(own.values()) == pytest.approx(len(rows))
+            assert all(needed <= points for row, needed in rows if row in own)
+            for row, weight in own.items():
+                expected[row] += weight / len(rows)
+        assert list(expected.values()) == pytest.approx([1.0] * len(rows))
+    # The rows are those of the whole that are simulated: their cells are cells of the whole.
+    taken, _ = scoreboard.sample(experiment)
+    every = {row for rows in strata for row, _ in rows}
+    assert set(taken) <= every
+    assert abs(len(taken) - len(every) / scoreboard.SAMPLE) <= len(strata)
+
+
+def test_weights_count_as_cells_do() -> None:
+    heavy = Cell(**asdict(cell(1.2, 1.1)) | {"weight": 3.0})
+    light = cell(0.6, 0.8)
+    part, whole = score([heavy, light]), score([cell(1.2, 1.1)] * 3 + [light])
+    assert part.pop("cells") == 2
+    assert part["weight"] == whole["weight"] == whole.pop("cells") == 4
+    # Quantiles of few cells are interpolated between other places.
+    for name in ("mean_abs_error", "skill_mean", "sign_agreement", "closer", "closer_or_tie_clear", "coverage90"):
+        assert part[name] == pytest.approx(whole[name]), name
 
 
 def test_no_cells_have_no_figures() -> None:

@@ -83,6 +83,17 @@ def test_numbers_are_those_of_parquet_and_of_python(compared: tuple[Path, str], 
     assert f"{1e3 * rows['schedutil', 'energy']['mean']:.2f} " in shown, "four digits, in mJ"
 
 
+def test_deadlines_are_judged_by_response_times(compared: tuple[Path, str]) -> None:
+    """A wake-up on an idle CPU costs nothing in the engine: `0 / 0` would stand where the governor matters most."""
+    folder, shown = compared
+    table = pl.read_parquet(folder / "results.parquet").filter(pl.col("policy") == "powersave")
+    means = [table.filter(pl.col("metric") == f"response_{name}")["value"].mean() for name in ("p50", "p99")]
+    assert "/".join(f"{value:#.4g}" for value in means) in shown
+    rows = {(row["variant"], row["metric"]): row for row in answer(folder).rows()}
+    assert rows["powersave", "response_p99"]["change_percent"] is not None
+    assert not any(metric.startswith("latency") for _, metric in rows)
+
+
 def test_all_forms_say_the_same(compared: tuple[Path, str]) -> None:
     folder, shown = compared
     made = answer(folder)
@@ -200,3 +211,11 @@ def test_places_in_generated_files_are_not_shown(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, words)
     assert done.exit_code != 0
     assert "experiment.toml" not in f"{done.output}{done.exception}"
+
+
+def test_a_setting_without_effect_is_named(load: Path, tmp_path: Path) -> None:
+    """The Juno has no energy performance preference: +0.0 % [+0.0, +0.0] looked like a measured result."""
+    words = ("--vs", "epp=power", "--vs", "governor=performance", "--seconds", "0.2", "-o", str(tmp_path / "out"))
+    shown = " ".join(run("run", str(load), "-m", "juno-r2", *words).stdout.split())
+    assert "epp=power changes nothing here: its runs are those of schedutil, event for event." in shown
+    assert "performance changes nothing" not in shown

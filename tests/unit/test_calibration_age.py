@@ -36,7 +36,7 @@ def test_a_fit_that_does_not_say_its_model_is_named_once(tmp_path: Path, capsys:
     for _ in range(2):
         fitted.check(unstamped, tmp_path / "dbench.toml")
     said = capsys.readouterr().err
-    assert said.count("does not say which model it is fitted to") == 1
+    assert said.count("has no fingerprint of its model") == 1
     assert "opplab calibrate dbench epyc-7742-2s" in said
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -131,12 +132,15 @@ def test_commands_of_cpus_clamps_and_features() -> None:
     """What sysfs, sysctl and debugfs take is a command; what the kernel's command line takes is a comment."""
     keys = {"nosmt": True, "offline_cpus": (3,), "isolcpus": (1, 2), "sched_features": ("NO_UTIL_EST",)}
     clamps = {"sched_util_clamp_max": 512, "sched_util_clamp_min": 512}
+    clamps |= {"changes": ({"at_ms": 250, "scaling_max_freq": 600000},)}
     assert commands_of(Setting(tuple((keys | clamps).items())), {}) == [
         "echo off > /sys/devices/system/cpu/smt/control",
         "echo 0 > /sys/devices/system/cpu/cpu3/online",
         "echo 512 > /proc/sys/kernel/sched_util_clamp_min",
         "echo 512 > /proc/sys/kernel/sched_util_clamp_max",
         "echo NO_UTIL_EST > /sys/kernel/debug/sched/features",
+        "# 250 ms into the run: for p in /sys/devices/system/cpu/cpufreq/policy*; "
+        "do echo 600000 > $p/scaling_max_freq; done",
         "# on the kernel's command line: isolcpus=1,2",
     ]
 
@@ -475,3 +479,24 @@ def test_no_interval_of_a_value_is_lost() -> None:
                 assert interval in html
                 assert any(option.label in line and interval in line for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+def test_a_machine_without_power_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = re.sub(
+        r"\b(uw|mw|busy_uw|cluster_uw|cluster_mw) = [\d.]+", r"\1 = 0", opplab.Machine.load("juno-r2").to_toml()
+    )
+    file = tmp_path / "bare.toml"
+    file.write_text(text.replace('name = "juno-r2"', 'name = "bare"'))
+    load = opplab.Workload.periodic(1, run_us=1000, period_us=16000)
+    monkeypatch.setattr("opplab.sweep.runner.run_cases", lambda *_, **__: pytest.fail("something ran"))
+    with pytest.raises(opplab.InputError, match="--power generic"):
+        opplab.choose(file, load, seconds=0.1)
+
+
+def test_a_dump_is_told_from_a_machine_file(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.tar.xz"
+    dump.write_bytes(b"\xfd7zXZ")
+    with pytest.raises(opplab.InputError, match="opplab machine import"):
+        opplab.Machine.load(dump)

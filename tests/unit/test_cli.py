@@ -110,7 +110,15 @@ def test_a_workload_that_is_not_there_is_told_how_to_make_one(tmp_path: Path) ->
         "workload new service", "experiment", "new", "mine", "-m", "juno-r2", "-w", gone, "-o", str(experiment)
     )
     assert not experiment.exists()
-    check_refused("several are policies of an experiment", "run", gone, "-m", "juno-r2", "--kernel", "5.4,6.12")
+    check_refused(
+        "only one kernel here; compare several with opplab experiment new",
+        "run",
+        gone,
+        "-m",
+        "juno-r2",
+        "--kernel",
+        "5.4,6.12",
+    )
 
 
 def test_a_pipe_that_is_closed_from_the_start() -> None:
@@ -139,6 +147,13 @@ def test_lists_wrap_at_the_width_of_the_terminal() -> None:
     done = opplab("list", "policy-keys", COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "energy-aware scheduling is" in " ".join(done.stdout.split())
+
+
+def test_addresses_in_lists_stay_whole() -> None:
+    """At 80 columns a thread's address can be copied as it stands."""
+    known = set(json.loads(opplab("list", "proposals", "--format", "json").stdout)[0]["thread"].rstrip(";").split())
+    words = set(opplab("list", "proposals", COLUMNS="80").stdout.split())
+    assert {word for word in known if "://" in word} <= words
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -197,7 +212,7 @@ def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
     words = ("-m", "epyc-7742-2s", "--param", "clients=1,2", "--seconds", "0.6", "--iterations", "1", "-o", str(out))
     done = opplab("run", "tbench", *words, "--governor", "schedutil,performance", "--no-report")
     assert done.returncode == 0, done.stderr
-    assert "as calibrated on epyc-7742-2s" in done.stderr
+    assert "uses the constants calibrated on epyc-7742-2s" in done.stderr
     written = (out / "experiment.toml").read_text()
     assert 'benchmark = "tbench"\ncalibration = "tbench@epyc-7742-2s"\nclients = [1, 2]' in written
     assert len(list((out / "cases").glob("*.parquet"))) == 4

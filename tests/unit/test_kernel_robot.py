@@ -187,7 +187,7 @@ def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "more", "words"),
     [
-        ("stddev.txt", (), "does not say what the patch changes: give 1 x --vs"),
+        ("stddev.txt", (), "does not describe the change of the patch: give 1 x --vs"),
         ("commits.txt", ("--vs", "hz=1000"), "no model of will-it-scale's test `sched_yield`"),
         ("plain.txt", ("--vs", "hz=1000"), "no model of the test `aim7`"),
     ],

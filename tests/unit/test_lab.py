@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -14,10 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import polars as pl
 import pytest
 from test_browser import CHROMIUM, Browser
 
 import opplab
+from opplab import kernel
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -273,6 +276,163 @@ def test_the_benchs_runs_go_to_perfetto(browser: Browser, folder: Path, tmp_path
         assert info["format"] == "perfetto" and info["cpus"] == 6 and info["events"]["sched_switch"] > 50
 
 
+@pytest.mark.parametrize("form", ["toml", "dts", "debugfs", "wattson"])
+def test_a_dropped_machine_becomes_the_table(browser: Browser, folder: Path, tmp_path: Path, form: str) -> None:
+    """Each form that `machine export` writes has the energy model of the machine; the link then holds it."""
+    machine = [sys.executable, "-m", "opplab.cli.main", "machine"]
+    if form == "toml":
+        path = ROOT / "python" / "opplab" / "data" / "machines" / "juno-r2.toml"
+    else:
+        path = tmp_path / {"dts": "juno.dts", "debugfs": "energy_model", "wattson": "juno.csv"}[form]
+        subprocess.run([*machine, "export", "juno-r2", "--format", form, "-o", path], check=True, capture_output=True)
+    if path.is_dir():
+        grep = ["grep", "-r", "", "energy_model"]
+        text = subprocess.run(grep, check=True, cwd=tmp_path, capture_output=True, text=True).stdout
+        path = tmp_path / "em.txt"
+        path.write_text(text)
+    answer = json.loads(native(["placement#"], path)[0])
+    assert "error" not in answer, answer
+    machine_file = ROOT / "python" / "opplab" / "data" / "machines" / "juno-r2.toml"
+    ours = json.loads(native(["placement#"], machine_file)[0])
+
+    def points(answer: dict[str, Any]) -> list[str]:
+        return [line.split()[2] for line in answer["values"]["model"].splitlines()]
+
+    if form == "wattson":
+        # Measured powers, and neither capacities nor all CPUs.
+        clocks = [re.findall(r"([\d.]+):", line) for line in points(answer)]
+        assert clocks == [re.findall(r"([\d.]+):", line) for line in points(ours)]
+        assert "one capacity" in answer["words"][1]
+    else:
+        assert points(answer) == points(ours)
+        capacities = [line.split()[0] for line in answer["values"]["model"].splitlines()]
+        assert capacities == ["383", "1024"]
+    if form == "dts" and shutil.which("dtc"):
+        blob = tmp_path / "juno.dtb"
+        subprocess.run(["dtc", "-q", "-I", "dts", "-O", "dtb", "-o", blob, path], check=True)
+        assert json.loads(native(["placement#"], blob)[0])["values"] == answer["values"]
+    if form in ("toml", "debugfs"):
+        whole = json.loads(native(["placement#machine=juno-r2&util=0,0,0,0,0,0"])[0])
+        assert answer["tables"] == whole["tables"]
+    again = json.loads(native(["placement#" + answer["link"]])[0])
+    assert again == answer
+    assert show(browser, folder, "placement", "task_util=200") == "ready"
+    drop(browser, path)
+    assert run(browser, "lab.fields.find((one) => one.control.name === 'model').get()") == answer["values"]["model"]
+
+
+def test_a_quota_is_the_command_lines(tmp_path: Path) -> None:
+    """The files that the page shows give the page's numbers."""
+    answer = json.loads(native(["quota#burst_us=30000&length_ms=800"])[0])
+    for name, content in answer["sources"]:
+        (tmp_path / name).write_text(content)
+    command = [sys.executable, "-m", "opplab.cli.main", *shlex.split(answer["command"])[1:], "-o", "out"]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
+    results = pl.read_parquet(tmp_path / "out" / "results.parquet")
+    found = {
+        (policy, metric): value for policy, metric, value in results.select("policy", "metric", "value").iter_rows()
+    }
+    rows = answer["tables"][0]["rows"]
+    assert len(rows) == 6
+    for label, throttled, _, late, _, used in rows:
+        some, of = map(int, throttled.split(" of "))
+        assert found.get((label, "group_periods:/group"), 0) == of
+        if of:
+            assert found[label, "group_throttled_periods:/group"] == pytest.approx(100 * some / of)
+        missed, activations = map(int, late.split(" of "))
+        assert found[label, "activations"] == activations
+        assert found[label, "missed_activations"] == pytest.approx(100 * missed / activations)
+        assert found[label, "group_usage:/group"] / 0.8 == pytest.approx(float(used.split()[0]), abs=0.006)
+    facts = {fact["name"]: fact["value"] for fact in answer["facts"]}
+    assert int(facts["usage_usec"]) == pytest.approx(found[rows[0][0], "group_usage:/group"] * 1e6, abs=1)
+
+
+def test_choices_of_f_max_are_the_command_lines(tmp_path: Path) -> None:
+    """`opplab fmax` has the ratios and what kernels take, `opplab run` of the page's files what is missed."""
+    answer = json.loads(native(["invariance#machine=epyc-7742-2s&run_us=15000&length_ms=300"])[0])
+    command = [sys.executable, "-m", "opplab.cli.main", "fmax", "epyc-7742-2s", "--format", "json"]
+    report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    report = report[0] if isinstance(report, list) else report
+    ratios = {one["name"]: one["ratio"] for one in report["candidates"]}
+    rows = {row[0]: row for row in answer["tables"][0]["rows"]}
+    assert set(rows) == {"max_P", "mid", "max_boost"}
+    assert all(int(row[2]) == ratios[name] for name, row in rows.items())
+    own = next(kernel for kernel in report["kernels"] if kernel["kernel"] == "6.12")
+    assert answer["tables"][0]["rows"][answer["tables"][0]["chosen"]][0] == own["candidate"]
+    for name, content in answer["sources"]:
+        (tmp_path / name).write_text(content)
+    command = [sys.executable, "-m", "opplab.cli.main", *shlex.split(answer["command"])[1:], "-o", "out"]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
+    results = pl.read_parquet(tmp_path / "out" / "results.parquet").filter(pl.col("metric") == "missed_activations")
+    for policy, value in results.select("policy", "value").iter_rows():
+        missed, activations = map(int, rows[policy][8].split(" of "))
+        assert value == pytest.approx(100 * missed / activations)
+
+
+def test_idle_states_are_those_of_the_governor_in_python() -> None:
+    """The loop over sleeps, written again over `opplab.kernel.Menu`: timers that hit, no tick in the way."""
+    sleeps = [150, 700, 150, 90, 2000, 30, 30, 30, 30, 30, 30, 30, 30, 150, 900, 900, 900, 5, 1500]
+    listed = quote(",".join(map(str, sleeps)))
+    answer = json.loads(native([f"idle#list_us={listed}&sleeps=20&hz=100&work_us=10"])[0])
+    table = answer["tables"][0]["rows"]
+    states = [
+        (int(exit_us) * 1000, int(residency_us) * 1000, name == "POLL") for name, exit_us, residency_us, *_ in table
+    ]
+    now, tick = 1_000_000, 10_000_000
+    menu = kernel.Menu(states, tick_ns=tick)
+    for row, length in zip(answer["tables"][1]["rows"], sleeps, strict=False):
+        now += 10_000
+        wake, path, stopped = now + length * 1000, [], False
+        while now < wake:
+            to_tick = (now // tick + 1) * tick - now
+            left = wake - now
+            soonest = left if stopped else min(left, to_tick)
+            index, stops = menu.select(now, sleep_length_ns=left, delta_tick_ns=soonest, tick_stopped=stopped)
+            stopped = stopped or stops
+            ends = wake if stopped else min(wake, now + to_tick)
+            if index == 0:
+                ends = min(ends, now + 20_000)
+            until = ends + states[index][0]
+            got_tick = not stopped and now + to_tick <= until
+            limited = index == 0 and ends == now + 20_000
+            menu.reflect(until, index=index, residency_ns=until - now, got_tick=got_tick, poll_time_limit=limited)
+            path.append(table[index][0])
+            now = until
+        assert row[3] == " ".join(path), row
+
+
+def test_all_vectors_of_the_kernel_are_equal_in_the_browser(browser: Browser, folder: Path) -> None:
+    """Each family, replayed by the page from a dropped file and natively."""
+    assert show(browser, folder, "vectors", "") == "ready"
+    files = sorted(path for path in (ROOT / "crates" / "verify" / "vectors").iterdir() if path.suffix != ".md")
+    assert len(files) > 60
+    cases = 0
+    for path in files:
+        shown = drop(browser, path)
+        assert not shown["error"], (path.name, shown)
+        facts = dict(shown["facts"])
+        assert facts["different"] == "0" and not shown["rows"], (path.name, shown)
+        answer = json.loads(native(["vectors#"], path)[0])
+        assert {fact["name"]: fact["value"] for fact in answer["facts"]} == facts
+        cases += int(facts["cases"])
+    assert cases > 300_000
+
+
+def test_exercises_show_what_they_say() -> None:
+    """Each link of the teachers' page has the figure beside it, and its text the numbers."""
+    text = (ROOT / "crates" / "wasm" / "web" / "exercises.md").read_text()
+    rows = re.findall(
+        r'^\| <a href="\.\./lab/([\w-]+)\.html#?([^"]*)">.*?</a> \| (.*?) \| (.*?) \|$', text, re.MULTILINE
+    )
+    assert len(rows) >= 10 and len(re.findall("^## ", text, re.MULTILINE)) == 5
+    for page, link, name, value in rows:
+        answer = json.loads(native([f"{page}#{link}"])[0])
+        assert "error" not in answer, (page, link, answer)
+        assert answer["link"] == link, "what is a default is not in the link"
+        facts = {fact["name"]: fact["value"] for fact in answer["facts"]}
+        assert facts.get(name) == value, (page, link, name, facts)
+
+
 def test_only_schedutils_gates_are_listed(folder: Path) -> None:
     answer = json.loads(native(["schedutil#kernel=6.12.117&than=4.17"])[0])
     gates = {row[0] for row in answer["tables"][0]["rows"]}
@@ -282,6 +442,29 @@ def test_only_schedutils_gates_are_listed(folder: Path) -> None:
 def test_the_placement_examples_do_what_they_are_called() -> None:
     answer = json.loads(native(["placement#task_util=380"])[0])
     assert answer["facts"][0]["value"] in ("4", "5")
+
+
+def test_extremes_are_answered(browser: Browser, folder: Path) -> None:
+    """Sliders at their ends, in all directions at once: an answer or a refusal, and the page goes on."""
+    quick = [page for page in make_pages.pages() if not page["worker"]]
+    links = []
+    for page in quick:
+        for end in ("min", "max"):
+            ends = {one["name"]: one[end] for one in page["controls"] if one["kind"] == "range"}
+            links.append((page["name"], ends))
+            links += [
+                (page["name"], {**ends, one["name"]: one["min"]}) for one in page["controls"] if one["kind"] == "range"
+            ]
+    links += [
+        ("idle", {"list_us": "10000000", "sleeps": 2000, "hz": 1000, "governor": name}) for name in ("haltpoll", "menu")
+    ]
+    assert show(browser, folder, "load-tracking", "") == "ready"
+    for name, values in links:
+        query = "&".join(f"{key}={value}" for key, value in values.items())
+        answer = run(
+            browser, f"(({{ error, charts }}) => error || charts.length)(lab.engine.ask(1, {name!r}, {query!r}))"
+        )
+        assert answer and "internal error" not in str(answer), (name, query, answer)
 
 
 HOSTILE = (
@@ -315,7 +498,7 @@ def test_slider_keyboard_link_and_sizes(browser: Browser, folder: Path) -> None:
                 if run(browser, "document.documentElement.dataset.took"):
                     break
                 time.sleep(0.05)
-            assert run(browser, "document.documentElement.scrollWidth <= innerWidth"), (page, width)
+            assert run(browser, f"document.documentElement.scrollWidth <= {width}"), (page, width)
             assert run(browser, "lab.pictures.length > 0 && document.querySelectorAll('#facts dd').length > 0")
     assert show(browser, folder, "load-tracking", "") == "ready"
     before = run(browser, "document.getElementById('facts').innerText")
@@ -327,8 +510,12 @@ def test_slider_keyboard_link_and_sizes(browser: Browser, folder: Path) -> None:
     after = run(browser, "document.getElementById('facts').innerText")
     link = run(browser, "document.getElementById('link').value.split('#')[1]")
     assert after != before and link.startswith("run_us=")
+    browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
     assert show(browser, folder, "load-tracking", link) == "ready"
     assert run(browser, "document.getElementById('facts').innerText") == after
+    browser.call(
+        "Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1
+    )
     assert not browser.errors
     assert [url for url in browser.requests if not url.startswith(("file:", "about:", "data:", "blob:"))] == []
 

@@ -29,3 +29,28 @@ def test_a_column_without_name_and_values_is_rendered_at_any_width() -> None:
     from opplab.report.text import _heading
 
     assert _heading("", 0) == [""]
+
+
+def test_a_text_is_scored_beside_no_change(tmp_path: Path) -> None:
+    """What `run` prints of text 001 is what its published table and the means of the run give."""
+    from statistics import median
+
+    from opplab.comparison.published import cells
+
+    words = ["run", "hwp-boost-sqlite", "-o", str(tmp_path / "out"), "--iterations", "1", "--jobs", "1"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    rows = [row for row in cells("001") if row.table == "sqlite" and row.metric == "Hmean"]
+    published = {row.variant: row.value for row in rows}
+    done_json = CliRunner().invoke(cli, [*words, "--format", "json"])
+    rate = {
+        row["variant"]: row["mean"] for row in json.loads(done_json.stdout)["rows"] if row["metric"] == "transactions"
+    }
+    base = published.pop("vanilla")
+    errors = {name: 100 * abs(rate[name] / rate["vanilla"] - value / base) for name, value in published.items()}
+    nothing = [100 * abs(1 - value / base) for value in published.values()]
+    text = " ".join(done.stdout.split())
+    assert f"median error {median(errors.values()):.1f} percentage points" in text
+    assert f'always predicting "no change" misses by {median(nothing):.1f}.' in text
+    for value in published.values():
+        assert f"{100 * (value / base - 1):+.1f} % " in text

@@ -10,7 +10,7 @@ import pytest
 from lab.studies import phones
 from opplab import catalog
 
-PAGE = Path(__file__).parents[2] / "docs" / "hardware.md"
+PAGE = Path(__file__).parents[2] / "docs" / "journal" / "2026-11-23-phones.md"
 
 
 def test_the_page_has_the_cells_of_text_004_as_they_are_computed() -> None:

@@ -58,6 +58,7 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
         "no_turbo": True,
         "scaling_min_freq": 800000,
         "scaling_max_freq": {"A72": 1000000},
+        "changes": ({"at_ms": 5, "scaling_max_freq": {"A72": 600000}},),
         "no_overutilized": True,
         "placement": "random",
     }
@@ -69,6 +70,23 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
 def test_unknown_keys_are_told_the_nearest() -> None:
     with pytest.raises(opplab.InputError, match="no key `gouvernor`; did you mean `governor`"):
         opplab.Policy(gouvernor="schedutil")  # type: ignore[call-arg]
+
+
+def test_changes_of_a_run_are_checked_as_policies_are(juno: _opplab.Machine) -> None:
+    """A change is read on top of the one before it, and written as what it makes otherwise."""
+    changes = ({"at_ms": 5, "scaling_max_freq": 600000}, {"at_ms": 8, "governor": "performance"})
+    workload = opplab.Workload.periodic(1, run_us=800, period_us=16000)
+    run = opplab.simulate(opplab.Machine(juno), workload, opplab.Policy(changes=changes), seconds=0.01)
+    assert json.loads(run._case.json)["policy"]["changes"] == list(changes)
+    for changes, message in (
+        (({"at_ms": 5, "hz": 100},), "`hz`.*the keys|key that changes while a run goes on"),
+        (({"at_ms": 5, "scaling_max_frq": 1},), "did you mean `scaling_max_freq`"),
+        (({"scaling_max_freq": 1},), "needs `at_ms`"),
+        (({"at_ms": 5, "governor": "schedutl"},), "did you mean `schedutil`"),
+        (({"at_ms": 5, "eas": False}, {"at_ms": 5, "eas": True}), "is not after the change before it"),
+    ):
+        with pytest.raises(opplab.InputError, match=message):
+            opplab.Policy(changes=changes)
 
 
 def test_unknown_proposals_are_told_the_nearest() -> None:

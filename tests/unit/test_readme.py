@@ -12,7 +12,8 @@ README = (ROOT / "README.md").read_text()
 
 
 def test_commands_exist() -> None:
-    named = set(re.findall(r"^opplab (\w+)", README, re.MULTILINE))
+    blocks = "".join(re.findall(r"^```$(.*?)^```$", README, re.MULTILINE | re.DOTALL))
+    named = set(re.findall(r"^opplab (\w+)", blocks, re.MULTILINE))
     assert named
     assert named <= set(COMMANDS)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -1,6 +1,7 @@
 """The report: self-contained, labelled, and saying what it does not know."""
 
 import itertools
+import json
 import math
 import re
 import statistics
@@ -258,3 +259,25 @@ def test_the_command_of_a_report_makes_the_same_results_again(tmp_path: Path, mo
         again = CliRunner().invoke(main, [*made[1].split(), "-j", "1", "-o", "again"], catch_exceptions=False)
         assert again.exit_code == 0, again.output
         assert (folder / "again/results.parquet").read_bytes() == (folder / "results.parquet").read_bytes()
+
+
+def test_long_runs_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second of tbench with 64 clients wrote 2.5 GB of traces and a page of 260 MB."""
+    load = {"tasks": {"t": {"instance": 4, "loop": -1, "run": 2000, "timer": {"ref": "u", "period": 16000}}}}
+    (tmp_path / "load.json").write_text(json.dumps(load))
+    words = ["run", str(tmp_path / "load.json"), "-m", "juno-r2", "--governor", "schedutil,performance"]
+    words += ["--seconds", "0.3", "--iterations", "1", "-o"]
+    monkeypatch.setattr("opplab.report.publish.EVENTS_MAX", 10)
+    done = CliRunner().invoke(main, [*words, str(tmp_path / "long")])
+    assert done.exit_code == 0, done.output
+    assert "2 runs of over 10 events are not drawn" in done.stderr
+    assert not (tmp_path / "long" / "traces").exists()
+    assert "tasks on CPUs" not in (tmp_path / "long" / "report.html").read_text()
+    done = CliRunner().invoke(main, [*words, str(tmp_path / "asked"), "--traces"])
+    assert len(list((tmp_path / "asked" / "traces").iterdir())) == 2
+    monkeypatch.setattr("opplab.report.publish.EVENTS_MAX", 10**6)
+    monkeypatch.setattr("opplab.report.timelines.SLICES_MAX", 5)
+    done = CliRunner().invoke(main, [*words, str(tmp_path / "busy")])
+    page = (tmp_path / "busy" / "report.html").read_text()
+    assert "tasks on CPUs" in page
+    assert page.count(" us from ") <= 2 * 6

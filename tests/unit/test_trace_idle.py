@@ -101,7 +101,7 @@ def test_a_trace_that_never_idles_is_told(recorded: Path, option: list[str]) -> 
     [("6_12_sleep_length", 22221, 19718, 19522), ("mainline_tick_wakeups", 14089, 12578, 12490)],
 )
 def test_decisions_of_an_mt8196(recording: str, decisions: int, equal_teo: int, equal_menu: int) -> None:
-    """Goal: the shares that docs/traces.md tells. Method: two recordings of 30 s with teo of other versions."""
+    """Goal: the shares that docs/trace-accuracy.md has. Method: two recordings of 30 s with teo of other versions."""
     folder = shared("silicon/mt8196-idle")
     trace = opplab.read_trace(folder / f"trace_{recording}.dat")
     table = idle.decisions(trace, idle.states_of_sysfs(folder / f"sysfs_{recording}_before.txt.gz"))

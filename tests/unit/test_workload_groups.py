@@ -168,6 +168,7 @@ def test_both_formulas_meet_published_values() -> None:
         ("kind: Pod\nspec:\n  containers:\n  - {name: a, resources: {limits: {cpu: 5OOm}}}", "x.yaml:4:41: `5OOm`"),
         ("kind: Pod\nspec:\n  containers: 3", "x.yaml:3:15: `containers` is no list"),
         ("kind: Pod\nspec: {containers: [}", "x.yaml:2:21"),
+        ("kind: Pod\nspec: \v{}", "x.yaml:2:7: the character U+000B"),
         ("kind: Pod\nspec: &a {containers: [*a]}", "holds itself"),
         (
             "kind: Pod\nspec: {containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}",

@@ -12,6 +12,7 @@ use opplab_kernel::cpufreq::governor::{GovernorError, GovernorId};
 use opplab_kernel::profile::KernelProfile;
 
 use crate::affinity::{self, Before};
+use crate::calibrate;
 use crate::clock::{self, Moment};
 use crate::compare;
 use crate::error::HostError;
@@ -40,12 +41,13 @@ pub struct Env<'a> {
 
 /// The commands with a line about each.
 const COMMANDS: &[(&str, &str)] = &[
-    ("show", "what the host says about frequency, idle, energy and the scheduler"),
-    ("observe", "what the CPUs do: turbostat's columns, utilisation, idle, power"),
-    ("affinity", "where schedutil's kthreads may run: list, set, restore, why not"),
-    ("govern", "run a governor in user space; everything is put back afterwards"),
-    ("record", "record what replay needs: events, the machine, the first frequencies"),
-    ("compare", "run a command under several settings and measure what changes"),
+    ("show", "print the host's frequency, idle, energy and scheduler settings"),
+    ("observe", "sample the CPUs: turbostat's columns, utilisation, idle, power"),
+    ("affinity", "list, set or restore the CPUs of schedutil's kthreads"),
+    ("govern", "run a governor in user space, and restore all settings afterwards"),
+    ("record", "record a trace for replay, with the machine and its settings"),
+    ("calibrate", "measure loops, idle states, wake-ups, frequency changes and the disk"),
+    ("compare", "run a command under several settings, and measure the changes"),
 ];
 
 /// Runs one command; `args` are the words after the program's name.
@@ -84,6 +86,7 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
         "govern" => govern(words, env),
         "record" => record_command(words, env),
         "compare" => compare::command(words, env),
+        "calibrate" => calibrate::command(words, env),
         other => {
             let near = nearest(other, COMMANDS.iter().map(|(name, _)| *name));
             Err(HostError::Usage(format!("no such command `{other}`{near}")))
@@ -144,7 +147,7 @@ pub(crate) fn print_help(env: &mut Env<'_>, text: &str) -> Result<i32, HostError
 }
 
 /// `--format text` or `--format json`: whether it is JSON.
-fn is_json(words: &mut lexopt::Parser) -> Result<bool, HostError> {
+pub(crate) fn is_json(words: &mut lexopt::Parser) -> Result<bool, HostError> {
     let word = text(words.value()?);
     match word.as_str() {
         "text" => Ok(false),
@@ -162,11 +165,11 @@ impl From<lexopt::Error> for HostError {
 const SHOW_HELP: &str = "\
 Usage: show [--root DIR] [--format text|json]
 
-What the host says about frequency, idle states, energy and its scheduler, each
-value with the file that said so.
+Prints the host's settings of frequency, idle states, energy and scheduler, each
+with its file.
 
-  --root DIR  a copied tree (a folder with sys and proc in it), a sysfs snapshot
-              or a machine dump
+  --root DIR  copied tree (a folder with sys and proc in it), sysfs snapshot or
+              machine dump
   --format F  text, or json: one line of JSON (also --json)
 ";
 
@@ -200,16 +203,16 @@ fn show(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> 
 const OBSERVE_HELP: &str = "\
 Usage: observe [--interval TIME] [--for TIME | -n COUNT] [OPTIONS]
 
-What each CPU did in each interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg,
-the frequency scale against each candidate for f_max, idle residency, power. A
-table on a terminal, CSV on a pipe. Ends with Ctrl-C.
+Prints a row per CPU and interval: Avg_MHz, Busy%, Bzy_MHz, TSC_MHz, util_avg,
+frequency scale by each candidate for f_max, idle residency and power. Output is
+a table on a terminal and CSV on a pipe. Ctrl-C ends it.
 
-  --interval TIME  length of an interval, as 100ms or 2s; default 1s
-  --for TIME       end after this time
-  -n COUNT         end after so many intervals
+  --interval TIME  length of an interval, e.g. 100ms or 2s; default 1s
+  --for TIME       duration; default until Ctrl-C
+  -n COUNT         number of intervals
   --format FORM    table, csv or turbostat (also --table, --csv, --turbostat)
-  -o FILE          write there; .csv is CSV, anything else is turbostat's text
-  --root DIR       observe another root, for tests
+  -o FILE          output file: CSV for .csv, turbostat's text otherwise
+  --root DIR       other root, for tests
 ";
 
 fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
@@ -338,33 +341,33 @@ Usage: govern --governor NAME [OPTIONS]
        govern --explain LOG [--cpu N] [--at TIME]
 
 Runs one of opplab's governors (see opplab list governors) in user space. A
-supervisor puts governor, limits and EPP back when it ends, on a signal, and
-when the worker dies or hangs.
+supervisor restores governor, limits and EPP at the end, on a signal, and when
+the worker dies or hangs.
 
-  --policies LIST    policies, as 0,4; default all
+  --policies LIST    cpufreq policies, e.g. 0,4; default all
   --via WAY          setspeed (kernel governor userspace) or limits (minimum =
                      maximum; with HWP its min and max); default setspeed where
-                     there is a governor userspace
-  --util SOURCE      counters, sched-debug, stat or auto: the best that there is
+                     the kernel has the governor userspace
+  --util SOURCE      counters, sched-debug, stat, or auto for the best available
                      (default)
-  --f-max F          the reference of invariance: a candidate's name (see opplab
+  --f-max F          reference of invariance: a candidate's name (see opplab
                      fmax) or kHz; default the kernel's
-  --epp VALUE        energy_performance_preference for the time of the run
-  --rate-limit-us N  schedutil's; default the host's
-  --tunable NAME=V   one of the governor's; more than once
-  --interval TIME    between two looks, default 20ms
-  --for TIME         end after this time; default on Ctrl-C
-  --kernel VERSION   profile of the governor, default 6.12
-  --log FILE         one line of JSON a decision with all its inputs
-  --dry-run          decide and log, but change nothing
-  --restore          put back what a run left whose processes were all killed
-  --verify LOG       compute every decision of a log anew and compare; exit 1 if
-                     less than 99 % are equal
-  --explain LOG      what was decided and why: a summary, or the decision in
-                     force at a time
-  --state FILE       where the settings are remembered, default
+  --epp VALUE        energy_performance_preference during the run
+  --rate-limit-us N  rate limit of schedutil; default the host's
+  --tunable NAME=V   tunable of the governor; may be repeated
+  --interval TIME    sampling interval, default 20ms
+  --for TIME         duration; default until Ctrl-C
+  --kernel VERSION   kernel profile of the governor, default 6.12
+  --log FILE         log with one line of JSON per decision and its inputs
+  --dry-run          decide and log without any change
+  --restore          restore the settings of a run whose processes were killed
+  --verify LOG       recompute every decision of a log; exit 1 if less than 99 %
+                     are equal
+  --explain LOG      explain a log: a summary, or the decision in force at a
+                     time
+  --state FILE       file of the saved settings, default
                      /run/opplab-govern.json
-  --root DIR         govern another root, for tests
+  --root DIR         other root, for tests
 ";
 
 /// The decisions of a log that must come out the same, percent.
@@ -548,14 +551,14 @@ Usage: affinity [list] [--format text|json]
        affinity set --cpus LIST
        affinity restore
 
-Kernel threads that change frequencies: policy, CPUs, CPU time, switches, and
-whether this kernel lets them be moved.
+Lists the kernel threads that change frequencies: policy, CPUs, CPU time,
+switches, and whether this kernel allows another affinity.
 
-  --threads PATTERN  names, * stands for anything; default sugov:*
-  --cpus LIST        as 0,3-5 or 0x39
-  --state FILE       where masks are remembered until restored, default
+  --threads PATTERN  names of the threads, with * as wildcard; default sugov:*
+  --cpus LIST        CPUs, e.g. 0,3-5 or 0x39
+  --state FILE       file of the saved masks, default
                      /run/opplab-affinity.json
-  --root DIR         list the threads of a copied tree
+  --root DIR         copied tree whose threads are listed
   --format FORM      text, or json: one line of JSON (also --json)
 ";
 
@@ -654,13 +657,13 @@ fn affinity_restore(root: &Root, state: &Path, env: &mut Env<'_>) -> Result<i32,
 const RECORD_HELP: &str = "\
 Usage: record -o FILE.tar.zst [--for TIME] [OPTIONS] [-- COMMAND...]
 
-Records scheduler and power events through tracefs in an instance of its own,
-with the machine's settings before and after, until the command ends, the time
-is over or Ctrl-C. The archive is a trace to `opplab trace` and `opplab replay`.
+Records scheduler and power events in its own tracefs instance, with the
+machine's settings before and after. It ends with the command, after --for, or on
+Ctrl-C. `opplab trace` and `opplab replay` read the archive.
 
-  --for TIME     end after this time
-  --events LIST  further events, as irq:irq_handler_entry or thermal (a whole
-                 group)
+  --for TIME     duration
+  --events LIST  additional events, e.g. irq:irq_handler_entry, or thermal for a
+                 whole group
   --probes FILE  lines for dynamic_events (kprobes, fprobes); their groups are
                  recorded, too
   --buffer-kb N  ring buffer of each CPU, default 8192

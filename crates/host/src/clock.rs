@@ -63,6 +63,11 @@ pub(crate) fn own_cpu_ns() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
+/// CPU time of this thread, ns.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read(ClockId::ThreadCPUTime)
+}
+
 /// Seconds since 1970.
 pub(crate) fn time_of_day_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())

@@ -7,12 +7,14 @@
 //!                                      ├──► affinity    kthreads `sugov:N`: where they may run
 //!                                      ├──► govern      supervisor ─► worker: kernel's governors in user space
 //!                                      ├──► record      tracefs ─► .tar.zst that the trace readers open
+//!                                      ├──► calibrate   rounds of loops, sleeps, flushes ─► numbers with intervals
 //!                                      └──► compare     variants in blocks ─► changes with intervals
 //! ```
 //! [`cli::main`] is the command line of both `opplab host` and the static `opplab-agent`. Not here: decisions, which
 //! are crate `kernel`'s, and what files mean for a machine, which is crate `import`'s.
 
 pub mod affinity;
+pub mod calibrate;
 pub mod cli;
 pub mod clock;
 pub mod compare;

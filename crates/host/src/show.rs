@@ -381,9 +381,11 @@ fn invariance(root: &Root, facts: Option<&(Facts, FmaxReport, Vec<Finding>)>) ->
         holds = None;
     } else {
         let words = match driver.as_str() {
-            "" => "no cpufreq driver tells the scheduler the frequency".to_owned(),
+            "" => "no cpufreq driver reports the frequency to the scheduler".to_owned(),
             _ => {
-                format!("{driver} tells the frequency scale to the scheduler (arch_set_freq_scale(), or its counters)")
+                format!(
+                    "{driver} reports the frequency scale to the scheduler (arch_set_freq_scale(), or its counters)"
+                )
             }
         };
         holds = Some(!driver.is_empty());
@@ -446,7 +448,7 @@ fn eas(root: &Root, cpus: &[u32], invariant: Option<bool>) -> Verdict {
         Ok(_) => reasons.push((Some(true), "not switched off".to_owned(), file.to_owned())),
         // Since v6.6 the kernel answers with nothing where it holds energy-aware scheduling for impossible.
         Err(Missing::Empty) => {
-            reasons.push((Some(false), "the kernel itself says: not possible".to_owned(), file.to_owned()))
+            reasons.push((Some(false), "the kernel itself reports: not possible".to_owned(), file.to_owned()))
         }
         Err(_) => {}
     }
@@ -532,7 +534,7 @@ impl Report {
             let answer = match verdict.holds {
                 Some(true) => "yes",
                 Some(false) => "no",
-                None => "cannot be told",
+                None => "unknown",
             };
             writeln!(out, "{}: {answer}", verdict.what).expect("memory");
             for (met, words, file) in &verdict.reasons {

@@ -192,6 +192,7 @@ fn score(truth: Truth, experiments: u32) -> Score {
             others_cpus: 0.2,
             repeats_max: 50,
             figures: Vec::new(),
+            meter: None,
         };
         let head = Head {
             seed: u64::from(seed),

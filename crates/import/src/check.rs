@@ -163,7 +163,7 @@ fn artificial(machine: &Machine, found: &mut Vec<Finding>) {
                 found,
                 "artificial-em",
                 Severity::Warning,
-                "all CPUs are of one efficiency class (or the source does not tell their classes)".to_owned(),
+                "all CPUs are of one efficiency class (or the source lacks their classes)".to_owned(),
                 "cppc_cpufreq registers no energy model, so energy-aware scheduling never starts",
                 "give the firmware's classes (MADT GICC, processor power efficiency class) as `efficiency_class`",
             );
@@ -245,7 +245,7 @@ fn capacities(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
                 found,
                 "hybrid-capacity",
                 Severity::Note,
-                "the source does not tell capacities; they were taken from elsewhere".to_owned(),
+                "the source lacks capacities; they come from elsewhere".to_owned(),
                 "the twin's placement is as good as the guess",
                 "import a source with cpu_capacity or capacity-dmips-mhz",
             );
@@ -476,7 +476,7 @@ fn hwp_boost(facts: &Facts, machine: &Machine, found: &mut Vec<Finding>) {
             Severity::Warning,
             "a Xeon with HWP in active mode, governor powersave, and hwp_dynamic_boost 0".to_owned(),
             "tasks that sleep for I/O and migrate start at a low clock on each CPU (text 001)",
-            "write 1 to intel_pstate/hwp_dynamic_boost; kernels set it where the ACPI profile says server",
+            "write 1 to intel_pstate/hwp_dynamic_boost; kernels set it where the ACPI profile is a server",
         );
     }
 }

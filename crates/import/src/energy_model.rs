@@ -15,6 +15,31 @@ const ARTIFICIAL: u32 = 1 << 2;
 /// What a class adds to cost and power of an artificial model (cppc_cpufreq.c: CPPC_EM_COST_GAP).
 const CLASS_GAP: u64 = opplab_kernel::cpufreq::cppc::CPPC_EM_COST_GAP;
 
+/// Whether `text` is what `grep -r ^ energy_model` prints in debugfs: `.../energy_model/DEVICE/FILE:LINE`.
+pub(crate) fn sniff(text: &str) -> bool {
+    text.lines().next().and_then(of_grep).is_some()
+}
+
+/// The path below the folder, and the line of the file.
+fn of_grep(line: &str) -> Option<(&str, &str)> {
+    // A path may hold a colon (`ps:450000`), a line of these files does not.
+    let (path, value) = line.rsplit_once(':')?;
+    let (before, below) = path.split_once("energy_model/")?;
+    ((before.is_empty() || before.ends_with('/')) && below.contains('/')).then_some((below, value))
+}
+
+/// Imports such a text.
+pub(crate) fn import_grep(name: &str, file: &str, text: &str) -> Result<Facts, ImportError> {
+    let mut tree = SysTree::default();
+    let number = tree.add_file(file);
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+        let (below, value) = of_grep(line)
+            .ok_or_else(|| ImportError::line(file, index + 1, "it is not `.../energy_model/DEVICE/FILE:LINE`"))?;
+        tree.add(&format!("{FOLDER}/{below}"), value, number, index as u32 + 1);
+    }
+    import(name, file, &tree)
+}
+
 /// Reads what is below `folder` of the tree into `facts`. CPUs that it names and `facts` does not know are added only
 /// if `facts` knows no CPU at all.
 pub(crate) fn read(tree: &SysTree, folder: &str, facts: &mut Facts) -> Result<(), ImportError> {

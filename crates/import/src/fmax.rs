@@ -265,7 +265,7 @@ pub fn fmax(input: &FmaxInput, published: Option<(&str, &[TurboBin])>) -> FmaxRe
         explanations: Vec::new(),
     };
     if input.base_khz == 0 {
-        report.warnings.push("the base frequency is not told, so there is no ratio".to_owned());
+        report.warnings.push("the base frequency is missing, so there is no ratio".to_owned());
         return report;
     }
     candidates(&mut report, published);
@@ -352,7 +352,7 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
             _ => 1,
         };
         if cores > last {
-            source.push_str(&format!("; told only up to {last}, so an upper bound"));
+            source.push_str(&format!("; known only up to {last}, so an upper bound"));
         }
         source.push_str(&whose);
         push(report, &name, khz, ratio, source);
@@ -463,7 +463,7 @@ fn intel_choice(input: &FmaxInput) -> (Option<u64>, String) {
         let levels = input.levels();
         let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
         if levels.is_empty() {
-            return (None, "no turbo ratio is told, and the kernel gives up without one".to_owned());
+            return (None, "the turbo ratio is missing, and the kernel gives up without one".to_owned());
         }
         let variant = if kind == IntelTurboModel::Glm { FreqMax::Turbo1Core } else { FreqMax::Turbo4Cores };
         let why = format!(

@@ -15,6 +15,7 @@
 pub mod check;
 mod cpuinfo;
 mod dtb;
+mod dts;
 mod energy_model;
 mod error;
 pub mod facts;

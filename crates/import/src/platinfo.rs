@@ -146,7 +146,7 @@ pub(crate) fn import(name: &str, file: &str, text: &str) -> Result<Facts, Import
     let listed = domains.values().flatten().copied().chain(capacities.keys().copied());
     let count = count.or_else(|| listed.max().map(|last| last + 1));
     let Some(count) = count.filter(|&count| count > 0 && count <= CPU_MAX) else {
-        return Err(ImportError::whole(file, "neither cpus-count nor freq-domains says which CPUs there are"));
+        return Err(ImportError::whole(file, "neither cpus-count nor freq-domains lists the CPUs"));
     };
     facts.cpus = (0..count)
         .map(|cpu| (cpu, CpuFacts { capacity: capacities.get(&cpu).copied(), ..CpuFacts::default() }))

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::ImportError;
 use crate::facts::{Facts, SourceKind};
 use crate::tree::{CPU, SysTree};
-use crate::{cpuinfo, dtb, energy_model, pepc, platinfo, snapshot, sysfs, turbostat, wattson};
+use crate::{cpuinfo, dtb, dts, energy_model, pepc, platinfo, snapshot, sysfs, turbostat, wattson};
 
 /// Why nothing was imported: the file could not be read, or says something wrong.
 #[derive(Debug, thiserror::Error)]
@@ -160,7 +160,11 @@ pub fn import_bytes(file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| ImportError::byte(file, error.valid_up_to(), format!("not text, and {KNOWN}")))?;
-    if snapshot::sniff(text) {
+    if dts::sniff(text) {
+        dts::import(&name, file, text)
+    } else if energy_model::sniff(text) {
+        energy_model::import_grep(&name, file, text)
+    } else if snapshot::sniff(text) {
         snapshot::import(&name, file, text, None, None)
     } else if wattson::sniff(text) {
         wattson::import(&name, file, &[(file.to_owned(), text.to_owned())])
@@ -174,7 +178,7 @@ pub fn import_bytes(file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
 }
 
 const KNOWN: &str = "not a kind of source that is known (machine dump .tar.xz, sysfs snapshot, turbostat log, device \
-                     tree .dtb, plat_info.yml, Wattson table)";
+                     tree .dtb or .dts, energy_model of `grep -r`, plat_info.yml, Wattson table)";
 
 /// The file's name without its ending.
 pub(crate) fn stem(file: &str) -> String {

@@ -31,7 +31,7 @@ pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> R
         let end = ids.get(index + 1).copied().unwrap_or_else(|| (id + 1).max(8)).clamp(id + 1, id + 64);
         if index + 1 == ids.len() {
             facts.notes.push(format!(
-                "policy {id} is taken to have CPUs {id}-{}: phones have 8, the file does not say",
+                "policy {id} is taken to have CPUs {id}-{}: phones have 8, the file lacks the number",
                 end - 1
             ));
         }
@@ -65,8 +65,10 @@ pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> R
             },
         );
     }
-    facts.notes.push("latencies of the idle states are assumed (1 us, 300 us), their powers are told".to_owned());
-    facts.notes.push("capacities are not told: all clusters have 1024".to_owned());
+    facts
+        .notes
+        .push("latencies of the idle states are assumed (1 us, 300 us), their powers are in the file".to_owned());
+    facts.notes.push("capacities are missing: all clusters have 1024".to_owned());
     Ok(facts)
 }
 

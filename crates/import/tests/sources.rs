@@ -49,7 +49,7 @@ fn zero_frequencies_are_no_frequency() {
         .and_then(|facts| opplab_import::to_machine(&facts).map_err(|error| error.to_string()));
     std::fs::remove_dir_all(&folder).expect("it can be removed");
     let error = made.map(|imported| imported.machine.clusters[0].opps.clone()).expect_err("it has no frequency");
-    assert!(error.contains("it tells no frequency of any CPU"), "{error}");
+    assert!(error.contains("it has no frequency of any CPU"), "{error}");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn wrong_texts_are_refused_with_their_place() {
     };
     check(
         "hello",
-        ": not a kind of source that is known (machine dump .tar.xz, sysfs snapshot, turbostat log, device tree .dtb, plat_info.yml, Wattson table)",
+        ": not a kind of source that is known (machine dump .tar.xz, sysfs snapshot, turbostat log, device tree .dtb or .dts, energy_model of `grep -r`, plat_info.yml, Wattson table)",
     );
     check(
         "/sys/devices/system/cpu/online: 0-1|\n/sys/devices/system/cpu/cpu0/cpu_capacity: ten|\n",

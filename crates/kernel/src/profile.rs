@@ -16,6 +16,7 @@ use crate::evidence::{Backport, Proof};
 use crate::freq_invariance::{FreqMax, FreqMaxOf};
 use crate::proposals::Proposals;
 use crate::release;
+use crate::sched::balance::BalanceRules;
 use crate::util_est::UtilEstForm;
 
 /// A kernel version: major and minor number.
@@ -28,10 +29,10 @@ const NEVER: Version = (u16::MAX, 0);
 const REWORK_6_6: Source = Source::Mail(
     "stable 6.6: commit \"sched/cpufreq: Rework schedutil governor performance estimation\" causes a regression",
 );
-/// What that change needed, in v6.6.103.
-const FREQ_REF_6_6: Source = Source::Mail("[PATCH 6.6 8/8] sched/fair: Fix frequency selection for non-invariant case");
-/// New idle balance in v6.6.120.
-const NEWIDLE_6_6: Source = Source::Mail("[PATCH 6.6 711/737] sched/fair: Proportional newidle balance");
+/// What that change needed: patch 478 of the 587 of v6.6.103.
+const FREQ_REF_6_6: Source = Source::Mail("[PATCH 6.6 000/587] 6.6.103-rc1 review");
+/// New idle balance: patch 711 of the 737 of v6.6.120.
+const NEWIDLE_6_6: Source = Source::Mail("[PATCH 6.6 000/737] 6.6.120-rc1 review");
 
 /// One possible value of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +133,7 @@ macro_rules! gates {
     )+) => {
         $(
             #[doc = $what]
-            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
             pub enum $type {
                 $(
                     #[doc = concat!("`", $name, "`: ", $meaning, ".")]
@@ -205,7 +206,7 @@ macro_rules! gates {
         }
 
         impl KernelProfile {
-            /// The gates of a mainline release; releases before v4.17 count as that.
+            /// The gates of a mainline release; releases before v4.14 count as that.
             pub fn at(version: Version) -> Self {
                 Self::of(version, 0)
             }
@@ -250,20 +251,25 @@ macro_rules! gates {
 gates! {
     // Utilisation.
     invariance: Invariance, "How PELT follows the CPU's speed." {
-        ScaledContribution = "scaled-contribution" since (4, 17), vectors ["oldpelt_se", "oldpelt_cfs"], "each contribution is multiplied by frequency and capacity", [Code("pelt.c:accumulate_sum()", "4.19"), Replaced("23127296889f")];
+        ScaledContribution = "scaled-contribution" since (4, 14), vectors ["oldpelt_se", "oldpelt_cfs"], "each contribution is multiplied by frequency and capacity", [Code("pelt.c:accumulate_sum()", "4.19"), Replaced("23127296889f")];
         TimeDilated = "time-dilated" since (5, 1), vectors ["clock_pelt"], "the clock runs slower on slow CPUs", [Commit("23127296889f"), Code("pelt.h:update_rq_clock_pelt()", "6.12.117")];
         None = "none" since NEVER, "busy time is taken as it is", [Text("002")];
     }
+    arm_invariance: ArmInvariance, "Whether ARM machines know their speed relative to f_max." {
+        Absent = "absent" since (4, 14), "no: nothing sets the frequency scale", [Replaced("0e27c567a4d3")];
+        Present = "present" since (4, 15), "yes: the driver reports each change", [Commit("0e27c567a4d3"), Commit("e7d5459dfec2")];
+    }
     x86_invariance: X86Invariance, "Which x86 machines know their speed relative to f_max." {
-        Absent = "absent" since (4, 17), "none: the frequency scale is always 1024", [Replaced("1567c3e3467c")];
+        Absent = "absent" since (4, 14), "none: the frequency scale is always 1024", [Replaced("1567c3e3467c")];
         Intel = "intel" since (5, 7), "Intel, with four-core turbo as f_max", [Commit("1567c3e3467c")];
         IntelAmd = "intel-amd" since (5, 11), vectors ["x86_intel_max_freq_ratio", "x86_amd_max_freq_ratio"], "AMD too, with the midpoint of max_boost and max_P as f_max", [Commit("41ea667227ba"), Commit("976df7e5730e")];
     }
     runnable_signal: RunnableSignal, "What PELT keeps beside load and utilisation." {
-        Load = "load" since (4, 17), vectors ["oldpelt_se", "oldpelt_cfs"], "the runnable load, runnable_load_avg", [Code("pelt.c:___update_load_sum()", "4.19"), Replaced("0dacee1bfa70"), Replaced("9f68395333ad")];
+        Load = "load" since (4, 14), vectors ["oldpelt_se", "oldpelt_cfs"], "the runnable load, runnable_load_avg", [Code("pelt.c:___update_load_sum()", "4.19"), Replaced("0dacee1bfa70"), Replaced("9f68395333ad")];
         Runnable = "runnable" since (5, 7), vectors ["pelt_cfs_hl32", "pelt_se_hl32"], "the number of runnable tasks, runnable_avg", [Commit("9f68395333ad"), Code("pelt.c:___update_load_sum()", "6.12.117")];
     }
     util_est: UtilEst, "How a task's utilisation is estimated at wake-up." {
+        Absent = "absent" since (4, 14), "not at all: by its utilisation", [Replaced("7f65ea42eb00")];
         Quarter = "quarter" since (4, 17), "last activation and an average that moves by a quarter both ways", [Commit("7f65ea42eb00")];
         FastUp = "fast-up" since (5, 5), vectors ["v510_util_est"], "the average goes up at once", [Commit("b8c96361402a")];
         Filtered = "filtered" since (5, 12), stable [Backport::listed((5, 10), 36, "5.10.36")], vectors ["util_est_v61"], "small changes of the average still store the last activation", [Commit("b89997aa88f0")];
@@ -271,307 +277,375 @@ gates! {
         Single = "single" since (6, 8), vectors ["util_est"], "one value", [Commit("11137d384996")];
     }
     util_est_decay: UtilEstDecay, "Whether the estimate of a task falls where its utilisation is above the CPU's capacity." {
-        Any = "any" since (4, 17), "yes", [Replaced("10a35e6812aa")];
+        Any = "any" since (4, 14), "yes", [Replaced("10a35e6812aa")];
         Fitting = "fitting" since (5, 1), vectors ["v510_util_est", "util_est_v61", "util_est"], "no", [Commit("10a35e6812aa"), Code("fair.c:util_est_update()", "6.12.117")];
         AnyAgain = "any-again" since (6, 16), "yes", [Commit("f2d650618bc7")];
     }
     util_est_dequeue: UtilEstDequeue, "As of when a task that falls asleep is estimated." {
-        AfterUpdate = "after-update" since (4, 17), "as of its leaving the queue", [Code("fair.c:dequeue_task_fair()", "6.1.192")];
+        AfterUpdate = "after-update" since (4, 14), "as of its leaving the queue", [Code("fair.c:dequeue_task_fair()", "6.1.192")];
         BeforeUpdate = "before-update" since (6, 12), "as of its last update before that, mostly a tick's", [Code("fair.c:dequeue_task_fair()", "6.12.117")];
     }
     migrate_pelt_lag: MigratePeltLag, "A task that leaves an idle CPU whose queue was not updated." {
-        Ignored = "ignored" since (4, 17), "does not decay for that time", [Code("fair.c:migrate_task_rq_fair()", "5.10.262")];
+        Ignored = "ignored" since (4, 14), "does not decay for that time", [Code("fair.c:migrate_task_rq_fair()", "5.10.262")];
         Estimated = "estimated" since (5, 19), "decays for it", [Code("fair.c:migrate_se_pelt_lag()", "6.1.192"), Commit("e2f3e35f1f5a")];
     }
     blocked_update: BlockedUpdate, "The averages that decay first where CPUs sleep." {
-        FairFirst = "fair-first" since (4, 17), "those of the fair class; the governor hears of these only", [Replaced("bef69dd87828")];
+        FairFirst = "fair-first" since (4, 14), "those of the fair class; the governor hears of these only", [Replaced("bef69dd87828")];
         OthersFirst = "others-first" since (5, 5), stable [Backport::listed((5, 4), 15, "5.4.15")], "those of the other classes, and the governor hears of them", [Commit("bef69dd87828"), Code("fair.c:update_blocked_averages()", "5.10.262")];
     }
     irq_avg: IrqAvg, "Whether time in interrupts has a utilisation, where it is accounted for." {
-        Absent = "absent" since (4, 17), "no", [Replaced("91c27493e78d")];
+        Absent = "absent" since (4, 14), "no", [Replaced("91c27493e78d")];
         Tracked = "tracked" since (4, 19), "yes", [Commit("91c27493e78d"), Code("pelt.c:update_irq_load_avg()", "5.10.262")];
     }
     dl_util: DlUtil, "By what the clock follows deadline tasks." {
-        Bandwidth = "bandwidth" since (4, 17), "their bandwidth (v4.16)", [Code("cpufreq_schedutil.c:schedutil_cpu_util()", "5.10.262")];
+        Highest = "highest" since (4, 14), "the highest frequency while one runs", [Replaced("d4edd662ac16")];
+        Bandwidth = "bandwidth" since (4, 16), "their bandwidth", [Commit("d4edd662ac16"), Code("cpufreq_schedutil.c:schedutil_cpu_util()", "5.10.262")];
         Ran = "ran" since NEVER, "the time that they ran, as for real-time tasks", [Code("cpufreq_schedutil.c:sugov_get_util()", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     // schedutil.
     sugov_util: SugovUtil, "Which utilisation schedutil computes." {
-        Clamped = "clamped" since (4, 17), vectors ["v510_schedutil_cpu_util", "effective_cpu_util_v61"], "one number, clamped by uclamp", [Code("cpufreq_schedutil.c:schedutil_cpu_util()", "5.10.262")];
+        Clamped = "clamped" since (4, 14), vectors ["v510_schedutil_cpu_util", "effective_cpu_util_v61"], "one number, clamped by uclamp", [Code("cpufreq_schedutil.c:schedutil_cpu_util()", "5.10.262")];
         Bounded = "bounded" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], vectors ["effective_cpu_util"], "the utilisation and its bounds apart", [Commit("9c0b4bb7f630"), Code("cpufreq_schedutil.c:sugov_effective_cpu_perf()", "6.12.117")];
     }
     headroom: HeadroomPlace, "Where schedutil's headroom of 1.25 is applied." {
-        InFrequency = "in-frequency" since (4, 17), vectors ["v510_schedutil_cpu_util"], "on the reference frequency", [Code("cpufreq_schedutil.c:get_next_freq()", "5.10.262")];
+        InFrequency = "in-frequency" since (4, 14), vectors ["v510_schedutil_cpu_util"], "on the reference frequency", [Code("cpufreq_schedutil.c:get_next_freq()", "5.10.262")];
         InClampedUtil = "in-clamped-util" since (5, 14), vectors ["sugov_seq_v61"], "on the clamped utilisation", [Commit("8f1b971b4750"), Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
         InEffectivePerf = "in-effective-perf" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], vectors ["sugov_seq"], "on the utilisation, before it is bounded", [Commit("9c0b4bb7f630"), Code("cpufreq_schedutil.c:sugov_effective_cpu_perf()", "6.12.117")];
     }
     noninvariant_headroom: NoninvariantHeadroom, "How often the headroom counts without frequency invariance." {
-        Once = "once" since (4, 17), vectors ["sugov_seq_v61"], "1.25 * f_curr * util", [Text("002"), Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
+        Once = "once" since (4, 14), vectors ["sugov_seq_v61"], "1.25 * f_curr * util", [Text("002"), Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
         Missing = "missing" since NEVER, stable [Backport::known((6, 6), 89, REWORK_6_6).until(103)], "not at all: a busy CPU stays at its frequency", [Mail("sched/fair: Fix frequency selection for non-invariant case, 6.6"), Commit("e37617c8e53a")];
         Twice = "twice" since (6, 8), stable [Backport::known((6, 6), 103, FREQ_REF_6_6)], vectors ["sugov_seq"], "1.25 * f_curr * 1.25 * util", [Commit("e37617c8e53a"), Code("cpufreq_schedutil.c:get_capacity_ref_freq()", "6.12.117")];
     }
     freq_ref: FreqRef, "The frequency of which an invariant utilisation is a share." {
-        CpuinfoMax = "cpuinfo-max" since (4, 17), vectors ["sugov_seq_v61"], "the policy's hardware maximum", [Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
+        CpuinfoMax = "cpuinfo-max" since (4, 14), vectors ["sugov_seq_v61"], "the policy's hardware maximum", [Code("cpufreq_schedutil.c:get_next_freq()", "6.1.192")];
         Arch = "arch" since (6, 8), stable [Backport::known((6, 6), 103, FREQ_REF_6_6)], vectors ["sugov_seq"], "arch_scale_freq_ref() where the architecture has one", [Commit("b3edde44e5d4"), Code("cpufreq_schedutil.c:get_capacity_ref_freq()", "6.12.117")];
     }
     acpi_cpuinfo_max: AcpiCpuinfoMax, "What acpi-cpufreq calls the policy's hardware maximum." {
-        P0 = "p0" since (4, 17), "the highest entry of its table", [Text("000")];
-        Boost = "boost" since (5, 12), stable [Backport::listed((5, 10), 20, "5.10.20")], "the highest boost frequency, where CPPC tells it", [Commit("538b0188da46"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
+        P0 = "p0" since (4, 14), "the highest entry of its table", [Text("000")];
+        Boost = "boost" since (5, 12), stable [Backport::listed((5, 10), 20, "5.10.20")], "the highest boost frequency, where CPPC reports it", [Commit("538b0188da46"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
     }
     runnable_boost: RunnableBoost, "Whether waiting tasks raise the utilisation that the governor sees." {
-        Off = "off" since (4, 17), vectors ["sugov_seq_v61", "feec_v61"], "no", [Code("sched.h:cpu_util_cfs()", "6.1.192")];
+        Off = "off" since (4, 14), vectors ["sugov_seq_v61", "feec_v61"], "no", [Code("sched.h:cpu_util_cfs()", "6.1.192")];
         On = "on" since (6, 5), vectors ["sugov_seq", "feec"], "a larger runnable signal counts instead", [Commit("7d0583cf9ec7"), Code("fair.c:cpu_util()", "6.12.117")];
     }
     shared_stale_cpus: SharedStaleCpus, "CPUs of a shared policy that did not report for a tick." {
-        Counted = "counted" since (4, 17), "count with their decayed utilisation", [Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "5.10.262")];
-        Ignored = "ignored" since NEVER, "are left out (to v4.16)", [Memory];
+        Ignored = "ignored" since (4, 14), "are left out", [Replaced("8f111bc357aa")];
+        Counted = "counted" since (4, 17), "count with their decayed utilisation", [Commit("8f111bc357aa"), Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "5.10.262")];
     }
     sugov_iowait_boost: SugovIowaitBoost, "The unit of schedutil's boost for I/O." {
-        Frequency = "frequency" since (4, 17), "kHz, from the lowest frequency on", [Memory];
+        Frequency = "frequency" since (4, 14), "kHz, from the lowest frequency on", [Memory];
         Capacity = "capacity" since (5, 1), vectors ["sugov_iowait", "sugov_iowait_v61"], "capacity, from 128 on", [Code("cpufreq_schedutil.c:sugov_iowait_boost()", "5.10.262")];
     }
     sugov_clamps: SugovClamps, "What utilisation clamps hold for beside the utilisation." {
-        UtilOnly = "util-only" since (4, 17), "nothing", [Replaced("d37aee9018e6"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "5.10.262")];
+        UtilOnly = "util-only" since (4, 14), "nothing", [Replaced("d37aee9018e6"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "5.10.262")];
         BoostToo = "boost-too" since (5, 18), vectors ["sugov_iowait_v61", "sugov_seq_v61"], "the boost for I/O too, and a cap lets the frequency of a busy CPU fall", [Commit("d37aee9018e6"), Commit("7a17e1db1265"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "6.1.192")];
     }
     rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
-        Latency1000Max10ms = "latency-x1000-10ms" since (4, 17), "a thousand transition latencies, at most 10 ms", [Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.1.192")];
+        Latency1000Max10ms = "latency-x1000-10ms" since (4, 14), "a thousand transition latencies, at most 10 ms", [Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.1.192")];
         Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", [Commit("e13aa799c2a6")];
         Latency1_5 = "latency-x1.5" since (6, 12), vectors ["schedutil_map"], "one and a half transition latencies", [Commit("37c6dccd6837"), Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.12.117")];
     }
     rate_limits: RateLimits, "schedutil's tunables of its rate limit." {
-        One = "one" since (4, 17), "rate_limit_us", [Code("cpufreq_schedutil.c:rate_limit_us_store()", "6.12.117")];
+        One = "one" since (4, 14), "rate_limit_us", [Code("cpufreq_schedutil.c:rate_limit_us_store()", "6.12.117")];
         UpAndDown = "up-and-down" since NEVER, "up_rate_limit_us and down_rate_limit_us", [Code("cpufreq_schedutil.c", "Android's kernel/common, android-4.14")];
     }
     need_freq_update: NeedFreqUpdate, "How long schedutil hands the driver each decision after its limits changed, for drivers that want to know (intel_cpufreq, amd-pstate, cppc_cpufreq)." {
-        Once = "once" since (4, 17), "one update", [Replaced("23a881852f3e")];
+        Once = "once" since (4, 14), "one update", [Replaced("23a881852f3e")];
         Sticky = "sticky" since (5, 10), "from then on, equal frequencies too; a busy CPU's frequency may fall", [Commit("23a881852f3e"), Replaced("8e461a1cb43d")];
         OnceAgain = "once-again" since (6, 14), stable [Backport::listed((5, 10), 235, "5.10.235"), Backport::listed((6, 1), 129, "6.1.129"), Backport::listed((6, 12), 13, "6.12.13")], vectors ["sugov_seq", "sugov_seq_v61"], "one update", [Commit("8e461a1cb43d"), Code("cpufreq_schedutil.c:sugov_update_next_freq()", "6.12.117")];
     }
     inefficient_opps: InefficientOpps, "Whether requests pass over frequencies that the energy model marks as inefficient, where the driver registers the model of its table." {
-        Requested = "requested" since (4, 17), "no: only the limits and the table count", [Replaced("1f39fa0dccff")];
+        Requested = "requested" since (4, 14), "no: only the limits and the table count", [Replaced("1f39fa0dccff")];
         PassedOver = "passed-over" since (5, 16), vectors ["freq_table"], "yes, up to the next efficient one within the limits (CPUFREQ_RELATION_E), but for performance, powersave and userspace", [Commit("1f39fa0dccff"), Commit("b894d20e6867"), Commit("e458716a92b5"), Code("cpufreq.h:cpufreq_frequency_table_target()", "6.12.117")];
     }
     policy_limits: PolicyLimits, "What scaling_min_freq and scaling_max_freq become where the table does not have them." {
-        AsSet = "as-set" since (4, 17), "limits as they are set; a request may resolve to the entry beyond them", [Replaced("151717690694")];
+        AsSet = "as-set" since (4, 14), "limits as they are set; a request may resolve to the entry beyond them", [Replaced("151717690694")];
         Resolved = "resolved" since (5, 16), "entries of the table: the lowest above the minimum, the highest below the maximum", [Commit("151717690694"), Code("cpufreq.c:cpufreq_set_policy()", "6.12.117")];
     }
     sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
-        Bound = "bound" since (4, 17), recorded "6.1 and 6.12", "no: bound to the policy's CPUs", [Code("cpufreq_schedutil.c:sugov_kthread_create()", "6.12.117")];
+        Bound = "bound" since (4, 14), recorded "6.1 and 6.12", "no: bound to the policy's CPUs", [Code("cpufreq_schedutil.c:sugov_kthread_create()", "6.12.117")];
         Free = "free" since (6, 14), "yes, where any CPU may change the frequency", [Text("004"), Commit("93940fbdc468"), Code("cpufreq_schedutil.c:sugov_kthread_create()", "7.2.13")];
     }
     // Energy-aware scheduling.
     eas: Eas, "Energy-aware task placement." {
-        Absent = "absent" since (4, 17), "does not exist", [Replaced("732cd75b8c92")];
+        Absent = "absent" since (4, 14), "does not exist", [Replaced("732cd75b8c92")];
         Present = "present" since (5, 0), recorded "6.1 and 6.12", "find_energy_efficient_cpu()", [Commit("732cd75b8c92")];
         Groups = "groups" since NEVER, "energies of scheduling groups, all CPUs compared", [Code("fair.c", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     overutilized: Overutilized, "Where it is noted that energy must not decide." {
-        RootDomain = "root-domain" since (4, 17), recorded "6.1 and 6.12", "for all CPUs together", [Commit("2802bf3cd936")];
+        RootDomain = "root-domain" since (4, 14), recorded "6.1 and 6.12", "for all CPUs together", [Commit("2802bf3cd936")];
         EachDomain = "each-domain" since NEVER, "in each scheduling domain, from 95 % of a CPU on", [Code("fair.c", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     feec_margin: FeecMargin, "What another CPU must save for a task to leave its previous one." {
-        SixPercentPrev = "6-percent-of-prev" since (4, 17), "a sixteenth of the energy with the task on its previous CPU", [Replaced("eb92692b2544")];
+        SixPercentPrev = "6-percent-of-prev" since (4, 14), "a sixteenth of the energy with the task on its previous CPU", [Replaced("eb92692b2544")];
         SixPercentTotal = "6-percent-of-total" since (5, 4), vectors ["v510_feec"], "a sixteenth of all energy", [Commit("eb92692b2544"), Code("fair.c:find_energy_efficient_cpu()", "5.10.262")];
         None = "none" since (6, 0), vectors ["feec_v61", "feec"], "anything", [Commit("b812fc9768e0")];
     }
     feec_energy: FeecEnergy, "How the energy with a task on a CPU is computed." {
-        AllDomains = "all-domains" since (4, 17), "of all domains, with differences that may wrap", [Code("fair.c:compute_energy()", "5.10.262")];
+        AllDomains = "all-domains" since (4, 14), "of all domains, with differences that may wrap", [Code("fair.c:compute_energy()", "5.10.262")];
         BusyTime = "busy-time" since (5, 14), "of the domains with a candidate, busy time apart from frequency", [Commit("619e090c8e40")];
         Clamped = "clamped" since (6, 0), "the frequency follows the clamped utilisation", [Commit("3e8c6c9aac42"), Code("fair.c:eenv_pd_max_util()", "6.1.192")];
         Bounded = "bounded" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], "the frequency follows the utilisation within its bounds", [Commit("9c0b4bb7f630"), Code("fair.c:eenv_pd_max_util()", "6.12.117")];
     }
     feec_runnable: FeecRunnable, "The runnable signal of a CPU that a waking task comes to or leaves, where it counts for the energy." {
-        Whole = "whole" since (4, 17), recorded "6.18", "all of it, and the task's utilisation more or less", [Commit("7d0583cf9ec7")];
+        Whole = "whole" since (4, 14), recorded "6.18", "all of it, and the task's utilisation more or less", [Commit("7d0583cf9ec7")];
         Moved = "moved" since (7, 2), stable [Backport::listed((6, 12), 97, "6.12.97")], vectors ["feec"], "with the task's own runnable signal more or less", [Commit("29922fdfc2a4"), Code("fair.c:cpu_util()", "6.12.117")];
     }
     feec_full_cpus: FeecFullCpus, "Whether a CPU without spare capacity can be where energy-aware placement puts a capped task." {
-        Never = "never" since (4, 17), "no", [Replaced("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "5.10.262")];
+        Never = "never" since (4, 14), "no", [Replaced("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "5.10.262")];
         Capped = "capped" since (6, 7), stable [Backport::listed((6, 1), 63, "6.1.63"), Backport::listed((6, 5), 12, "6.5.12")], vectors ["feec_v61", "feec"], "yes, where the task's cap lets it fit", [Commit("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "6.1.192")];
     }
     em_cost: EmCost, "How the energy model's costs are formed." {
-        MilliWatt = "mW" since (4, 17), vectors ["v510_feec"], "fmax * mW / freq", [Code("energy_model.c:em_create_perf_table()", "5.10")];
+        MilliWatt = "mW" since (4, 14), vectors ["v510_feec"], "fmax * mW / freq", [Code("energy_model.c:em_create_perf_table()", "5.10")];
         MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", [Commit("8354eb9eb3dd"), Commit("7fcc17d0cb12")];
         MicroWatt = "uW" since (6, 0), vectors ["em_table_v61", "feec_v61"], "fmax * uW / freq", [Commit("ae6ccaa65038"), Code("energy_model.c:em_create_perf_table()", "6.1.192")];
         Performance = "performance" since (6, 9), vectors ["em_table", "feec"], "uW * 10 / performance", [Commit("1b600da51073"), Code("energy_model.c:em_compute_costs()", "6.12.117")];
     }
     // The fair class and placement.
     fair_class: FairClass, "How the fair class picks." {
-        Cfs = "cfs" since (4, 17), vectors ["v510_cfs_seq", "v510_wakeup_preempt"], "the smallest virtual run time", [Code("fair.c:pick_next_entity()", "6.1.192")];
+        Cfs = "cfs" since (4, 14), vectors ["v510_cfs_seq", "v510_wakeup_preempt"], "the smallest virtual run time", [Code("fair.c:pick_next_entity()", "6.1.192")];
         Eevdf = "eevdf" since (6, 6), vectors ["eevdf_seq"], "the earliest virtual deadline of those eligible", [Commit("147f3efaa241"), Code("fair.c:pick_eevdf()", "6.12.117")];
     }
     base_slice: BaseSlice, "The base slice before scaling by the number of CPUs (CFS: the minimal granularity)." {
-        Us750 = "0.75ms" since (4, 17), "0.75 ms", [Code("fair.c:sysctl_sched_min_granularity", "6.1.192"), Replaced("2ae891b82695")];
+        Us750 = "0.75ms" since (4, 14), "0.75 ms", [Code("fair.c:sysctl_sched_min_granularity", "6.1.192"), Replaced("2ae891b82695")];
         Us700 = "0.70ms" since (6, 15), stable [Backport::listed((6, 12), 31, "6.12.31")], vectors ["eevdf_seq"], "0.70 ms", [Commit("2ae891b82695"), Code("fair.c:sysctl_sched_base_slice", "6.12.117")];
     }
     delay_dequeue: DelayDequeue, "Whether a task that sleeps while not eligible stays queued." {
-        Off = "off" since (4, 17), "no", [Replaced("152e11f6df29")];
+        Off = "off" since (4, 14), "no", [Replaced("152e11f6df29")];
         On = "on" since (6, 12), vectors ["eevdf_seq"], "until it is eligible", [Commit("152e11f6df29"), Code("fair.c:dequeue_entity()", "6.12.117")];
     }
-    tg_load: TgLoad, "How often a task group's queue tells the group its load." {
-        EachUpdate = "each-update" since (4, 17), "at each update that changes it by more than 1/64", [Memory];
+    tg_load: TgLoad, "How often a task group's queue reports its load to the group." {
+        EachUpdate = "each-update" since (4, 14), "at each update that changes it by more than 1/64", [Memory];
         OncePerMs = "once-per-ms" since (6, 7), "the same, at most once a millisecond", [Code("fair.c:update_tg_load_avg()", "6.12.117")];
     }
     cfs_period_timer: CfsPeriodTimer, "When the periods of a task group's quota begin." {
-        Aligned = "aligned" since (4, 17), "at multiples of the period, those of all groups together", [Memory];
+        Aligned = "aligned" since (4, 14), "at multiples of the period, those of all groups together", [Memory];
         Interleaved = "interleaved" since (6, 4), "each group's at a time of its own, drawn at its creation", [Code("fair.c:init_cfs_bandwidth()", "6.12.117")];
     }
     rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
-        Period = "period" since (4, 17), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];
+        Period = "period" since (4, 14), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];
         FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", [Commit("5f6bd380c7bd"), Commit("d741f297bcea"), Code("deadline.c:dl_server_start()", "6.12.117")];
         None = "none" since NEVER, "nothing: sched_rt_runtime_us is -1", [Doc("Documentation/scheduler/sched-rt-group.rst")];
     }
     grub: Grub, "What deadline tasks that reclaim bandwidth (SCHED_FLAG_RECLAIM) may use of a CPU together." {
-        Whole = "whole" since (4, 17), "all of it, less what inactive tasks have and what is not admitted", [Code("deadline.c:grub_reclaim()", "6.1.192")];
+        Whole = "whole" since (4, 14), "all of it, less what inactive tasks have and what is not admitted", [Code("deadline.c:grub_reclaim()", "6.1.192")];
         Limit = "limit" since (6, 5), "the share that deadline tasks may have, 95 %", [Commit("6a9d623aad89"), Code("deadline.c:grub_reclaim()", "6.12.117")];
     }
     select_idle_scan: SelectIdleScan, "What limits the search for an idle CPU at wake-up." {
-        SisProp = "sis-prop" since (4, 17), "a 512th of the average idle time against the cost of scanning; cores, CPUs, then siblings", [Commit("4c77b18cf8b7"), Code("fair.c:select_idle_cpu()", "5.10.262")];
+        SisProp = "sis-prop" since (4, 14), "a 512th of the average idle time against the cost of scanning; cores, CPUs, then siblings", [Commit("4c77b18cf8b7"), Code("fair.c:select_idle_cpu()", "5.10.262")];
         SisPropAged = "sis-prop-aged" since (5, 14), "half the average idle time, aging while busy, against the cost of scanning; siblings first (the order is v5.13's)", [Commit("94aafc3ee31d"), Code("fair.c:select_idle_cpu()", "5.15")];
         SisUtil = "sis-util" since (5, 19), vectors ["select_idle_sibling", "lb_idle_scan"], "the utilisation of the cache domain", [Commit("70fb5ccf2ebb"), Code("fair.c:select_idle_cpu()", "6.12.117")];
     }
     idlest_group: IdlestGroup, "How a new task or an exec finds the group of CPUs that it goes to, and which loads a wake-up compares." {
-        Loads = "loads" since (4, 17), "by the load of what is queued, with a margin, and on average; an exec by spare capacity first. A wake-up compares what is queued", [Code("fair.c:find_idlest_group()", "5.4"), Replaced("57abff067a08"), Replaced("11f10e5420f6")];
+        Loads = "loads" since (4, 14), "by the load of what is queued, with a margin, and on average; an exec by spare capacity first. A wake-up compares what is queued", [Code("fair.c:find_idlest_group()", "5.4"), Replaced("57abff067a08"), Replaced("11f10e5420f6")];
         Types = "types" since (5, 5), "by the type of group, then the number of idle CPUs; on its NUMA node while that has an idle CPU. A wake-up compares average loads", [Commit("57abff067a08"), Commit("11f10e5420f6")];
         Util = "util" since (5, 9), "by the utilisation, too, where as many are idle", [Commit("3edecfef0285")];
         NumaImbalance = "numa-imbalance" since (5, 11), "on its node only while few tasks run there", [Commit("7d2b5dd0bcc4"), Code("fair.c:find_idlest_group()", "6.1.192")];
     }
+    wake_affine_idle: WakeAffineIdle, "Where an interrupt on an idle CPU starts the search for an idle CPU." {
+        Here = "here" since (4, 14), "on the CPU of the interrupt, whatever cache the previous CPU has", [Replaced("7332dec055f2"), Replaced("806486c377e3")];
+        Shared = "shared-cache" since (4, 16), vectors ["wake_affine"], "there, if both share a cache and the previous CPU is busy", [Commit("7332dec055f2"), Commit("806486c377e3"), Code("fair.c:wake_affine_idle()", "6.12.117")];
+    }
+    recent_used_cpu: RecentUsedCpu, "Whether a wake-up tries the CPU that the task used before its previous one." {
+        Ignored = "ignored" since (4, 14), "no", [Replaced("32e839dda3ba")];
+        Tried = "tried" since (4, 16), vectors ["select_idle_sibling"], "yes, where it shares the cache", [Commit("32e839dda3ba"), Code("fair.c:select_idle_sibling()", "6.12.117")];
+    }
+    asym_wakes: AsymWakes, "Where a task wakes that the CPUs at hand are too small for, on a machine with CPUs of several capacities." {
+        SlowPath = "idlest" since (4, 14), "in the idlest group of the widest domain (wake_cap()); the search near a CPU ignores capacities", [Replaced("b7a331615d25"), Replaced("000619680c37"), Replaced("a526d466798d")];
+        Search = "search" since (5, 7), vectors ["select_idle_sibling"], "on an idle CPU that is large enough", [Commit("b7a331615d25"), Commit("000619680c37"), Commit("a526d466798d"), Code("fair.c:select_idle_capacity()", "6.12.117")];
+    }
     wake_affine_prev: WakeAffinePrev, "Whether a wake-up on a busy CPU stays with the task's previous CPU because that is idle." {
-        Compared = "compared" since (4, 17), "no, the loads are compared", [Replaced("d8fcb81f1acf")];
+        Compared = "compared" since (4, 14), "no, the loads are compared", [Replaced("d8fcb81f1acf")];
         Idle = "idle" since (5, 11), "yes", [Commit("d8fcb81f1acf")];
     }
     wake_affine_sync: WakeAffineSync, "Tasks that sleep with a delayed dequeue, where a waker is about to sleep and may hand its CPU on." {
-        Counted = "counted" since (4, 17), "count as running, so that the waker is not alone", [Replaced("aa3ee4f0b754")];
+        Counted = "counted" since (4, 14), "count as running, so that the waker is not alone", [Replaced("aa3ee4f0b754")];
         LeftOut = "left-out" since (6, 16), stable [Backport::known((6, 12), 37, Source::Mail("[PATCH 6.12 000/232] 6.12.37-rc1 review"))], vectors ["wake_affine"], "do not count", [Commit("aa3ee4f0b754"), Code("fair.c:wake_affine_idle()", "6.12.117")];
     }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
-        Search = "search" since (4, 17), vectors ["select_idle_sibling"], "select_idle_sibling()", [Code("fair.c:select_idle_sibling()", "6.12.117")];
+        Search = "search" since (4, 14), vectors ["select_idle_sibling"], "select_idle_sibling()", [Code("fair.c:select_idle_sibling()", "6.12.117")];
         Stay = "stay" since NEVER, "no: its search by idle state finds none", [Code("fair.c:select_idle_sibling_cstate_aware()", "Android's kernel/msm, android-msm-coral-4.14")];
     }
     bound_kworker_wakes: BoundKworkerWakes, "Where a thread of a bound workqueue wakes a task that slept on the thread's own CPU." {
-        Elsewhere = "elsewhere" since (4, 17), "on another CPU, as its own is busy with the thread", [Replaced("52262ee567ad")];
+        Elsewhere = "elsewhere" since (4, 14), "on another CPU, as its own is busy with the thread", [Replaced("52262ee567ad")];
         Stacks = "stacks" since (5, 6), "there, if nothing else is runnable on it", [Commit("52262ee567ad"), Code("fair.c:select_idle_sibling()", "6.12.117")];
     }
     xfs_cil: XfsCil, "Where XFS pushes its log." {
-        Bound = "bound" since (4, 17), "on the CPU that asks for it", [Replaced("8ab39f11d974")];
+        Bound = "bound" since (4, 14), "on the CPU that asks for it", [Replaced("8ab39f11d974")];
         Unbound = "unbound" since (5, 4), "where the scheduler puts the worker", [Commit("8ab39f11d974"), Code("xfs_log_cil.c", "5.4")];
     }
     sched_idle_cpu: SchedIdleCpu, "A CPU with tasks of SCHED_IDLE only." {
-        Busy = "busy" since (4, 17), "is busy for others", [Memory];
+        Busy = "busy" since (4, 14), "is busy for others", [Memory];
         Idle = "idle" since (5, 4), "is as good as idle for them", [Code("fair.c:sched_idle_cpu()", "5.10.262")];
     }
+    uclamp: Uclamp, "Whether tasks have utilisation clamps." {
+        Absent = "absent" since (4, 14), "no", [Replaced("69842cba9ace")];
+        Present = "present" since (5, 3), vectors ["v510_schedutil_cpu_util", "effective_cpu_util"], "yes", [Commit("69842cba9ace"), Commit("982d9cdc22c9"), Code("core.c:uclamp_rq_inc()", "6.1.192")];
+    }
     uclamp_inc: UclampInc, "When a task's clamps begin to count." {
-        BeforeEnqueue = "before-enqueue" since (4, 17), "before its class queues it", [Code("core.c:enqueue_task()", "6.1.192")];
+        BeforeEnqueue = "before-enqueue" since (4, 14), "before its class queues it", [Code("core.c:enqueue_task()", "6.1.192")];
         AfterEnqueue = "after-enqueue" since (6, 12), "after that, since it may end a delayed dequeue", [Code("core.c:enqueue_task()", "6.12.117")];
         BeforeUpdate = "before-update" since (6, 16), "before its class queues it, so that the governor sees them; when a delayed dequeue ends, too", [Commit("90ca9410dab2")];
     }
+    balance_groups: BalanceGroups, "What load balance compares groups of CPUs by." {
+        Loads = "loads" since (4, 14), "what is queued, by capacity; spare CPUs count for an idle CPU beside an overloaded group", [Code("fair.c:find_busiest_group()", "4.19"), Replaced("0b0695f2b34a")];
+        Types = "types" since (5, 5), "the type of group, by utilisation; then loads, tasks or idle CPUs, as the type asks for", [Commit("0b0695f2b34a")];
+        Runnable = "types-and-runnable" since (5, 7), "the same, and tasks that wait make a group overloaded", [Commit("070f5e860ee2"), Code("fair.c:find_busiest_group()", "6.1.176")];
+        Cores = "cores" since (6, 6), vectors ["lb_pass"], "the same by cores: SMT cores with several tasks, the first idle core balances, only idle CPUs even out siblings", [Commit("fee1759e4f04"), Commit("b1bfeab9b002"), Commit("7ff1693236f5"), Code("fair.c:sched_balance_find_src_group()", "6.12.117")];
+    }
+    balance_thresholds: BalanceThresholds, "From which difference on domains wider than a cache are balanced, and by how much busy CPUs stretch the interval." {
+        Wide = "25-percent-x32" since (4, 14), "25 %, 32 times the interval", [Replaced("2208cdaa56c9"), Replaced("6e7499135db7")];
+        Narrow = "17-percent-x16" since (5, 10), vectors ["sched_domains", "lb_interval"], "17 %, 16 times the interval less a jiffy", [Commit("2208cdaa56c9"), Commit("6e7499135db7"), Commit("e4d32e4d5444"), Code("topology.c:sd_init()", "6.1.176")];
+    }
+    detach_load: DetachLoad, "How much more load than the imbalance a task may have that balance moves." {
+        Half = "twice" since (4, 14), "twice as much", [Code("fair.c:detach_tasks()", "4.19"), Replaced("0b0695f2b34a")];
+        HalfUntilFailed = "twice-or-any" since (5, 5), "twice as much; any, once more passes failed than the cache is worth", [Replaced("5a7f55590467")];
+        Halved = "doubled-by-failures" since (5, 10), vectors ["lb_detach"], "as much, and twice that for each failed pass", [Commit("5a7f55590467"), Code("fair.c:detach_tasks()", "6.1.176")];
+    }
+    smt_cache_hot: SmtCacheHot, "Whether a task that just ran is cache-hot for the other thread of its core." {
+        Yes = "yes" since (4, 14), "yes", [Replaced("ec73240b1627"), Code("fair.c:task_hot()", "4.19")];
+        No = "no" since (5, 10), vectors ["lb_detach"], "no", [Commit("ec73240b1627"), Code("fair.c:task_hot()", "6.1.176")];
+    }
+    active_balance: ActiveBalance, "When a running task is pushed because passes failed." {
+        Any = "any" since (4, 14), "whatever the imbalance counts", [Code("fair.c:need_active_balance()", "4.19"), Replaced("e9b9734b7465")];
+        Tasks = "tasks" since (5, 12), vectors ["lb_pass"], "where it counts tasks", [Commit("e9b9734b7465"), Code("fair.c:imbalanced_active_balance()", "6.1.176")];
+    }
+    balance_margin: BalanceMargin, "When balance takes CPUs for bigger than others." {
+        Quarter = "25-percent" since (4, 14), "where the smallest or largest of a group is a quarter larger", [Replaced("4aed8aa41524")];
+        FivePercent = "5-percent" since (5, 13), vectors ["lb_pass"], "where it is 5 % larger than the CPU", [Commit("4aed8aa41524"), Code("fair.c:capacity_greater()", "6.1.176")];
+    }
+    misfit: Misfit, "Whether a task that does not fit its CPU is balanced for." {
+        Absent = "absent" since (4, 14), "no", [Code("fair.c:update_sg_lb_stats()", "4.19"), Replaced("3b1baa6496e6")];
+        Balanced = "balanced" since (4, 20), vectors ["lb_pass"], "yes, by a bigger CPU", [Commit("3b1baa6496e6"), Code("fair.c:update_misfit_status()", "6.1.176")];
+    }
+    newidle_least: NewidleLeast, "For how long a CPU must expect to idle before it looks for work." {
+        MigrationCost = "migration-cost" since (4, 14), "sysctl_sched_migration_cost, 0.5 ms", [Code("fair.c:idle_balance()", "4.19"), Replaced("c5b0a7eefc70")];
+        LowestLevel = "lowest-level" since (5, 16), vectors ["lb_newidle"], "as long as the lowest level took at most", [Commit("c5b0a7eefc70"), Code("fair.c:newidle_balance()", "6.1.176")];
+    }
+    newidle_bail: NewidleBail, "A newly idle CPU that has a task or a wake-up on its way by now." {
+        GoesOn = "goes-on" since (4, 14), "goes on looking for work", [Replaced("792b9f65a568"), Code("fair.c:should_we_balance()", "4.19")];
+        Stops = "stops" since (6, 0), vectors ["lb_pass"], "stops", [Commit("792b9f65a568"), Code("fair.c:should_we_balance()", "6.1.176")];
+    }
     newidle_skip: NewidleSkip, "Whether a CPU that goes idle passes over levels of balancing." {
-        Cost = "cost" since (4, 17), "where they take longer than it will idle", [Replaced("33cf66d88306")];
+        Cost = "cost" since (4, 14), "where they take longer than it will idle", [Replaced("33cf66d88306")];
         CostOfFailure = "cost-of-failure" since (6, 17), stable [Backport::listed((6, 1), 149, "6.1.149").until(160), Backport::listed((6, 12), 43, "6.12.43").until(64)], "the same, and a level that gave nothing costs half as much again as it ever did", [Commit("155213a2aed4"), Replaced("33cf66d88306")];
         CostAndChance = "cost-and-chance" since (6, 19), stable [Backport::listed((6, 1), 160, "6.1.160"), Backport::known((6, 6), 120, NEWIDLE_6_6), Backport::listed((6, 12), 65, "6.12.65")], "and by chance, as it found little there before", [Commit("33cf66d88306"), Code("fair.c:sched_balance_newidle()", "6.12.117")];
     }
     nohz_next_kick: NohzNextKick, "When the next idle balance is, once a CPU stopped its tick." {
-        Kept = "kept" since (4, 17), "as it was", [Memory];
+        Kept = "kept" since (4, 14), "as it was", [Memory];
         Recomputed = "recomputed" since (5, 15), "computed again", [Code("fair.c:nohz_balancer_kick()", "6.1.192")];
     }
     // The other classes.
     fair_server: FairServer, "Whether fair tasks have a deadline server." {
-        Absent = "absent" since (4, 17), "no", [Replaced("d741f297bcea")];
+        Absent = "absent" since (4, 14), "no", [Replaced("d741f297bcea")];
         Present = "present" since (6, 12), "yes", [Commit("d741f297bcea"), Code("fair.c:fair_server_init()", "6.12.117")];
     }
+    rt_capacity: RtCapacity, "Whether real-time tasks avoid CPUs that are too small for their lower clamp." {
+        Ignored = "ignored" since (4, 14), "no", [Replaced("804d402fb6f6")];
+        ByClamp = "by-clamp" since (5, 6), "yes", [Commit("804d402fb6f6"), Code("rt.c:rt_task_fits_capacity()", "6.1.192")];
+    }
+    dl_capacity: DlCapacity, "Whether deadline tasks avoid CPUs that are too small for their density." {
+        Ignored = "ignored" since (4, 14), "no", [Replaced("b4118988fdcb")];
+        ByDensity = "by-density" since (5, 9), vectors ["dl_select"], "yes", [Commit("b4118988fdcb"), Code("sched.h:dl_task_fits_capacity()", "6.1.192")];
+    }
     dl_rt_task: DlRtTask, "Whether a deadline task is a real-time one where such a task wakes." {
-        Counted = "counted" since (4, 17), "yes", [Code("rt.h:rt_task()", "6.1.192")];
+        Counted = "counted" since (4, 14), "yes", [Code("rt.h:rt_task()", "6.1.192")];
         Apart = "apart" since (6, 12), "no", [Code("rt.h:rt_task()", "6.12.117")];
     }
     // cpuidle.
+    idle_tick: IdleTick, "When the tick of an idle CPU stops." {
+        First = "before-choice" since (4, 14), "before the idle governor chooses, where no timer comes within a tick", [Replaced("554c8aa8ecad"), Replaced("0e7767687fda")];
+        Chosen = "by-choice" since (4, 17), vectors ["cpuidle_menu", "cpuidle_menu_v61"], "after it, where the governor expects a long sleep", [Commit("554c8aa8ecad"), Commit("0e7767687fda"), Code("idle.c:cpuidle_idle_call()", "6.1.192")];
+    }
     single_state_tick: SingleStateTick, "The tick of an idle CPU with at most one idle state." {
-        Stopped = "stopped" since (4, 17), "stops at once", [Replaced("e5c9ffc6ae1b")];
+        Stopped = "stopped" since (4, 14), "stops at once", [Replaced("e5c9ffc6ae1b")];
         Retained = "retained" since (7, 0), stable [Backport::listed((5, 10), 253, "5.10.253"), Backport::listed((6, 1), 167, "6.1.167"), Backport::listed((6, 12), 78, "6.12.78")], "stays until one found it idle", [Commit("e5c9ffc6ae1b"), Code("idle.c:idle_call_stop_or_retain_tick()", "6.12.117")];
     }
     menu_iowait: MenuIowait, "Whether tasks that wait for I/O matter to the menu idle governor." {
-        Counted = "counted" since (4, 17), vectors ["cpuidle_menu_v61"], "they have correction factors of their own and limit the exit latency (before v4.20 the load did, too)", [Code("menu.c:performance_multiplier()", "6.1.192")];
+        Counted = "counted" since (4, 14), vectors ["cpuidle_menu_v61"], "they have correction factors of their own and limit the exit latency (before v4.20 the load did, too)", [Code("menu.c:performance_multiplier()", "6.1.192")];
         Ignored = "ignored" since (6, 13), stable [Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "they do not", [Commit("38f83090f515"), Code("menu.c:menu_select()", "6.12.117")];
     }
     menu_timers: MenuTimers, "When menu asks for the closest timer." {
-        Always = "always" since (4, 17), vectors ["cpuidle_menu_v61"], "each time", [Code("menu.c:menu_select()", "6.1.192")];
+        Always = "always" since (4, 14), vectors ["cpuidle_menu_v61"], "each time", [Code("menu.c:menu_select()", "6.1.192")];
         LongSleeps = "long-sleeps" since (6, 6), "not where typical sleeps are at most 15 us", [Commit("5484e31bbbff")];
         NoTick = "no-tick" since (7, 0), stable [Backport::listed((6, 12), 75, "6.12.75")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "nor then, but always without a tick", [Mail("cpuidle: governors: menu: Always check timers with tick stopped"), Code("menu.c:menu_select()", "6.12.117")];
         NearTimer = "near-timer" since (7, 1), "the same; without a tick a timer within two ticks is safety enough, so that the prediction stays", [Commit("e57c2bf2e89d"), Code("menu.c:menu_select()", "7.2.13")];
     }
     menu_typical: MenuTypical, "The typical interval of menu's last eight." {
-        DropLongest = "drop-longest" since (4, 17), vectors ["cpuidle_menu", "cpuidle_menu_v61"], "without the longest ones, or none", [Code("menu.c:get_typical_interval()", "6.12.117")];
+        DropLongest = "drop-longest" since (4, 14), vectors ["cpuidle_menu", "cpuidle_menu_v61"], "without the longest ones, or none", [Code("menu.c:get_typical_interval()", "6.12.117")];
         DropLongestOrMost = "drop-longest-or-most" since NEVER, stable [Backport::listed((5, 10), 238, "5.10.238").until(246), Backport::listed((6, 1), 141, "6.1.141").until(158), Backport::listed((6, 12), 31, "6.12.31").until(56)], "without the longest ones, or the longest of those left", [Changelog("6.12.31"), Changelog("6.12.56")];
         BothEndsOrMost = "both-ends-or-most" since (6, 15), "without outliers on both sides, or the longest of those left", [Commit("85975daeaa4d"), Code("menu.c:get_typical_interval()", "6.16")];
         BothEnds = "both-ends" since (6, 18), stable [Backport::known((6, 17), 6, Source::Mail("Revert \"cpuidle: menu: Avoid discarding useful information\""))], "without outliers on both sides, or none", [Commit("10fad4012234"), Code("menu.c:get_typical_interval()", "7.2.13")];
     }
     menu_latency: MenuLatency, "Where menu's search ends at a state that takes too long to leave." {
-        IfChosen = "if-chosen" since (4, 17), vectors ["cpuidle_menu_v61"], "only where the state would be chosen", [Code("menu.c:menu_select()", "6.1.192")];
+        IfChosen = "if-chosen" since (4, 14), vectors ["cpuidle_menu_v61"], "only where the state would be chosen", [Code("menu.c:menu_select()", "6.1.192")];
         AtOnce = "at-once" since (6, 17), stable [Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "always", [Commit("779b1a1cb13a"), Code("menu.c:menu_select()", "6.12.117")];
     }
     menu_polling: MenuPolling, "Which real state menu prefers to polling though its residency is longer than predicted." {
-        Latency = "latency" since (4, 17), vectors ["cpuidle_menu_v61"], "one that may be left in time", [Code("menu.c:menu_select()", "6.1.192")];
+        Latency = "latency" since (4, 14), vectors ["cpuidle_menu_v61"], "one that may be left in time", [Code("menu.c:menu_select()", "6.1.192")];
         Predicted = "predicted" since (6, 18), stable [Backport::listed((6, 12), 58, "6.12.58")], "one whose exit takes no longer than the predicted sleep", [Commit("db86f55bf81a")];
         Threshold = "threshold" since (6, 19), stable [Backport::listed((6, 12), 64, "6.12.64")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "the same, if its residency is below 15 us", [Commit("07d815701274"), Code("menu.c:menu_select()", "6.12.117")];
     }
     teo: TeoForm, "What the teo idle governor goes by." {
-        Recent = "recent" since (4, 17), vectors ["cpuidle_teo_v61"], "timers always; counts of early wake-ups and the last nine", [Code("teo.c:teo_select()", "6.1.192")];
+        Recent = "recent" since (4, 14), vectors ["cpuidle_teo_v61"], "timers always; counts of early wake-ups and the last nine", [Code("teo.c:teo_select()", "6.1.192")];
         TickHits = "tick-hits" since (6, 11), vectors ["cpuidle_teo", "cpuidle_teo_masks"], "counts alone, with those beyond the tick apart; the timers are asked where they may matter", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
         ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", [Commit("13ed5c4a6d9c"), Code("teo.c:teo_select()", "6.18")];
         TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", [Mail("pull request of power management for 6.19")];
     }
     teo_util: TeoUtil, "Whether teo looks at the CPU's utilisation." {
-        Ignored = "ignored" since (4, 17), "no", [Code("teo.c:teo_select()", "6.1.192")];
+        Ignored = "ignored" since (4, 14), "no", [Code("teo.c:teo_select()", "6.1.192")];
         Shallower = "shallower" since (6, 3), "a shallower state on CPUs that use more than 1/64 of their capacity", [Commit("9ce0f7c4bc64")];
         Dropped = "dropped" since (6, 11), "no more", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
     }
     // Hybrids and preferred cores.
     hybrid_capacity: HybridCapacity, "Capacities of Intel's hybrid processors without SMT." {
-        Equal = "equal" since (4, 17), "1024 everywhere; the cores have packing priorities", [Replaced("929ebc93ccaa")];
+        Equal = "equal" since (4, 14), "1024 everywhere; the cores have packing priorities", [Replaced("929ebc93ccaa")];
         ByLevel = "by-level" since (6, 12), "by HWP's highest level, instead of priorities", [Commit("929ebc93ccaa"), Code("intel_pstate.c:hybrid_init_cpu_capacity_scaling()", "6.12.117")];
     }
     hybrid_em: HybridEm, "The energy model that intel_pstate registers for hybrids without SMT, in passive mode." {
-        Absent = "absent" since (4, 17), "none", [Mail("cpufreq: intel_pstate: EAS support for hybrid platforms (what it replaced)")];
+        Absent = "absent" since (4, 14), "none", [Mail("cpufreq: intel_pstate: EAS support for hybrid platforms (what it replaced)")];
         Scaling = "scaling" since (6, 16), "each CPU a domain of four states; costs by the frequency of a level, so that all E-cores come first", [Mail("cpufreq: intel_pstate: EAS support for hybrid platforms")];
         Kind = "kind" since (6, 19), "costs by the kind of core: P-cores from 60 % of an E-core on", [Mail("cpufreq: intel_pstate: hybrid: Adjust energy model rules"), Code("intel_pstate.c:hybrid_get_cost()", "7.2.13")];
     }
     itmt_threads: ItmtThreads, "Packing priorities of the threads of a core." {
-        Ranked = "ranked" since (4, 17), "second threads come after whole cores", [Code("itmt.c:sched_set_itmt_core_prio()", "6.1.192")];
+        Ranked = "ranked" since (4, 14), "second threads come after whole cores", [Code("itmt.c:sched_set_itmt_core_prio()", "6.1.192")];
         Alike = "alike" since (6, 5), "all threads have that of their core", [Memory];
     }
-    amd_prefcore: AmdPrefcore, "Whether amd-pstate tells the scheduler which cores clock highest." {
-        Absent = "absent" since (4, 17), "no", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.1.192")];
+    amd_prefcore: AmdPrefcore, "Whether amd-pstate reports the preferred cores to the scheduler." {
+        Absent = "absent" since (4, 14), "no", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.1.192")];
         Ranked = "ranked" since (6, 9), "by the highest level of each core", [Commit("f3a052391822"), Code("amd-pstate.c:amd_pstate_init_prefcore()", "6.12.117")];
     }
     // amd-pstate.
     amd_pstate: AmdForm, "What amd-pstate's requests follow." {
-        Unlimited = "unlimited" since (4, 17), vectors ["amd_pstate_init_v61", "amd_pstate_seq_v61"], "the governor alone; boost is a level above the nominal one", [Code("amd-pstate.c:amd_pstate_update()", "6.1.192")];
+        Unlimited = "unlimited" since (4, 14), vectors ["amd_pstate_init_v61", "amd_pstate_seq_v61"], "the governor alone; boost is a level above the nominal one", [Code("amd-pstate.c:amd_pstate_update()", "6.1.192")];
         Limited = "limited" since (6, 7), vectors ["amd_pstate_init", "amd_pstate_seq"], "the policy's limits too", [Commit("febab20caeba"), Code("amd-pstate.c:amd_pstate_update()", "6.12.117")];
     }
     amd_min_freq: AmdMinFreq, "What amd-pstate starts the policy's lower limit at." {
-        Lowest = "lowest" since (4, 17), vectors ["amd_pstate_init", "amd_pstate_init_v61"], "the lowest performance", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.12.117")];
+        Lowest = "lowest" since (4, 14), vectors ["amd_pstate_init", "amd_pstate_init_v61"], "the lowest performance", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.12.117")];
         LowestNonlinear = "lowest-nonlinear" since (6, 13), "the lowest nonlinear performance; user space may lower it", [Commit("5d9a354cf839"), Code("amd-pstate.c:amd_pstate_verify()", "7.2.13")];
     }
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
-        Absent = "absent" since (4, 17), "does not exist", [Text("001"), Replaced("e0efd5be63e8")];
+        Absent = "absent" since (4, 14), "does not exist", [Text("001"), Replaced("e0efd5be63e8")];
         Servers = "servers" since (4, 18), vectors ["intel_pstate_hwp_boost"], "by default on servers only", [Commit("e0efd5be63e8"), Code("intel_pstate.c:intel_pstate_hwp_boost_up()", "6.12.117")];
         Everywhere = "everywhere" since NEVER, "on every machine", [Text("001")];
     }
     intel_passive_hwp: IntelPassiveHwp, "Whether intel_pstate's passive mode leaves HWP on." {
-        Off = "off" since (4, 17), "no", [Replaced("f6ebbcf08f37")];
+        Off = "off" since (4, 14), "no", [Replaced("f6ebbcf08f37")];
         On = "on" since (5, 9), "yes", [Commit("f6ebbcf08f37")];
     }
     intel_hwp_target: IntelHwpTarget, "What intel_pstate's passive mode asks of HWP for a governor's frequency." {
-        Floor = "floor" since (4, 17), "at least it; the firmware may go higher", [Commit("f6ebbcf08f37")];
+        Floor = "floor" since (4, 14), "at least it; the firmware may go higher", [Commit("f6ebbcf08f37")];
         StrictFloor = "strict-floor" since (5, 10), stable [Backport::listed((5, 9), 9, "5.9.9")], "the same, and exactly it for governors with one frequency (performance, powersave, userspace)", [Changelog("5.9.9"), Code("intel_pstate.c:intel_cpufreq_adjust_hwp()", "5.10.262")];
         Desired = "desired" since (6, 17), stable [Backport::listed((6, 1), 148, "6.1.148"), Backport::listed((6, 12), 42, "6.12.42")], "at least it, and it as the desired level", [Code("intel_pstate.c:intel_cpufreq_update_pstate()", "6.12.117")];
     }
     intel_adjust_perf: IntelAdjustPerf, "What schedutil gives intel_pstate's passive mode with HWP." {
-        Frequencies = "frequencies" since (4, 17), "frequencies", [Replaced("a365ab6b9dfb")];
+        Frequencies = "frequencies" since (4, 14), "frequencies", [Replaced("a365ab6b9dfb")];
         Levels = "levels" since (5, 11), "performance levels", [Commit("a365ab6b9dfb"), Code("intel_pstate.c:intel_cpufreq_adjust_perf()", "6.12.117")];
     }
     intel_iowait_boost: IntelIowaitBoost, "How intel_pstate's active mode without HWP boosts for I/O." {
-        Full = "full" since (4, 17), "to the full at once", [Memory];
+        Full = "full" since (4, 14), "to the full at once", [Memory];
         Doubling = "doubling" since (5, 1), vectors ["intel_pstate_core"], "from an eighth on, doubling", [Code("intel_pstate.c:intel_pstate_update_util()", "6.12.117")];
     }
 }
@@ -580,6 +654,9 @@ gates! {
 /// ([`crate::release`]).
 pub const PROFILES: &[(&str, Version, u16)] = &[
     ("4.14-android", (4, 14), 0),
+    ("4.14", (4, 14), 0),
+    ("4.15", (4, 15), 0),
+    ("4.16", (4, 16), 0),
     ("4.17", (4, 17), 0),
     ("4.18", (4, 18), 0),
     ("4.19", (4, 19), 0),
@@ -731,6 +808,13 @@ impl KernelProfile {
             idle_sibling: IdleSibling::Stay,
             rate_limits: RateLimits::UpAndDown,
             dl_util: DlUtil::Ran,
+            misfit: Misfit::Balanced,
+            arm_invariance: ArmInvariance::Present,
+            util_est: UtilEst::Quarter,
+            shared_stale_cpus: SharedStaleCpus::Counted,
+            wake_affine_idle: WakeAffineIdle::Shared,
+            recent_used_cpu: RecentUsedCpu::Tried,
+            idle_tick: IdleTick::Chosen,
             ..self
         }
     }
@@ -738,7 +822,7 @@ impl KernelProfile {
     /// `arch_scale_freq_invariant()`: whether utilisation is relative to f_max on such a machine.
     pub fn freq_invariant(&self, platform: Platform) -> bool {
         let arch_knows = match platform {
-            Platform::Arm => true,
+            Platform::Arm => self.arm_invariance == ArmInvariance::Present,
             Platform::Intel => self.x86_invariance != X86Invariance::Absent,
             Platform::Amd => self.x86_invariance == X86Invariance::IntelAmd,
         };
@@ -801,10 +885,22 @@ impl KernelProfile {
         self.teo_util == TeoUtil::Shallower || self.proposals.teo_util
     }
 
+    /// What load balance decides otherwise than v6.12's.
+    pub fn balance_rules(&self) -> BalanceRules {
+        BalanceRules {
+            groups: self.balance_groups,
+            detach: self.detach_load,
+            active: self.active_balance,
+            margin: self.balance_margin,
+            smt_hot: self.smt_cache_hot == SmtCacheHot::Yes,
+            newidle_stays: self.newidle_bail == NewidleBail::GoesOn,
+        }
+    }
+
     /// The form of the estimate's pair of values; `None` where it is a single one.
     pub fn util_est_form(&self) -> Option<UtilEstForm> {
         match self.util_est {
-            UtilEst::Quarter => Some(UtilEstForm::V4_17),
+            UtilEst::Absent | UtilEst::Quarter => Some(UtilEstForm::V4_17),
             UtilEst::FastUp => Some(UtilEstForm::V5_5),
             UtilEst::Filtered => Some(UtilEstForm::V5_12),
             UtilEst::Runnable => Some(UtilEstForm::V6_5),
@@ -880,6 +976,41 @@ mod tests {
         // 004: the affinity comes with v6.14.
         check("6.13", "sugov_affinity", "bound");
         check("6.14", "sugov_affinity", "free");
+        // The changes of v4.15 to v4.17, one by one.
+        for (gate, [v4_14, v4_15, v4_16, v4_17]) in [
+            ("arm_invariance", ["absent", "present", "present", "present"]),
+            ("dl_util", ["highest", "highest", "bandwidth", "bandwidth"]),
+            ("wake_affine_idle", ["here", "here", "shared-cache", "shared-cache"]),
+            ("recent_used_cpu", ["ignored", "ignored", "tried", "tried"]),
+            ("util_est", ["absent", "absent", "absent", "quarter"]),
+            ("shared_stale_cpus", ["ignored", "ignored", "ignored", "counted"]),
+            ("idle_tick", ["before-choice", "before-choice", "before-choice", "by-choice"]),
+        ] {
+            check("4.14", gate, v4_14);
+            check("4.15", gate, v4_15);
+            check("4.16", gate, v4_16);
+            check("4.17", gate, v4_17);
+        }
+        // Load balance by version.
+        for (gate, before, since, value) in [
+            ("misfit", "4.19", "4.20", "balanced"),
+            ("uclamp", "5.2", "5.3", "present"),
+            ("rt_capacity", "5.5", "5.6", "by-clamp"),
+            ("dl_capacity", "5.8", "5.9", "by-density"),
+            ("balance_groups", "5.4", "5.5", "types"),
+            ("balance_groups", "5.6", "5.7", "types-and-runnable"),
+            ("balance_groups", "6.5", "6.6", "cores"),
+            ("asym_wakes", "5.6", "5.7", "search"),
+            ("balance_thresholds", "5.9", "5.10", "17-percent-x16"),
+            ("detach_load", "5.9", "5.10", "doubled-by-failures"),
+            ("active_balance", "5.11", "5.12", "tasks"),
+            ("balance_margin", "5.12", "5.13", "5-percent"),
+            ("newidle_least", "5.15", "5.16", "lowest-level"),
+            ("newidle_bail", "5.19", "6.0", "stops"),
+        ] {
+            check(since, gate, value);
+            assert_ne!(named(before).show(gate), Some(value), "{gate} of {before}");
+        }
         for (kernel, decay) in [("5.0", "any"), ("5.1", "fitting"), ("6.12.117", "fitting"), ("6.16", "any-again")] {
             check(kernel, "util_est_decay", decay);
         }
@@ -966,7 +1097,7 @@ mod tests {
                 assert!(!value.sources.is_empty() && !value.what.is_empty(), "{} = {}", gate.name, value.name);
             }
             let since: Vec<Version> = gate.values.iter().filter_map(|value| value.since).collect();
-            assert_eq!(since.first(), Some(&(4, 17)), "{}", gate.name);
+            assert_eq!(since.first(), Some(&(4, 14)), "{}", gate.name);
             assert!(since.windows(2).all(|pair| pair[0] < pair[1]), "{}", gate.name);
         }
     }
@@ -980,7 +1111,7 @@ mod tests {
         near("6.10", Some("6.10"));
         near("v6.2.7-arch1", Some("6.2"));
         near("8.0", Some("7.3"));
-        near("4.14", Some("4.17"));
+        near("4.13", Some("4.14"));
         near("4.9-android", Some("4.14-android"));
         near("5.188", Some("5.18"));
         near("mainline", None);

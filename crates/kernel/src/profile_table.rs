@@ -103,8 +103,7 @@ pub fn markdown() -> String {
     }
     let _ = writeln!(
         text,
-        "\nOf all values: {}. Exact equality with a kernel is claimed for the values with vectors or recordings only. Load \
-         balance has no gates but those of new idle balance: it is v6.12's in every profile.\n",
+        "\nOf all values: {}. Exact equality with a kernel is claimed for the values with vectors or recordings only.\n",
         proven_text(None)
     );
     let _ = writeln!(text, "| profile |{}", Proof::KINDS.map(|(word, _)| format!(" {word} |")).concat());
@@ -121,7 +120,7 @@ pub fn markdown() -> String {
     for gate in GATES {
         for value in gate.values {
             let since = match (value.since, value.stable) {
-                (Some((4, 17)), []) => String::from("before"),
+                (Some((4, 14)), []) => String::from("before"),
                 _ => value.since_text().unwrap_or_else(|| String::from("-")),
             };
             let _ = writeln!(
@@ -212,7 +211,7 @@ mod tests {
         assert!(changes("6.12.117").expect("a profile").contains("base_slice=0.70ms"));
         assert!(changes("6.13").expect("a profile").contains("amd_min_freq=lowest-nonlinear"));
         assert!(!changes("6.13").expect("a profile").contains("base_slice"));
-        assert_eq!(changes("4.16"), None);
+        assert_eq!(changes("4.13"), None);
     }
 
     /// The one change of schedutil in v6.6.89 is three gates, and what it broke without frequency invariance a fourth.

@@ -7,7 +7,7 @@
 use crate::profile::{GATES, KernelProfile, Version};
 
 /// Every mainline release that has a profile, oldest first.
-pub const MAINLINE: &[(u16, core::ops::RangeInclusive<u16>)] = &[(4, 17..=20), (5, 0..=19), (6, 0..=19), (7, 0..=3)];
+pub const MAINLINE: &[(u16, core::ops::RangeInclusive<u16>)] = &[(4, 14..=20), (5, 0..=19), (6, 0..=19), (7, 0..=3)];
 
 /// Stable series whose lists of changes were read whole, up to this point release: Debian's changelogs repeat them.
 pub const READ: &[(Version, u16)] = &[((5, 10), 262), ((6, 1), 192), ((6, 12), 117)];

@@ -554,7 +554,7 @@ fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
         let khz: u32 = match (table.get("khz"), table.get("mhz")) {
             (Some(khz), None) => khz.as_int("khz", 1, 100_000_000)?,
             (None, Some(mhz)) => mhz.as_int::<u32>("mhz", 1, 100_000)? * 1000,
-            (Some(_), Some(mhz)) => return Err(Fault::new(mhz.at, "`khz` and `mhz` say the same thing")),
+            (Some(_), Some(mhz)) => return Err(Fault::new(mhz.at, "`khz` and `mhz` are the same key")),
             (None, None) => return Err(Fault::new(table.at, "`khz` is missing")),
         };
         if opps.last().map_or(above_khz, |last| last.khz) >= khz {

@@ -216,7 +216,7 @@ fn shares_from(table: &Table<'_>, idle: bool) -> Result<u32, Fault> {
         ["weight", "weight_nice", "shares"].into_iter().filter(|key| table.get(key).is_some()).collect();
     if let [_, second, ..] = given[..] {
         let at = table.get(second).map_or(table.at, |node| node.at);
-        return Err(Fault::new(at, format!("`{}` and `{second}` both say the group's weight", given[0])));
+        return Err(Fault::new(at, format!("`{}` and `{second}` both set the group's weight", given[0])));
     }
     if let (true, Some(&key)) = (idle, given.first()) {
         let at = table.get(key).map_or(table.at, |node| node.at);

@@ -1,6 +1,6 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
-use opplab_kernel::profile::{DelayDequeue, FairClass, KernelProfile, Platform, SelectIdleScan};
+use opplab_kernel::profile::{DelayDequeue, FairClass, KernelProfile, Platform, SelectIdleScan, UtilEst};
 
 use crate::error::{Fault, Pos};
 use crate::machine::Machine;
@@ -73,7 +73,7 @@ pub struct SchedFeature {
 
 /// Those that the engine knows on and off; the others are as the kernel has them.
 pub const SCHED_FEATURES: &[SchedFeature] = &[
-    SchedFeature { name: "UTIL_EST", is_on: true, is_in: |_| true },
+    SchedFeature { name: "UTIL_EST", is_on: true, is_in: |profile| profile.util_est != UtilEst::Absent },
     SchedFeature { name: "WAKEUP_PREEMPTION", is_on: true, is_in: |_| true },
     SchedFeature { name: "RUN_TO_PARITY", is_on: true, is_in: |profile| profile.fair_class == FairClass::Eevdf },
     SchedFeature { name: "NEXT_BUDDY", is_on: false, is_in: |profile| profile.fair_class == FairClass::Eevdf },
@@ -83,6 +83,28 @@ pub const SCHED_FEATURES: &[SchedFeature] = &[
         is_on: true,
         is_in: |profile| profile.select_idle_scan == SelectIdleScan::SisUtil,
     },
+];
+
+/// What somebody changes while a run goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyChange {
+    /// When, from the start of the run.
+    pub at_ms: u32,
+    /// The policy from then on.
+    pub policy: Policy,
+}
+
+/// The keys of a policy that may change while a run goes on.
+pub const CHANGEABLE: &[&str] = &[
+    "governor",
+    "tunables",
+    "eas",
+    "epp",
+    "scaling_min_freq",
+    "scaling_max_freq",
+    "min_perf_pct",
+    "max_perf_pct",
+    "no_turbo",
 ];
 
 impl Policy {
@@ -181,6 +203,6 @@ impl Policy {
             let (min, max) = (self.min_perf_pct, self.max_perf_pct);
             return Err(Fault::new(at, format!("`min_perf_pct` is {min}, above `max_perf_pct`, {max}")));
         }
-        Ok(())
+        self.changes.iter().try_for_each(|change| change.policy.check_on(machine, at))
     }
 }

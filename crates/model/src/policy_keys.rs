@@ -13,7 +13,9 @@ use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use crate::error::{Fault, Pos};
 use crate::file::cpus_from;
 use crate::governor::{proposal_fault, unknown_kernel};
-use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, SCHED_FEATURES, SetLimit};
+use crate::policy::{
+    CHANGEABLE, EnergyModelSource, HwpDynamicBoost, Placement, PolicyChange, SCHED_FEATURES, SetLimit,
+};
 use crate::tree::{Node, Table, Value};
 use crate::variation::{VARIATIONS, Variation};
 
@@ -51,6 +53,8 @@ pub enum PolicyValue {
     Limit,
     /// A list of CPUs.
     Cpus,
+    /// A list of tables, each `at_ms` and keys of a policy.
+    Changes,
     /// A list of proposals, each `NAME` or `NAME:key=value,...`.
     Proposals,
     /// A list of features of the scheduler, each `NAME` or `NO_NAME`.
@@ -80,6 +84,7 @@ impl PolicyValue {
             Self::Tunables | Self::Gates => "a table".to_owned(),
             Self::Limit => "kHz, or a table of clusters and kHz".to_owned(),
             Self::Cpus => "a list of CPUs".to_owned(),
+            Self::Changes => format!("a list of tables with at_ms and some of {}", CHANGEABLE.join(", ")),
             Self::Features => {
                 let names: Vec<_> = SCHED_FEATURES.iter().map(|feature| feature.name).collect();
                 format!("a list of NAME or NO_NAME of {}", names.join(", "))
@@ -166,7 +171,7 @@ macro_rules! policy {
                 values: $values,
                 about: $about,
                 is_always_written: $always,
-                value: |policy| policy.$name.write(),
+                value: |policy| policy.$name.write(policy),
                 read: |policy, key, node| policy.$name.read(key, node),
             },)*]
         };
@@ -243,6 +248,8 @@ policy! {
         "kernel.sched_util_clamp_min_rt_default: the lower clamp of real-time tasks that asked for none";
     sched_features: Vec<String> = Vec::new(), CHANGED, Features,
         "the scheduler's features in debugfs that are not as the kernel has them, e.g. NO_UTIL_EST";
+    changes: Vec<PolicyChange> = Vec::new(), CHANGED, Changes,
+        "what is changed while the run goes on: at_ms from its start, and the keys that change then";
     variation: Variation = Variation::None, CHANGED, Name(Variation::names),
         "how programs vary from run to run: not at all, as rt-app does on a board, as in a virtual machine on a busy host";
     no_overutilized: bool = false, ALWAYS, Bool,
@@ -267,6 +274,10 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         }
     }
     policy.check_tunables(tunables_at(&table))?;
+    if let Some(node) = table.get("changes") {
+        policy.changes.clear();
+        policy.changes = changes_from(node, &policy)?;
+    }
     if !PELT_HALF_LIVES_MS.contains(&policy.half_life_ms()) {
         let at = table.get("proposals").or(table.get("pelt_half_life_ms")).map_or(table.at, |node| node.at);
         let ms = policy.half_life_ms();
@@ -283,6 +294,35 @@ pub(crate) fn policy_node(policy: &Policy) -> Node {
     Node::table(POLICY_KEYS.iter().map(|key| (key.name, key.written(policy))))
 }
 
+/// What is changed in a run that starts with `policy`.
+fn changes_from(node: &Node, policy: &Policy) -> Result<Vec<PolicyChange>, Fault> {
+    let mut changes: Vec<PolicyChange> = Vec::new();
+    for item in node.as_list("changes")? {
+        let Value::Table(entries) = &item.value else {
+            return Err(Fault::new(item.at, format!("`changes` holds tables, not {}", item.value.kind())));
+        };
+        let (when, keys): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(|(key, _)| key.name == "at_ms");
+        let Some((_, when)) = when.first() else {
+            return Err(Fault::new(
+                item.at,
+                String::from("a change needs `at_ms`, its time from the start of the run"),
+            ));
+        };
+        let at_ms = when.as_int("at_ms", 0, i128::from(u32::MAX))?;
+        if let Some((key, _)) = keys.iter().find(|(key, _)| !CHANGEABLE.contains(&key.name.as_str())) {
+            let known = CHANGEABLE.iter().copied();
+            return Err(Fault::unknown(key.at, "key that changes while a run goes on", &key.name, known));
+        }
+        if changes.last().is_some_and(|last| last.at_ms >= at_ms) {
+            return Err(Fault::new(when.at, format!("`at_ms` {at_ms} is not after the change before it")));
+        }
+        let before = changes.last().map_or(policy, |change| &change.policy);
+        let policy = policy_from(&Node { value: Value::Table(keys), at: item.at }, before)?;
+        changes.push(PolicyChange { at_ms, policy });
+    }
+    Ok(changes)
+}
+
 /// Where the policy's own tunables stand; the base's are not in this file.
 fn tunables_at(table: &Table<'_>) -> Pos {
     table.get("tunables").map_or(table.at, |node| node.at)
@@ -292,8 +332,8 @@ fn tunables_at(table: &Table<'_>) -> Pos {
 trait Field {
     /// Takes what a file says.
     fn read(&mut self, key: &PolicyKey, node: &Node) -> Result<(), Fault>;
-    /// The file's form of it.
-    fn write(&self) -> Node;
+    /// The file's form of it, in the policy that has it.
+    fn write(&self, of: &Policy) -> Node;
 }
 
 /// One of some names.
@@ -330,7 +370,7 @@ impl<T: Named> Field for T {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::str(T::NAMES.iter().find(|(_, value)| value == self).map_or("", |(name, _)| name))
     }
 }
@@ -341,7 +381,7 @@ impl Field for bool {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::bool(*self)
     }
 }
@@ -361,7 +401,7 @@ impl Field for u32 {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::from(*self)
     }
 }
@@ -382,7 +422,7 @@ impl Field for String {
         })
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::str(self)
     }
 }
@@ -394,7 +434,7 @@ impl Field for Vec<u32> {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::list(self.iter().map(|&cpu| Node::from(cpu)))
     }
 }
@@ -405,7 +445,7 @@ impl Field for Vec<String> {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::list(self.iter().map(Node::str))
     }
 }
@@ -437,8 +477,31 @@ impl Field for Vec<(String, String)> {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         Node::table(self.iter().map(|(name, value)| (name.clone(), Some(Node::str(value)))))
+    }
+}
+
+impl Field for Vec<PolicyChange> {
+    /// Read when the rest of the policy is known ([`changes_from`]).
+    fn read(&mut self, _key: &PolicyKey, _node: &Node) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Each change as what it makes otherwise than the one before it.
+    fn write(&self, of: &Policy) -> Node {
+        let mut before = of;
+        let mut list = Vec::new();
+        for change in self {
+            let at = (String::from("at_ms"), Some(Node::from(change.at_ms)));
+            let changed = POLICY_KEYS.iter().filter(|key| CHANGEABLE.contains(&key.name)).filter_map(|key| {
+                let value = (key.value)(&change.policy);
+                (value.value != (key.value)(before).value).then(|| (key.name.to_owned(), Some(value)))
+            });
+            list.push(Node::table(std::iter::once(at).chain(changed)));
+            before = &change.policy;
+        }
+        Node::list(list)
     }
 }
 
@@ -463,7 +526,7 @@ impl Field for SetLimit {
         Ok(())
     }
 
-    fn write(&self) -> Node {
+    fn write(&self, _of: &Policy) -> Node {
         if self.by_cluster.is_empty() {
             return Node::from(self.all_khz);
         }

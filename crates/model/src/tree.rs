@@ -218,7 +218,7 @@ impl<'a> Table<'a> {
                 continue;
             };
             if let Some((_, earlier)) = found {
-                let message = format!("`{}` and `{}` say the same thing", earlier.name, key.name);
+                let message = format!("`{}` and `{}` are the same key", earlier.name, key.name);
                 return Err(Fault::new(key.at, message));
             }
             let value: i128 = node.as_int(&key.name, 0, max / factor)?;
@@ -481,6 +481,6 @@ mod tests {
         assert_eq!(table.power_uw("y"), Ok(Some(2000)));
         let node = parse_toml("x_us = 3\nx_ns = -1\n").expect("it is TOML");
         let table = node.as_table("root", &["x_us", "x_ns"]).expect("known keys");
-        assert_eq!(table.time_ns("x").expect_err("twice").message, "`x_us` and `x_ns` say the same thing");
+        assert_eq!(table.time_ns("x").expect_err("twice").message, "`x_us` and `x_ns` are the same key");
     }
 }

@@ -1,4 +1,4 @@
-//! Prints the table of the open loop in docs/replay.md: `cargo run --release -p opplab-replay --example open -- TRACE...`.
+//! Prints the table of the open loop in docs/replay-accuracy.md: `cargo run --release -p opplab-replay --example open -- TRACE...`.
 
 use std::path::Path;
 

@@ -206,7 +206,7 @@ pub struct IdleScore {
 }
 
 /// Whether a stay was too deep (true, false), too shallow (false, true) or neither (cpuidle.c:cpuidle_enter_state(), v6.12).
-fn missed(states: &[IdleState], state: usize, stay_ns: u64) -> (bool, bool) {
+pub fn missed(states: &[IdleState], state: usize, stay_ns: u64) -> (bool, bool) {
     let Some(entered) = states.get(state) else { return (false, false) };
     if stay_ns < entered.target_residency_ns {
         return (state > 0, false);

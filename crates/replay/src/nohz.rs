@@ -3,7 +3,7 @@
 //! When a balance is due and who makes it is the kernel's arithmetic ([`opplab_kernel::sched::newidle`],
 //! [`opplab_kernel::sched::nohz`]); what it moves is in the trace, so that each pass here finds nothing.
 
-use opplab_kernel::profile::{KernelProfile, NewidleSkip, NohzNextKick};
+use opplab_kernel::profile::{KernelProfile, NohzNextKick};
 use opplab_kernel::sched::balance::{IdleType, PassState};
 use opplab_kernel::sched::domains::SchedDomains;
 use opplab_kernel::sched::newidle::{
@@ -41,7 +41,7 @@ pub(crate) struct Nohz {
     /// Some CPU had more than a task (`rd->overloaded`): CPUs look for work before they idle.
     overloaded: bool,
     /// Most of them only say that they do (`NI_RANDOM`).
-    newidle_skip: NewidleSkip,
+    profile: KernelProfile,
     hz: u64,
 }
 
@@ -148,7 +148,7 @@ impl<H: Host> At<'_, H> {
     fn clock(&self) -> BalanceClock {
         let hz = self.state.hz;
         let max_interval = max_load_balance_interval(hz, self.state.cpus.len() as u64);
-        BalanceClock { hz, jiffies: self.jiffies, max_interval }
+        BalanceClock { hz, jiffies: self.jiffies, max_interval, thresholds: self.state.profile.balance_thresholds }
     }
 
     /// A pass over all CPUs saw whether one has more than a task (fair.c:update_sd_lb_stats()).
@@ -162,11 +162,11 @@ impl<H: Host> At<'_, H> {
 impl Nohz {
     /// Of a machine that ran for long under such a kernel.
     pub(crate) fn new(machine: &Machine, hz: u64, profile: &KernelProfile) -> Self {
-        let domains = opplab_sim::sched_domains(machine);
+        let domains = opplab_sim::sched_domains(machine).with_thresholds(profile.balance_thresholds);
         let cpu = |cpu: usize| {
             let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
             let balance = |domain| {
-                let mut state = SchedDomains::initial_balance(domain, 0);
+                let mut state = SchedDomains::initial_balance(domain, 0, profile.balance_thresholds);
                 state.pass.balance_interval = state.pass.max_interval;
                 state
             };
@@ -181,7 +181,7 @@ impl Nohz {
             nohz: nohz::Nohz::new(&domains, hz, 0, profile.nohz_next_kick == NohzNextKick::Recomputed),
             cpus: (0..machine.nr_cpus()).map(cpu).collect(),
             overloaded: false,
-            newidle_skip: profile.newidle_skip,
+            profile: *profile,
             hz,
         }
     }
@@ -215,7 +215,8 @@ impl Nohz {
             cpu_active: true,
             rd_overloaded: self.overloaded,
             rq_clock: clock_ns,
-            skip: self.newidle_skip,
+            least: self.profile.newidle_least,
+            skip: self.profile.newidle_skip,
         };
         let mut at = self.at(host, jiffies);
         let (clock, cpu) = (at.clock(), cpu as usize);

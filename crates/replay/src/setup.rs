@@ -3,6 +3,7 @@
 //! A recording is a folder or an archive with `trace.dat` and snapshots of sysfs and debugfs (see [`Setup::of_recording`]). What an
 //! emulator does differently from hardware is a property of the machine that comes out (`shared_stream`, costs), not of the comparison.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use opplab_import::Facts;
@@ -10,7 +11,7 @@ use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
 use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
-use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::policy::{EnergyModelSource, Policy, SetLimit};
 use opplab_sim::Wakes;
 use opplab_trace::RecordingFiles;
 
@@ -18,7 +19,7 @@ use crate::calls::told_ticks;
 use crate::events::{Events, What};
 use crate::{ReplayError, costs, rtlog};
 
-/// CONFIG_HZ of Debian's kernels; snapshots do not tell it.
+/// CONFIG_HZ of Debian's kernels; snapshots lack it.
 const HZ_DEFAULT: u32 = 250;
 
 /// The flags of an energy model that say that its costs are made up (EM_PERF_DOMAIN_ARTIFICIAL, v6.12).
@@ -100,6 +101,46 @@ fn lines(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What a snapshot of sysfs limits that the hardware does not: clocks of each cluster, the percentages of intel_pstate, turbo, CPUs.
+fn set_limits(facts: &Facts, snapshot: &[(String, String)], machine: &Machine, policy: &mut Policy) {
+    let mut limits: [BTreeMap<&str, Option<u32>>; 2] = Default::default();
+    for found in facts.policies.values() {
+        let Some(cpu) = found.cpus.first().filter(|&&cpu| (cpu as usize) < machine.nr_cpus()) else { continue };
+        let cluster = machine.cluster_of(*cpu).name.as_str();
+        let driver = found.driver.as_deref().unwrap_or_default();
+        // Where these drivers start is not the hardware's limit, and nobody set it.
+        let min_starts_above = driver.starts_with("amd-pstate");
+        let max_starts_below = driver == "acpi-cpufreq";
+        let set =
+            |scaling: Option<u32>, hardware: Option<u32>| scaling.filter(|&khz| hardware.is_some_and(|at| at != khz));
+        let found = [
+            set(found.scaling_min_khz, found.min_khz).filter(|_| !min_starts_above),
+            set(found.scaling_max_khz, found.max_khz).filter(|_| !max_starts_below),
+        ];
+        for (limits, khz) in limits.iter_mut().zip(found) {
+            // A cluster's policies may be set apart; the policy's key has one for all.
+            limits.entry(cluster).and_modify(|known| *known = known.filter(|_| *known == khz)).or_insert(khz);
+        }
+    }
+    let by_cluster = |limits: &BTreeMap<&str, Option<u32>>| SetLimit {
+        all_khz: 0,
+        by_cluster: limits.iter().filter_map(|(name, khz)| Some(((*name).to_owned(), (*khz)?))).collect(),
+    };
+    policy.scaling_min_freq = by_cluster(&limits[0]);
+    policy.scaling_max_freq = by_cluster(&limits[1]);
+    let number = |file: &str| snapshot.iter().find(|(path, _)| path.ends_with(file))?.1.parse::<u32>().ok();
+    if facts.policies.values().any(|found| found.driver.as_deref().is_some_and(|name| name.starts_with("intel"))) {
+        // By default it is the lowest P-state's share, rounded up (intel_pstate.c:min_perf_pct_min(), v6.12).
+        let khz = facts.policies.values().find_map(|found| found.min_khz.zip(found.max_khz));
+        let is_above = |&pct: &u32| khz.is_some_and(|(min, max)| pct.saturating_sub(1) * (max / 100) >= min);
+        policy.min_perf_pct = number("intel_pstate/min_perf_pct").filter(is_above).unwrap_or(0).min(100);
+        policy.max_perf_pct = number("intel_pstate/max_perf_pct").unwrap_or(100).clamp(1, 100);
+        policy.no_turbo = number("intel_pstate/no_turbo") == Some(1);
+    } else {
+        policy.no_turbo = number("cpufreq/boost") == Some(0);
+    }
+}
+
 /// The kernel that `uname` names, or else the newest profile that is not newer.
 pub(crate) fn profile_of(uname: &str) -> Option<String> {
     if let Some(release) = uname.split_whitespace().find_map(release::parse) {
@@ -133,7 +174,7 @@ impl Setup {
             (Some(kernel), _) => kernel.clone_into(&mut policy.kernel),
             (None, Some(kernel)) => policy.kernel = kernel,
             (None, None) => notes.push(format!(
-                "the trace does not name its kernel: {} is assumed (--recorded-kernel says another)",
+                "the trace does not name its kernel: {} is assumed (or --recorded-kernel)",
                 policy.kernel
             )),
         }
@@ -147,14 +188,14 @@ impl Setup {
         match &recorded.governor {
             Some(governor) => policy.governor.clone_from(governor),
             None => notes.push(format!(
-                "the trace does not name its governor: {} is assumed (--recorded-governor says another)",
+                "the trace does not name its governor: {} is assumed (or --recorded-governor)",
                 policy.governor
             )),
         }
         if recorded.driver.is_none() && !machine.other_drivers.is_empty() {
             let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
-                "the trace does not name its cpufreq driver: {} is assumed (--recorded-driver says another: {})",
+                "the trace does not name its cpufreq driver: {} is assumed (or --recorded-driver: {})",
                 machine.cpufreq.driver,
                 others.collect::<Vec<_>>().join(", ")
             ));
@@ -178,10 +219,7 @@ impl Setup {
             policies.iter().zip(&told_khz).map(|((cluster, _), khz)| khz.unwrap_or(top_khz(*cluster))).collect();
         for ((cluster, cpus), _) in policies.iter().zip(&told_khz).filter(|(_, khz)| khz.is_none()) {
             let mhz = top_khz(*cluster) / 1_000;
-            notes.push(format!(
-                "the trace does not tell the clock of policy{}: {mhz} MHz at its start is assumed",
-                cpus[0]
-            ));
+            notes.push(format!("the trace lacks the clock of policy{}: {mhz} MHz at its start is assumed", cpus[0]));
         }
         let switch_ns = machine.costs.context_switch_ns;
         Ok(Self {
@@ -216,7 +254,7 @@ impl Setup {
         recorded.drive(&mut machine)?;
         let mut policy = recorded_policy();
         policy.hz = HZ_DEFAULT;
-        let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots do not tell it")];
+        let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots lack it")];
 
         let uname = text("uname.txt");
         if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {
@@ -245,6 +283,7 @@ impl Setup {
         let debugfs = lines(&debugfs);
         let energy_aware = debugfs.iter().find(|(path, _)| path.ends_with("sched_energy_aware"));
         policy.eas = energy_aware.is_none_or(|(_, value)| value != "0");
+        set_limits(&facts, &snapshot, &machine, &mut policy);
 
         // Frequency switches: who makes them.
         let has_kthreads =
@@ -401,7 +440,59 @@ fn cpu_list(text: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use opplab_import::SourceKind;
+    use opplab_import::facts::PolicyFacts;
+
     use super::*;
+
+    /// What a snapshot says is set is the policy's, and the hardware's own limits are not.
+    #[test]
+    fn limits_of_a_snapshot_are_the_policys() {
+        let text = include_str!("../../../python/opplab/data/machines/juno-r2.toml");
+        let machine = opplab_model::file::parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let found = |cpu: u32, limits: [u32; 4], driver: &str| {
+            let [min_khz, max_khz, scaling_min_khz, scaling_max_khz] = limits.map(Some);
+            let driver = Some(driver.to_owned());
+            let cpus = vec![cpu];
+            PolicyFacts { cpus, driver, min_khz, max_khz, scaling_min_khz, scaling_max_khz, ..Default::default() }
+        };
+        let read = |policies: Vec<PolicyFacts>, snapshot: &[(&str, &str)]| {
+            let policies = policies.into_iter().map(|found| (found.cpus[0], found)).collect();
+            let facts = Facts { policies, ..Facts::new("juno", SourceKind::Snapshot, "") };
+            let snapshot: Vec<_> =
+                snapshot.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect();
+            let mut policy = Policy::default();
+            set_limits(&facts, &snapshot, &machine, &mut policy);
+            policy
+        };
+        let limits = [400_000, 2_000_000, 400_000, 1_200_000];
+        let policy =
+            read(vec![found(0, limits, "scmi"), found(1, [400_000, 3_000_000, 800_000, 3_000_000], "scmi")], &[]);
+        let name = |cpu| machine.cluster_of(cpu).name.clone();
+        assert_eq!(policy.scaling_max_freq.by_cluster, [(name(0), 1_200_000)]);
+        assert_eq!(policy.scaling_min_freq.by_cluster, [(name(1), 800_000)]);
+        assert!(!policy.no_turbo && policy.max_perf_pct == 100);
+        // Two policies of a cluster that are set apart.
+        assert!(
+            read(vec![found(0, limits, "x"), found(3, [400_000, 2_000_000, 400_000, 900_000], "x")], &[])
+                .scaling_max_freq
+                .is_unset()
+        );
+        // acpi-cpufreq starts at P0, below a boost that it knows.
+        assert!(read(vec![found(0, limits, "acpi-cpufreq")], &[]).scaling_max_freq.is_unset());
+        let file = |name: &str| format!("/sys/devices/system/cpu/intel_pstate/{name}");
+        let intel = |min: &str| {
+            let snapshot = [(file("no_turbo"), "1"), (file("max_perf_pct"), "80"), (file("min_perf_pct"), min)];
+            let snapshot: Vec<(&str, &str)> = snapshot.iter().map(|(path, value)| (path.as_str(), *value)).collect();
+            read(vec![found(0, [800_000, 4_000_000, 800_000, 4_000_000], "intel_pstate")], &snapshot)
+        };
+        let policy = intel("20");
+        assert!(policy.no_turbo && policy.max_perf_pct == 80 && policy.min_perf_pct == 0);
+        assert_eq!(intel("50").min_perf_pct, 50);
+        assert!(
+            read(vec![found(0, limits, "cppc_cpufreq")], &[("/sys/devices/system/cpu/cpufreq/boost", "0")]).no_turbo
+        );
+    }
 
     #[test]
     fn the_profile_is_the_recorded_release() {

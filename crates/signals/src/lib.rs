@@ -22,7 +22,7 @@ pub mod ticks;
 use opplab_trace::{Event, Schema};
 
 /// Places of fields in a schema, looked up once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Places<const N: usize> {
     places: [Option<usize>; N],
 }

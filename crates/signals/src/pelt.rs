@@ -21,15 +21,17 @@
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
 //! - a CPU runs at a frequency that no event has told yet: the time that it runs so;
 //! - a switch may be told later than the clock was read: by the lateness of the trace's events ([`crate::late`]), if that is known;
-//! - a task that moves brings its own bound along.
+//! - a task that moves brings its own bound along;
+//! - a sleeping task leaves the queue of its group, of which a balance may have updated it since: the task's part of the queue;
+//! - a quota may have stopped a task's group while it slept or waited, or let it go on before it ran, where no event shows it: up to a
+//!   period of the quota, if the group used so much that it may have.
 //!
 //! Not in it: interrupts' time (taken off the task clock), the time from a dequeue to `sched_switch` (a new-idle balance) where the trace
 //! lacks `sched_update_nr_running_tp`, and roundings: updates at ticks
 //! and balances are not in these events, so results differ by a unit now and then.
 //!
-//! Not followed: task groups (each task counts in its CPU's root queue; its load is that of its own weight; of their quotas
-//! only what leaves a CPU idle), and the part of a
-//! delayed dequeue (v6.12) that only `load_avg` and `runnable_avg` see.
+//! Task groups are followed as far as they are known ([`PeltReplay::set_groups`]); of others each task counts in its CPU's root
+//! queue. Not followed: the part of a delayed dequeue (v6.12) that only `load_avg` and `runnable_avg` see.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -47,9 +49,14 @@ use opplab_kernel::sched::attach::{
 use opplab_kernel::sched::weight::LoadWeight;
 use opplab_kernel::util_est::{task_util_est_masked, util_est_dequeue, util_est_enqueue, util_est_update};
 
+use crate::groups::{GroupFinder, Groups, MOVES, ROOT};
 use crate::ticks::Ticks;
 use crate::{Places, prev_state};
 use opplab_trace::{Event, Sink};
+
+mod queues;
+
+use queues::Queues;
 
 /// A CPU as the replay needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +161,8 @@ struct Task {
     moved: bool,
     /// It is being woken (`sched_waking` came, its wake-up not yet).
     waking: bool,
+    /// The group whose queue it is in.
+    group: usize,
     /// Its group has used up its quota: no time passes for its signal.
     throttled: bool,
 }
@@ -182,6 +191,8 @@ struct Cpu {
     freq_known: bool,
     /// When the running task was switched in.
     since_ns: u64,
+    /// PELT's now when it was idle last.
+    busy_pelt: u64,
     facts: CpuFacts,
     /// The queue's clocks as the kernel recorded them, and when it did.
     recorded: Option<(RqClock, u64)>,
@@ -255,6 +266,10 @@ pub struct PeltReplay<S, H = HalfLife32> {
     estimates_first: bool,
     /// Thread ids of the stoppers.
     stoppers: Vec<i32>,
+    groups: Groups,
+    /// What a first pass found out of groups.
+    finder: GroupFinder,
+    queues: Queues,
     roles: Vec<Option<Box<Role>>>,
     half_life: std::marker::PhantomData<H>,
 }
@@ -275,6 +290,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             late_ns: 0,
             estimates_first: false,
             stoppers: Vec::new(),
+            groups: Groups::default(),
+            finder: GroupFinder::default(),
+            queues: Queues::default(),
             roles: Vec::new(),
             half_life: std::marker::PhantomData,
         };
@@ -325,6 +343,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             freq_khz,
             freq_known: facts.freq_max_khz == 0,
             since_ns: 0,
+            busy_pelt: 0,
             facts,
             recorded: None,
             skew_ns: None,
@@ -339,9 +358,12 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     fn cpu_place(&mut self, cpu: u32) -> usize {
         // A CPU that nobody described is like the last that was, or a plain one.
         let cpu = (cpu & 0xffff) as usize;
-        while self.cpus.len() <= cpu {
-            let facts = self.cpus.last().map_or_else(CpuFacts::default, |c| c.facts);
-            self.add_cpu(facts);
+        if self.cpus.len() <= cpu {
+            while self.cpus.len() <= cpu {
+                let facts = self.cpus.last().map_or_else(CpuFacts::default, |c| c.facts);
+                self.add_cpu(facts);
+            }
+            self.grow_queues();
         }
         cpu
     }
@@ -382,6 +404,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             attached: false,
             moved: false,
             waking: false,
+            group: self.groups.of(pid),
             throttled: false,
         });
         match self.by_small_pid.get_mut(pid as usize) {
@@ -407,24 +430,25 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 self.detach(place, now);
             }
         }
-        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+        let group = self.tasks[place].group;
         if on_rq && before == Class::Fair {
-            rq.load_weight = rq.load_weight.saturating_sub(task.weight);
-            rq.nr_runnable = rq.nr_runnable.saturating_sub(1);
+            self.leave_queue(cpu, group, self.tasks[place].weight);
+            self.refresh(cpu, group);
         }
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         if on_rq {
             rq.nr_rt = rq.nr_rt.saturating_sub(u64::from(before == Class::RealTime));
             rq.nr_rt += u64::from(class == Class::RealTime);
         }
         (task.class, task.weight) = (class, weight);
         if on_rq && class == Class::Fair {
-            rq.load_weight = rq.load_weight.saturating_add(weight);
-            rq.nr_runnable += 1;
             if before != Class::Fair {
                 util_est_enqueue(&mut rq.cfs.avg, &task.avg);
                 self.update_task(place, now, false);
                 self.attach(place, cpu);
             }
+            self.join_queue(cpu, group, weight);
+            self.refresh(cpu, group);
         }
     }
 
@@ -486,6 +510,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         if task.throttled {
             return;
         }
+        let now = self.queues.now(task.cpu, task.group, now);
         update_load_avg_se::<H>(now, &mut task.avg, SeFacts::task(task.weight, task.on_rq, running));
         if task.unknown.util_avg != 0 {
             update_load_avg_se::<H>(now, &mut task.unknown, NOT_RUNNING);
@@ -496,9 +521,14 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
 
     /// Puts the task into its queue's averages; the queue must be up to date.
     fn attach(&mut self, place: usize, cpu: usize) {
-        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
-        if task.class == Class::Fair && !task.attached {
-            rq.cfs.attach::<H>(&mut task.avg, task.weight);
+        let group = self.tasks[place].group;
+        if self.tasks[place].class == Class::Fair && !self.tasks[place].attached {
+            self.refresh(cpu, group);
+            let (mut avg, weight) = (self.tasks[place].avg, self.tasks[place].weight);
+            self.cfs_mut(cpu, group).attach::<H>(&mut avg, weight);
+            self.refresh(cpu, group);
+            let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+            task.avg = avg;
             rq.changed = true;
             task.unknown.last_update_time = task.avg.last_update_time;
             task.attached = true;
@@ -513,13 +543,16 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
 
     fn enqueue(&mut self, place: usize, cpu: usize) {
         self.attach(place, cpu);
-        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
+        let task = &mut self.tasks[place];
         task.cpu = cpu;
         if task.class == Class::Fair && !task.on_rq {
-            rq.load_weight = rq.load_weight.saturating_add(task.weight);
-            rq.nr_runnable += 1;
-            util_est_enqueue(&mut rq.cfs.avg, &task.avg);
+            let (group, weight) = (task.group, task.weight);
+            util_est_enqueue(&mut self.cpus[cpu].cfs.avg, &task.avg);
+            self.refresh(cpu, group);
+            self.join_queue(cpu, group, weight);
+            self.refresh(cpu, group);
         }
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         rq.nr_rt += u64::from(task.class == Class::RealTime && !task.on_rq);
         task.on_rq = true;
     }
@@ -536,12 +569,14 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
 
     /// Takes the task off its queue; its estimate is done.
     fn dequeue(&mut self, place: usize) {
+        let Task { cpu, group, weight, on_rq, class, .. } = self.tasks[place];
+        if on_rq && class == Class::Fair {
+            self.refresh(cpu, group);
+            self.leave_queue(cpu, group, weight);
+            self.refresh(cpu, group);
+        }
         let task = &mut self.tasks[place];
         let rq = &mut self.cpus[task.cpu];
-        if task.on_rq && task.class == Class::Fair {
-            rq.load_weight = rq.load_weight.saturating_sub(task.weight);
-            rq.nr_runnable = rq.nr_runnable.saturating_sub(1);
-        }
         if task.on_rq && task.class == Class::RealTime {
             rq.nr_rt = rq.nr_rt.saturating_sub(1);
         }
@@ -552,6 +587,13 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// pelt.h:cfs_rq_clock_pelt(), v6.12). Only a CPU that goes idle at that shows it.
     fn throttle(&mut self, place: usize) {
         let task = &mut self.tasks[place];
+        if task.group != ROOT {
+            let Task { cpu, group, class, on_rq, .. } = *task;
+            if class == Class::Fair && on_rq {
+                self.throttle_group(cpu, group);
+            }
+            return;
+        }
         if task.class == Class::Fair && task.on_rq && !task.throttled {
             let rq = &mut self.cpus[task.cpu];
             rq.load_weight = rq.load_weight.saturating_sub(task.weight);
@@ -587,8 +629,22 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let task = &mut self.tasks[place];
         if std::mem::take(&mut task.attached) {
             task.moved = true;
-            self.cpus[task.cpu].cfs.detach::<H>(&task.avg, task.weight);
-            self.cpus[task.cpu].changed = true;
+            let Task { cpu, group, avg, weight, .. } = *task;
+            self.refresh(cpu, group);
+            self.cfs_mut(cpu, group).detach::<H>(&avg, weight);
+            self.refresh(cpu, group);
+            self.cpus[cpu].changed = true;
+        }
+    }
+
+    /// A sleeping or dead task leaves its queue, which learns of it at its next update.
+    fn remove(&mut self, place: usize, cpu: usize) {
+        let Task { group, weight, mut avg, .. } = self.tasks[place];
+        self.cfs_mut(cpu, group).remove::<H>(&mut avg, weight);
+        self.tasks[place].avg = avg;
+        if group != ROOT {
+            // When a group's queue is updated next is not known: a balance does it, too.
+            widen::<H>(&mut self.cpus[cpu].unknown, avg.util_avg);
         }
     }
 
@@ -656,6 +712,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         {
             let now = self.update_cpu(cpu, tick_ns);
             self.update_task(place, now, true);
+            self.refresh(cpu, self.tasks[place].group);
         }
     }
 
@@ -679,8 +736,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 self.enqueue(place, cpu);
             }
             let sleeps = prev_state & TASK_STATES != 0;
+            let stopped = !sleeps && self.tasks[place].group != ROOT && self.finder.is_stopped(prev.0, time_ns);
             // A CPU does not idle while a task is runnable on it, whatever an old kernel's state bits mean.
-            let leaves = sleeps || (next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1);
+            let leaves = sleeps || (!stopped && next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1);
             if leaves && self.estimates_first {
                 self.estimate(place, true);
             }
@@ -694,15 +752,17 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             }
             if leaves {
                 self.dequeue(place);
-            } else if next.0 == 0 {
+            } else if next.0 == 0 || stopped {
                 self.throttle(place);
+            } else {
+                self.refresh(cpu, self.tasks[place].group);
             }
             if prev_state & TASK_DEAD != 0 && std::mem::take(&mut self.tasks[place].attached) {
                 // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
-                let task = &mut self.tasks[place];
-                self.cpus[cpu].cfs.remove::<H>(&mut task.avg, task.weight);
+                self.remove(place, cpu);
             }
             widen::<H>(&mut self.tasks[place].unknown, slack + of_freq + of_late);
+            self.charge_groups(cpu, self.tasks[place].group, ran_ns);
             self.tell_task(place, time_ns);
         }
         self.cpus[cpu].left = None;
@@ -713,14 +773,22 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 self.move_task(place, cpu, time_ns);
             }
             self.unthrottle(place, now);
+            let group = self.tasks[place].group;
+            self.tasks[place].cpu = cpu;
+            self.run_in_group(cpu, place, self.cpus[cpu].busy_pelt);
+            self.unthrottle_groups(cpu, group, time_ns);
             self.update_task(place, now, false);
             // A wake-up that is not in the trace.
             self.enqueue(place, cpu);
+            self.refresh(cpu, group);
             widen::<H>(&mut self.tasks[place].unknown, slack);
             self.tell_task(place, time_ns);
         } else {
             let rq = &mut self.cpus[cpu];
             rq.clock.update_idle_rq_clock_pelt::<H>(rq.cfs.avg.util_sum, rq.rt.util_sum, rq.dl.util_sum);
+        }
+        if prev.0 == 0 {
+            self.cpus[cpu].busy_pelt = now;
         }
         self.cpus[cpu].curr = next_place;
         self.tell_cpu(cpu, time_ns);
@@ -734,6 +802,10 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     pub fn nr_running(&mut self, time_ns: u64, by_cpu: u32, cpu: u32, change: i64, nr: u64) {
         let cpu_left = cpu;
         let cpu = self.cpu_place(cpu);
+        if let Some((tasks, pid)) = self.finder.resumed(cpu, time_ns) {
+            self.update_cpu(cpu, time_ns);
+            self.resume_groups(cpu, tasks, pid, time_ns);
+        }
         if change < 0 && nr == 0 && by_cpu == cpu_left && self.cpus[cpu].curr.is_some() {
             let now = self.update_cpu(cpu, time_ns);
             self.cpus[cpu].left = Some(now);
@@ -757,12 +829,18 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         self.unthrottle(place, now);
         self.tasks[place].waking = false;
         if new && !self.tasks[place].on_rq {
+            let group = self.groups.of(pid);
+            self.tasks[place].group = group;
+            let queue_now = self.queues.now(cpu, group, now);
+            // wake_up_new_task() looks at the queue before it is brought up to date for the newcomer.
+            let queue = self.cfs_mut(cpu, group).avg;
             let rq = &self.cpus[cpu];
             let task = &mut self.tasks[place];
             task.avg = init_entity_runnable_average(task.weight, true);
-            post_init_entity_util_avg(&mut task.avg, task.weight, &rq.cfs.avg, rq.facts.capacity);
+            post_init_entity_util_avg(&mut task.avg, task.weight, &queue, rq.facts.capacity);
             task.attached = false;
-            task.avg.last_update_time = now;
+            task.cpu = cpu;
+            task.avg.last_update_time = queue_now;
             // What it starts with depends on the queue of its group, which is not in the trace: up to half of the CPU.
             task.unknown = always_ran::<H>(now, rq.facts.capacity / 2);
             task.moved = true;
@@ -770,9 +848,16 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             // Its migration is not in the trace.
             self.leave_asleep(place, time_ns);
         } else if self.tasks[place].attached && self.cpus[cpu].curr != Some(place) {
+            let group = self.tasks[place].group;
+            let stopped = group != ROOT && self.finder.is_stopped(pid, time_ns);
+            self.wake_in_group(cpu, place, stopped);
             self.update_task(place, now, false);
         }
         self.enqueue(place, cpu);
+        if self.tasks[place].group != ROOT && self.finder.is_stopped(pid, time_ns) {
+            // fair.c:check_enqueue_throttle(), v6.12: its group had nothing left before it came.
+            self.throttle(place);
+        }
         self.cpus[cpu].joined_ns = Some(time_ns);
         self.tell_task(place, time_ns);
         self.tell_cpu(cpu, time_ns);
@@ -791,6 +876,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             self.unthrottle(place, now);
         }
         if self.tasks[place].on_rq {
+            self.leave_throttled(place, time_ns);
             self.move_task(place, dest, time_ns);
             self.enqueue(place, dest);
             self.cpus[dest].joined_ns = Some(time_ns);
@@ -819,25 +905,29 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             let tick_ns = self.ticks.map(|ticks| ticks.last_before(time_ns));
             self.update_cpu(cpu, tick_ns.unwrap_or(time_ns.saturating_sub(TICK_NS / 2)));
         }
+        let group = self.tasks[place].group;
+        let queue = self.cfs_mut(cpu, group).avg;
+        let stale = self.stale(cpu, group, self.tasks[place].avg.util_avg);
         let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         (task.attached, task.moved) = (false, true);
         let lag = LagFacts {
             is_idle: rq.curr.is_none(),
-            throttled_pelt_idle: 0,
+            throttled_pelt_idle: self.queues.pelt_idle(cpu, group),
             clock_pelt_idle: rq.clock.clock_pelt_idle,
             clock_idle: rq.clock.clock_idle,
             sched_clock,
-            cfs_last_update_time: rq.cfs.avg.last_update_time,
+            cfs_last_update_time: queue.last_update_time,
         };
-        rq.cfs.remove::<H>(&mut task.avg, task.weight);
+        self.remove(place, cpu);
+        let (task, rq) = (&mut self.tasks[place], &mut self.cpus[cpu]);
         migrate_se_pelt_lag::<H>(&mut task.avg, task.weight, &lag);
         if task.unknown.util_avg != 0 {
-            sync_entity_load_avg::<H>(&mut task.unknown, task.weight, &rq.cfs.avg);
+            sync_entity_load_avg::<H>(&mut task.unknown, task.weight, &queue);
         } else {
             task.unknown.last_update_time = task.avg.last_update_time;
         }
-        if busy {
-            let slack = change_in(task.avg.util_avg, TICK_NS / 2);
+        if busy || stale > 0 {
+            let slack = stale.max(if busy { change_in(task.avg.util_avg, TICK_NS / 2) } else { 0 });
             widen::<H>(&mut task.unknown, slack);
             widen::<H>(&mut rq.unknown, slack);
         }
@@ -856,6 +946,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             self.cpus[from].curr = None;
         }
         let now = self.update_cpu(dest, time_ns);
+        let now = self.queues.now(dest, self.tasks[place].group, now);
         let task = &mut self.tasks[place];
         task.cpu = dest;
         task.avg.last_update_time = now;
@@ -906,6 +997,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         for avg in [&mut rq.cfs.avg, &mut rq.rt, &mut rq.dl, &mut rq.unknown] {
             avg.last_update_time = avg.last_update_time.wrapping_add(delta);
         }
+        self.rebase_queues(cpu, delta);
         for task in self.tasks.iter_mut().filter(|task| task.cpu == cpu) {
             task.avg.last_update_time = task.avg.last_update_time.wrapping_add(delta);
             task.unknown.last_update_time = task.unknown.last_update_time.wrapping_add(delta);
@@ -1031,7 +1123,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let running = rq.curr == self.find(pid);
         // A task between two queues waits at the time of the one that it left.
         let passes = copy.attached && !copy.throttled;
-        let now = if passes { clock.rq_clock_pelt() } else { copy.avg.last_update_time };
+        let now = if passes {
+            self.queues.now(copy.cpu, copy.group, clock.rq_clock_pelt())
+        } else {
+            copy.avg.last_update_time
+        };
         update_load_avg_se::<H>(now, &mut copy.avg, SeFacts::task(copy.weight, copy.on_rq, running));
         update_load_avg_se::<H>(now, &mut copy.unknown, NOT_RUNNING);
         Some(Sample {
@@ -1072,6 +1168,12 @@ enum Role {
     NrRunning(Places<3>),
     /// cpu, clock, clock_task, clock_pelt, lost.
     Clocks(Places<5>),
+    /// parent_pid, child_pid.
+    Fork(Places<2>),
+    /// pid, dst_root, dst_path, dst_id.
+    Attach(Places<4>),
+    /// root, path, id.
+    Group(Places<3>),
 }
 
 impl Role {
@@ -1095,13 +1197,20 @@ impl Role {
                 let nr = if schema.field_index("nr").is_some() { "nr" } else { "nr_running" };
                 Role::NrRunning(Places::new(schema, ["cpu", "change", nr]))
             }
+            "sched_process_fork" => Role::Fork(Places::new(schema, ["parent_pid", "child_pid"])),
+            name if MOVES.contains(&name) => {
+                Role::Attach(Places::new(schema, ["pid", "dst_root", "dst_path", "dst_id"]))
+            }
+            "cgroup_mkdir" | "cgroup_rename" => Role::Group(Places::new(schema, ["root", "path", "id"])),
             // Any record of a run queue's clocks: probes on __update_load_avg_cfs_rq() and the like.
             _ => Role::Clocks(Places::new(schema, ["cpu", "clock", "clock_task", "clock_pelt", "lost"])),
         };
         let complete = match &role {
             Role::Switch(places) | Role::Clocks(places) => places.has(5),
             Role::Wakeup(places, _) | Role::Migrate(places) | Role::NrRunning(places) => places.has(3),
-            Role::Frequency(places) => places.has(2),
+            Role::Frequency(places) | Role::Fork(places) => places.has(2),
+            Role::Attach(places) => places.has(3),
+            Role::Group(places) => places.has(2),
             Role::Free(places) | Role::Waking(places) => places.has(1),
             Role::Other => true,
         };
@@ -1134,6 +1243,16 @@ impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
             Role::Waking(p) => self.waking(p.get(event, 0) as i32),
             Role::NrRunning(p) => {
                 self.nr_running(time, event.cpu, p.get(event, 0) as u32, p.get(event, 1), p.get(event, 2) as u64);
+            }
+            Role::Fork(p) => self.fork(p.get(event, 0) as i32, p.get(event, 1) as i32),
+            Role::Attach(p) => {
+                let path = String::from_utf8_lossy(p.text(event, 2).unwrap_or_default()).into_owned();
+                let (pid, id) = (p.get(event, 0) as i32, p.get(event, 3) as u64);
+                self.attach_group(time, p.get(event, 1), id, &path, pid);
+            }
+            Role::Group(p) => {
+                let path = String::from_utf8_lossy(p.text(event, 1).unwrap_or_default()).into_owned();
+                self.name_group(p.get(event, 0), p.get(event, 2) as u64, &path);
             }
             Role::Clocks(p) => {
                 let get = |nth: usize| p.get(event, nth) as u64;

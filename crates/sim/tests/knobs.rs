@@ -3,7 +3,7 @@
 use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
-use opplab_model::policy::{EnergyModelSource, Policy, SetLimit};
+use opplab_model::policy::{EnergyModelSource, Policy, PolicyChange, SetLimit};
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
 use opplab_sim::{Case, CaseError, Outcome, run};
@@ -314,4 +314,88 @@ fn features_of_the_scheduler_change_what_they_name() {
     assert_eq!(times(&heavy, "6.12.117", &["NO_NEXT_BUDDY", "UTIL_EST"]), times(&heavy, "6.12.117", &[]));
     assert_ne!(times(&heavy, "5.10", &["NO_WAKEUP_PREEMPTION"]), times(&heavy, "5.10", &[]));
     assert!(refused(&juno, &light, with("5.10", &["NO_RUN_TO_PARITY"])).contains("kernel 5.10 has no RUN_TO_PARITY"));
+}
+
+/// `policy` with `change` after 250 of the 500 ms.
+fn halfway(policy: Policy, change: impl FnOnce(&mut Policy)) -> Policy {
+    let mut later = policy.clone();
+    change(&mut later);
+    Policy { changes: vec![PolicyChange { at_ms: 250, policy: later }], ..policy }
+}
+
+/// For how many ms `cpu` was busy at each clock in MHz, under a task that never ends.
+fn ms_by_mhz(machine: &Machine, cpu: u32, policy: Policy) -> Vec<(u32, u64)> {
+    let outcome = tried(machine, &load(machine, cpu, 9000), policy).unwrap_or_else(|error| panic!("{error:?}"));
+    let points = &outcome.points[machine.cpus[cpu as usize].cluster as usize];
+    let busy = outcome.busy_ns_by_opp[cpu as usize].iter().zip(points);
+    busy.filter(|&(&ns, _)| ns > MS).map(|(&ns, point)| (point.khz / 1000, (ns + MS / 2) / MS)).collect()
+}
+
+/// Goal: what is written to sysfs in the middle of a run holds from then on. Method: halves of a busy CPU's time by clock, which
+/// follow from the two settings alone.
+#[test]
+fn limits_and_governors_change_while_a_run_goes_on() {
+    let machine = machine!("juno-r2");
+    let is_halved = |seen: &[(u32, u64)], low: u32, high: u32| {
+        let of = |mhz: u32| seen.iter().find(|(at, _)| *at == mhz).map_or(0, |&(_, ms)| ms);
+        of(low).abs_diff(250) <= 25 && of(high).abs_diff(250) <= 25
+    };
+    for governor in ["schedutil", "ondemand", "performance"] {
+        let policy = halfway(of("6.12.117", "", governor), |later| later.scaling_max_freq = khz(600_000));
+        let seen = ms_by_mhz(&machine, 1, policy);
+        assert!(is_halved(&seen, 600, 1200), "{governor} {seen:?}");
+    }
+    let raised = halfway(of("6.12.117", "", "powersave"), |later| later.scaling_min_freq = khz(1_200_000));
+    assert!(is_halved(&ms_by_mhz(&machine, 1, raised), 600, 1200));
+    for (first, then) in [("performance", "powersave"), ("schedutil", "powersave"), ("powersave", "schedutil")] {
+        let policy = halfway(of("6.12.117", "", first), |later| later.governor = then.into());
+        let seen = ms_by_mhz(&machine, 1, policy);
+        assert!(is_halved(&seen, 600, 1200), "{first} to {then} {seen:?}");
+    }
+    let skylake = machine!("skylake-sp-2s");
+    for (driver, governor, no_hwp) in [
+        ("intel_pstate", "powersave", false),
+        ("intel_pstate", "performance", true),
+        ("intel_cpufreq", "schedutil", false),
+    ] {
+        let policy = Policy { no_hwp, ..of("6.12.117", driver, governor) };
+        let seen = ms_by_mhz(&skylake, 0, halfway(policy.clone(), |later| later.scaling_max_freq = khz(1_400_000)));
+        let slow: u64 = seen.iter().filter(|(mhz, _)| *mhz <= 1400).map(|(_, ms)| ms).sum();
+        assert!(slow.abs_diff(250) <= 25, "{driver} {governor} {seen:?}");
+        let base_mhz = skylake.clusters[0].base_khz / 1000;
+        let seen = ms_by_mhz(&skylake, 0, halfway(policy, |later| later.no_turbo = true));
+        let of = |is: &dyn Fn(u32) -> bool| -> u64 { seen.iter().filter(|(mhz, _)| is(*mhz)).map(|(_, ms)| ms).sum() };
+        let (base, turbo) = (of(&|mhz| mhz == base_mhz), of(&|mhz| mhz > base_mhz));
+        assert!(base.abs_diff(250) <= 25 && (200..=252).contains(&turbo), "{driver} {governor} no_turbo {seen:?}");
+    }
+}
+
+/// A change that needs another driver is refused, and energy-aware placement may end in the middle of a run.
+#[test]
+fn changes_keep_the_driver() {
+    let skylake = machine!("skylake-sp-2s");
+    let policy = halfway(of("6.12.117", "intel_pstate", "powersave"), |later| {
+        (later.driver, later.governor) = (String::new(), "schedutil".into());
+    });
+    let message = refused(&skylake, &load(&skylake, 0, 100), policy);
+    assert!(message.contains("250 ms") && message.contains("intel_cpufreq"), "{message}");
+    let juno = machine!("juno-r2");
+    let policy = halfway(of("6.12.117", "", "schedutil"), |later| later.eas = false);
+    tried(&juno, &spread(4, 300), policy).unwrap_or_else(|error| panic!("{error:?}"));
+}
+
+/// A task that is too large for a little CPU leaves it without a wake-up from v4.20 on, when balance looks for misfits.
+#[test]
+fn misfits_leave_little_cpus_since_they_are_balanced_for() {
+    let machine = machine!("juno-r2");
+    let big = |cpu: usize| machine.clusters[machine.cpus[cpu].cluster as usize].capacity == 1024;
+    for kernel in ["4.14", "4.16", "4.19", "4.20", "5.4", "5.6", "5.7", "5.15", "6.5", "6.12.117"] {
+        let policy = Policy { eas: false, ..of(kernel, "", "schedutil") };
+        // Of two tasks with 1.3 times the work of a little CPU one is born there.
+        let outcome = tried(&machine, &spread(2, 600), policy).unwrap_or_else(|error| panic!("{error:?}"));
+        let cpus = (0..outcome.busy_ns_by_opp.len()).filter(|&cpu| !big(cpu));
+        let on_little = cpus.map(|cpu| outcome.busy_ns_by_opp[cpu].iter().sum::<u64>()).sum::<u64>() / MS;
+        let stays = ["4.14", "4.16", "4.19"].contains(&kernel);
+        assert!(if stays { on_little > 450 } else { on_little < 150 }, "{kernel}: {on_little} ms on little CPUs");
+    }
 }

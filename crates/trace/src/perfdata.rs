@@ -367,10 +367,7 @@ impl<'a> PerfData<'a> {
         }
         this.read_start();
         if this.attrs.is_empty() {
-            return Err(Error::Invalid {
-                offset: 0,
-                what: "a perf.data that says of no event what its samples hold".into(),
-            });
+            return Err(Error::Invalid { offset: 0, what: "a perf.data without the format of any event".into() });
         }
         for attr in &this.attrs {
             if let Some(clock) = attr.clock {
@@ -918,7 +915,7 @@ impl Reader for PerfData<'_> {
         let Pass { rounds, mut outcome, .. } = pass;
         for (count, what) in [
             (rounds.late, "samples came after newer ones of a later round; they are left out"),
-            (rounds.damaged, "samples are shorter than their event says; they are left out"),
+            (rounds.damaged, "samples are shorter than their event; they are skipped"),
         ] {
             if count > 0 {
                 outcome.problems.push(Error::Invalid { offset: self.start as u64, what: format!("{count} {what}") });

@@ -11,6 +11,10 @@ use crate::{TraceFile, pages, tracedat};
 /// The most that is read of a text beside a trace; the largest, `dmesg` and workload files, have some hundred kB.
 const TEXT_MAX: u64 = 64 << 20;
 
+/// Of a copied tree so many levels and files are read.
+const TREE_DEPTH_MAX: usize = 64;
+const TREE_FILES_MAX: usize = 200_000;
+
 /// The trace's name in a recording's folder and in its archive.
 const TRACE: &str = "trace.dat";
 
@@ -104,6 +108,46 @@ impl RecordingFiles {
         texts
     }
 
+    /// All texts in files and folders beside the trace whose names contain `word`, and in the folder `tree` there, by path.
+    pub fn texts_about(&self, word: &str, tree: &str) -> Vec<(String, String)> {
+        let wanted = |path: &str| {
+            let first = path.split('/').next().unwrap_or(path);
+            first.contains(word) || path.strip_prefix(tree).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let mut texts: Vec<(String, String)> = Vec::new();
+        let Some(prefix) = &self.prefix else {
+            let folder = self.path.with_file_name("");
+            let beside = std::fs::read_dir(if folder.as_os_str().is_empty() { Path::new(".") } else { &folder });
+            let names = beside.into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let mut left: Vec<PathBuf> =
+                names.filter(|name| name.to_string_lossy().contains(word)).map(PathBuf::from).collect();
+            left.push(tree.into());
+            while let Some(at) = left.pop() {
+                let place = folder.join(&at);
+                // Links may lead out of the recording.
+                let Ok(meta) = std::fs::symlink_metadata(&place) else { continue };
+                if meta.is_dir() && at.components().count() < TREE_DEPTH_MAX {
+                    let inside = std::fs::read_dir(&place).into_iter().flatten().flatten();
+                    left.extend(inside.map(|entry| at.join(entry.file_name())));
+                } else if meta.is_file()
+                    && texts.len() < TREE_FILES_MAX
+                    && let Ok(bytes) = read_whole(&place, TEXT_MAX)
+                {
+                    texts.push((at.to_string_lossy().into_owned(), String::from_utf8_lossy(&bytes).into_owned()));
+                }
+            }
+            texts.sort();
+            return texts;
+        };
+        for (name, content) in Self::files_of(&self.trace).unwrap_or_default() {
+            if let Some(name) = name.strip_prefix(prefix.as_str()).filter(|name| wanted(name)) {
+                texts.push((name.to_owned(), String::from_utf8_lossy(content).into_owned()));
+            }
+        }
+        texts.sort();
+        texts
+    }
+
     fn files_of(trace: &TraceFile) -> Option<Vec<(String, &[u8])>> {
         pages::sniff_tar(&trace.data).then(|| pages::tar_files(&trace.data))
     }
@@ -158,6 +202,8 @@ mod tests {
             let files = RecordingFiles::open(&path).expect("is a recording");
             assert_eq!(files.name(), name);
             assert!(files.place("uname.txt").ends_with(place), "{}", files.place("uname.txt"));
+            let about: Vec<(String, String)> = files.texts_about("uname", "sys/fs/cgroup");
+            assert_eq!(about, [("uname.txt".to_owned(), "Linux\n".to_owned())], "{name}");
             assert_eq!((files.text("uname.txt").as_deref(), files.text("other.txt")), (Some("Linux\n"), None));
             let trace = files.trace.read(&ReadOptions::default()).expect("readable");
             assert_eq!(trace.tables.len(), 1, "{name}");

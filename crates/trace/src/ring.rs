@@ -277,7 +277,7 @@ impl<'a> CpuStream<'a> {
                 let error = Error::Invalid {
                     offset: self.offset(start),
                     what: format!(
-                        "a ring-buffer page of CPU {} says that {used} bytes of it are used, it has {}",
+                        "a ring-buffer page of CPU {} claims {used} used bytes, and has {}",
                         self.cpu,
                         page_end.min(data_len).saturating_sub(begin)
                     ),

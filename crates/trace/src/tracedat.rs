@@ -649,7 +649,7 @@ impl<'a> TraceDat<'a> {
             Some((layout, _)) => self.layout = layout,
             None if size == 0 => {}
             None => {
-                let what = "the page header does not say where time, commit and data are".into();
+                let what = "the page header lacks the places of time, commit and data".into();
                 self.problem(Error::Invalid { offset: c.offset() - size, what });
             }
         }

@@ -159,7 +159,7 @@ fn a_page_that_lies_about_its_length_is_told_and_the_rest_read() {
     let trace = TraceFile::from_bytes(bytes, &options).unwrap().read(&options).unwrap();
     assert_eq!(
         trace.problems[0].to_string(),
-        format!("offset {page}: a ring-buffer page of CPU 0 says that 5000 bytes of it are used, it has 4080")
+        format!("offset {page}: a ring-buffer page of CPU 0 claims 5000 used bytes, and has 4080")
     );
     assert_eq!(trace.table("wake").unwrap().len(), 5);
 }

@@ -1,4 +1,4 @@
-//! Prints the table of docs/traces.md: how good rebuilt signals are, by recording.
+//! Prints the table of docs/trace-accuracy.md: how good rebuilt signals are, by recording.
 //!
 //! `cargo run --release -p opplab-verify --example signals -- ../shared/traces/*/`
 

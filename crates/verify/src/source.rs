@@ -33,22 +33,32 @@ impl Source {
     /// # Errors
     /// [`VerifyError::Read`].
     pub fn open(path: &Path) -> Result<Self, VerifyError> {
+        let bytes = opplab_trace::read_whole(path, BYTES_MAX)
+            .map_err(|reason| VerifyError::Read { path: path.to_owned(), reason: reason.to_string() })?;
+        let mut source = Self::of(&path.to_string_lossy(), &bytes)?;
+        source.file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(source)
+    }
+
+    /// Unpacks the bytes of the vector file called `file`.
+    ///
+    /// # Errors
+    /// [`VerifyError::Read`].
+    pub fn of(file: &str, bytes: &[u8]) -> Result<Self, VerifyError> {
         let error =
-            |reason: std::io::Error| VerifyError::Read { path: PathBuf::from(path), reason: reason.to_string() };
-        let bytes = opplab_trace::read_whole(path, BYTES_MAX).map_err(error)?;
+            |reason: std::io::Error| VerifyError::Read { path: PathBuf::from(file), reason: reason.to_string() };
         let mut text = String::new();
         if bytes.starts_with(&[0x1f, 0x8b]) {
-            let unpacked = flate2::read::MultiGzDecoder::new(bytes.as_slice());
+            let unpacked = flate2::read::MultiGzDecoder::new(bytes);
             unpacked.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(error)?;
         } else {
-            bytes.as_slice().read_to_string(&mut text).map_err(error)?;
+            (&*bytes).read_to_string(&mut text).map_err(error)?;
         }
         if text.len() as u64 > BYTES_MAX {
             let reason = format!("more than {BYTES_MAX} bytes unpacked");
-            return Err(VerifyError::Read { path: PathBuf::from(path), reason });
+            return Err(VerifyError::Read { path: PathBuf::from(file), reason });
         }
-        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Self { file, text, line: Cell::new(1) })
+        Ok(Self { file: file.to_owned(), text, line: Cell::new(1) })
     }
 
     /// The rows of a CSV file.

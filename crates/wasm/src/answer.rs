@@ -15,6 +15,8 @@ pub struct Answer {
     pub tables: Vec<Table>,
     /// The same on a command line.
     pub command: String,
+    /// Files that the command line reads, with their names.
+    pub sources: Vec<(String, String)>,
     /// Steps that are done and all steps, if it takes some.
     pub progress: Option<(u64, u64)>,
 }
@@ -151,6 +153,12 @@ impl Answer {
             ("charts", Some(Node::list(charts))),
             ("tables", Some(Node::list(tables))),
             ("command", text(&self.command)),
+            (
+                "sources",
+                Some(Node::list(
+                    self.sources.iter().map(|(name, content)| Node::list([Node::str(name), Node::str(content)])),
+                )),
+            ),
             ("progress", self.progress.map(|(done, all)| Node::list([Node::from(done), Node::from(all)]))),
         ])
     }

@@ -179,6 +179,20 @@ impl<'a> Values<'a> {
         self.text(name).parse().expect("checked when it was read")
     }
 
+    /// Gives a parameter another value.
+    ///
+    /// # Errors
+    /// If the parameter cannot be that.
+    ///
+    /// # Panics
+    /// If the page has no such parameter.
+    pub fn set(&mut self, name: &str, value: String) -> Result<(), String> {
+        let at = self.controls.iter().position(|known| known.name == name).expect("a parameter of this page");
+        self.controls[at].check(&value)?;
+        self.values[at] = value;
+        Ok(())
+    }
+
     /// The link to this: what differs from the defaults, in the order of the page.
     pub fn link(&self) -> String {
         let differs = self.controls.iter().zip(&self.values).filter(|(known, value)| known.default() != **value);

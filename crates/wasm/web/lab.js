@@ -127,6 +127,9 @@ class Picture {
   set(data) {
     if (this.data && this.data.x.end !== data.x.end) this.view = null;
     this.data = data;
+    // A colour a name, in the order in which names come.
+    this.kinds = new Map();
+    for (const lane of data.lanes) for (const [, , name] of lane.spans) if (!this.kinds.has(name)) this.kinds.set(name, this.kinds.size);
     this.caption.textContent = data.title;
     const names = data.series.map((line) => line.name + line.color).join("\n");
     if (names !== this.names) {
@@ -293,9 +296,7 @@ class Picture {
       const x = px(start), wide = Math.max(1, px(end) - x);
       if (x + wide <= filled + .3) continue;
       filled = x + wide;
-      let hash = 0;
-      for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
-      g.fillStyle = colors[name ? hash % 5 : 0]; g.globalAlpha = .8; g.fillRect(x, y, wide, bar); g.globalAlpha = 1;
+      g.fillStyle = colors[this.kinds.get(name) % 6]; g.globalAlpha = .8; g.fillRect(x, y, wide, bar); g.globalAlpha = 1;
       if (wide > 34 && name) { g.fillStyle = css("--page"); g.textAlign = "left"; g.save(); g.beginPath(); g.rect(x, y, wide - 2, bar); g.clip(); g.fillText(name, x + 3, y + bar / 2 + .5); g.restore(); }
     }
     if (lane.level.length) {
@@ -336,6 +337,13 @@ class Field {
         const at = +this.slider.value;
         const value = this.log ? Math.round((Math.exp(at / 600 * Math.log((max - min) / step + 1)) - 1)) * step + min : at * step + min;
         this.input.value = Math.min(max, value); this.slider.ariaValueText = this.input.value + " " + control.unit; changed();
+      });
+      // An arrow is a step, where the slider itself has fewer places than there are steps.
+      this.slider.addEventListener("keydown", (event) => {
+        const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+        if (!this.log || !way) return;
+        event.preventDefault();
+        this.input.value = Math.min(max, Math.max(min, +this.input.value + way * step)); this.place(); changed();
       });
       this.node = make("label", { htmlFor: id }, name, this.input, this.slider);
     } else if (kind === "choice") {
@@ -428,6 +436,8 @@ class Lab {
       if (data.partial) return;
       this.worker = null; worker.terminate();
       this.offer(data.files || []);
+      // On a page that answers at once a file becomes parameters, and is not needed any more.
+      if (!this.about.worker) { this.file = null; if (!answer.error) this.fields.forEach((field) => field.set(answer.values[field.control.name])); }
       document.documentElement.dataset.memory = data.memory || 0;
       document.documentElement.dataset.took = Math.round(performance.now() - this.began);
       if (this.go) { this.stop.disabled = true; if (answer.error) this.bar.value = 0; else this.bar.value = this.bar.max; }
@@ -457,9 +467,19 @@ class Lab {
     $("link").value = base + (answer.link ? "#" + answer.link : "");
     $("command").value = answer.command;
     $("command").parentNode.hidden = !answer.command;
+    this.sources(answer.sources);
     // Browsers refuse more than a few changes of the address a second.
     clearTimeout(this.later);
     this.later = setTimeout(() => { try { history.replaceState(null, "", "#" + answer.link); } catch { /* the link is in its field */ } }, 250);
+  }
+  // The files that the command reads; one that is open stays open while sliders move.
+  sources(files) {
+    const names = files.map(([name]) => name).join("\n");
+    if (names !== this.sourceNames) {
+      this.sourceNames = names;
+      $("sources").replaceChildren(...files.map(([name]) => make("details", {}, make("summary", {}, name), make("pre", { tabIndex: 0 }))));
+    }
+    $("sources").querySelectorAll("pre").forEach((pre, n) => { if (pre.textContent !== files[n][1]) pre.textContent = files[n][1]; });
   }
   show(answer) {
     const root = document.documentElement;

@@ -80,6 +80,6 @@ def against_published(folder: str | Path, seed: str) -> Table:
     table = Table("power", heads, rows, f"{experiment.name} beside text {seed}", experiment.name, digits=3)
     table.method = (
         f"ratios to the baseline ({experiment.baseline or cells[0].baseline}); error: simulated less published, in "
-        "percentage points; no effect: the error of who says that nothing changes (`opplab verify published` scores it)"
+        "percentage points; no effect: the error of always predicting no change (score: `opplab verify published`)"
     )
     return table

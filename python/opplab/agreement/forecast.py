@@ -6,8 +6,9 @@ An experiment's ``[[compare]]`` entries say which rows of a table belong to whic
 from __future__ import annotations
 
 import math
+import statistics
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
     from opplab.comparison import published
     from opplab.sweep.experiments import Experiment
 
-__all__ = ["Facts", "Forecast", "Point", "RowName", "axes_of", "belongs", "forecasts", "rows_of"]
+__all__ = [
+    "Facts",
+    "Forecast",
+    "Point",
+    "RowName",
+    "axes_of",
+    "belongs",
+    "deviation_of",
+    "deviations_of",
+    "forecasts",
+    "governors_of",
+    "rows_of",
+]
 
 Point = tuple[str, str]
 """The label of a workload, and the parameters of one of its points."""
@@ -153,6 +166,8 @@ class Forecast:
     points : int
     explanation : str
         What the simulator did differently from the baseline.
+    row : RowName
+        Where the row stands.
     """
 
     baseline: str
@@ -160,6 +175,7 @@ class Forecast:
     simulated_baseline: float
     points: int
     explanation: str
+    row: RowName
 
     @property
     def ratio(self) -> float:
@@ -168,21 +184,22 @@ class Forecast:
 
 
 def forecasts(
-    experiment: Experiment, table: Sequence[published.Published], facts: Facts, only: set[RowName] | None = None
+    experiment: Experiment, table: Sequence[published.Published], facts: Facts, only: Container[RowName] | None = None
 ) -> Iterator[tuple[published.Published, published.Published | None, Mapping[str, Any], Forecast]]:
     """Give the simulated rows of a table: the row, its baseline's where there is one, the entry, the forecast.
 
     Rows of the baseline itself, and rows of other tables, machines or benchmarks than the entries name, are left out.
     """
     base_of = {variant: base for base, variant in experiment.pairs}
-    governors = _governors(experiment)
+    governors = governors_of(experiment)
     for number, entry in enumerate(experiment.compare):
         rows = rows_of(experiment.published_seed, table, entry)
         names = {label: entry["variants"].get(label, label) for label in experiment.policies}
         labels = {name: label for label, name in names.items()}
         by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
         for row in rows:
-            if only is not None and (number, row.metric, row.benchmark, row.parameter) not in only:
+            place = (number, row.metric, row.benchmark, row.parameter)
+            if only is not None and place not in only:
                 continue
             axes = axes_of(row.parameter)
             if axes.get("governor", "") not in ("", *governors):
@@ -216,7 +233,29 @@ def forecasts(
             else:
                 means = {name: _geometric(of) for name, of in values.items()}
             explanation = facts.explain(used, base, label)
-            yield row, anchor, entry, Forecast(names[base], means[label], means[base], len(used), explanation)
+            yield row, anchor, entry, Forecast(names[base], means[label], means[base], len(used), explanation, place)
+
+
+def deviations_of(
+    experiment: Experiment,
+    table: Sequence[published.Published],
+    results: pl.DataFrame,
+    only: Container[RowName] | None = None,
+) -> dict[tuple[RowName, str], float]:
+    """Give the deviation of each predicted ratio's logarithm from run to run, by row and variant (`deviation_of`)."""
+    ratios: dict[tuple[RowName, str], list[float]] = {}
+    for part in results.partition_by("iteration"):
+        for row, _, _, forecast in forecasts(experiment, table, Facts(part), only):
+            ratios.setdefault((forecast.row, row.variant), []).append(math.log(forecast.ratio))
+    return {key: deviation_of(of) for key, of in ratios.items()}
+
+
+def deviation_of(values: Sequence[float]) -> float:
+    """Give the standard deviation of the difference of two means over so many runs; 0 of a single one.
+
+    Measured runs have other seeds and phases than simulated ones, and about as many of them.
+    """
+    return statistics.stdev(values) * math.sqrt(2 / len(values)) if len(values) > 1 else 0.0
 
 
 def over_time(values: Sequence[float], times: Sequence[float]) -> float:
@@ -227,7 +266,7 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
-def _governors(experiment: Experiment) -> set[str]:
+def governors_of(experiment: Experiment) -> set[str]:
     """Give the governors of an experiment's policies, as its file names them."""
     file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
     default = file.get("defaults", {}).get("governor", "")

@@ -108,7 +108,11 @@ def page(board: Mapping[str, Any], command: str) -> str:
     from opplab.report.text import render_table
 
     day = datetime.datetime.now(tz=datetime.UTC).date()
-    quick = " Every fifth row of the tables only (`--quick`)." if board.get("quick") else ""
+    quick = (
+        " Every fifth row of the tables only (`--quick`), weighted by how many cells it stands for."
+        if board.get("quick")
+        else ""
+    )
     counts = board.get("experiments", {}).items()
     missing = [f"{name} {one['finished']} of {one['cases']}" for name, one in counts if one["finished"] < one["cases"]]
     if missing:
@@ -130,8 +134,8 @@ def page(board: Mapping[str, Any], command: str) -> str:
         "and by the mean: 0 is no better than the rival. *Closer* is the share of cells that are nearer to the text "
         "than the rival; *closer, clear* that of the cells whose effect exceeds its spread, with those that are as "
         "near.\n"
-        "*In 90 %* is the share of published ratios inside the prediction's own 90 % interval, which is learnt from "
-        "the other tables here, and *width* the median width of these intervals.\n"
+        "*In 90 %* is the share of published ratios inside the prediction's own 90 % interval: errors on the other "
+        "tables here, with the spread over seeds and phases. *Width* is the median width of these intervals.\n"
         "*Rank* is Spearman's rank correlation of the variants of a row, mean over the rows.",
         render_table(scoreboard.table_rows(board), "markdown").rstrip(),
     ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import statistics
 import tomllib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -150,11 +149,15 @@ def sign_probability(benchmark: str, predicted: float, deviation: float, among: 
 
 
 @cache
-def interval_of(table: str, benchmark: str, ratio: float) -> tuple[float, float]:
-    """Give the 90 % interval of a predicted ratio as learnt from the other tables of the development set."""
+def interval_of(table: str, benchmark: str, ratio: float, deviation: float = 0.0) -> tuple[float, float]:
+    """Give the 90 % interval of a predicted ratio as learnt from the other tables of the development set.
+
+    `deviation` is that of the ratio's natural logarithm from run to run.
+    """
     if not ratio > 0:
         return ratio, ratio
-    half = half_width(benchmark, math.log(ratio), [cell for cell in known_errors() if cell.table != table])
+    model = half_width(benchmark, math.log(ratio), [cell for cell in known_errors() if cell.table != table])
+    half = math.hypot(model, Z90 * deviation)
     return ratio * math.exp(-half), ratio * math.exp(half)
 
 
@@ -238,7 +241,7 @@ def predict(
     list of Prediction
         One a row. A row with a value is given, and its ratio is that to its baseline.
     """
-    from opplab.agreement.forecast import Facts, forecasts
+    from opplab.agreement.forecast import Facts, deviations_of, forecasts
     from opplab.comparison import published
 
     rows = published.rows_of_file(table)
@@ -247,10 +250,7 @@ def predict(
     baselines: set[str] = set()
     for experiment, results, other_disks in experiments:
         models = benchmark_models(experiment)
-        ratios: dict[int, list[float]] = {}
-        for part in results.partition_by("iteration"):
-            for row, _, _, forecast in forecasts(experiment, rows, Facts(part)):
-                ratios.setdefault(place[id(row)], []).append(math.log(forecast.ratio))
+        deviations = deviations_of(experiment, rows, results)
         elsewhere: dict[int, list[float]] = {}
         for part in other_disks:
             for row, _, _, forecast in forecasts(experiment, rows, Facts(part)):
@@ -261,7 +261,7 @@ def predict(
             disks = [math.log(forecast.ratio), *elsewhere.get(number, [])]
             middle = math.fsum(disks) / len(disks)
             model = half_width(models[entry["workloads"][0]], middle, known_errors())
-            half = math.hypot(model, Z90 * _deviation(ratios[number]))
+            half = math.hypot(model, Z90 * deviations[forecast.row, row.variant])
             low, high = math.exp(min(disks) - half), math.exp(max(disks) + half)
             found[number] = Prediction(math.exp(middle), low, high, forecast.explanation + _hangs(disks))
     return [found.get(number) or _without(row, rows, baselines) for number, row in enumerate(rows)]
@@ -279,11 +279,6 @@ def benchmark_models(experiment: Experiment) -> dict[str, str]:
     """Give the benchmark model of each workload of an experiment's file, by label; an rt-app file is ``rt-app``."""
     file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
     return {one["label"]: one.get("benchmark", "rt-app") for one in file["workload"]}
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Give the standard error of the mean of the iterations' values; 0 of a single one."""
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _without(row: Published, rows: Sequence[Published], baselines: Collection[str]) -> Prediction:

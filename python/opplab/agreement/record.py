@@ -77,5 +77,8 @@ def track_record(folder: Path) -> Record:
         raise InputError(f"{folder}: no scores in it (`opplab score SEALED RESULTS --record {folder}`)")
     count = len(files)
     question = f"Track record: {count} scored experiment{'s' * (count > 1)} on {len(machines)} machine"
-    finding = "Skill is over `nothing changes`: 1 is perfect, 0 no better; closer is the share of cells nearer than it."
+    finding = (
+        "Skill compares with always predicting no change: 1 is perfect, 0 no better. "
+        "Closer is the share of values nearer than that."
+    )
     return Record(f"{question}{'s' * (len(machines) > 1)}", finding, machines)

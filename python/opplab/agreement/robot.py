@@ -164,7 +164,7 @@ def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any],
         if found:
             keys["kernel"] = found[1]
         else:
-            notes.append(f"the base {report.commits[0]} names no release: the kernel is the default (--kernel says it)")
+            notes.append(f"the base {report.commits[0]} names no release: the default kernel is used (or --kernel)")
     return keys, notes
 
 
@@ -188,7 +188,7 @@ def variants_of(report: Report, keys: Mapping[str, Any], vs: Sequence[str]) -> l
     if not vs and _by_governor(report):
         vs = [f"governor={name}" for name in patches]
     if len(vs) != len(patches):
-        what = "does not say what the patch changes" if len(patches) == 1 else f"has {len(patches)} patches"
+        what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
     return with_variants(keys, vs)
 
@@ -220,8 +220,8 @@ def answer(
     iterations : int
     jobs : int, optional
     """
-    from opplab.agreement.forecast import Facts
-    from opplab.agreement.predict import Z90, _deviation, half_width, known_errors, sign_probability
+    from opplab.agreement.forecast import Facts, deviation_of
+    from opplab.agreement.predict import Z90, half_width, known_errors, sign_probability
     from opplab.simulation.machine import Machine
 
     cpus = Machine.load(machine).nr_cpus
@@ -256,7 +256,7 @@ def answer(
                 continue
             logs = [math.log(one) for one in found]
             middle = math.fsum(logs) / len(logs)
-            runs = _deviation(logs)
+            runs = deviation_of(logs)
             half = math.hypot(half_width(model.benchmark, middle, known_errors()), Z90 * runs)
             chance = sign_probability(model.benchmark, middle, runs, known_errors())
             change = 100 * math.expm1(middle)

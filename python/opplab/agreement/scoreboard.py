@@ -11,11 +11,22 @@ This module computes; it runs no simulation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from opplab.agreement.forecast import Facts, Point, RowName, axes_of, belongs, forecasts, rows_of
+from opplab.agreement.forecast import (
+    Facts,
+    Point,
+    RowName,
+    axes_of,
+    belongs,
+    deviations_of,
+    forecasts,
+    governors_of,
+    rows_of,
+)
 from opplab.agreement.predict import benchmark_models, interval_of
 from opplab.comparison import published
 from opplab.comparison.tables import OVERVIEW_SAME
@@ -32,6 +43,7 @@ __all__ = [
     "score",
     "scoreboard",
     "spearman",
+    "strata",
     "table_rows",
     "worst",
 ]
@@ -68,6 +80,10 @@ class Cell:
         What the simulator did differently from the baseline.
     model : str
         The benchmark model.
+    weight : float
+        How many cells it stands for, where a part stands for the whole.
+    deviation : float
+        Of the natural logarithm of the predicted ratio, from run to run: seeds and phases.
     """
 
     seed: str
@@ -91,12 +107,14 @@ class Cell:
     points: int
     explanation: str
     model: str = ""
+    weight: float = 1.0
+    deviation: float = 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The model's own 90 % interval, learnt from the other machines and benchmarks of the development set."""
+        """The 90 % interval: the runs' spread, and the errors on other machines and benchmarks of the texts."""
         model = self.model or self.benchmark
-        return interval_of(f"{self.seed} {self.machine} {model}", model, self.predicted)
+        return interval_of(f"{self.seed} {self.machine} {model}", model, self.predicted, self.deviation)
 
     @property
     def error(self) -> float:
@@ -153,36 +171,57 @@ SAMPLE = 5
 """One of so many rows is in the part that stands for the whole."""
 
 
-def sample(experiment: Experiment) -> tuple[set[RowName], set[Point]]:
-    """Give the rows that stand for all when there is little time, and the points of the grid that they need.
-
-    A systematic sample: the rows of each table in the order of their published effects, every `SAMPLE`-th of all. It
-    is drawn from what was published alone, knows no prediction, and takes a row with all of its points, variants and
-    iterations, so that its cells are cells of the whole.
-    """
-    rows: list[tuple[str, float, RowName, Mapping[str, Any]]] = []
+def strata(experiment: Experiment) -> list[list[tuple[RowName, set[Point]]]]:
+    """Give the rows that have a prediction, with the points that each needs: a list a table and metric, by effect."""
     baseline = {base for base, _ in experiment.pairs}
+    governors = governors_of(experiment)
+    found: dict[tuple[str, str], list[tuple[float, RowName, set[Point]]]] = {}
     for number, entry in enumerate(experiment.compare):
-        effects: dict[tuple[str, str, str, str], list[published.Published]] = {}
+        grid = [(case.benchmark, case.param) for case in experiment.cases if case.benchmark in entry["workloads"]]
+        rows: dict[tuple[str, str, str, str], list[published.Published]] = {}
         for row in rows_of(experiment.published_seed, published.cells_for(experiment), entry):
-            effects.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
-        for (table, metric, benchmark, parameter), own in effects.items():
+            rows.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
+        for (table, metric, benchmark, parameter), own in rows.items():
+            axes = axes_of(parameter)
+            points = {point for point in grid if belongs(axes, axes_of(point[1]))}
+            if not points or axes.get("governor", "") not in ("", *governors):
+                continue
             anchor = next((row.value for row in own if row.variant in baseline), None)
             ratios = [row.value / (1.0 if row.unit.startswith("ratio") or not anchor else anchor) for row in own]
             effect = math.fsum(abs(ratio - 1.0) for ratio in ratios) / len(ratios)
-            rows.append((table, effect, (number, metric, benchmark, parameter), entry))
-    rows.sort(key=lambda row: row[:3])
-    taken = rows[min(SAMPLE // 2, len(rows) // 2) :: SAMPLE]
-    points = {
-        (case.benchmark, case.param)
-        for case in experiment.cases
-        for _, _, name, entry in taken
-        if case.benchmark in entry["workloads"] and belongs(axes_of(name[3]), axes_of(case.param))
-    }
-    return {name for _, _, name, _ in taken}, points
+            found.setdefault((table, metric), []).append((effect, (number, metric, benchmark, parameter), points))
+    return [[(name, points) for _, name, points in sorted(own, key=lambda row: row[:2])] for own in found.values()]
 
 
-def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] | None = None) -> list[Cell]:
+def sample(experiment: Experiment, draw: int = 0) -> tuple[dict[RowName, float], set[Point]]:
+    """Give the rows that stand for all when there is little time, with their weights, and the points that they need.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    draw : int
+        Another number is another part of the same size.
+
+    Notes
+    -----
+    A systematic sample of each of `strata`: of the rows in the order of their published effects about every
+    `SAMPLE`-th, one at the least, from a start that the table's name draws. A row's weight is how many rows it stands
+    for. Over all starts each row has a mean weight of 1, so weighted sums are unbiased. The sample knows no prediction
+    and takes a row with all of its points, variants and iterations, so that its cells are cells of the whole.
+    """
+    weights: dict[RowName, float] = {}
+    needed: set[Point] = set()
+    for number, rows in enumerate(strata(experiment)):
+        count = max(1, round(len(rows) / SAMPLE))
+        start = (random.Random(f"{experiment.name} {number}").randrange(len(rows)) + draw) % len(rows)
+        for step in range(count):
+            name, points = rows[(start + step * len(rows)) // count]
+            weights[name] = len(rows) / count
+            needed |= points
+    return weights, needed
+
+
+def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowName, float] | None = None) -> list[Cell]:
     """Give all cells of an experiment that results have a prediction for, in the order of the text.
 
     Parameters
@@ -190,12 +229,13 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
     experiment : Experiment
     results : polars.DataFrame
         Its results table, or a part of it.
-    only : set, optional
-        Only these rows, as `sample` names them.
+    only : mapping, optional
+        Only these rows, with these weights, as `sample` gives them.
     """
     facts = Facts(results)
     seed = experiment.published_seed
     models = benchmark_models(experiment)
+    deviations = deviations_of(experiment, published.cells_for(experiment), results, only)
     found: list[Cell] = []
     for row, anchor, entry, forecast in forecasts(experiment, published.cells_for(experiment), facts, only):
         is_ratio = row.unit.startswith("ratio")
@@ -225,6 +265,8 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: set[RowName] |
                 points=forecast.points,
                 explanation=forecast.explanation,
                 model=models.get(entry["workloads"][0], ""),
+                weight=1.0 if only is None else only[forecast.row],
+                deviation=deviations[forecast.row, row.variant],
             )
         )
     return found
@@ -273,8 +315,8 @@ def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     return top / math.sqrt(bottom) if bottom else None
 
 
-def _rank_correlations(cells: Sequence[Cell]) -> list[float]:
-    """Give one correlation for each row with two variants or more (baseline included), else one for each table."""
+def _rank_correlations(cells: Sequence[Cell]) -> list[tuple[float, float]]:
+    """Give a correlation and its weight for each row with two variants or more (baseline included), else each table."""
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
         place = (cell.seed, cell.table, cell.experiment, cell.machine, cell.benchmark, cell.metric, cell.baseline)
@@ -290,16 +332,14 @@ def _rank_correlations(cells: Sequence[Cell]) -> list[float]:
             continue
         one = spearman([1.0, *(cell.published for cell in row)], [1.0, *(cell.predicted for cell in row)])
         if one is not None:
-            found.append(one)
+            found.append((one, row[0].weight))
     return found
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Give a quantile of sorted values, interpolated linearly."""
-    place = share * (len(values) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(values) - 1)
-    return values[low] + (place - low) * (values[high] - values[low])
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
+    """Give the weighted mean; None of nothing."""
+    total = math.fsum(weights)
+    return math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else None
 
 
 def score(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -311,7 +351,8 @@ def score(cells: Sequence[Cell]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``cells``; ``sign_cells``, those whose published effect exceeds its spread; ``sign_agreement``, the share of
+        ``cells``; ``weight``, how many cells they stand for, by which shares, means and quantiles are weighted;
+        ``sign_cells``, those whose published effect exceeds its spread; ``sign_agreement``, the share of
         these that were predicted in the published direction; ``faint_cells``, those of them that were predicted nearer
         to 1 than `FAINT`; ``strict_sign_agreement``, the same share with faint ones counted as wrong;
         ``median_abs_error``, ``mean_abs_error`` and ``p90_abs_error`` of ``|predicted ratio - published ratio|``, and
@@ -321,36 +362,48 @@ def score(cells: Sequence[Cell]) -> dict[str, Any]:
         or ties; ``rank_correlation``, Spearman's, of the variants of a row, mean over the rows; ``coverage90``, the
         share of published ratios inside the prediction's 90 % interval, and ``width``, the median width of these.
     """
+    from opplab.fit.score import weighted_quantile
+
     clear = [cell for cell in cells if cell.exceeds]
-    right = [cell for cell in clear if cell.agrees]
-    faint = sum(abs(cell.predicted - 1) < FAINT for cell in right)
-    errors = sorted(abs(cell.error) for cell in cells)
-    nulls = sorted(abs(cell.null_error) for cell in cells)
+    faint = [cell.agrees and abs(cell.predicted - 1) < FAINT for cell in clear]
+    weights = [cell.weight for cell in cells]
+    errors = [abs(cell.error) for cell in cells]
+    nulls = [abs(cell.null_error) for cell in cells]
     ranks = _rank_correlations(cells)
     intervals = [cell.interval for cell in cells]
-    inside = sum(low <= cell.published <= high for cell, (low, high) in zip(cells, intervals, strict=True))
-    widths = sorted(high - low for low, high in intervals)
-    median, null_median = (_quantile(of, 0.5) if of else None for of in (errors, nulls))
-    mean, null_mean = (math.fsum(of) / len(of) if of else None for of in (errors, nulls))
+
+    def share(of: Sequence[Cell], which: Iterable[bool]) -> float | None:
+        return _mean([float(one) for one in which], [cell.weight for cell in of])
+
+    def quantile(values: Sequence[float], at: float) -> float | None:
+        return weighted_quantile(values, weights, at) if values else None
+
+    median, null_median = quantile(errors, 0.5), quantile(nulls, 0.5)
+    mean, null_mean = _mean(errors, weights), _mean(nulls, weights)
     return {
         "cells": len(cells),
+        "weight": math.fsum(weights),
         "sign_cells": len(clear),
-        "sign_agreement": len(right) / len(clear) if clear else None,
-        "faint_cells": faint,
-        "strict_sign_agreement": (len(right) - faint) / len(clear) if clear else None,
+        "sign_agreement": share(clear, (cell.agrees for cell in clear)),
+        "faint_cells": sum(faint),
+        "strict_sign_agreement": share(
+            clear, (cell.agrees and not weak for cell, weak in zip(clear, faint, strict=True))
+        ),
         "median_abs_error": median,
         "mean_abs_error": mean,
-        "p90_abs_error": _quantile(errors, 0.9) if errors else None,
+        "p90_abs_error": quantile(errors, 0.9),
         "null_median_abs_error": null_median,
         "null_mean_abs_error": null_mean,
         "skill_median": _skill(median, null_median),
         "skill_mean": _skill(mean, null_mean),
-        "closer": sum(cell.closer for cell in cells) / len(cells) if cells else None,
+        "closer": share(cells, (cell.closer for cell in cells)),
         "ties": sum(cell.ties for cell in cells),
-        "closer_or_tie_clear": sum(cell.closer or cell.ties for cell in clear) / len(clear) if clear else None,
-        "rank_correlation": math.fsum(ranks) / len(ranks) if ranks else None,
-        "coverage90": inside / len(cells) if cells else None,
-        "width": _quantile(widths, 0.5) if widths else None,
+        "closer_or_tie_clear": share(clear, (cell.closer or cell.ties for cell in clear)),
+        "rank_correlation": _mean([one for one, _ in ranks], [weight for _, weight in ranks]),
+        "coverage90": share(
+            cells, (low <= cell.published <= high for cell, (low, high) in zip(cells, intervals, strict=True))
+        ),
+        "width": quantile([high - low for low, high in intervals], 0.5),
     }
 
 
@@ -401,6 +454,7 @@ def table_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
             "table": table,
             "experiment": experiment,
             "cells": figures["cells"],
+            **({"stand for": f"{figures['weight']:.4g}"} if board.get("quick") else {}),
             "sign": _percent(figures["sign_agreement"], 0),
             "of": figures["sign_cells"],
             "faint": figures["faint_cells"],

@@ -395,7 +395,7 @@ def score_of(
     finding = f"{inside} of {len(cells)} are inside their {100 * LEVEL:.0f} % intervals" + (
         "."
         if skill is None
-        else f"; skill over `nothing changes`: {skill:+.2f} (median), {figures['skill_mean']:+.2f}"
+        else f"; skill over `no change`: {skill:+.2f} (median), {figures['skill_mean']:+.2f}"
         " (mean). 1 is perfect, 0 no better."
     )
     return Score(question, finding, cells, figures, left, sealed.experiment, machine)

@@ -170,9 +170,11 @@ def _print(board: dict[str, Any]) -> None:
         "skill: 1 - error / null's, by median and by mean\n"
         "closer: than the null, of all cells\n"
         "clear: of those whose effect exceeds its spread, closer or as close\n"
-        "in 90 %: of the published ratios, inside the prediction's own interval,\n"
-        "  learnt from the other tables of this development set; width: its median\n"
+        "in 90 %: of the published ratios, inside the prediction's own interval:\n"
+        "  errors on the other tables of this development set, and the spread over\n"
+        "  seeds and phases; width: its median\n"
         "rank: Spearman's, of variants\n"
+        + ("stand for: cells of the whole, by which figures are weighted\n" if board["quick"] else "")
     )
     write("\nfarthest from what was published:\n")
     for cell in board["worst"]:

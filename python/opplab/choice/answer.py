@@ -38,7 +38,7 @@ _MEASURES = (
     ("driver.switch_ns", "how late the clock follows: cpufreq events beside a cycle counter"),
     (
         "transition_latency_ns",
-        "how long a switch takes: cpuinfo_transition_latency is what the driver says, no measurement",
+        "the time of a frequency switch: cpuinfo_transition_latency is a driver constant, not a measurement",
     ),
     ("wake_ns", "wake-up latency of each idle state (wult, or `opplab host record` under timers)"),
     ("exit_latency_ns", "wake-up latency of each idle state (wult, or `opplab host record` under timers)"),
@@ -274,7 +274,7 @@ class Choice:
         )
 
     def findings(self) -> list[str]:
-        """Say in sentences what to do, how sure that is, and what would make it surer."""
+        """Describe in sentences what to do, how sure that is, and what would make it surer."""
         first = self.options[0]
         chosen = self.recommended
         limits = " and ".join(self.constraints)
@@ -307,7 +307,7 @@ class Choice:
             )
         keys = [one.key for one in self.hangs if one.p < 0.05][:3]
         if keys:
-            out.append(f"Between these two it hangs on {', '.join(keys)}.")
+            out.append(f"Between these two it depends on {', '.join(keys)}.")
         if chosen.best < SURE and not same:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
@@ -315,7 +315,7 @@ class Choice:
         return out
 
     def _left_out(self) -> list[str]:
-        """Say which settings do less work than the baseline, and by how much."""
+        """Report which settings do less work than the baseline, and by how much."""
         out = []
         base = next((option for option in self.options if option.label == self.baseline), self.options[0])
         for option in self.options:
@@ -336,7 +336,7 @@ class Choice:
         return out
 
     def _tests_nothing(self) -> list[str]:
-        """Say which constraints separate no settings, because all have one value."""
+        """Report which constraints separate no settings, because all have one value."""
         out = []
         for text, metric in self.idle:
             value = f"{self.options[0].parts[metric].value:.4g} {self.units[metric][0]}"
@@ -345,7 +345,7 @@ class Choice:
         return out
 
     def measures(self) -> list[str]:
-        """Say what to measure, or to run, to be surer."""
+        """Describe what to measure, or to run, to be surer."""
         out = []
         for one in self.hangs[:3]:
             if one.p >= 0.05:

@@ -124,7 +124,7 @@ def program_of(
     if isinstance(workload, str | Path) and _is_trace(workload):
         return _of_trace(machine, Path(workload), seconds, seeds, keys)
     if machine is None:
-        raise InputError("say what it runs on: a machine's name (`opplab list machines`) or a .toml file")
+        raise InputError("a machine is missing: a name (`opplab list machines`) or a .toml file")
     on = machine if isinstance(machine, Described) else Described.load(machine)
     load = workload
     if isinstance(load, str | Path):

@@ -26,9 +26,10 @@ from opplab.choice.criteria import (
     of_the_work,
     own_metrics,
 )
-from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
+from opplab.choice.settings import Setting, commands_of, driver_names, grid, labels_of, with_drivers
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
+from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -69,6 +70,7 @@ def choose(
     jobs: int | None = None,
     executor: Executor | None = None,
     progress: Shown | None = None,
+    said: Callable[[str], None] = lambda _: None,
     **keys: Sequence[Any],
 ) -> Choice:
     """Choose between settings.
@@ -85,7 +87,8 @@ def choose(
     tunables : mapping of str to sequence, optional
         Values of each tunable, for the governors that have it.
     variants : sequence of str
-        Settings beside these, each what differs from the first: ``"kernel=6.12"``, ``"proposal=headroom:percent=110"``.
+        Settings beside these, each what differs from the first: ``"kernel=6.12"``, ``"proposal=headroom:percent=110"``;
+        or files of power profiles.
     goals : sequence of str
         Metrics that count: the first decides, the second is the other side of the Pareto picture. Energy counts by
         unit of work.
@@ -101,7 +104,7 @@ def choose(
     uncertainty : int
         Draws of what the machine file assumes; 0 for none.
     variation : str
-        How programs vary from run to run.
+        Variation of programs between runs.
     policy : mapping, optional
         Keys of the policy that all settings share (``kernel``, ``driver``, ``hz``, ...).
     search : mapping of str to (int, int), optional
@@ -115,6 +118,8 @@ def choose(
         Who works instead, e.g. Dask's.
     progress : callable, optional
         Gives a context for so many cases.
+    said : callable
+        Takes what of a file of power profiles was left out.
     **keys : sequence
         Values of other keys of a policy to choose from: ``idle_governor``, ``epp``, ``energy_model``, ``freq_max``, ...
 
@@ -140,11 +145,13 @@ def choose(
     whole = all(text.strip() != ANY_WORK for text in constraints)
     latencies = needs_latencies([*goals, *(limit.metric for limit in limits)])
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    if "energy" in goals and not all(known_power(program.machine)):
+        raise InputError(HOW_TO_GET_POWER)
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
     if variants:
         first = chosen[0]
         base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-        chosen += [Setting.of(one) for one in with_variants(base, variants)[1:]]
+        chosen += [Setting.of(one) for one in with_variants(base, variants, driver_names(program.machine), said)[1:]]
     run = _Runner(program, variation, latencies, jobs, executor, progress)
     if search:
         from opplab.choice.search import searched
@@ -241,11 +248,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.simulation.power import HOW_TO_GET_POWER
-
     own = own_metrics(units)
-    if "energy" in goals and "energy" not in units:
-        raise InputError(HOW_TO_GET_POWER)
     metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
     for metric in metrics:
         if not units[metric][1]:

@@ -155,7 +155,7 @@ def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
 
 
 def needs_latencies(names: Sequence[str]) -> bool:
-    """Say whether one of the metrics is how long tasks wait."""
+    """Report whether one of the metrics is how long tasks wait."""
     return any(_ALIASES.get(name, name).startswith(("latency", "response")) for name in names)
 
 

@@ -57,11 +57,10 @@ def page(choice: Choice) -> str:
             ),
         ],
         note=(
-            f"Values are means with {100 * LEVEL:g} % intervals: what the runs leave open, and what the assumed "
-            "numbers of the machine file leave open, together. All settings run the same programs with the same "
-            "seeds and at the same draws, so two settings may be clearly apart though their intervals overlap: the "
-            "probability of being the best and the gap between the first two say that. What has no range is taken as "
-            "known, and the model's own form is in no interval."
+            f"Values are means with {100 * LEVEL:g} % intervals, which cover the variation of runs and the ranges of "
+            "assumed values. All settings run the same programs with the same seeds and draws. Two settings may "
+            "differ clearly although their intervals overlap: compare the probability of being the best, and the gap "
+            "between the first two. Values without a range count as known, and no interval covers the model's form."
         ),
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}.",
@@ -69,7 +68,7 @@ def page(choice: Choice) -> str:
 
 
 def picture_title(choice: Choice) -> str:
-    """Say what the picture shows."""
+    """Describe what the picture shows."""
     if len(choice.metrics) < 2:
         return f"{choice.metrics[0]} of each setting"
     return f"{choice.metrics[1]} against {choice.metrics[0]}"

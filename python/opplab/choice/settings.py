@@ -18,6 +18,7 @@ __all__ = [
     "Unset",
     "Write",
     "commands_of",
+    "driver_names",
     "driver_of",
     "grid",
     "has_tunable",
@@ -130,7 +131,7 @@ def driver_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[str,
     keys = {**policy, **dict(setting.keys)}
     if named := keys.get("driver"):
         return str(named)
-    names = [str(driver.get("name", "")) for driver in _drivers(machine)]
+    names = driver_names(machine)
     own = names[0] if names else ""
     folder, mode = _MODES.get(own, ("", ""))
     passive = next((name for name in names if _MODES.get(name) == (folder, "passive")), "")
@@ -152,7 +153,7 @@ def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy
 
 
 def has_tunable(governor: str, tunable: str) -> bool:
-    """Say whether a governor has a tunable."""
+    """Report whether a governor has a tunable."""
     return any(row["governor"] == governor and row["name"] == tunable for row in _opplab.governor_tunables())
 
 
@@ -302,10 +303,14 @@ def writes_of(
             write(name, keys[name], f"/proc/sys/kernel/{name}")
     for name in keys.get("sched_features", ()):
         write("sched_features", name, "/sys/kernel/debug/sched/features")
+    for change in keys.get("changes", ()):
+        later = Setting(tuple((key, value) for key, value in change.items() if key != "at_ms"))
+        for command in commands_of(later, machine):
+            out.append(Unset("changes", f"{change['at_ms']} ms into the run: {command.removeprefix('# ')}"))
     if cpus := keys.get("isolcpus"):
         out.append(Unset("isolcpus", f"on the kernel's command line: isolcpus={','.join(map(str, cpus))}"))
     notes = {
-        "energy_model": "which energy model there is, firmware and cpufreq driver say: {}",
+        "energy_model": "firmware and cpufreq driver determine the energy model: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
         "kernel": "needs a kernel as {}",
         "driver": "the cpufreq driver is chosen at boot: {}",
@@ -351,6 +356,11 @@ def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[Write | Un
             words = f"in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}"
             found.append(Unset(name, words))
     return found
+
+
+def driver_names(machine: Mapping[str, Any]) -> list[str]:
+    """Give the names of a machine's cpufreq drivers; the first is that at boot."""
+    return [str(driver.get("name", "")) for driver in _drivers(machine)]
 
 
 def _drivers(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:

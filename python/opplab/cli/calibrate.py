@@ -14,18 +14,34 @@ from opplab.report.text import print_table
 @click.command(name="calibrate")
 @click.argument("benchmark", required=False)
 @click.argument("machine", required=False)
-@click.option("--baseline", type=click.Path(path_type=Path), help="Table of the baseline (the published one).")
-@click.option("--fit", "only", multiple=True, metavar="CONSTANT", help="Only this constant; may be repeated.")
+@click.option("--baseline", type=click.Path(path_type=Path), help="Table of the baseline (default: the published one).")
 @click.option(
-    "--at", "points", multiple=True, metavar="PARAM", help="Only this point, e.g. clients=1; may be repeated."
+    "--fit", "only", multiple=True, metavar="CONSTANT", help="Constant to fit (default: all); may be repeated."
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="How often each is moved.")
-@click.option("--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations a move.")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds whose mean is fitted.")
-@click.option("--experiment", type=click.Path(path_type=Path, exists=True), help="Fit to the baseline of this file.")
+@click.option(
+    "--at",
+    "points",
+    multiple=True,
+    metavar="PARAM",
+    help="Point to fit, e.g. clients=1 (default: all); may be repeated.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="Rounds over all constants.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations per constant and round."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Seeds per evaluation; their mean is fitted.",
+)
+@click.option(
+    "--experiment", type=click.Path(path_type=Path, exists=True), help="Experiment file whose baseline is fitted."
+)
 @jobs_option
-@output_option("File (BENCHMARK@MACHINE.toml here).")
-@click.option("--show", is_flag=True, help="Show every fitted or assumed constant with its provenance and residual.")
+@output_option("Output file (default: BENCHMARK@MACHINE.toml).")
+@click.option("--show", is_flag=True, help="Print every fitted or assumed constant with its source and residual.")
 @format_option
 def command(
     benchmark: str | None,
@@ -42,11 +58,11 @@ def command(
     show: bool,
     output_format: str,
 ) -> None:
-    """Fit the free constants of BENCHMARK on MACHINE to the baseline's column, and to nothing else.
+    """Fit the free constants of BENCHMARK on MACHINE to the baseline's column only.
 
-    Simulates the baseline policy of the experiment that names the calibration BENCHMARK@MACHINE at the published
-    points, moves one constant at a time, and writes values, provenance and residual as TOML.
-    A finished file in data/calibration is what experiments read.
+    The experiment that names the calibration BENCHMARK@MACHINE supplies the baseline policy and the published points.
+    The fit moves one constant at a time, and writes values, sources and residual as TOML.
+    Experiments read the file from data/calibration.
     """
     from opplab.agreement import calibration
 

@@ -15,10 +15,13 @@ from opplab.cli.options import (
     damaged_ok_option,
     freq_max_option,
     jobs_option,
+    note,
     output_format_option,
     output_option,
     pairs_option,
+    power_option,
     vs_option,
+    with_generic_power,
     workers,
 )
 from opplab.errors import InputError
@@ -44,8 +47,13 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.argument("workload", metavar="WORKLOAD|TRACE|BENCHMARK")
 @damaged_ok_option
 @click.option(
-    "-m", "--machine", type=BuiltIn("machine"), metavar="NAME|FILE", help="A trace's snapshot, if there is one."
+    "-m",
+    "--machine",
+    type=BuiltIn("machine"),
+    metavar="NAME|FILE",
+    help="Machine of the workload (default: a trace's snapshot).",
 )
+@power_option
 @click.option(
     "--governor",
     "governors",
@@ -53,17 +61,27 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     default=",".join(GOVERNORS),
     show_default=True,
     metavar="A[,B,...]",
-    help="cpufreq governors to choose from.",
+    help="cpufreq governors to choose from; the first is the baseline.",
 )
 @pairs_option(
-    "--tunable", "tunables", "Values of a tunable with commas, for the governors that have it; may be repeated."
+    "--tunable",
+    "tunables",
+    "Values of a tunable, separated by commas, for the governors that have it; may be repeated.",
 )
-@click.option("--epp", callback=_words, metavar="A[,B,...]", help="Energy performance preferences.")
-@freq_max_option("f_max of frequency invariance on x86; several with commas.", several=True)
+@click.option("--epp", callback=_words, metavar="A[,B,...]", help="Energy-performance preferences to choose from.")
+@freq_max_option("Values of f_max for frequency invariance on x86, separated by commas.", several=True)
 @click.option(
-    "--idle-governor", type=NameOf("idle-governors", several=True), metavar="A[,B,...]", help="cpuidle governors."
+    "--idle-governor",
+    type=NameOf("idle-governors", several=True),
+    metavar="A[,B,...]",
+    help="cpuidle governors to choose from.",
 )
-@click.option("--energy-model", callback=_words, metavar="A[,B,...]", help="registered, artificial, none.")
+@click.option(
+    "--energy-model",
+    callback=_words,
+    metavar="A[,B,...]",
+    help="Energy models to choose from: registered, artificial, none.",
+)
 @vs_option
 @click.option(
     "--goal",
@@ -79,46 +97,58 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     "constraints",
     multiple=True,
     metavar="'METRIC <= X'",
-    help="E.g. 'latency_p99 <= 5ms', 'missed <= 2%'; 'none' accepts less work than the baseline's.",
+    help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
 )
 @click.option(
-    "--search", callback=_ranges, multiple=True, metavar="TUNABLE=LOW..HIGH", help="Search for the best value."
+    "--search",
+    callback=_ranges,
+    multiple=True,
+    metavar="TUNABLE=LOW..HIGH",
+    help="Range of a tunable, searched for its best value.",
 )
 @click.option(
     "--search-settings",
     type=click.IntRange(5, 10_000),
     default=SEARCH_SETTINGS,
     show_default=True,
-    help="Of each governor.",
+    help="Settings that --search tries per governor.",
 )
-@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12; a trace's own).")
-@click.option("--driver", help="cpufreq driver (the machine's own).")
-@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a run (what the workload says).")
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12, or the trace's).")
+@click.option("--driver", help="cpufreq driver (default: the machine's).")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
+)
 @click.option(
     "--iterations",
     type=click.IntRange(1, 10_000),
     default=ITERATIONS,
     show_default=True,
-    help="Runs, each with a seed.",
+    help="Runs per setting, each with its own seed.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
 @click.option(
-    "--uncertainty", type=click.IntRange(0), default=DRAWS, show_default=True, metavar="N", help="Draws; 0: none."
+    "--uncertainty",
+    type=click.IntRange(0),
+    default=DRAWS,
+    show_default=True,
+    metavar="N",
+    help="Draws of the machine's assumed values; 0 for none.",
 )
 @click.option(
     "--variation",
     type=click.Choice(["none", "rt-app", "noisy-host"]),
     default=Policy.variation,
     show_default=True,
-    help="How programs vary from run to run.",
+    help="Variation of programs between runs.",
 )
-@output_option("Folder of report.html and choice.json.")
+@output_option("Folder for report.html and choice.json.")
 @output_format_option("latex")
-@click.option("--all", "every", is_flag=True, help="Every setting, and every value with its interval.")
+@click.option("--all", "every", is_flag=True, help="Print every setting, and every value with its interval.")
 @jobs_option
-@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
+@click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
 def command(
     workload: str,
+    power: str | None,
     output: Path | None,
     output_format: str,
     every: bool,
@@ -126,15 +156,15 @@ def command(
     dask: str | None,
     **given: Any,
 ) -> None:
-    """Choose between settings: which is best for what counts, how sure that is, and what it hangs on.
+    """Recommend a setting for a workload, with its probability of being the best.
 
-    What runs is an rt-app file (.json), a recorded trace, or a benchmark model (`opplab list benchmarks`). All
-    combinations of the options with several values are run on the same programs, seeds and draws of what the machine
-    file assumes. The answer is a ranking with the probability of being the best, and the commands that set it.
-    Metrics of --goal and --constraint: `opplab list metrics`, and latency_p99, response_p95, throughput, missed.
+    The workload is an rt-app file (.json), a recorded trace, or a benchmark model (`opplab list benchmarks`). All
+    combinations of the given values run on the same programs, seeds and draws of the machine's assumed values.
+    The answer ranks the settings by their probability of being the best, and prints the commands that apply the first.
+    --goal and --constraint take any metric of `opplab list metrics`, and latency_p99, response_p95, throughput, missed.
 
-    The first setting is the baseline. Settings that miss more of the activations, or do over 1 % less work, are left
-    out; a --constraint on the same metric replaces this rule.
+    The first setting is the baseline. Settings that miss more activations, or do over 1 % less work, are left out. A
+    --constraint on the same metric replaces this rule.
     """
     from opplab.choice.choose import choose
     from opplab.cli.run import cluster
@@ -149,9 +179,14 @@ def command(
     given["variants"] = given.pop("vs")
     policy = {name: value for name in ("kernel", "driver") if (value := given.pop(name))}
     tunables = {name: text.split(",") for name, text in given.pop("tunables").items()}
+    machine = given.pop("machine")
+    if power is not None:
+        if machine is None:
+            raise click.UsageError("--power is for a machine that is named: --machine NAME|FILE")
+        machine = with_generic_power(machine)
     with cluster(dask, workers(jobs)) as (executor, threads):
         choice = choose(
-            given.pop("machine"),
+            machine,
             workload if "." not in workload and "/" not in workload else Path(workload),
             governors=given.pop("governors").split(","),
             tunables=tunables,
@@ -159,6 +194,7 @@ def command(
             executor=executor,  # type: ignore[arg-type]
             jobs=threads,
             progress=progress,
+            said=note,
             **given,
             **{name: values for name, values in keys.items() if values},
         )

@@ -48,20 +48,35 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.command(name="compare")
 @click.argument("source", nargs=-1, required=True)
 @click.option("--runs", callback=_names, metavar="A,B,...", help="Runs to compare, in order (default: all).")
-@click.option("--baseline", help="The run that the others are compared with (default: the first).")
+@click.option("--baseline", help="Baseline run (default: the first).")
 @click.option(
-    "-b", "--benchmark", "benchmarks", multiple=True, metavar="NAME[:METRIC]", help="May be given repeatedly."
+    "-b",
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="NAME[:METRIC]",
+    help="Benchmark to compare; may be repeated.",
 )
 @click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
-@click.option("--report", default="", help="A second view of the same logs, e.g. latency for fio.")
-@click.option("--method", type=click.Choice(["default", "mmtests"]), default="default", show_default=True)
-@click.option("--summary", type=click.Choice(SUMMARIES), help="Another of mmtests' summaries than the benchmark's own.")
+@click.option("--report", default="", help="Other view of the same logs, e.g. latency for fio.")
+@click.option(
+    "--method",
+    type=click.Choice(["default", "mmtests"]),
+    default="default",
+    show_default=True,
+    help="Statistics to use.",
+)
+@click.option("--summary", type=click.Choice(SUMMARIES), help="mmtests summary (default: the benchmark's own).")
 @click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
-@click.option("--layout", default="", help="Of detail: blocks, slides, boxes; of overview: overview, grid.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True)
-@click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as the EPYC overview does.")
-@click.option("--all", "everything", is_flag=True, help="All metrics and rows, not only what a benchmark is about.")
+@click.option("--layout", default="", help="Layout: blocks, slides or boxes for detail; overview or grid for overview.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format.")
+@click.option(
+    "--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="Level of intervals."
+)
+@click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as in the EPYC overview.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Print every metric and row (default: each benchmark's main ones)."
+)
 @uncertainty_option
 @jobs_option
 @click.option(
@@ -71,28 +86,30 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     show_default=True,
     help="Seed of mmtests' bootstrap (SubAmean, SubHmean).",
 )
-@click.option("--fail-if", "rules", multiple=True, metavar="EXPR", help="E.g. 'tbench < -2% significant'; then exit 1.")
+@click.option(
+    "--fail-if", "rules", multiple=True, metavar="EXPR", help="Rule for exit code 1, e.g. 'tbench < -2% significant'."
+)
 @click.option(
     "--allow-missing",
     "allowed",
     multiple=True,
     metavar="NAME",
-    help="Run, benchmark or operation that --fail-if may miss.",
+    help="Run, benchmark or operation that may be missing for --fail-if.",
 )
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report with plots, one self-contained file.")
-@click.option("--junit", type=click.Path(dir_okay=False), help="Write the checks as JUnit XML.")
+@click.option("--html", type=click.Path(dir_okay=False), help="File for a self-contained report with plots.")
+@click.option("--junit", type=click.Path(dir_okay=False), help="File for the checks as JUnit XML.")
 def command(source: tuple[str, ...], **options: object) -> None:
     """Compare the runs in SOURCE.
 
-    SOURCE is an mmtests results folder, a results folder of `opplab run`, Parquet or CSV tables with our columns, raw
-    outputs of benchmarks (one run a file), mails of the kernel test robot, or published:SEED for the tables of a
-    published text (000 to 004); a results folder and published:SEED together are the simulated changes beside the
-    published ones.
-    With --uncertainty N the experiment of a results folder runs again with its machine's assumed numbers drawn from
-    their ranges, and each change has an interval in two parts.
+    SOURCE is an mmtests results folder, a results folder of `opplab run`, or a Parquet or CSV table with its columns.
+    Benchmark outputs (one run per file) and mails of the kernel test robot work, too. published:SEED is a table of a
+    published text (000 to 004); beside a results folder it shows simulated and published changes together.
 
-    A change is positive when it is an improvement. Machines and workloads are compared each by itself. What a rule of
-    --fail-if cannot judge is a failure: missing runs, benchmarks and iterations, values that are no numbers.
+    With --uncertainty N, the experiment of a results folder runs again with draws of the machine's assumed values.
+    Each interval then has two parts: runs and assumptions.
+
+    A positive change is an improvement. Each machine and workload is compared on its own. --fail-if also fails on
+    missing runs, benchmarks and iterations, and on values that are not numbers.
     Exit codes: 0 ok, 1 a rule of --fail-if holds or cannot be judged, 2 usage or bad input.
     """
     request = Request(source, options)

@@ -83,7 +83,7 @@ def leave(code: int) -> None:
 
 
 def code_of(error: BaseException) -> int:
-    """Say what ended the program, and give its exit code."""
+    """Describe what ended the program, and give its exit code."""
     from opplab.errors import InternalError, OpplabError
 
     if isinstance(error, BrokenPipeError):

@@ -15,6 +15,7 @@ from opplab.cli.options import (
     check_workload,
     file_of,
     machine_option,
+    note,
     output_format_option,
     output_option,
     param_option,
@@ -25,14 +26,14 @@ from opplab.cli.options import (
 
 @click.group(name="experiment", cls=Group)
 def command() -> None:
-    """Look at experiments, and start one of your own."""
+    """Show an experiment, or create one."""
 
 
 @command.command(name="show")
 @click.argument("name", type=BuiltIn("experiment"))
-@output_format_option("toml", what="Form of the output; toml is the file itself.")
+@output_format_option("toml", what="Output format; toml is the file itself.")
 def show(name: str, output_format: str) -> None:
-    """Show the experiment NAME (built in, or a .toml): machines, workloads, policies, and its cases."""
+    """Show the machines, workloads, policies and cases of experiment NAME (built in, or a .toml)."""
     from opplab import catalog
     from opplab.report.text import print_table
     from opplab.sweep.experiments import Experiment
@@ -71,14 +72,14 @@ def show(name: str, output_format: str) -> None:
 
 @command.command(name="new")
 @click.argument("name")
-@machine_option("What it runs on.", required=True)
+@machine_option("Machine of the workload.", required=True)
 @click.option(
     "-w",
     "--workload",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE|BENCHMARK",
-    help="An rt-app file, or a benchmark model (list benchmarks).",
+    help="rt-app file, or benchmark model (list benchmarks).",
 )
 @param_option
 @click.option(
@@ -87,15 +88,21 @@ def show(name: str, output_format: str) -> None:
     metavar="A[,B,...]",
     default="schedutil,performance",
     show_default=True,
-    help="What is compared; the first is the baseline.",
+    help="Governors to compare; the first is the baseline.",
 )
 @vs_option
-@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a case (the workload's, or 10).")
 @click.option(
-    "--iterations", type=click.IntRange(1, 100_000), default=3, show_default=True, help="Each with its own seed."
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per case, s (default: the workload's, or 10)."
 )
-@output_option("File (NAME.toml).")
-@click.option("--force", is_flag=True, help="Overwrite the output.")
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 100_000),
+    default=3,
+    show_default=True,
+    help="Iterations of each case, each with its own seed.",
+)
+@output_option("Output file (default: NAME.toml).")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(
     name: str,
     machine: str,
@@ -108,9 +115,10 @@ def new(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Write an experiment file that compares governors, to be changed and run."""
+    """Write an experiment file that compares governors, as a start for your own."""
     import os
 
+    from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
@@ -132,7 +140,7 @@ def new(
             name,
             on,
             where,
-            with_variants({"governor": governor}, vs),
+            with_variants({"governor": governor}, vs, Machine.load(machine).drivers if vs else (), note),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

@@ -24,11 +24,11 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.command(name="explain")
 @click.argument("target")
 @damaged_ok_option
-@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="Why this CPU ran what it ran at that clock.")
-@click.option("--task", help="Why this task ran where it ran.")
-@click.option("--at", metavar="TIME", callback=_time, help="Point in time: 1.234s, 250ms.")
-@click.option("--why-slow", is_flag=True, help="Why CPUs ran below what their tasks needed, over the whole run.")
-@click.option("--idle", is_flag=True, help="What idle governors decide on a trace's sleeps (`opplab trace idle`).")
+@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU whose task and frequency to explain.")
+@click.option("--task", help="Task whose placement to explain.")
+@click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
+@click.option("--why-slow", is_flag=True, help="Explain where CPUs ran below their tasks' need, over the whole run.")
+@click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")
 @machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
 @output_format_option(only=("text", "json"))
 def command(
@@ -41,13 +41,14 @@ def command(
     machine: str,
     output_format: str,
 ) -> None:
-    """Explain the decisions of a run in words and numbers.
+    """Explain the frequency and placement decisions of a run or a trace.
 
-    TARGET is a case's JSON file, the results folder of a single case, or EXPERIMENT:CASE (or FOLDER:CASE) with words
-    of the case's label and its machine, its hash or its number.  Runs are deterministic: the case is run again with
-    records on.  TARGET may also be a trace, or the folder or archive of a recording: then the kernel's own records are
-    explained where it has them, else what the events tell, and --at is a time of its clock, or so long after its first
-    decision.  Or it is the log (.jsonl) of `opplab host govern`.
+    TARGET is a case's JSON file, the results folder of a single case, EXPERIMENT:CASE or FOLDER:CASE. CASE is a hash, a
+    number, or words of the case's label and machine. Runs are deterministic: the case runs again with records on.
+
+    TARGET may also be a trace, or the folder or archive of a recording. The explanation uses the kernel's own records
+    where it has them, and the events elsewhere. --at is then a time of its clock, or the time after its first
+    decision. TARGET may also be the log (.jsonl) of `opplab host govern`.
     """
     if target.endswith(".jsonl"):
         from opplab import _opplab

@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from opplab.cli.group import Group
-from opplab.cli.options import output_format_option
+from opplab.cli.options import interval_option, output_format_option, points_option
 from opplab.errors import InputError
 from opplab.files import write_text
 
 
 @click.group(name="fit", cls=Group)
 def command() -> None:
-    """Fit parameters of a machine to measurements of one."""
+    """Fit parameters of a machine to measurements."""
 
 
 def _text(report: dict[str, Any]) -> str:
@@ -47,7 +47,7 @@ def _text(report: dict[str, Any]) -> str:
             f"straight line {100 * overall['rival_median_abs_error']:.1f} %; "
             f"{100 * overall['in_interval']:.0f} % in their intervals of 95 %"
         )
-    lines += [f"the source cannot tell: {what}" for what in report["cannot_tell"]]
+    lines += [f"not in the source: {what}" for what in report["cannot_tell"]]
     return "\n".join(lines) + "\n"
 
 
@@ -57,60 +57,96 @@ def _is_machine(source: Path) -> bool:
     return source.suffix == ".toml" or str(source) in catalog.names("machine")
 
 
-def _fit_machine(name: str, sources: tuple[Path, ...], output: Path | None) -> None:
-    """Put the power of sources into a machine."""
+def _fit_machine(
+    name: str,
+    sources: tuple[Path, ...],
+    output: Path | None,
+    check: Path | None,
+    chosen: dict[str, Any],
+    output_format: str,
+) -> None:
+    """Put the power of sources into a machine; with `check`, compare it with that table instead of printing it."""
     from opplab import _opplab, catalog
     from opplab.cli.machine import powered
+    from opplab.fit import machine_check
+    from opplab.fit.opp_power import Fitted
 
     path = catalog.find("machine", name)
     text = catalog.read_text(path, "a machine file")
     # Refused with its line, before parts of it are taken.
     _opplab.Machine.parse(str(path), text)
-    text, lines = powered(text, *map(str, sources))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
+    lines: list[str] = []
+    fits: list[Fitted] = []
+    if sources:
+        text, lines, fits = powered(text, *map(str, sources), **chosen)
+    if output is not None:
         write_text(output, text)
-    click.echo("\n".join(lines), err=True)
+    elif check is None:
+        click.echo(text, nl=False)
+    click.echo("\n".join(lines), err=True, nl=bool(lines))
+    if check is not None:
+        report = machine_check.check(text, check, fits, chosen["soc"])
+        sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else _checked(report))
+
+
+def _checked(report: dict[str, Any]) -> str:
+    lines = [f"watts of {report['machine']} beside {report['table']}; interval of {report['interval_of']}"]
+    lines.append("cluster             MHz  measured mW  predicted mW            interval   off %  inside")
+    lines += [
+        f"{row['cluster']:<12.12} {row['khz'] / 1000:>10g}  {row['measured_mw']:>11.1f}  {row['predicted_mw']:>12.1f}  "
+        f"{row['low_mw']:>8.1f} .. {row['high_mw']:<8.1f}{100 * row['error']:>7.1f}  {'yes' if row['inside'] else 'no'}"
+        for row in report["rows"]
+    ]
+    lines.append(
+        f"{report['inside']} of {report['points']} points inside; median error "
+        f"{100 * report['median_abs_error']:.1f} %, 90th percentile {100 * report['p90_abs_error']:.1f} %"
+    )
+    lines += [f"left out: {what}" for what in report["left_out"]]
+    return "\n".join(lines) + "\n"
 
 
 @command.command(name="power")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With MACHINE: file to write.")
-@click.option("--points", default="all", show_default=True, help="Points to fit: low,mid,high, kHz, or all.")
+@points_option
+@interval_option
 @click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
-@click.option("--soc", help="Only this chip of the table.")
-@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="Only this CPU of the table.")
+@click.option("--soc", help="Chip of the table (default: all).")
+@click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU of the table (default: all).")
 @output_format_option(only=("text", "json"))
 def power(
     sources: tuple[Path, ...],
     output: Path | None,
     points: str,
+    interval: str,
     check: Path | None,
     leave_one_out: bool,
     soc: str | None,
     cpu: int | None,
     output_format: str,
 ) -> None:
-    """Fit power to measurements: SOURCES are tables of power by operating point, in the columns of freqbench's digest.
+    """Fit the power of a core by clock to measured points; three points are enough.
 
     With a machine (built in, or a .toml) before them, SOURCES may also be turbostat logs, rails or RAPL samples with
     clock and load, or tables of watts by busy cores; the machine with the fitted power goes to -o or standard output.
+    With --check, the machine's watts are set beside those of a table or log instead; SOURCES may be the machine alone.
 
-    Without one: power of a busy core against its clock.
-    Needed columns: soc, cpu, khz, busy_mean_mw; run and coremark_iter_per_s are used where they are.
-    A curve of few parameters, none negative: what does not depend on the clock, and f V^2 with a voltage that is flat
-    up to a knee. Its shape is known from other chips, so three points are enough.
-    Prints parameters and residuals; with --check, --leave-one-out or points left over, how far predictions are from
-    what was measured, beside a straight line between the lowest and the highest point.
+    The output has parameters and residuals. With --check, --leave-one-out or unused points it also has the error of
+    the predictions, beside that of a straight line between the lowest and the highest point.
+
+    A machine (built in, or a .toml) may stand before SOURCES. They may then be turbostat logs, tables of watts by busy
+    cores, or samples of rails or RAPL with clock and load. The machine with fitted power goes to -o or standard output.
     """
     from opplab.fit import freqbench, opp_power
 
-    if len(sources) > 1 and _is_machine(sources[0]):
-        if check is not None or leave_one_out or points != "all" or output_format != "text":
-            raise click.UsageError("--check, --points, --leave-one-out and --format are for fits without MACHINE")
-        _fit_machine(str(sources[0]), sources[1:], output)
+    if _is_machine(sources[0]) and (len(sources) > 1 or check is not None):
+        if leave_one_out or cpu is not None:
+            raise click.UsageError("--leave-one-out and --cpu are for fits without MACHINE")
+        if output_format != "text" and check is None:
+            raise click.UsageError("--format is for fits without MACHINE, and for --check")
+        chosen = {"soc": soc, "points": points, "of": interval}
+        _fit_machine(str(sources[0]), sources[1:], output, check, chosen, output_format)
         return
     if output is not None:
         raise click.UsageError("-o is for fits with MACHINE")
@@ -119,11 +155,11 @@ def power(
     measured = [point for source in sources for point in freqbench.read_points(source)]
     curves = freqbench.choose(measured, soc, cpu, ", ".join(map(str, sources)))
     if leave_one_out:
-        fits = opp_power.leave_one_out(curves)
+        fits = opp_power.leave_one_out(curves, interval)
         if not fits:
             raise InputError("no curve has the three points that leaving one out needs")
     else:
         rest = None if check is None else freqbench.choose(freqbench.read_points(check), soc, cpu, check)
-        fits = opp_power.check(curves, points, rest)
+        fits = opp_power.check(curves, points, rest, interval)
     report = opp_power.report(fits)
     sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else _text(report))

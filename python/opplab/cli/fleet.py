@@ -23,7 +23,7 @@ from opplab.errors import InputError
     default=",".join(GOVERNORS),
     show_default=True,
     metavar="A[,B,...]",
-    help="cpufreq governors to choose from.",
+    help="cpufreq governors to choose from; the first is the baseline.",
 )
 @vs_option
 @click.option(
@@ -31,20 +31,27 @@ from opplab.errors import InputError
     "constraints",
     multiple=True,
     metavar="'METRIC <= X'",
-    help="E.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
+    help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
 )
-@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (6.12).")
-@click.option("--seconds", type=click.FloatRange(min=0.001), help="Simulated time of a run (the workload's).")
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12).")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
+)
 @click.option(
     "--iterations",
     type=click.IntRange(1, 10_000),
     default=ITERATIONS,
     show_default=True,
-    help="Runs, each with a seed.",
+    help="Runs per setting, each with its own seed.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
 @click.option(
-    "--uncertainty", type=click.IntRange(0), default=DRAWS, show_default=True, metavar="N", help="Draws; 0: none."
+    "--uncertainty",
+    type=click.IntRange(0),
+    default=DRAWS,
+    show_default=True,
+    metavar="N",
+    help="Draws of the machine's assumed values; 0 for none.",
 )
 @click.option(
     "-o",
@@ -52,12 +59,12 @@ from opplab.errors import InputError
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("out/fleet"),
     show_default=True,
-    help="Folder of report.html, fleet.json and each type's answer.",
+    help="Folder for report.html, fleet.json and each type's answer.",
 )
 @output_format_option("latex")
-@click.option("--all", "every", is_flag=True, help="Every machine type.")
+@click.option("--all", "every", is_flag=True, help="Print every machine type.")
 @jobs_option
-@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
+@click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
 def command(
     dumps: tuple[str, ...],
     workload: str,
@@ -68,13 +75,13 @@ def command(
     dask: str | None,
     **given: Any,
 ) -> None:
-    """Choose a setting for every machine type of a fleet: probability, and watts saved in a year.
+    """Recommend a setting for each machine type of a fleet, with the watts and kWh that it saves.
 
     DUMPS are machine dumps (.tar.xz), copied /sys and /proc trees, folders of these, or a list of paths (.txt). Dumps
-    that are equal in all that a simulation uses are one machine type. Power is a generic curve where a dump has none.
-    The first governor is the baseline; all settings do its work.
+    with the same simulated hardware form one machine type. A generic power curve stands in where a dump has no power.
+    The first governor is the baseline, and every setting must do its work.
 
-    A second call continues where the first was stopped. Exit code 1 if a dump was refused; the others are answered.
+    A second call continues an interrupted one. Exit code 1: a dump was refused; the others have their answer.
     """
     from opplab.choice.fleet import fleet
     from opplab.cli.run import cluster

@@ -53,9 +53,9 @@ def _mhz(khz: int | None) -> str:
 
 def _text(facts: dict[str, Any], width: int | None) -> str:
     """Give the report for a reader; lines are wrapped at `width`."""
-    bins = ", ".join(f"{item['active_cores']}: {_mhz(item['khz'])}" for item in facts["turbo"]) or "not told"
+    bins = ", ".join(f"{item['active_cores']}: {_mhz(item['khz'])}" for item in facts["turbo"]) or "unknown"
     head = [
-        f"{facts['name']}: {facts.get('processor') or 'processor not told'}, driver {facts['driver']}",
+        f"{facts['name']}: {facts.get('processor') or 'unknown processor'}, driver {facts['driver']}",
         f"  base {_mhz(facts['base_khz'])} MHz, cpuinfo_max_freq {_mhz(facts['cpuinfo_max_khz'])} MHz, "
         f"{facts['n_cores']} cores of the boot CPU's kind, turbo MHz by active cores: {bins}",
     ]
@@ -118,11 +118,11 @@ def _together(told: list[str]) -> list[str]:
 @click.argument("source", type=BuiltIn("machine"))
 @format_option
 def command(source: str, output_format: str) -> None:
-    """Show every candidate for f_max, which one each kernel takes, and what that does.
+    """Show every candidate for f_max, each kernel's choice, and its effect.
 
-    SOURCE is a machine (built in, or a .toml) or anything that `opplab machine import` reads.  csv and markdown give
-    the table of candidates.
-    A dump of CPPC tables alone (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`) gives f_max by each reading of them.
+    SOURCE is a machine (built in, or a .toml) or any source of `opplab machine import`. csv and markdown print the
+    table of candidates. A dump of CPPC tables alone (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`) works, too:
+    the answer has f_max for each possible reading of the tables.
     """
     if Path(source).exists():
         from opplab.host import cppc

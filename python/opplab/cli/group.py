@@ -1,4 +1,4 @@
-"""Groups of commands: without a command they show their help, and a wrong one is told the nearest."""
+"""Groups of commands: without a command they show their help, and a wrong one gets the nearest name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Group"]
 
 
 class Group(click.Group):
-    """Commands under a name: without one of them the help is shown, and a wrong one is told the nearest."""
+    """Commands under a name: without one of them the help is shown, and a wrong one gets the nearest name."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **{"invoke_without_command": True, "no_args_is_help": False, **keywords})

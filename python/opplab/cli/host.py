@@ -6,6 +6,7 @@ Parquet output of ``observe``, and ``affinity --evaluate``, which simulates the 
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from opplab import _opplab, results
+from opplab.errors import InputError
 
 
 def _host(words: list[str]) -> int:
@@ -41,10 +43,26 @@ def _observe_parquet(words: list[str], place: int, output: str) -> int:
     return code
 
 
+def _calibrated(words: list[str]) -> None:
+    """Write the machine file of what ``calibrate`` measured beside it."""
+    from opplab.cli.machine import imported
+    from opplab.files import write_text
+    from opplab.host.calibrated import calibrated
+
+    folder = Path(_after(words, "-o") or _after(words, "--output") or "host-calibrate")
+    if {"--help", "-h", "--dry-run", "--worker"} & set(words) or not (folder / "calibration.json").is_file():
+        return
+    # The agent writes the machine's files beside, so that a far machine has them here.
+    text, _ = imported(folder / "sysfs.txt", None)
+    text, notes = calibrated(text, folder / "calibration.json")
+    write_text(folder / "machine.toml", text)
+    click.echo("\n".join([*notes, f"wrote {folder / 'machine.toml'}"]), err=True)
+
+
 def _results(words: list[str]) -> None:
     """Write the runs of ``compare`` as a results table beside them, for every command that reads results."""
     words = words[: words.index("--")] if "--" in words else words
-    if {"--help", "-h", "--dry-run"} & set(words):
+    if {"--help", "-h", "--dry-run", "--worker"} & set(words):
         return
     folder = _folder(words)
     runs = folder / "runs.jsonl"
@@ -64,9 +82,9 @@ def _results(words: list[str]) -> None:
 def experiment(file: Path, words: tuple[str, ...]) -> None:
     """Measure an experiment's policies on this machine, as 'opplab run' simulates them.
 
-    Each policy of FILE.toml is a variant of 'opplab host compare', whose OPTIONS (those of design, measures and
-    results) hold here as well; the file's baseline is the baseline. --workload LABEL says which workload COMMAND runs,
-    where the file has several. A key in which policies differ and that no file of a running kernel sets is refused.
+    Each policy of FILE.toml is a variant of 'opplab host compare', whose OPTIONS for design, measures and results
+    apply here as well. --workload LABEL names the workload that COMMAND runs, if the file has several. A key in which
+    policies differ must be settable on a running kernel; otherwise it is refused.
     """
     from opplab.files import read_text, write_text
     from opplab.host.experiment import plan_of
@@ -118,6 +136,35 @@ def _folder(options: list[str]) -> Path:
     return Path(_after(options, "-o") or _after(options, "--output") or "host-compare")
 
 
+def _far(words: tuple[str, ...]) -> int | None:
+    """Run a command on another machine, if one is named; give its exit code."""
+    end = words.index("--") if "--" in words else len(words)
+    options, rest = list(words[:end]), words[end:]
+    host, device = _taken(options, "--ssh"), _taken(options, "--adb")
+    agent = _taken(options, "--agent")
+    sudo = "--sudo" in options
+    if not host and not device:
+        if agent or sudo:
+            raise click.UsageError("--agent and --sudo are for --ssh and --adb")
+        return None
+    from opplab.host import far
+
+    if host and device:
+        raise click.UsageError("--ssh or --adb, not both")
+    options = [word for word in options if word != "--sudo"]
+    if options[:1] in (["affinity"], ["experiment"]) and ("--evaluate" in options or options[0] == "experiment"):
+        raise click.UsageError("--ssh and --adb run opplab-agent, which has no experiment and no --evaluate")
+    found = Path(agent or shutil.which("opplab-agent") or "target/opplab-agent")
+    if not found.is_file():
+        raise InputError(f"{found}: no agent to copy: `make agent` builds it, --agent FILE names it")
+    way = far.Ssh(host) if host else far.Adb(device)
+    code, here = far.run(way, [*options, *rest], found, sudo)
+    if here is not None and code in (0, 130):
+        after = [*far.output_of([*options, *rest])[0][:1], "-o", str(here)]
+        (_calibrated if options[:1] == ["calibrate"] else _results)(after)
+    return code
+
+
 @click.command(
     name="host",
     add_help_option=False,
@@ -125,7 +172,14 @@ def _folder(options: list[str]) -> Path:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> None:
-    """Look at a live Linux: show, observe, affinity, govern, record, compare, experiment."""
+    """Work on a live Linux: show, observe, affinity, govern, record, calibrate, compare, experiment.
+
+    --ssh HOST, or --adb DEVICE, runs a command on another machine by the static opplab-agent (--agent FILE; --sudo as
+    root there) and brings its results back.
+    """
+    far = _far(words)
+    if far is not None:
+        sys.exit(far)
     first = words[:1]
     if first == ("affinity",) and "--evaluate" in words:
         from opplab.cli.host_evaluate import evaluate
@@ -138,6 +192,8 @@ def command(words: tuple[str, ...]) -> None:
         return
     found = _parquet(list(words)) if first == ("observe",) else None
     code = _observe_parquet(list(words), *found) if found else _host(list(words))
+    if first == ("calibrate",) and code == 0:
+        _calibrated(list(words))
     if first == ("compare",) and code in (0, 130):
         _results(list(words))
     if code:

@@ -22,13 +22,13 @@ def command() -> None:
 @command.command()
 @click.argument("before", type=NameOf("kernels"))
 @click.argument("after", type=NameOf("kernels"))
-@click.option("-m", "--machine", type=BuiltIn("machine"), help="Machine to run both kernels on: built in, or a file.")
-@click.option("--workload", help="Benchmark model or rt-app file of the runs (default: four tasks of 4 ms in 16 ms).")
+@click.option("-m", "--machine", type=BuiltIn("machine"), help="Machine to run both kernels on, built in or a file.")
+@click.option("--workload", help="Benchmark model or rt-app file (default: four tasks of 4 ms in 16 ms).")
 @click.option(
     "--governor", type=NameOf("governors"), default="schedutil", show_default=True, help="Governor of the runs."
 )
-@click.option("--seconds", type=float, default=2.0, show_default=True, help="Simulated time of a run, s.")
-@click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each kernel.")
+@click.option("--seconds", type=float, default=2.0, show_default=True, help="Simulated time per run, s.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs per kernel.")
 @format_option
 def diff(
     before: str,

@@ -11,13 +11,20 @@ from opplab.cli.options import format_option, output_option, trace_argument
 
 @click.command(name="learn")
 @trace_argument("recording", exists=True)
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only threads of this name; may be repeated.")
-@output_option("File (RECORDING.toml here).")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="NAME",
+    help="Name of the threads to learn (default: all); may be repeated.",
+)
+@output_option("Output file (default: RECORDING.toml).")
 @format_option
 def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output_format: str) -> None:
-    """Learn from RECORDING, a trace of the scheduler's events, who wakes whom and how long each runs.
+    """Derive a workload model from RECORDING, a trace of scheduler events.
 
-    Writes a model with distributions; `opplab run MODEL.toml --machine NAME` runs it. Nothing is fitted.
+    The model has the wake-up graph and the distributions of run times and waits. Nothing is fitted.
+    `opplab run MODEL.toml --machine NAME` runs it.
     """
     from opplab.files import write_text
     from opplab.report.text import print_table

@@ -228,12 +228,12 @@ class Kind(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.argument("name", required=False)
 @format_option
 def command(kind: str | None, name: str | None, output_format: str) -> None:
-    """List what there is to choose from.
+    """List machines, experiments, policy keys, metrics and other names.
 
     KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, proposals,
-    policy-keys, benchmarks, parameters, calibrations, disks, metrics, classes, events or decisions. NAME is the
-    benchmark whose parameters, the governor whose tunables, the machine whose classes, or the proposal that is listed.
-    Without KIND the kinds themselves are listed.
+    policy-keys, benchmarks, parameters, calibrations, disks, metrics, classes, events or decisions.
+    NAME restricts the list: a benchmark for parameters, a governor for tunables, a machine for classes, a proposal.
+    Without KIND the kinds are listed.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
-from opplab.cli.options import BuiltIn, output_format_option, report_option
+from opplab.cli.options import BuiltIn, interval_option, output_format_option, points_option, report_option
 from opplab.files import toml_of, write_text
 from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
 
+if TYPE_CHECKING:
+    from opplab.fit.opp_power import Fitted
+
 
 @click.group(name="machine", cls=Group)
 def command() -> None:
-    """Look at machines, import them from dumps, check them."""
+    """Show, import, export and check machines."""
 
 
 def _us(ns: int) -> str:
@@ -73,10 +76,10 @@ def _text(facts: dict[str, Any]) -> str:
 
 @command.command(name="show")
 @click.argument("name", type=BuiltIn("machine"))
-@output_format_option("toml", what="Form of the output; csv and markdown give the table of OPPs.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with its topology there.")
+@output_format_option("toml", what="Output format; csv and markdown give the table of OPPs.")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="File for a page with the topology.")
 def show(name: str, output_format: str, html: Path | None) -> None:
-    """Show a machine: NAME is built in (`opplab list machines`) or a .toml file."""
+    """Show machine NAME, built in (`opplab list machines`) or a .toml file."""
     path = catalog.find("machine", name)
     machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
     facts = machine.describe()
@@ -109,24 +112,30 @@ def show(name: str, output_format: str, html: Path | None) -> None:
     type=click.Choice(["dts", "debugfs", "wattson"]),
     default="dts",
     show_default=True,
-    help="Device tree, debugfs's energy model, or Perfetto Wattson's power curves.",
+    help="Output: device tree, energy model of debugfs, or power curves of Perfetto's Wattson.",
 )
+@click.option("--before", type=BuiltIn("machine"), help="Machine whose energy model is compared, in the device tree.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; of debugfs a folder.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-def export(source: str, form: str, output: Path | None, force: bool) -> None:
+def export(source: str, form: str, before: str | None, output: Path | None, force: bool) -> None:
     """Write what a kernel is given of a machine: capacities, operating points, powers.
 
     SOURCE is a machine, built in or a .toml file.  The device tree has capacity-dmips-mhz,
-    dynamic-power-coefficient and opp-microwatt; its comments have ranges, points that the kernel would call
-    inefficient, and what is not known.
+    dynamic-power-coefficient and opp-microwatt.  Its comments have ranges and what they are of, points that the
+    kernel would call inefficient, what is not known and which measurement would help most.  They also have where EAS
+    places a lone task by its utilisation, with this model and with that of --before (default: no model).
     """
     from opplab.simulation import machine_export
 
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")
-    path = catalog.find("machine", source)
-    machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
-    text = machine_export.export(machine.describe(), form)
+    if before is not None and form != "dts":
+        raise click.UsageError("--before is for --format dts")
+    facts = [
+        _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file")).describe()
+        for path in (catalog.find("machine", name) for name in (source, before) if name is not None)
+    ]
+    text = machine_export.export(facts[0], form, facts[1] if before is not None else None)
     if output is None:
         click.echo(text, nl=False)
     elif form == "debugfs":
@@ -139,52 +148,131 @@ def export(source: str, form: str, output: Path | None, force: bool) -> None:
         write_text(output, text)
 
 
-def powered(text: str, *power: str) -> tuple[str, list[str]]:
-    """Give a machine file with power from a file of measurements or the generic curve, and lines that say how."""
+def powered(
+    text: str, *power: str, soc: str | None = None, points: str = "all", of: str = "meter"
+) -> tuple[str, list[str], list[Fitted]]:
+    """Give a machine file with power of measurements or the generic curve, lines about it, and the fitted curves."""
     from opplab.fit.energy_model import energy_model_notes
-    from opplab.fit.machine_power import generic_power, with_power
+    from opplab.fit.machine_power import NEXT_MARK, fitted_power, generic_power
 
     if power == ("generic",):
         text, words = generic_power(text)
-        return text, [words, *energy_model_notes(toml_of(text, "the machine file"))]
-    text, parameters, cannot = with_power(text, *map(Path, power))
+        return text, [words, *energy_model_notes(toml_of(text, "the machine file"))], []
+    text, parameters, cannot, fits = fitted_power(text, *map(Path, power), soc=soc, points=points, of=of)
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
-    lines += [f"power, not told: {what}" for what in cannot]
-    return text, [*lines, *energy_model_notes(toml_of(text, "the machine file"))]
+    lines += [f"power, unknown: {what}" for what in cannot]
+    tree = toml_of(text, "the machine file")
+    if fits and (best := tree.get("source", {}).get(NEXT_MARK)):
+        lines.append(f"most helpful measurement: {best}")
+    return text, [*lines, *energy_model_notes(tree)], fits
+
+
+def _of_points(
+    paths: tuple[Path, ...], soc: str | None, clusters: str | None, name: str | None
+) -> tuple[str, dict[str, Any]]:
+    """Give a machine file without power from tables of operating points, and what was told and is missing."""
+    from opplab.fit.machine_power import to_machine_text
+    from opplab.fit.opp_machine import layout, machine_of_points
+
+    tree, missing = machine_of_points(paths, soc, layout(clusters) if clusters else None, name)
+    assumed = [(what, words) for what, words in tree["source"].items() if words.startswith("[A]")]
+    told = [(what, words) for what, words in tree["source"].items() if words[:3] in ("[S]", "[D]")]
+    facts = {"source": "table of operating points", "told": told, "defaults": assumed, "missing": missing, "notes": []}
+    return to_machine_text(tree), facts
+
+
+def imported(source: Path, name: str | None) -> tuple[str, dict[str, Any]]:
+    """Give the machine file of a source, and what was told, left out and filled."""
+    machine, told = _opplab.import_machine(str(source))
+    if name is not None and name != machine.name:
+        machine = machine.renamed(name)
+    return machine.to_toml(), json.loads(told)
+
+
+def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: str | None) -> tuple[str, dict[str, Any]]:
+    """Give the machine file of a source, with the capacities that tables of operating points have."""
+    from opplab.fit.machine_power import to_machine_text
+    from opplab.fit.opp_machine import with_capacity
+
+    text, facts = imported(source, name)
+    if tables:
+        tree = toml_of(text, "the machine file")
+        if with_capacity(tree, tables, soc):
+            text = to_machine_text(tree)
+            facts["notes"] = [note for note in facts["notes"] if not note.startswith("capacities are not told")]
+            facts["told"].append(("capacity", ", ".join(path.name for path in tables)))
+    return text, facts
 
 
 @command.command(name="import")
-@click.argument("source", type=click.Path(exists=True))
+@click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write.")
 @click.option("--name", help="Name of the machine; the default is the output's, or the source's own.")
 @click.option("--power", help="What such a machine draws: a turbostat log, a table of power, or 'generic'.")
+@click.option("--soc", help="Of tables of operating points: only this chip.")
+@click.option("--clusters", help="Of tables of operating points: clusters and CPUs, as A55x4,A76x2,X1x2.")
+@points_option
+@interval_option
+@click.option("--calibration", type=click.Path(path_type=Path), help="What 'opplab host calibrate' measured: its JSON.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-def import_(source: str, output: Path | None, name: str | None, power: str | None, force: bool) -> None:
-    """Make a machine file of what a machine says.
+def import_(
+    sources: tuple[Path, ...],
+    output: Path | None,
+    name: str | None,
+    power: str | None,
+    soc: str | None,
+    clusters: str | None,
+    points: str,
+    interval: str,
+    calibration: Path | None,
+    force: bool,
+) -> None:
+    """Make a machine file from a dump, a device tree, or measurements.
 
-    SOURCE is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs snapshot, a
-    turbostat log, an energy_model debugfs folder, a device tree (.dtb), LISA's plat_info.yml, or a folder of Wattson
-    power curves.  --power fits what busy cores and the package draw to measurements (see 'opplab fit power').
-    Without -o the file goes to standard output; what was told, left out and filled goes to standard error.
+    The first of SOURCES is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs
+    snapshot, a turbostat log, an energy_model debugfs folder or the text that `grep -r ^` prints of it, a device tree
+    (.dtb, or .dts that needs no preprocessor), LISA's plat_info.yml, or a folder of Wattson power curves.  Further
+    SOURCES are tables of operating points.  Their CoreMark sets capacities, their power is fitted as 'opplab fit power'
+    does it.
+
+    Tables alone also make a machine: freqbench's CSV or JSON, or a log of rails (a column of MHz and one of W each).
+    Rows without power are operating points too.  Three measured points a cluster are enough.
+
+    Without -o the file goes to standard output; sources, defaults and what is missing go to standard error.
     """
+    from opplab.fit import freqbench
+
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")
-    machine, told = _opplab.import_machine(source)
-    facts = json.loads(told)
     wanted = name or (output.stem if output is not None else None)
-    if wanted is not None and wanted != machine.name:
-        machine = machine.renamed(wanted)
-    text = machine.to_toml()
+    first = sources[0]
+    if not first.is_dir() and not first.name.startswith("cpu_") and freqbench.is_points(first):
+        tables = sources
+        text, facts = _of_points(sources, soc, clusters, wanted)
+    else:
+        tables = sources[1:]
+        if clusters is not None or (soc is not None and not tables):
+            raise click.UsageError("--clusters and --soc are for tables of operating points")
+        text, facts = _of_source(first, tables, soc, wanted)
+    measured = tuple(str(path) for path in tables if any(p.busy_mw > 0 for p in freqbench.read_points(path, False)))
     if power is not None:
-        text, told_power = powered(text, power)
+        measured = (*measured, power)
+    if measured:
+        text, about_power, _ = powered(text, *measured, soc=soc, points=points, of=interval)
         facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
-        facts["notes"] += told_power
+        facts["notes"] += about_power
+    if calibration is not None:
+        from opplab.host.calibrated import calibrated
+
+        text, measured_notes = calibrated(text, calibration)
+        facts["notes"] += measured_notes
     if output is None:
         click.echo(text, nl=False)
     else:
         write_text(output, text)
+    machine = _opplab.Machine.parse("machine", text)
     lines = [f"{machine.name}: {machine.nr_cpus} CPUs from a {facts['source']}"]
-    lines += [f"  told     {what}: {place}" for what, place in facts["told"]]
+    lines += [f"  read     {what}: {place}" for what, place in facts["told"]]
     lines += [f"  default  {what}: {value}" for what, value in facts["defaults"]]
     lines += [f"  missing  {what}" for what in facts["missing"]]
     lines += [f"  note     {words}" for words in facts["notes"]]
@@ -231,11 +319,10 @@ def _tests(found: list[dict[str, Any]]) -> list[Test]:
 @report_option
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_checks, help="List the checks.")
 def check(source: str, output_format: str) -> None:
-    """Look for contradictions and known traps: each finding says what it costs and what to do.
+    """Find contradictions and known traps of a machine, each with its cost and its remedy.
 
-    SOURCE is a machine (built in, or a .toml), anything that `opplab machine import` reads, or a dump of CPPC tables
-    (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`).  Exit code 1 if a finding
-    is an error.
+    SOURCE is a machine (built in, or a .toml), any source of `opplab machine import`, or a dump of CPPC tables
+    (`grep . /sys/devices/system/cpu/cpu*/acpi_cppc/*`). Exit code 1: a finding is an error.
     """
     found = _findings(source)
     if output_format == "ktap":

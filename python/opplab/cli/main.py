@@ -22,30 +22,30 @@ from opplab.trace.damage import collected, report
 # Name -> (module that defines it as `command`, one line for --help).
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("opplab.cli.run", "Run an experiment, or a workload on a machine under a policy."),
-    "status": ("opplab.cli.status", "Say how far a sweep is and what failed."),
-    "list": ("opplab.cli.list", "List what there is to choose from: machines, experiments, policy keys, metrics, ..."),
-    "experiment": ("opplab.cli.experiment", "Show an experiment, or start one."),
-    "workload": ("opplab.cli.workload", "Show an rt-app workload file as it is understood, or start one."),
-    "machine": ("opplab.cli.machine", "Show, import and check machines."),
-    "kernels": ("opplab.cli.kernels", "Compare kernels: which gates differ, and what that does in a run."),
-    "fmax": ("opplab.cli.fmax", "Show every candidate for f_max, and which kernel takes which."),
-    "fit": ("opplab.cli.fit", "Fit parameters of a machine to measurements: power by clock."),
+    "status": ("opplab.cli.status", "Show the progress and the failures of a sweep."),
+    "list": ("opplab.cli.list", "List machines, experiments, policy keys, metrics and other names."),
+    "experiment": ("opplab.cli.experiment", "Show or create an experiment."),
+    "workload": ("opplab.cli.workload", "Show or create an rt-app workload file."),
+    "machine": ("opplab.cli.machine", "Show, import, export and check machines."),
+    "kernels": ("opplab.cli.kernels", "Compare two kernels: differing gates and their effect in a run."),
+    "fmax": ("opplab.cli.fmax", "Show every candidate for f_max, and each kernel's choice."),
+    "fit": ("opplab.cli.fit", "Fit a machine's power to measurements."),
     "calibrate": (
         "opplab.cli.calibrate",
-        "Fit a benchmark model's free constants to a baseline; show all fitted ones.",
+        "Fit a benchmark model's constants to a baseline.",
     ),
     "learn": ("opplab.cli.learn", "Learn a benchmark model from a recording."),
-    "choose": ("opplab.cli.choose", "Choose between settings: the best for what counts, and how sure that is."),
-    "fleet": ("opplab.cli.fleet", "Choose a setting for every machine type of many dumps; watts saved in a year."),
-    "predict": ("opplab.cli.predict", "Predict what an experiment or a table will show, sealed before it is measured."),
-    "score": ("opplab.cli.score", "Score sealed predictions against what was measured; a machine's track record."),
-    "explain": ("opplab.cli.explain", "Say why a CPU, a task or a run was as it was."),
-    "compare": ("opplab.cli.compare", "Compare runs: mmtests trees, result stores, published tables."),
-    "meter": ("opplab.cli.meter", "Show what a meter shows of a case: rails, RAPL, turbostat, a battery gauge."),
-    "trace": ("opplab.cli.trace", "Look into recorded traces; their signals; other forms; a view."),
-    "replay": ("opplab.cli.replay", "Replay a trace under another policy: energy, frequency, latency."),
-    "host": ("opplab.cli.host", "Look at a live Linux: show, observe, affinity, govern, record."),
-    "verify": ("opplab.cli.verify", "Prove the build: replay golden vectors from the real kernel."),
+    "choose": ("opplab.cli.choose", "Recommend a setting for a workload, with its probability of being the best."),
+    "fleet": ("opplab.cli.fleet", "Recommend a setting for each machine type of a fleet."),
+    "predict": ("opplab.cli.predict", "Predict results before they are measured, and seal the prediction."),
+    "score": ("opplab.cli.score", "Score sealed predictions against measurements."),
+    "explain": ("opplab.cli.explain", "Explain the frequency, the placement or the slowness of a run or trace."),
+    "compare": ("opplab.cli.compare", "Compare results: mmtests trees, results folders, published tables."),
+    "meter": ("opplab.cli.meter", "Show a run as a meter sees it: rails, RAPL, turbostat, a battery gauge."),
+    "trace": ("opplab.cli.trace", "Inspect recorded traces: events, signals, energy, SQL, views, other formats."),
+    "replay": ("opplab.cli.replay", "Replay a trace under another policy."),
+    "host": ("opplab.cli.host", "Work on a live Linux: show, observe, govern, compare, record."),
+    "verify": ("opplab.cli.verify", "Verify the build against real kernels and published results."),
 }
 
 
@@ -95,7 +95,9 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show it.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
+)
 def opplab() -> None:
     """Simulate Linux CPU frequency and energy-aware scheduling with the kernel's own algorithms."""
 

@@ -19,13 +19,13 @@ METERS = ("rails", "rapl", "turbostat", "battery", "tasks")
 @click.command(name="meter")
 @click.argument("meter", type=click.Choice(METERS))
 @click.argument("experiment", required=False, type=BuiltIn("experiment"))
-@click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Seconds between two readings.")
-@click.option("--seconds", type=float, help="Simulated time.")
-@click.option("--policy", help="Experiment: label of the policy (the first).")
-@click.option("--param", help="Experiment: parameters of the case, e.g. tasks=10 (the first).")
-@click.option("--benchmark", help="Experiment: label of the workload (the first).")
-@machine_option("What a workload runs on.")
-@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="An rt-app file.")
+@click.option("--every", "every_s", type=float, default=1.0, show_default=True, help="Time between two readings, s.")
+@click.option("--seconds", type=float, help="Simulated time, s (default: the case's).")
+@click.option("--policy", help="Label of the experiment's policy (default: the first).")
+@click.option("--param", help="Parameters of the experiment's case, e.g. tasks=10 (default: the first).")
+@click.option("--benchmark", help="Label of the experiment's workload (default: the first).")
+@machine_option("Machine of the workload.")
+@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="rt-app file.")
 @policy_options
 @format_option
 def command(
@@ -41,18 +41,18 @@ def command(
     output_format: str,
     **ad_hoc: Any,
 ) -> None:
-    r"""Run one case and show what METER shows of it.
+    """Run one case and print the readings of METER.
 
-    The case is the first of EXPERIMENT (built in, or a .toml file) that fits --policy, --benchmark and --param, or
-    one put together: --machine M --workload FILE.
+    The case is the first of EXPERIMENT (built in, or a .toml file) that matches --policy, --benchmark and --param.
+    Alternatively --machine and --workload define it.
 
     \b
     rails      mean watts of each cluster
     rapl       package energy counters with RAPL's unit, update period and wrap
     turbostat  turbostat's table, in its own format
     battery    the battery gauge of text 003: rolling voltage and current, trimmed
-    tasks      energy of each task over the whole run: CPUs while it ran, and its part of what clusters share
-    """
+    tasks      energy of each task: CPUs while it ran, and shared power
+    """  # noqa: D301
     from opplab.simulation.machine import Machine
     from opplab.simulation.policy import Policy
     from opplab.simulation.simulate import simulate

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +18,9 @@ from opplab.errors import InputError
 from opplab.report.text import FORMATS
 from opplab.simulation.policy import Policy
 from opplab.uncertainty import DRAWS_MAX
+
+if TYPE_CHECKING:
+    from opplab.simulation.machine import Machine
 
 __all__ = [
     "MACHINE_OF_TRACE",
@@ -31,22 +34,25 @@ __all__ = [
     "freq_max_option",
     "jobs_option",
     "machine_option",
+    "note",
     "output_format_option",
     "output_option",
     "param_option",
     "percent",
     "policy_of",
     "policy_options",
+    "power_option",
     "report_option",
     "trace_argument",
     "uncertainty_option",
     "vs_option",
+    "with_generic_power",
     "workers",
     "write_new",
 ]
 
 # Help of `--machine` where a trace brings a machine along.
-MACHINE_OF_TRACE = "What it ran on; 'auto' takes the snapshot beside or with the trace."
+MACHINE_OF_TRACE = "Machine of the trace; 'auto' takes the snapshot beside or inside the trace."
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,7 +132,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
         known = self._names()
         if not self.several and "," in value and set(value.split(",")) <= set(known):
-            raise click.BadParameter(f"one {self.name}; several are policies of an experiment (opplab experiment new)")
+            raise click.BadParameter(f"only one {self.name} here; compare several with opplab experiment new")
         for name in value.split(",") if self.several else [value]:
             if self.kind == "kernels" and _is_kernel(name):
                 continue
@@ -160,9 +166,7 @@ def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
     return click.option("--f-max", "freq_max", callback=check, metavar="NAME", help=what)
 
 
-def output_format_option(
-    *more: str, only: Iterable[str] = FORMATS, what: str = "Form of the output."
-) -> Callable[[F], F]:
+def output_format_option(*more: str, only: Iterable[str] = FORMATS, what: str = "Output format.") -> Callable[[F], F]:
     """Add ``--format`` to a command as `output_format`, with forms of its own."""
     return click.option(
         "--format",
@@ -177,6 +181,19 @@ def output_format_option(
 def format_option(function: F) -> F:
     """Add ``--format`` to a command as `output_format`."""
     return output_format_option()(function)
+
+
+def points_option(function: F) -> F:
+    """Add ``--points``: which operating points of a table are fitted."""
+    words = "Measured operating points to fit: low,mid,high, kHz, or all."
+    return click.option("--points", default="all", show_default=True, help=words)(function)
+
+
+def interval_option(function: F) -> F:
+    """Add ``--interval``: what intervals of fitted power are of."""
+    words = "What intervals are of: one meter and chip, another chip by such a meter, or the kind by any meter."
+    names = click.Choice(["meter", "chip", "kind"])
+    return click.option("--interval", type=names, default="meter", show_default=True, help=words)(function)
 
 
 def report_option(function: F) -> F:
@@ -211,7 +228,7 @@ def damaged_ok_option(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_accept_damage,
-        help="Exit with 0 although the trace is damaged.",
+        help="Exit code 0 for a damaged trace.",
     )(function)
 
 
@@ -230,13 +247,13 @@ def uncertainty_option(function: F) -> F:
         "--uncertainty",
         type=click.IntRange(2, DRAWS_MAX),
         metavar="N",
-        help="Draw the assumed numbers from the machine's ranges N times, and say how sure each change is.",
+        help="Number of draws of the machine's assumed values; adds their share to each interval.",
     )(function)
 
 
 def jobs_option(function: F) -> F:
     """Add ``-j/--jobs``."""
-    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one a CPU).")(function)
+    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one per CPU).")(function)
 
 
 def workers(jobs: int | None) -> int:
@@ -254,6 +271,22 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     return pairs
 
 
+def power_option(command: F) -> F:
+    """Add the option `--power` for machines without power."""
+    words = "Power of a machine file without any: the generic curve of its class, within wide ranges."
+    return click.option("--power", type=click.Choice(["generic"]), help=words)(command)
+
+
+def with_generic_power(name: str | Path) -> Machine:
+    """Give a machine with the generic curve of power of its class; what that is goes to standard error."""
+    from opplab.fit.machine_power import generic_power
+    from opplab.simulation.machine import Machine
+
+    text, words = generic_power(Machine.load(name).to_toml())
+    note(words)
+    return Machine.parse(text, file=str(name))
+
+
 def pairs_option(flag: str, name: str, what: str) -> Callable[[F], F]:
     """Add an option of ``NAME=VALUE`` that may be given repeatedly."""
     return click.option(flag, name, multiple=True, callback=_tunables, metavar="NAME=VALUE", help=what)
@@ -268,7 +301,7 @@ def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> f
     except ValueError:
         value = 0.0
     if not 0 < value <= 100:
-        raise click.BadParameter(f"'{text}' is no share: write it like 1% or 0.25%")
+        raise click.BadParameter(f"'{text}' is not a percentage such as 1% or 0.25%")
     return value
 
 
@@ -277,9 +310,15 @@ def vs_option(function: F) -> F:
     return click.option(
         "--vs",
         multiple=True,
-        metavar="KEY=VALUE...",
-        help="A variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; may be repeated.",
+        metavar="KEY=VALUE...|FILE",
+        help="Variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; or the profiles "
+        "of tuned.conf, tlp.conf, auto-cpufreq.conf or power-profiles-daemon. May be repeated.",
     )(function)
+
+
+def note(words: str) -> None:
+    """Print what an answer leaves out, to standard error."""
+    click.echo(f"opplab: {words}", err=True)
 
 
 def param_option(function: F) -> F:
@@ -289,7 +328,7 @@ def param_option(function: F) -> F:
         "params",
         multiple=True,
         metavar="KEY=N[,N...]",
-        help="A parameter of a benchmark (list parameters BENCHMARK); several values are a case each.",
+        help="Parameter of a benchmark (list parameters BENCHMARK); each value is a case of its own.",
     )(function)
 
 
@@ -301,14 +340,14 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
     click.UsageError
         A parameter that is none, or no whole number, or parameters without a benchmark.
     InputError
-        An unknown parameter; says the nearest one.
+        An unknown parameter; names the nearest one.
     """
     from opplab import _opplab
     from opplab.simulation.workload import Workload
 
     if name not in [model["name"] for model in _opplab.benchmarks()]:
         if params:
-            raise click.UsageError("--param is for benchmarks ('opplab list benchmarks')")
+            raise click.UsageError("--param needs a benchmark ('opplab list benchmarks')")
         return None
     values: dict[str, Any] = {}
     for text in params:
@@ -316,7 +355,7 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
         try:
             values[key.strip()] = [int(number) for number in numbers.split(",")]
         except ValueError:
-            raise click.UsageError(f"--param: write it like clients=4 or clients=1,8, not '{text}'") from None
+            raise click.UsageError(f"--param: '{text}' is not of the form clients=4 or clients=1,8") from None
     Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
     return values
 
@@ -324,37 +363,41 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
 def policy_options(function: F) -> F:
     """Add what can be chosen of a policy on the command line, and ``--set`` for every other key of it."""
     for option in (
-        click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other key (list policy-keys)."),
+        click.option(
+            "--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any other policy key (list policy-keys)."
+        ),
         click.option(
             "--proposal",
             "proposals",
             multiple=True,
             metavar="NAME[:KEY=VALUE,...]",
-            help="A proposal added to the kernel (list proposals); may be repeated.",
+            help="Proposed patch added to the kernel (list proposals); may be repeated.",
         ),
-        pairs_option("--gate", "gates", "A gate of the kernel profile (list gates); may be repeated."),
-        pairs_option("--tunable", "tunables", "A tunable of the governor (list tunables); may be repeated."),
+        pairs_option("--gate", "gates", "Gate of the kernel profile (list gates); may be repeated."),
+        pairs_option("--tunable", "tunables", "Tunable of the governor (list tunables); may be repeated."),
         click.option(
             "--variation",
             type=click.Choice(["none", "rt-app", "noisy-host"]),
-            help=f"How programs vary from run to run ({Policy.variation}).",
+            help=f"Variation of programs between runs (default: {Policy.variation}).",
         ),
         click.option(
-            "--idle-governor", type=NameOf("idle-governors"), help=f"cpuidle governor ({Policy.idle_governor})."
+            "--idle-governor",
+            type=NameOf("idle-governors"),
+            help=f"cpuidle governor (default: {Policy.idle_governor}).",
         ),
         click.option(
             "--energy-model",
             type=click.Choice(["registered", "artificial", "none"]),
-            help=f"What the kernel is given ({Policy.energy_model}).",
+            help=f"Energy model of the kernel (default: {Policy.energy_model}).",
         ),
-        click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (on)."),
-        click.option("--driver", help="cpufreq driver (the machine's own)."),
-        click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile ({Policy.kernel})."),
+        click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (default: on)."),
+        click.option("--driver", help="cpufreq driver (default: the machine's)."),
+        click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile (default: {Policy.kernel})."),
         click.option(
             "--governor",
             type=NameOf("governors", several=True),
             metavar="A[,B,...]",
-            help=f"cpufreq governor ({Policy.governor}); several are compared.",
+            help=f"cpufreq governors to compare (default: {Policy.governor}).",
         ),
     ):
         function = option(function)
@@ -386,7 +429,7 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
             keys[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             keys[key] = value.strip()
-    for key in ("sugov_cpus", "proposals", "offline_cpus", "isolcpus", "sched_features"):
+    for key in ("sugov_cpus", "proposals", "offline_cpus", "isolcpus", "sched_features", "changes"):
         if isinstance(keys.get(key), list):
             keys[key] = tuple(keys[key])
     return keys
@@ -412,7 +455,7 @@ def check_workload(path: Path) -> None:
 def file_of(name: str, ending: str, output: Path | None) -> Path:
     """Give the file that a new thing of that name goes to."""
     if output is None and ("/" in name or name in ("", ".", "..") or "\0" in name):
-        raise click.UsageError(f"'{name}' is no name; a path is given with -o")
+        raise click.UsageError(f"'{name}' is not a name; use -o for a path")
     return output or Path(f"{name}{ending}")
 
 

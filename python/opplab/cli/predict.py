@@ -20,15 +20,31 @@ if TYPE_CHECKING:
 
 @click.command(name="predict")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="EXPERIMENT...|MAIL")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A .json, or a .csv of a table.")
-@click.option("--metric", "metrics", multiple=True, help="Only this metric (.json); may be repeated.")
-@click.option("--uncertainty", type=click.IntRange(2, DRAWS_MAX), metavar="N", help="Draws (.json).  [default: 40]")
-@click.option("--results", type=click.Path(path_type=Path), default=Path("out/predict"), help="Folder of results.")
-@machine_option("Of a mail: what stands for its machine.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Sealed prediction (.json), or prediction of a table (.csv).",
+)
+@click.option(
+    "--metric", "metrics", multiple=True, help="Metric to predict (default: all), for .json; may be repeated."
+)
+@click.option(
+    "--uncertainty",
+    type=click.IntRange(2, DRAWS_MAX),
+    metavar="N",
+    help="Draws of assumed values, for .json.  [default: 40]",
+)
+@click.option("--results", type=click.Path(path_type=Path), default=Path("out/predict"), help="Results folder.")
+@machine_option("Machine that stands for the mail's.")
 @policy_options
 @vs_option
-@click.option("--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of a mail: runs each.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Of a mail's answer.")
+@click.option(
+    "--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs per setting, for a mail."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format, for a mail."
+)
 @jobs_option
 def command(
     sources: tuple[Path, ...],
@@ -43,17 +59,17 @@ def command(
     jobs: int | None,
     **options: Any,
 ) -> None:
-    """Predict what EXPERIMENTs, or a mail of the kernel test robot, will show before it is measured.
+    """Predict the result of EXPERIMENTs, or of a mail of the kernel test robot, before the measurement.
 
-    With -o SEALED.json, one experiment is run and the ratios of its variants to the baseline are sealed: each with a
-    90 % interval from the seeds, draws of the machine's assumed numbers (as 'run --uncertainty'), and the models'
-    errors on the development set. The file has hashes of the experiment and of itself; 'opplab score' checks both.
+    With -o SEALED.json, one experiment runs, and the ratios of its variants to the baseline are sealed. Each has a
+    90 % interval from the seeds, from draws of assumed values, and from the models' errors on the development set.
+    The file has hashes of the experiment and of itself; 'opplab score' checks both.
 
-    With -o TABLE.csv, EXPERIMENTs are files whose `published` is one table: a CSV with the rows and the values of the
-    baseline. Each row gets the predicted ratio and a 90 % interval; a row without a model gets the reason.
+    With -o TABLE.csv, the `published` key of each EXPERIMENT names one CSV with the rows and the baseline's values.
+    Each row gets the predicted ratio and a 90 % interval. A row without a model gets the reason.
 
-    MAIL is a comparison of the robot. --vs says what each of its commits changes, --machine what it ran on; test,
-    parameters and governor are the mail's. The answer has its layout, with the probability of each sign.
+    MAIL is a comparison of the robot. --vs describes the change of each commit, and --machine stands for its machine.
+    Test, parameters and governor come from the mail. The answer has its layout, with the probability of each sign.
     """
     from opplab.formats import kernel_robot
 

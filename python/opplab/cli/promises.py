@@ -75,7 +75,7 @@ PROMISES: dict[str, Promise] = {
         "baselines that are built in", "constants at the end of their range, as notes", "2", ("--show",)
     ),
     "learn": Promise("a recording", DAMAGED, "1", ("{recording}", "-o", "{out}")),
-    "choose": Promise("runs of settings", "settings that are not told apart, in words", "2; 1 of cases"),
+    "choose": Promise("runs of settings", "settings that do not differ, by name", "2; 1 of cases"),
     "fleet": Promise("dumps of machines", "dumps that are refused, by name; the others are answered", "1, 2"),
     "predict": Promise(
         "an experiment and its baseline, or a mail of the kernel robot",
@@ -89,7 +89,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "kernels diff": Promise("two kernels", "a release that is not known, with the one that stands for it", "2"),
     "explain": Promise(
-        "a case, a recording or a log", f"what the trace does not tell; {DAMAGED}", "1, 2", ("{case}", "--cpu", "0")
+        "a case, a recording or a log", f"values that the trace lacks; {DAMAGED}", "1, 2", ("{case}", "--cpu", "0")
     ),
     "compare": Promise(
         "results, tables, mmtests trees",
@@ -153,7 +153,7 @@ PROMISES: dict[str, Promise] = {
 
 def table() -> str:
     """Give the table as Markdown."""
-    rows = ["| command | answers from | where it cannot say | exit code then |", "| --- | --- | --- | --- |"]
+    rows = ["| command | input | without an answer | exit code then |", "| --- | --- | --- | --- |"]
     rows += [f"| `{name}` | {one.source} | {one.cannot} | {one.code} |" for name, one in PROMISES.items()]
     return "\n".join(rows) + "\n"
 

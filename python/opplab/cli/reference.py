@@ -92,7 +92,7 @@ def pages() -> list[Page]:
 
 def markdown(found: list[Page]) -> str:
     """Give the reference as a page of Markdown."""
-    lines = ["# Command line", "", "Made from the commands themselves: this is what `--help` says.", ""]
+    lines = ["# Command line", "", "Made from the commands themselves: the text of `--help`.", ""]
     for page in found:
         lines += [f"## {page.name}", "", "```text", page.usage, "```", "", page.text, ""]
         if page.options:
@@ -197,7 +197,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("trace (idle|sql)", "output", "to standard output"),
     ("verify .*|status|list|workload .*|compare", "machine", "none is involved"),
     ("experiment show|predict", "machine", "the experiment's"),
-    ("predict", "format", "the ending of its output says it"),
+    ("predict", "format", "the output's file name selects it"),
     ("host experiment", "governor kernel", "the experiment's"),
     ("host experiment", "format output", "an option of host compare, which holds here as well"),
     ("score", "machine governor kernel energy-model output", "what was sealed and measured"),
@@ -208,7 +208,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("(replay|meter|explain)", "jobs", "one case"),
     ("verify (vectors|traces|silicon)", "jobs", "short"),
     ("fit .*", "machine governor kernel energy-model", "measurements are fitted, not runs"),
-    ("fit .*", "output format", "said in the command's own words"),
+    ("fit .*", "output format", "in the command's own words"),
     (".*", "jobs", _NO_RUN),
 )
 

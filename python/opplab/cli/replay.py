@@ -119,9 +119,9 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
 
 
 def check_text(check: dict[str, Any]) -> str:
-    """Say how far a replay under its own policy is from the trace."""
+    """Report how far a replay under its own policy is from the trace."""
     if not check["checked"]:
-        return "the trace tells no frequency, so that nothing says how far the replay is from it"
+        return "the trace has no frequency, so the distance of the replay is unknown"
     residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
     near = "near" if check["near"] else "NOT near"
     energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
@@ -129,7 +129,7 @@ def check_text(check: dict[str, Any]) -> str:
 
 
 def whole_text(check: dict[str, Any]) -> str:
-    """Say how far a replay under its own policy is from the trace, CPUs together."""
+    """Report how far a replay under its own policy is from the trace, CPUs together."""
     names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
     parts = [
         f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
@@ -150,11 +150,11 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     lines = [f"self-check: {check_text(check)} (5 points and 5 % are near)"]
     if found.get("changed"):
-        nothing = "a change in brackets is not greater than the error, or no error is known"
+        nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
             lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
-            nothing += ", or its interval holds 0"
-        lines.append(f"{nothing}: it says nothing")
+            nothing += ", or its interval includes zero"
+        lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
@@ -182,19 +182,21 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
 @click.option(
     "--recorded-governor",
     type=NameOf("governors"),
-    help="The governor that was recorded, where the trace does not tell.",
+    help="Governor of the recording, where the trace lacks it.",
 )
-@click.option("--recorded-driver", help="The cpufreq driver that was recorded, one of the machine's.")
-@click.option("--recorded-kernel", type=NameOf("kernels"), help="The kernel profile that was recorded.")
-@click.option("--governor", type=NameOf("governors"), help="The wanted cpufreq governor.")
+@click.option("--recorded-driver", help="cpufreq driver of the recording, one of the machine's.")
+@click.option("--recorded-kernel", type=NameOf("kernels"), help="Kernel profile of the recording.")
+@click.option("--governor", type=NameOf("governors"), help="cpufreq governor of the replay.")
 @freq_max_option("f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
-@click.option("--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model.")
+@click.option(
+    "--energy-model", type=click.Choice(["artificial", "registered", "none"]), help="Energy model of the replay."
+)
 @click.option(
     "--kernel",
     "kernels",
     callback=_kernels,
     metavar="NAME[,NAME...]",
-    help="Kernel profile; each is a replay of its own.",
+    help="Kernel profiles of the replay; each is a replay of its own.",
 )
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
 @vs_option
@@ -203,8 +205,8 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
     type=click.Choice(["auto", "open", "closed"]),
     default="auto",
     show_default=True,
-    help="open: same timings, other frequencies; closed: the work takes the time that it takes; "
-    "auto: closed if that comes near the trace under its own policy, else the nearer of both.",
+    help="Loop of the replay. open keeps all times and changes frequencies; closed reruns the recovered work. "
+    "auto takes closed if its self-check is near the trace, else the nearer loop.",
 )
 @format_option
 def command(
@@ -224,10 +226,11 @@ def command(
 ) -> None:
     """Replay TRACE (a file, a recording's folder or archive) under another policy and compare.
 
-    The columns: `recorded` is the trace, `replayed` its own policy again (the self-check: `error` is the error bar),
-    `changed` the wanted policy (`change` is against `replayed`), and `verdict` whether the replay is near the trace in
-    this metric. What the trace does not tell is blank, with the reason below the table.
-    Without any change it is the self-check alone. Each --vs is a policy of its own, changed further than the options.
+    Columns: `recorded` is the trace. `replayed` is its own policy again, the self-check; `error` is its distance from
+    the trace. `changed` is the wanted policy, and `change` its difference from `replayed`. `verdict` states whether
+    the replay is near the trace in this metric. Values that the trace lacks are blank, with the reason below.
+
+    Without a change only the self-check runs. Each --vs adds a policy on top of the other options.
     """
     recorded = (recorded_governor, recorded_driver, recorded_kernel)
     options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model}
@@ -289,15 +292,15 @@ def _variants(
 @click.command(name="to-rtapp")
 @TRACE
 @MACHINE
-@output_option("Write to this file (standard output).")
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task; repeat for more.")
+@output_option("Output file (default: standard output).")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Task to keep; may be repeated.")
 @click.option(
     "--tolerance",
     type=click.IntRange(0, 1000),
     default=50,
     show_default=True,
     metavar="PERMILLE",
-    help="How much activations in a row may differ to become a loop.",
+    help="Largest difference of consecutive activations that form a loop.",
 )
 def to_rtapp(trace: Path, machine: str, output: Path | None, tasks: tuple[str, ...], tolerance: int) -> None:
     """Write the recorded workload of TRACE as an rt-app file, for use on a device or with `opplab run`."""

@@ -20,14 +20,17 @@ from opplab.cli.options import (
     check_workload,
     jobs_option,
     machine_option,
+    note,
     output_format_option,
     output_option,
     param_option,
     percent,
     policy_of,
     policy_options,
+    power_option,
     uncertainty_option,
     vs_option,
+    with_generic_power,
     workers,
 )
 from opplab.errors import CaseError, FormatError, InputError
@@ -60,35 +63,38 @@ LOOPBACK = "127.0.0.1"
 
 @click.command(name="run")
 @click.argument("what", required=False, metavar="[EXPERIMENT|FILE|BENCHMARK|FOLDER]", type=BuiltIn("experiment"))
-@machine_option("What a workload runs on.")
-@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="The same as FILE.")
+@machine_option("Machine of the workload.")
+@click.option(
+    "-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="Workload file; the same as FILE."
+)
 @param_option
-@click.option("--power", type=click.Choice(["generic"]), help="A rough curve for a machine without power.")
+@power_option
 @policy_options
 @vs_option
-@click.option("--seconds", type=float, help="Simulated time of a case.")
+@click.option("--seconds", type=float, help="Simulated time per case, s (default: the workload's).")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Seed of the first iteration.")
-@click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each cell.")
+@click.option("--iterations", type=click.IntRange(1, 100_000), help="Iterations of each case, each with its own seed.")
 @click.option(
-    "--until-ci", metavar="PERCENT", callback=percent, help="Fewer iterations when intervals are this narrow."
+    "--until-ci", metavar="PERCENT", callback=percent, help="Interval half-width at which a point stops early."
 )
 @click.option(
     "--repeats",
     type=click.Choice(["workgen", "json-c"]),
     default="workgen",
-    help="What a repeated key of an rt-app file means (see 'opplab workload show').",
+    help="Meaning of repeated keys in an rt-app file (see 'opplab workload show').",
 )
 @uncertainty_option
-@output_option("Results folder (out/NAME).")
+@output_option("Results folder (default: out/NAME).")
 @output_format_option(only=FORMATS)
-@click.option("--all", "everything", is_flag=True, help="All metrics, and all lines of the answer.")
+@click.option("--all", "everything", is_flag=True, help="Print every metric and every line of the answer.")
 @jobs_option
-@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or 'local'.")
-@click.option("--check", is_flag=True, help="Check the invariants of every run.")
+@click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
+@click.option("--check", is_flag=True, help="Check the engine's invariants in every run.")
 @click.option("--check-determinism", is_flag=True, help="Run every case twice and compare.")
-@click.option("--retry-failed", is_flag=True, help="Run the cases again that failed before.")
-@click.option("--replace", is_flag=True, help="Remove results of another experiment from the folder.")
-@click.option("--no-report", is_flag=True, help="Only results: no tables, report or traces.")
+@click.option("--retry-failed", is_flag=True, help="Run failed cases again.")
+@click.option("--replace", is_flag=True, help="Remove another experiment's results from the folder.")
+@click.option("--no-report", is_flag=True, help="Write results only, without tables, report and traces.")
+@click.option("--traces", is_flag=True, help="Write traces of long runs as well (130 bytes an event).")
 def command(
     what: str | None,
     machine: str | None,
@@ -109,17 +115,17 @@ def command(
 ) -> None:
     """Run an experiment, or a workload on a machine.
 
-    EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json):
-    then --machine says what it runs on, and the other options which policy; several governors are compared, and each
-    --vs adds a variant that differs from the first. So it is for BENCHMARK ('opplab list benchmarks'), whose parameters
-    --param sets. FOLDER is a results folder: its experiment goes on there.
+    EXPERIMENT is built in ('opplab list experiments') or a .toml file. FILE may also be an rt-app workload (.json),
+    which needs --machine and takes the policy options. Several governors are compared. Each --vs adds a variant of
+    the first policy. The same options apply to BENCHMARK ('opplab list benchmarks'); --param sets its parameters.
+    FOLDER is a results folder, whose experiment continues.
 
-    The answer has a line a variant; its numbers and all others are in the results folder given by -o, with the
-    experiment that made them and a page. A case that is there is not run again.
-    Ctrl-C keeps what is finished.  The results are the same whatever --jobs.  With --until-ci (or `until` in the
-    experiment) --iterations is the most: a point has enough when the interval of every compared change is so narrow.
-    With --uncertainty N the assumed numbers of the machine are drawn from their ranges as well, and each change has an
-    interval in two parts: what the runs leave open, and what the assumptions do.
+    The answer has one row per variant. The results folder (-o) holds all numbers, the experiment and a report.
+    Finished cases are not run again, also after Ctrl-C. Results do not depend on --jobs.
+
+    With --until-ci (or `until` in the experiment), --iterations is an upper bound. A point stops once the interval of
+    every compared change is narrower than this. --uncertainty N also varies the machine's assumed values within
+    their ranges. Each interval then has two parts: runs and assumptions.
     """
     from opplab.sweep.store import Store
     from opplab.sweep.variants import with_variants
@@ -143,8 +149,10 @@ def command(
                 )
             if machine is None:
                 some = "'opplab list machines', or a .toml file"
-                raise click.UsageError(f"say what {workload} runs on: --machine NAME ({some})")
-            variants = with_variants(policy_of(given), vs)
+                raise click.UsageError(f"{workload} needs --machine NAME ({some})")
+            from opplab.simulation.machine import Machine
+
+            variants = with_variants(policy_of(given), vs, Machine.load(machine).drivers if vs else (), note)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())
@@ -186,7 +194,7 @@ def command(
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "uncertainty")
+    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "traces", "uncertainty")
 
     def __init__(
         self,
@@ -200,6 +208,7 @@ class How:
         retry_failed: bool,
         replace: bool,
         no_report: bool,
+        traces: bool,
         uncertainty: int | None,
     ) -> None:
         self.jobs = workers(jobs)
@@ -211,20 +220,18 @@ class How:
         self.retry_failed = retry_failed
         self.replace = replace
         self.no_report = no_report
+        self.traces = traces
         self.uncertainty = uncertainty
 
 
 def _with_generic_power(name: str, folder: Path) -> str:
     """Write the machine with a generic curve of power into the folder of the results, and give its file."""
     from opplab.files import write_text
-    from opplab.fit.machine_power import generic_power
-    from opplab.simulation.machine import Machine
 
+    machine = with_generic_power(name)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "machine.toml"
-    text, words = generic_power(Machine.load(name).to_toml())
-    write_text(path, text)
-    click.echo(f"opplab: {words}", err=True)
+    write_text(path, machine.to_toml())
     return str(path)
 
 
@@ -393,9 +400,10 @@ def _tell_unknown_disks(experiment: Experiment) -> None:
         flush_us, (low, high) = flush_of_any_disk()
         machines = dict.fromkeys(name for names in unknown.values() for name in names)
         click.echo(
-            f"opplab: {', '.join(unknown)} hangs on the disk, which {', '.join(machines)} does not describe: "
+            f"opplab: {', '.join(unknown)} depends on the disk, which {', '.join(machines)} does not describe: "
             f"flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
-            "--uncertainty draws them, `[[disk]]` of the machine or `disk` of the workload says it (opplab list disks)",
+            "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them "
+            "(opplab list disks)",
             err=True,
         )
 
@@ -438,8 +446,8 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
         kept = f"{done} of {len(experiment.cases)} cases are kept in {output}"
         click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
         raise click.exceptions.Exit(130) from None
-    for note in store.notes:
-        click.echo(f"opplab: {note}", err=True)
+    for words in store.notes:
+        note(words)
     seconds = time.monotonic() - start
     _finish(experiment, store, tally, how)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
@@ -506,11 +514,14 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
     write_text(store.path / "tables.txt", plain)
     publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)
+    drawn = publish.drawn(experiment, results, every=how.traces)
     if len(experiment.cases) == 1:
-        written = ["run.html", "run.pftrace", *_run_files(experiment, store), *written]
-    else:
-        traces = publish.write_traces(experiment, results, store.path / "traces")
+        written = [*_run_files(experiment, store, pages=bool(drawn)), *written]
+    elif drawn:
+        traces = publish.write_traces(experiment, drawn, store.path / "traces")
         written.append(f"traces/ ({len(traces)} for https://ui.perfetto.dev)")
+    if left := len(publish.drawn(experiment, results, every=True)) - len(drawn):
+        note(f"{left} runs of over {publish.EVENTS_MAX:,} events are not drawn; --traces writes their traces")
     click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
 
 
@@ -529,8 +540,14 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
         texts = [(title, render_table(rows, "text", width), render_table(rows, "text")) for title, rows in measured]
         texts = texts or [(title, str(table), str(table)) for title, table in publish.tables_text(blocks)]
         legend = publish.legend(results["iteration"].n_unique(), measured=bool(measured))
-        shown = "".join(f"\n{title}\n{table}" for title, table, _ in texts) + f"{flow(legend, width)}\n"
-        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts)
+        beside, score = publish.scored(experiment, results)
+        if measured and beside:
+            baseline = experiment.baseline or "the baseline"
+            title = f"changes against {baseline}, text {experiment.published_seed} and simulated"
+            texts.append((title, render_table(beside, "text", width), render_table(beside, "text")))
+        shown = "".join(f"\n{title}\n{table}" for title, table, _ in texts)
+        shown += "".join(f"{flow(line, width)}\n" for line in (legend, score) if line)
+        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts) + (score and f"\n{score}\n")
     else:
         shown = answer.text(width, None if how.everything else LINES)
         kept = answer.text(80, None)
@@ -548,14 +565,15 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
     return kept
 
 
-def _run_files(experiment: Experiment, store: Store) -> list[str]:
-    """Write what a single run has beside its results: its page, its trace, and rt-app's logs."""
+def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str]:
+    """Write what a single run has beside its results: its page and its trace if it has pages, and rt-app's logs."""
     from opplab.simulation.run import Run
 
     case = experiment.cases[0]
     inner = experiment.find(case.hash)
     run = Run(case, inner, inner.run(False), experiment.machine_of(case.machine))
-    run.to_perfetto(store.path / "run.pftrace")
-    run.view(store.path / "run.html")
+    if pages:
+        run.to_perfetto(store.path / "run.pftrace")
+        run.view(store.path / "run.html")
     logs = run.rtapp_logs(store.path / "rt-app")
-    return [f"rt-app/ ({len(logs)} logs)"]
+    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({len(logs)} logs)"]

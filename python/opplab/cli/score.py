@@ -13,11 +13,13 @@ from opplab.report.text import terminal_width
 @click.command(name="score")
 @click.argument("sealed", type=click.Path(path_type=Path))
 @click.argument("results", nargs=-1, type=click.Path(path_type=Path))
-@pairs_option("--as", "names", "A predicted name (variant, workload, metric) and what the results call it.")
-@click.option("--experiment", type=click.Path(path_type=Path), help="The experiment's file (the seal's own name).")
-@click.option("--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Add it to a track record.")
+@pairs_option("--as", "names", "Predicted name (variant, workload, metric) and its name in the results.")
+@click.option("--experiment", type=click.Path(path_type=Path), help="Experiment file (default: the name in the seal).")
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder of the track record to extend."
+)
 @output_format_option(only=("text", "json", "markdown", "csv"))
-@click.option("--all", "everything", is_flag=True, help="All lines.")
+@click.option("--all", "everything", is_flag=True, help="Print every row.")
 def command(
     sealed: Path,
     results: tuple[Path, ...],
@@ -27,15 +29,15 @@ def command(
     output_format: str,
     everything: bool,
 ) -> None:
-    """Score what 'opplab predict' SEALED against RESULTS.
+    """Score the predictions in SEALED ('opplab predict') against RESULTS.
 
-    RESULTS is what 'opplab compare' reads: a folder of 'opplab host compare' or of 'opplab run', a CSV, an mmtests
-    tree. Rows are matched by workload, parameters, metric, variant and baseline; --as names what is called otherwise.
-    A seal or an experiment's file that was changed since is refused.
+    RESULTS is any source of 'opplab compare': a folder of 'opplab host compare' or 'opplab run', a CSV, an mmtests
+    tree. Rows match by workload, parameters, metric, variant and baseline; --as maps names that differ. A seal or an
+    experiment file that changed since is refused.
 
-    Skill is 1 - error / error of "nothing changes": 1 is perfect, 0 no better. SEALED may be a folder of --record:
-    then the track record is shown, a line a machine. Exit codes: 0 all predicted rows were scored, 1 some were not (by
-    name), 2 bad input, a changed file, or no row in common.
+    Skill is 1 - error / error of "no change": 1 is perfect, 0 is no better. If SEALED is a folder of --record, the
+    track record is printed, one row per machine. Exit codes: 0 every predicted row was scored, 1 some were not (by
+    name), 2 bad input, a changed file, or no common row.
     """
     from opplab.agreement import record as records
     from opplab.agreement.sealed import Seal, score_of

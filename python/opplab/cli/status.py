@@ -14,9 +14,9 @@ from opplab.report.text import print_table
 @click.argument("folder", type=click.Path(path_type=Path))
 @format_option
 def command(folder: Path, output_format: str) -> None:
-    """Say how many cases of a results folder are finished, which failed and why.
+    """Show finished and failed cases of a results folder, with the reasons.
 
-    The exit code is 1 if a case has failed.
+    Exit code 1: a case has failed.
     """
     from opplab.sweep.store import Store
 

@@ -42,16 +42,16 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "--max-unpacked",
     metavar="SIZE",
     callback=_size,
-    help="What compressed files may expand to (500M, 20G). Without it 250 times the file, at least 16M, at most 4G.",
+    help="Limit of unpacked size, e.g. 500M or 20G (default: 250 times the file, 16M to 4G).",
 )
 @click.option(
     "--max-memory",
     metavar="SIZE",
     callback=_size,
-    help="What events may take where all are in memory (signals -o, view, sql, events). Without it 2G.",
+    help="Limit of memory for signals -o, view, sql and events (default: 2G).",
 )
 def command(max_unpacked: int | None, max_memory: int | None) -> None:
-    """Look into recorded traces: trace.dat, perf.data, ftrace text, systrace, Perfetto, also compressed."""
+    """Inspect recorded traces: trace.dat, perf.data, ftrace text, systrace, Perfetto, also compressed."""
     # Read wherever a file is opened, by crate `trace` and by `Trace`.
     for name, size in (("OPPLAB_MAX_UNPACKED", max_unpacked), ("OPPLAB_MAX_MEMORY", max_memory)):
         if size is not None:
@@ -78,9 +78,18 @@ def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:
 def selection_options(function: F) -> F:
     """Add ``--event``, ``--from`` and ``--to``."""
     for option in (
-        click.option("--to", "to_time", metavar="TIME", help="Events before this time."),
-        click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start)."),
-        click.option("--event", "-e", "names", multiple=True, metavar="NAME", help="Only this event; repeat for more."),
+        click.option("--to", "to_time", metavar="TIME", help="End of the events, in the form of --from."),
+        click.option(
+            "--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start)."
+        ),
+        click.option(
+            "--event",
+            "-e",
+            "names",
+            multiple=True,
+            metavar="NAME",
+            help="Event to keep (default: all); may be repeated.",
+        ),
     ):
         function = option(function)
     return function
@@ -97,7 +106,7 @@ def _span(trace: Trace, from_time: str | None, to_time: str | None) -> tuple[int
 @trace_argument("file")
 @output_format_option(only=("text", "json"))
 def info(file: Path, output_format: str) -> None:
-    """Say what FILE is: its events, CPUs, duration, clock and gaps."""
+    """Summarise FILE: events, CPUs, duration, clock and gaps."""
     from opplab.trace.recording import Trace
 
     trace = Trace(file)
@@ -124,9 +133,11 @@ def info(file: Path, output_format: str) -> None:
 @command.command(name="events")
 @trace_argument("file")
 @selection_options
-@click.option("--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Of or about this task.")
-@click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0, 1 << 20), help="On this CPU.")
-@click.option("--limit", "-n", type=click.IntRange(0, 1 << 62), help="At most so many.")
+@click.option(
+    "--task", "-t", "tasks", multiple=True, metavar="NAME|PID", help="Task that runs or is named in the event."
+)
+@click.option("--cpu", "-c", "cpus", multiple=True, type=click.IntRange(0, 1 << 20), help="CPU of the event.")
+@click.option("--limit", "-n", type=click.IntRange(0, 1 << 62), help="Largest number of events.")
 @output_format_option(only=("text", "csv", "json"))
 def events(
     file: Path,
@@ -138,7 +149,7 @@ def events(
     limit: int | None,
     output_format: str,
 ) -> None:
-    """Print the events of FILE: as the kernel does, as CSV, or as JSON lines.
+    """Print the events of FILE in the kernel's form, as CSV, or as JSON lines.
 
     CSV has the columns of all chosen events; a field that an event lacks is empty.
     """
@@ -185,13 +196,13 @@ def events(
 
 @command.command(name="export")
 @trace_argument("file")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="What to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="File or folder to write.")
 @selection_options
 def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | None, to_time: str | None) -> None:
-    """Write FILE in another form.
+    """Convert FILE to another format.
 
-    The form follows from the name: .parquet (one table), .dat (trace.dat for trace-cmd), .txt (ftrace text), .pftrace
-    (Perfetto), or a folder (a Parquet file an event).
+    The output's name selects the format: .parquet (one table), .dat (trace-cmd), .txt (ftrace text), .pftrace
+    (Perfetto), or a folder (one Parquet file per event).
     """
     from opplab.trace.recording import Trace
 
@@ -203,10 +214,14 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 
 @command.command(name="signals")
 @trace_argument("file")
-@machine_option("For capacities, frequencies and power.")
-@click.option("--no-invariance", is_flag=True, help="The kernel did not follow the frequency.")
+@machine_option("Machine with capacities, frequencies and power.")
+@click.option("--no-invariance", is_flag=True, help="Assume a kernel without frequency invariance.")
 @click.option(
-    "--deadline", "deadline_us", type=click.IntRange(1, 10**12), metavar="US", help="Deadline of every activation."
+    "--deadline",
+    "deadline_us",
+    type=click.IntRange(1, 10**12),
+    metavar="US",
+    help="Deadline of every activation, us (default: each task's period).",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
 @format_option
@@ -220,8 +235,7 @@ def signals(
 ) -> None:
     """Rebuild the kernel's signals of FILE: load tracking, residencies, latencies, energy, missed activations.
 
-    Printed are one row a CPU, with --machine one row a cluster, and one row a task; -o writes all tables.
-    Without --deadline periodic tasks have their period as deadline.
+    Prints one row per CPU, per cluster (with --machine) and per task; -o writes all tables.
     """
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
@@ -261,12 +275,14 @@ def signals(
 @click.option(
     "--by",
     type=click.Choice(["tasks", "processes", "groups", "apps", "cgroups", "cpus", "clusters", "rails"]),
-    help="Only this table; without it the clusters, rails and the ten most expensive tasks.",
+    help="Table to print (default: clusters, rails and the ten most expensive tasks).",
 )
-@click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
-@click.option("--to", "to_time", metavar="TIME", help="Up to this time.")
+@click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
+@click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
-@click.option("--perfetto", type=click.Path(path_type=Path), help="Write the trace with counter tracks of power there.")
+@click.option(
+    "--perfetto", type=click.Path(path_type=Path), help="File for a Perfetto trace with counter tracks of power."
+)
 @format_option
 def energy(
     file: Path,
@@ -278,10 +294,10 @@ def energy(
     perfetto: Path | None,
     output_format: str,
 ) -> None:
-    """Tell what FILE cost on a machine, and who caused it.
+    """Compute the energy of FILE on a machine, by CPU, cluster, task and process.
 
-    Energy of a CPU goes to the task that runs; what a cluster's CPUs share goes in equal parts to the tasks that run on
-    them; what idles is nobody's.  Where the trace has rails of a device they stand beside the model.
+    The running task gets the energy of its CPU. Tasks that run on a cluster share its common power equally. Idle power
+    belongs to no task. Rails in the trace are printed beside the model.
     """
     from opplab.simulation.machine import Machine
     from opplab.trace import energy as module
@@ -328,14 +344,22 @@ def _energy_head(found: TraceEnergy) -> str:
 @trace_argument("file")
 @machine_option("Machine with the idle states.")
 @click.option(
-    "--sysfs", type=click.Path(path_type=Path), help="Idle states from a copy of cpuidle's sysfs (grep . -r)."
+    "--sysfs", type=click.Path(path_type=Path), help="Copy of cpuidle's sysfs (grep . -r) with the idle states."
 )
-@click.option("--governor", "-g", "governors", multiple=True, help="menu, teo, ladder, haltpoll; repeat for more.")
-@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick in us.")
-@click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile whose governors decide.")
-@click.option("--by-cpu", is_flag=True, help="One row a CPU, too.")
 @click.option(
-    "--differences", is_flag=True, help="Which decisions differ: recorded and chosen state, what ended the stay."
+    "--governor",
+    "-g",
+    "governors",
+    multiple=True,
+    help="Idle governor: menu, teo, ladder or haltpoll; may be repeated.",
+)
+@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick, us.")
+@click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile of the idle governors.")
+@click.option("--by-cpu", is_flag=True, help="Print one row per CPU, too.")
+@click.option(
+    "--differences",
+    is_flag=True,
+    help="Print the differing decisions: recorded and chosen state, and the end of the stay.",
 )
 @format_option
 def idle(
@@ -349,10 +373,10 @@ def idle(
     differences: bool,
     output_format: str,
 ) -> None:
-    """Tell what idle governors decide on the sleeps of FILE, beside what was recorded.
+    """Compare idle governors on the recorded sleeps of FILE.
 
-    Too deep (above) and too shallow (below) are counted as the kernel does.  `constant` and `oracle` are rivals that
-    need no history: always the most frequent state, and the deepest that the stay was long enough for.
+    Too deep (above) and too shallow (below) are counted as in the kernel. Two rivals need no history: `constant` takes
+    the most frequent state, and `oracle` the deepest state that the stay was long enough for.
     """
     from opplab.simulation.machine import Machine
     from opplab.trace import idle as module
@@ -372,9 +396,9 @@ def idle(
 @command.command(name="sql")
 @trace_argument("file")
 @click.argument("query", required=False)
-@machine_option("Machine, for energy, capacities and operating points.")
-@click.option("--tables", "list_tables", is_flag=True, help="List the tables that a query may name.")
-@click.option("--files", is_flag=True, help="Let QUERY read other files, by read_parquet() and the like.")
+@machine_option("Machine with power, capacities and operating points.")
+@click.option("--tables", "list_tables", is_flag=True, help="List the tables of a query.")
+@click.option("--files", is_flag=True, help="Allow QUERY to read other files, by read_parquet() and the like.")
 @format_option
 def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, files: bool, output_format: str) -> None:
     """Answer QUERY, a SELECT statement, over the tables of FILE: events, signals, latencies, energy.
@@ -399,11 +423,11 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, f
 @command.command(name="view")
 @trace_argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
-@machine_option("For power and capacities.")
-@click.option("--from", "from_time", metavar="TIME", help="From this time: 12.5 (s), 300ms, +0.5 (from start).")
-@click.option("--to", "to_time", metavar="TIME", help="Up to this time.")
+@machine_option("Machine with power and capacities.")
+@click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
+@click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from.")
 def view(file: Path, output: Path, machine: str | None, from_time: str | None, to_time: str | None) -> None:
-    """Write FILE as one HTML page: a time line of each CPU, its frequency, utilisation and power.
+    """Write FILE as an HTML page: a time line of each CPU with frequency, utilisation and power.
 
     The page needs no network and zooms to microseconds.
     """

@@ -20,18 +20,18 @@ from opplab.report.text import print_table, say
 
 @click.group(name="verify", cls=Group)
 def command() -> None:
-    """Prove the build: replay golden vectors from the real kernel and recordings of it."""
+    """Verify the build against real kernels, published results and measurements."""
 
 
 @command.command(name="vectors")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Families that are not built count as failures, too.")
+@click.option("--strict", is_flag=True, help="Count families that are not built as failures.")
 @report_option
 def vectors(paths: tuple[Path, ...], strict: bool, output_format: str) -> None:
     """Replay the vector files at PATHS (files or folders) and compare bit for bit.
 
-    One line a family: its name, the cases replayed, and how many of them differed.
-    The exit code is 1 if any case differed, 2 if nothing was verified or a file is damaged.
+    Prints one line per family: its name, the replayed cases and the differing ones.
+    Exit codes: 1 a case differed, 2 nothing was verified or a file is damaged.
     """
     files = [file for path in paths for file in _opplab.find_vectors(path)]
     if not files:
@@ -119,17 +119,17 @@ def _simulated(folder: Path) -> list[dict[str, Any]]:
 @damaged_ok_option
 @report_option
 def traces(paths: tuple[Path, ...], output_format: str) -> None:
-    """Recompute what recorded kernels decided, from the inputs that were recorded, and compare.
+    """Recompute the decisions of recorded kernels from their recorded inputs, and compare.
 
-    PATHS are recordings (folders with a trace.dat, archives of `opplab host record`) or folders of recordings; of
-    several paths, one that is neither is passed over with a note.
-    One line a recording and kind: how many results are exact, of how many, the share in percent, and why the others
-    are not.
-    The kinds `sim_*` compare a run of the recording's own workload file on its machine with the recording: 1 of 1 if
-    the frequency residency of a policy is within 5 points, a task's residency by class of CPU within 10; the share is
-    what agrees. Nine runs count by their mean; how far one of them is from it is told, too.
-    The exit code is 1 if a result differs that follows from recorded numbers alone, or if a rebuilt signal leaves its
-    stated bound and no stop of a virtual CPU explains that; signals of control groups are not compared.
+    PATHS are recordings (folders with a trace.dat, archives of `opplab host record`) or folders of recordings. Other
+    paths are skipped with a note.
+
+    Prints one line per recording and kind: exact results, their number and share, and the reasons for the others.
+    The kinds `sim_*` run the recording's own workload nine times on its machine, and compare the mean. They pass if a
+    policy's frequency residency is within 5 points, and a task's residency by CPU class within 10.
+
+    Exit code 1: a result differs that follows from recorded numbers alone, or a rebuilt signal leaves its stated
+    bound without a stopped virtual CPU. Signals of control groups are not compared.
     """
     folders: list[Path] = []
     for path in paths:
@@ -173,17 +173,15 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 @command.command(name="published")
 @click.argument("experiments", nargs=-1)
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
-@click.option(
-    "--quick", is_flag=True, help="Only every fifth row, drawn by what was published: an unbiased part of the whole."
-)
+@click.option("--quick", is_flag=True, help="Run every fifth row only, an unbiased sample of the published rows.")
 @jobs_option
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--docs",
     type=click.Path(path_type=Path),
-    help="Write agreement.md and its figures to this folder, too; of a full run the models' errors as well.",
+    help="Folder for agreement.md and its figures; a full run also writes the models' errors.",
 )
-@click.option("--score-only", is_flag=True, help="Run nothing: score what -o holds.")
+@click.option("--score-only", is_flag=True, help="Score the results in -o without a run.")
 def published(
     experiments: tuple[str, ...],
     output: Path,
@@ -193,14 +191,14 @@ def published(
     docs: Path | None,
     score_only: bool,
 ) -> None:
-    """Predict what the five texts published, and say how far the predictions are from it.
+    """Predict the published results of five texts, and report the errors beside those of "no change".
 
-    Runs EXPERIMENTs (all that have published tables, if none is named), compares the ratio of each variant to its
-    baseline with the published ratio, and prints for each table and for all: the share of cells predicted in the
-    published direction (among cells whose effect exceeds its spread), median and 90th percentile of
-    |predicted ratio - published ratio|, the skill over the rival that predicts 1.000 everywhere, the share of cells
-    closer than it, the rank correlation of the variants, and the worst cells.
-    What -o holds is not run again, so an interrupted run goes on where it was.
+    Runs EXPERIMENTs (default: all with published tables), and compares each variant's ratio to the baseline with the
+    published ratio. For each table it prints the share of correct signs, and the median and 90th percentile error.
+    It also prints the skill over the rival that predicts 1.000 everywhere, the share of values closer than the
+    rival's, the rank correlation of the variants, and the worst values.
+
+    Results in -o are not run again, so an interrupted run continues.
     """
     from opplab.agreement.verify import verify_published
 

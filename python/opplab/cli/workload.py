@@ -23,7 +23,7 @@ NOTES_MAX = 40
 
 @click.group(name="workload", cls=Group)
 def command() -> None:
-    """Look at rt-app workload files, start one, or make one of control groups."""
+    """Show or create an rt-app workload file, also from control groups."""
 
 
 @command.command(name="show")
@@ -33,7 +33,7 @@ def command() -> None:
     type=click.Choice(["json-c", "workgen"]),
     default="workgen",
     show_default=True,
-    help="What a repeated key means: json-c as rt-app sees the bare file, workgen as after rt-app's workgen script.",
+    help="Meaning of repeated keys: json-c as in rt-app itself, workgen as after its workgen script.",
 )
 @format_option
 def show(file: Path, repeats: str, output_format: str) -> None:
@@ -49,18 +49,20 @@ def show(file: Path, repeats: str, output_format: str) -> None:
 
 @command.command(name="new")
 @click.argument("name")
-@click.option("--tasks", type=click.IntRange(1, 10_000), default=4, show_default=True, help="How many.")
+@click.option("--tasks", type=click.IntRange(1, 10_000), default=4, show_default=True, help="Number of tasks.")
 @click.option(
-    "--run", "run_us", type=click.IntRange(1, 10**12), default=2000, show_default=True, help="Work each time, in us."
+    "--run", "run_us", type=click.IntRange(1, 10**12), default=2000, show_default=True, help="Work per activation, us."
 )
-@click.option("--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="In us.")
-@click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration.")
-@output_option("File (NAME.json).")
-@click.option("--force", is_flag=True, help="Overwrite the output.")
+@click.option(
+    "--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="Period, us."
+)
+@click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration, s.")
+@output_option("Output file (default: NAME.json).")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(name: str, tasks: int, run_us: int, period_us: int, seconds: int, output: Path | None, force: bool) -> None:
-    """Write an rt-app file of equal periodic tasks, to be changed and run.
+    """Write an rt-app file of equal periodic tasks, as a start for your own.
 
-    Work is counted in us of the machine's biggest CPU at its highest frequency.
+    Work is in us of the machine's biggest CPU at its highest frequency.
     """
     from opplab.sweep.template import workload_text
 
@@ -72,27 +74,27 @@ def new(name: str, tasks: int, run_us: int, period_us: int, seconds: int, output
 def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give the options of the commands that make workloads of control groups."""
     options = (
-        machine_option("Write an experiment on it (NAME.toml with [[group]]) beside the tasks."),
+        machine_option("Machine of an experiment to write (NAME.toml with [[group]]) beside the tasks."),
         click.option(
             "-w",
             "--workload",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="An rt-app file whose tasks run in the groups, in place of stand-ins.",
+            help="rt-app file whose tasks run in the groups, in place of stand-ins.",
         ),
         click.option(
             "--put",
             "puts",
             multiple=True,
             metavar="TASK=GROUP",
-            help="The group of a task of --workload (TASK*: all that begin so; GROUP: a path or its end); repeatable.",
+            help="Group of a task of --workload; TASK* matches a prefix, GROUP is a path or its end; may be repeated.",
         ),
         click.option(
             "--tasks",
             type=click.IntRange(1, 10_000),
             default=16,
             show_default=True,
-            help="Stand-ins of a group, at most.",
+            help="Largest number of stand-ins per group.",
         ),
         click.option(
             "--run",
@@ -100,14 +102,19 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
             type=click.IntRange(0, 10**12),
             default=run_us,
             show_default=True,
-            help="Work of a stand-in each time, in us; 0: it always runs.",
+            help="Work of a stand-in per activation, us; 0 runs always.",
         ),
         click.option(
-            "--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="In us."
+            "--period",
+            "period_us",
+            type=click.IntRange(1, 10**12),
+            default=16000,
+            show_default=True,
+            help="Period, us.",
         ),
-        click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration."),
-        output_option("File (groups.json; with --machine groups.toml)."),
-        click.option("--force", is_flag=True, help="Overwrite the output."),
+        click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration, s."),
+        output_option("Output file (default: groups.json, or groups.toml with --machine)."),
+        click.option("--force", is_flag=True, help="Overwrite an existing file."),
     )
 
     def with_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -187,8 +194,8 @@ def _write_groups(
 
 @command.command(name="from-cgroup")
 @click.argument("tree", metavar="PATH", type=click.Path(path_type=Path, exists=True))
-@click.option("--depth", type=click.IntRange(1, 1000), help="Levels that have groups of their own (all).")
-@click.option("--only", metavar="GLOB", help="Groups that are wanted, like '/system.slice/*'.")
+@click.option("--depth", type=click.IntRange(1, 1000), help="Levels with groups of their own (default: all).")
+@click.option("--only", metavar="GLOB", help="Pattern of the groups to keep, e.g. '/system.slice/*'.")
 @_group_options(2000)
 def from_cgroup(
     tree: Path,
@@ -206,10 +213,10 @@ def from_cgroup(
 ) -> None:
     """Write a workload with the control groups of a cgroup tree.
 
-    PATH is /sys/fs/cgroup or a group in it, a copy of one, or a tar archive of a copy; v1 and v2. A copy that has
-    sys/fs/cgroup and proc in it gives the threads their names. Weights, quotas, bursts, CPU sets and clamps are kept,
-    with the arithmetic as comments. A tree does not tell what threads do: stand-ins run, as many as a group has
-    threads, or the tasks of --workload. Files that are empty, unreadable or odd are named in notes.
+    PATH is /sys/fs/cgroup or a group in it, a copy, or a tar archive of a copy, v1 or v2. A copy with sys/fs/cgroup
+    and proc also has the names of threads. Weights, quotas, bursts, CPU sets and clamps are kept, with the arithmetic
+    as comments. A tree has no workload: stand-ins run, one per thread of a group, or the tasks of --workload. Notes
+    name files that are empty, unreadable or malformed.
     """
     from opplab.groups import cgroupfs
     from opplab.groups.settings import Work, safe_part
@@ -222,15 +229,25 @@ def from_cgroup(
 
 @command.command(name="from-pod")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--kubelet", metavar="RELEASE", default="1.35", show_default=True, help="Decides how pods get weights.")
-@click.option("--runtime", metavar="NAME-RELEASE", help="runc or crun, which gives containers theirs (kubelet's time).")
+@click.option(
+    "--kubelet",
+    metavar="RELEASE",
+    default="1.35",
+    show_default=True,
+    help="kubelet release, which sets the weights of pods.",
+)
+@click.option(
+    "--runtime",
+    metavar="NAME-RELEASE",
+    help="Container runtime, which sets the weights of containers (default: kubelet's of its time).",
+)
 @click.option("--node-cpus", metavar="QUANTITY", help="Allocatable CPUs of the node, for the weight of all pods.")
 @click.option(
     "--cfs-period-us",
     type=click.IntRange(1_000, 1_000_000),
     default=100_000,
     show_default=True,
-    help="kubelet's cpuCFSQuotaPeriod.",
+    help="cpuCFSQuotaPeriod of the kubelet.",
 )
 @_group_options(0)
 def from_pod(
@@ -251,10 +268,10 @@ def from_pod(
 ) -> None:
     """Write a workload with the control groups of Kubernetes pods.
 
-    FILE is YAML or JSON: pods, lists, and templates of Deployments and the like. Requests become cpu.weight, limits
-    cpu.max, in kubepods, its QoS classes, pods and containers, sidecars too; the arithmetic is shown and written as
-    comments. Weights follow KEP-2254's line, or runc's and crun's newer curve, which kubelet has from 1.35 on.
-    Stand-ins that always run, as many as reach a container's limit, show what it gets; --workload brings others.
+    FILE is YAML or JSON: pods, lists, and templates such as Deployments. Requests become cpu.weight, and limits become
+    cpu.max, for kubepods, QoS classes, pods, containers and sidecars. The arithmetic is printed and kept as comments.
+    Weights follow the line of KEP-2254, or from kubelet 1.35 on the newer curve of runc and crun.
+    Stand-ins that always run fill each container's limit; --workload replaces them.
     """
     from opplab.groups import pods
     from opplab.groups.settings import Work, safe_part

@@ -99,7 +99,7 @@ def mmtests_table(
 
 
 def _nothing(directory: str, run: str, benchmark: str, metric: str, problems: list[Problem]) -> str:
-    """Say why a run has nothing to compare, naming the nearest thing that exists."""
+    """Explain why a run has nothing to compare, naming the nearest thing that exists."""
     from opplab.mmtests import benchmarks_of, read_run
     from opplab.mmtests.problems import UnknownName
 
@@ -226,7 +226,7 @@ def compare(
     method : str
         ``default`` or ``mmtests``.
     summary : str
-        Another of mmtests' summaries than the benchmark's own.
+        mmtests summary, by default the benchmark's own.
     confidence, overview_rule
         See `opplab.comparison.method.compare_runs`.
     seed : int
@@ -407,7 +407,7 @@ def _grid(parts: Sequence[tuple[str, Table]]) -> Table:
 
 
 def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: str) -> str:
-    """Say why the baseline has nothing to compare, naming the nearest thing that exists."""
+    """Explain why the baseline has nothing to compare, naming the nearest thing that exists."""
     from opplab.mmtests.problems import UnknownName
 
     if not monitor:

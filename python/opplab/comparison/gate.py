@@ -169,7 +169,7 @@ def _is_allowed(at: tuple[Table, Row, str, Cell | None], allowed: Collection[str
 
 
 def _cannot(row: Row, cell: Cell | None) -> str:
-    """Say why a change cannot be judged; empty if it can."""
+    """Explain why a change cannot be judged; empty if it can."""
     base = row.cells[0]
     if base is None or base.value is None or not isfinite(base.value):
         return "the baseline has no value"

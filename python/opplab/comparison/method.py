@@ -87,7 +87,7 @@ def _lost(series: Series) -> tuple[int, int]:
 
 
 def _missing(base: Series, new: Series) -> str:
-    """Say which iterations of the baseline a run lacks; empty if none."""
+    """Report which iterations of the baseline a run lacks; empty if none."""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         all_, gone = len(set(base.keys)), len(set(base.keys) - set(new.keys))
         return f"{gone} of {all_} {base.keyed_by} of the baseline are missing" if gone else ""
@@ -208,7 +208,7 @@ def compare_runs(
 
 
 def same_rule(overview_rule: bool) -> str:
-    """Say which rule a table's ``~`` follows."""
+    """Report which rule a table's ``~`` follows."""
     if overview_rule:
         return "~ ratio within 2.5 % of 1"
     return "~ the ratio's interval contains 1, or the ratio rounds to 1.00"

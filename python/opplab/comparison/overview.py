@@ -161,7 +161,7 @@ def overview(
 
 
 def _left_out(base: Run, run: Run) -> str:
-    """Say what of the baseline's operations the overall ratio of a run is not of; empty if it is of all."""
+    """Describe what of the baseline's operations the overall ratio of a run is not of; empty if it is of all."""
     gone = 0
     for label, series in base.series.items():
         other = run.series.get(label)

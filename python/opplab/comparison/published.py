@@ -41,7 +41,7 @@ SEEDS = {
 
 # What cannot be computed from the numbers but a reader of them must know.
 _REMARKS = {
-    "000": ["the power table says tbench4 and dbench4 where the other tables say tbench and dbench"],
+    "000": ["the power table has tbench4 and dbench4 where the other tables have tbench and dbench"],
     "001": ["the dbench4 table names no unit; milliseconds are assumed, as mmtests reports them"],
     "002": ["the overview has no column heads; their order is deduced from the detailed tables"],
     "003": [

@@ -64,6 +64,6 @@ def find_case(target: str) -> _opplab.Case:
     if len(found) != 1:
         some = "; ".join(f"`{label}`" for label in ([case.label for case in found] or labels)[:4])
         what = f"{len(found)} cases are" if found else "no case is"
-        told = f"{what} called `{which}`" if which else "say which case"
+        told = f"{what} called `{which}`" if which else "a case is missing"
         raise InputError(f"{told}: write {where}:CASE with one of {len(found) or len(labels)} labels, such as {some}")
     return _opplab.Case.from_json(found[0].json)

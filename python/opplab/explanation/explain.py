@@ -44,16 +44,16 @@ def explain(
         Else a CPU's clock is explained by what schedutil decides on the averages that are rebuilt from the events, a
         task's CPU and slow CPUs by a run of the recovered workload (the closed loop of `opplab replay`).
     cpu : int, optional
-        Why this CPU ran what it ran at that clock.
+        CPU whose task and frequency to explain.
     task : str or int, optional
-        Why this task ran where it ran; its name or its index.
+        Task whose placement to explain, by name or index.
     at : float, optional
         The point in time, in seconds; for a CPU the middle of the run, for a task its end, if it is not given. Of a
         trace it is a time of its clock, or, if that is before its first decision, so long after that.
     why_slow : bool
-        Why CPUs ran below what their tasks needed, over the whole run.
+        Explain where CPUs ran below their tasks' need, over the whole run.
     machine : Machine, optional
-        What a trace ran on; else the snapshot beside or with it tells.
+        Machine of a trace; by default the snapshot beside or inside it.
 
     Returns
     -------

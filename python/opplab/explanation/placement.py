@@ -177,7 +177,7 @@ def _running(records: Records, cpu: int, at_ns: int) -> tuple[int, Finding]:
 
 
 def cpu_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
-    """Say what a CPU ran at a point in time, at which clock, and why."""
+    """Describe what a CPU ran at a point in time, at which clock, and why."""
     task, running = _running(records, cpu, at_ns)
     findings = [running, *frequency_findings(records, cpu, at_ns)]
     if task != IDLE_TASK:
@@ -186,7 +186,7 @@ def cpu_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
 
 
 def task_findings(records: Records, task: int, at_ns: int | None) -> list[Finding]:
-    """Say where a task ran, and why it was where it was at a point in time, or at its end."""
+    """Report where a task ran, and why it was where it was at a point in time, or at its end."""
     name = records.task(task)
     placed = records.where("placement", task=task)
     columns = records.tables["placement"]

@@ -82,7 +82,7 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: 
     pids = {row["pid"] for row in rows}
     if len(pids) > 1:
         which = ", ".join(map(str, sorted(pids)))
-        raise InputError(f"{len(pids)} tasks are called `{task}`: say which by its pid: {which}")
+        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
     rules = Counter("energy" if row["how"] == "energy" else row["sibling_rule"] for row in rows)
     cpus = Counter(row["cpu"] for row in rows)
     equal = sum(row["computed"] == row["cpu"] for row in rows)
@@ -157,7 +157,7 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
 
 
 def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
-    """Say what the recorded kernel computed, and whether the recorded inputs give the same."""
+    """Describe what the recorded kernel computed, and whether the recorded inputs give the same."""
     names = (policy["governor"], policy["driver"], policy["opps_khz"], policy["cpus"], False)
     words = _opplab.decision_words("sugov_decision", row, names, str, [])
     differs = row["wanted_khz"] != row["ret_khz"]

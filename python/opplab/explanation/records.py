@@ -88,7 +88,7 @@ class Records:
         return "the idle task" if index == IDLE_TASK else self.names[index]
 
     def about(self) -> dict[str, Any]:
-        """Say which run it is."""
+        """Report which run it is."""
         named = ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")
         return {**{name: self.facts[name] for name in named}, "fingerprint": self.fingerprint}
 

@@ -44,7 +44,7 @@ def share_of(part_ns: int, whole_ns: int) -> str:
 
 
 def slow_cpus(case: _opplab.Case) -> Explanation:
-    """Say what held CPUs below the speed that their tasks needed, worst first."""
+    """Describe what held CPUs below the speed that their tasks needed, worst first."""
     outcome, rows = case.why_slow()
     names: list[str] = outcome["task_names"]
     busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])

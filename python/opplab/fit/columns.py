@@ -86,7 +86,7 @@ def plain(name: str) -> str:
 
 
 def known_column(name: str) -> Column | None:
-    """Say what a column holds by its name; None if it says nothing that is known.
+    """Describe what a column holds by its name; None if it says nothing that is known.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _factor(exact: str, words: list[str], quantity: str) -> float:
 
 
 def _by_words(words: list[str]) -> Column | None:
-    """Say what a column holds by the words of its name, behind all exact names."""
+    """Describe what a column holds by the words of its name, behind all exact names."""
     said = set(words)
     if said & _OTHERS:
         return None
@@ -281,7 +281,7 @@ def _cell(row: _Row, index: int | None, path: Path) -> float:
 
 
 def _of(row: _Row) -> str:
-    """Say what a row is of: the whole, a package, or something smaller."""
+    """Describe what a row is of: the whole, a package, or something smaller."""
     ids = {plain(row.head.names[i]): row.cells[i].lower() if i < len(row.cells) else "" for i in row.head.ids}
     if all(value in _WHOLE for value in ids.values()):
         return "whole"

@@ -34,7 +34,7 @@ def inefficient_khz(cluster: Tree) -> list[int]:
 
 
 def energy_model_notes(tree: Tree) -> list[str]:
-    """Say what keeps a machine of several capacities from energy-aware scheduling, and which points are inefficient.
+    """Describe what keeps a machine from energy-aware scheduling, and which points are inefficient.
 
     Notes
     -----

@@ -8,6 +8,7 @@ than 3 %), and the clock that the work saw is taken instead.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +17,11 @@ import numpy as np
 
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
-from opplab.files import csv_rows, decoded, read_bytes, unpacked
-from opplab.fit.columns import plain
+from opplab.files import check_size, csv_rows, decoded, read_bytes, unpacked
+from opplab.fit import rails
+from opplab.fit.columns import known_column, plain
 
-__all__ = ["Curve", "Point", "choose", "pick_points", "read_points"]
+__all__ = ["Curve", "Point", "choose", "is_points", "pick_points", "pooled", "read_points"]
 
 _CLOCK_OFF = 0.03  # Speed a MHz may differ by so much before the clock counts as another.
 
@@ -33,10 +35,14 @@ class Point:
     cpu: int
     khz: int
     busy_mw: float
+    """Not a number where it was not measured (`read_points` without `measured`)."""
     speed: float | None = None
     """Work a second, if it was measured."""
     idle_mw: float | None = None
     flags: str = ""
+    mv: float | None = None
+    rail: str = ""
+    """The rail that was measured, if the source is a log of rails; `cpu` is its number then."""
 
 
 @dataclass
@@ -72,18 +78,21 @@ class Curve:
 
 
 _ALIASES: dict[str, dict[str, float]] = {
-    "soc": dict.fromkeys(("soc", "chip"), 1),
+    "soc": dict.fromkeys(("soc", "chip", "device"), 1),
     "run": {"run": 1},
-    "cpu": dict.fromkeys(("cpu", "cpu_num", "cpu_number"), 1),
+    "cpu": dict.fromkeys(("cpu", "cpu_num", "cpu_number", "policy"), 1),
     "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "frequency": 1, "mhz": 1000, "freq_mhz": 1000,
             "frequency_mhz": 1000, "ghz": 1e6, "freq_ghz": 1e6, "frequency_ghz": 1e6, "hz": 1e-3, "freq_hz": 1e-3,
             "frequency_hz": 1e-3},
     "busy_mean_mw": {"busy_mean_mw": 1, "busy_mean_w": 1000, "busy_mean_uw": 1e-3, "busy_mw": 1, "busy_w": 1000,
-                     "busy_uw": 1e-3, "power_mean_mw": 1, "power_mw": 1, "power_w": 1000, "power_uw": 1e-3},
+                     "busy_uw": 1e-3, "power_mean_mw": 1, "power_mw": 1, "power_w": 1000, "power_uw": 1e-3,
+                     "active": 1},
+    "static_mw": {"static": 1},
     "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3,
                             "idle_mw": 1, "idle_w": 1000},
     "coremark_iter_per_s": dict.fromkeys(("coremark_iter_per_s", "coremarks_iter_s", "coremark_score"), 1),
     "flags": {"flags": 1},
+    "mv": {"mv": 1, "millivolt": 1, "microvolt": 1e-3, "uv": 1e-3, "volt": 1000},
 }  # fmt: skip
 """A quantity's names, also in other units, and the factor to ours; freqbench's own ``results.csv`` is among them."""
 
@@ -108,45 +117,76 @@ def _number(row: dict[str, str], key: str, file: Path, line: int, decimal: str =
     return value
 
 
-def read_points(file: Path) -> list[Point]:
-    """Read a table, or freqbench's own ``results.csv`` and ``results.json``.
+def is_points(path: Path) -> bool:
+    """Say whether a source is a table of operating points: clocks with power or speed, and no load beside them."""
+    if path.is_dir():
+        return (path / "cpu_1d.csv").is_file()
+    if path.suffix == ".json":
+        return True
+    with check_size(path, "measurements").open("rb") as file:
+        start = file.read(4096)
+    if start.startswith(b"\x1f\x8b"):
+        return path.name.endswith(".csv.gz")
+    names = re.split(r"[,;\t]", start.decode("utf-8", "replace").lstrip("\ufeff").split("\n", 1)[0])
+    plain_names = {plain(name) for name in names}
+    if rails.of(names):
+        return True
+    has = {quantity for quantity, known in _ALIASES.items() if plain_names & known.keys()}
+    loads = [column for name in names if (column := known_column(name)) is not None and column.quantity == "load"]
+    return "khz" in has and bool(has & {"busy_mean_mw", "coremark_iter_per_s"}) and not loads
+
+
+def read_points(file: Path, measured: bool = True) -> list[Point]:
+    """Read a table, freqbench's own ``results.csv`` and ``results.json``, Wattson's ``cpu_1d.csv``, or a log of rails.
 
     Rows without power are left out, with power of 0 or below, too (the meter saw nothing).
+
+    Parameters
+    ----------
+    file : Path
+    measured : bool
+        Whether rows without power are left out; otherwise their power is not a number.
 
     Raises
     ------
     FormatError
         With file and line.
     """
-    points = _read_json(file) if file.suffix == ".json" else _read_csv(file)
-    if not points:
+    every = _read_json(file) if file.suffix == ".json" else _read_csv(file / "cpu_1d.csv" if file.is_dir() else file)
+    points = [point for point in every if point.busy_mw > 0]
+    if not points and (measured or not any(point.speed for point in every)):
         raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
-    top_khz, top_mw = max(point.khz for point in points), max(point.busy_mw for point in points)
+    every = points if measured else every
+    top_khz, top_mw = max(point.khz for point in every), max([point.busy_mw for point in points], default=_LEAST_MW)
     if not _KHZ[0] <= top_khz <= _KHZ[1]:
         raise InputError(f"{file}: the highest clock would be {top_khz / 1000:g} MHz; name the column by its unit")
     if top_mw < _LEAST_MW:
         raise InputError(f"{file}: the highest power would be {top_mw:g} mW; name the column by its unit (busy_mean_w)")
-    if (low_khz := min(point.khz for point in points)) < _LEAST_KHZ:
+    if (low_khz := min(point.khz for point in every)) < _LEAST_KHZ:
         raise InputError(f"{file}: the lowest clock would be {low_khz} kHz; name the column by its unit")
     if top_mw > _MOST_MW:
         raise InputError(f"{file}: the highest power would be {top_mw / 1e6:g} kW; name the column by its unit")
-    wrong = [point.speed for point in points if point.speed and not _SPEED[0] <= point.speed <= _SPEED[1]]
+    wrong = [point.speed for point in every if point.speed and not _SPEED[0] <= point.speed <= _SPEED[1]]
     if wrong:
         raise InputError(f"{file}: a core would make {wrong[0]:g} iterations a second (`coremark_iter_per_s`)")
-    return points
+    return every
 
 
 def _read_csv(file: Path) -> list[Point]:
     points: list[Point] = []
     mark = _separator(file)
     columns, rows = csv_rows(file, delimiter=mark)
+    if found := rails.of(columns):
+        return [
+            Point("", "", cpu, khz, mw, mv=mv, rail=rail) for rail, cpu, khz, mw, mv in rails.points(file, found, rows)
+        ]
     decimal = "," if mark == ";" else "."
     units = {
         name: next(((c, known[plain(c)]) for c in columns if plain(c) in known), None)
         for name, known in _ALIASES.items()
     }
     for column in ("khz", "busy_mean_mw"):
-        if units[column] is None:
+        if units[column] is None and not (column == "busy_mean_mw" and units["coremark_iter_per_s"]):
             near = nearest(column, list(columns))
             raise FormatError(f"{file}:1: no column `{column}`{near}; {HINT}", file=str(file), line=1)
 
@@ -164,12 +204,15 @@ def _read_csv(file: Path) -> list[Point]:
         khz = told("khz", row, line)
         if cpu is None or khz is None or khz <= 0:
             raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
-        busy = told("busy_mean_mw", row, line)
+        busy = told("busy_mean_mw", row, line) if units["busy_mean_mw"] else None
+        if busy is not None and units["static_mw"]:
+            busy += told("static_mw", row, line) or 0.0  # Wattson: one busy CPU, and what its policy draws beside.
         if busy is None or busy <= 0:
-            continue
+            busy = float("nan")
         speed, idle = told("coremark_iter_per_s", row, line), told("online_idle_mean_mw", row, line)
         run, flags = words("run", row), words("flags", row)
-        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags))
+        mv = told("mv", row, line)
+        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags, mv))
     return points
 
 
@@ -199,7 +242,7 @@ def _read_json(file: Path) -> list[Point]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"{file}: not freqbench's results.json: {type(error).__name__} {error}"
         raise FormatError(message, file=str(file)) from None
-    return [point for point in points if np.isfinite(point.busy_mw) and point.busy_mw > 0]
+    return [point if np.isfinite(point.busy_mw) else replace(point, busy_mw=float("nan")) for point in points]
 
 
 def choose(points: list[Point], soc: str | None, cpu: int | None, file: Path | str) -> list[Curve]:
@@ -229,6 +272,20 @@ def choose(points: list[Point], soc: str | None, cpu: int | None, file: Path | s
     for curve in curves.values():
         curve.points.sort(key=lambda point: point.khz)
     return list(curves.values())
+
+
+def pooled(curves: list[Curve]) -> list[Curve]:
+    """Put the runs of one CPU together, ascending by clock."""
+    by_cpu: dict[tuple[str, int], Curve] = {}
+    for curve in curves:
+        key = (curve.soc, curve.cpu)
+        if key in by_cpu:
+            other = by_cpu[key]
+            points = sorted([*other.points, *curve.points], key=lambda point: point.khz)
+            by_cpu[key] = Curve(curve.soc, "all runs", curve.cpu, points)
+        else:
+            by_cpu[key] = curve
+    return list(by_cpu.values())
 
 
 def pick_points(points: list[Point], words: str) -> list[Point]:

@@ -63,7 +63,7 @@ CLASSES = {
         "Core i7-1260P 1.3 to 1.9 W, a Raptor Lake 0.6 to 4 W, Jasper Lake 1.3 W, Core Ultra 135H 7 W (turbostat)",
     ),
     "client": MachineClass(
-        "laptop or desktop", 6, 0.6, 52, "between the classes laptop and desktop: the file says neither"
+        "laptop or desktop", 6, 0.6, 52, "between the classes laptop and desktop: the file names neither"
     ),
     "phone": MachineClass(
         "phone or board",

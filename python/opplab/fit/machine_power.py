@@ -5,8 +5,8 @@ Works on the file as a tree, and gives a file that the reader of machines has ch
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opplab.errors import InputError
-from opplab.files import check_size, toml_of
+from opplab.files import toml_of
 from opplab.fit import freqbench
-from opplab.fit.columns import plain
-from opplab.fit.curve import Parameter
+from opplab.fit.curve import CHIP, KIND, METER, Parameter
 from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.machine_class import class_of
-from opplab.fit.opp_power import CANNOT_TELL, fit_points
+from opplab.fit.opp_machine import clusters_of, cpus_of, khz_of_opp, place_of, read_chip
+from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 from opplab.fit.sources import Samples, join_samples, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
 
-__all__ = ["generic_power", "to_machine_text", "with_power"]
+__all__ = [
+    "INTERVALS",
+    "INTERVAL_MARK",
+    "NEXT_MARK",
+    "fitted_power",
+    "generic_power",
+    "to_machine_text",
+    "with_power",
+]
 
 Tree = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -43,19 +51,9 @@ def to_machine_text(tree: Tree) -> str:
     return Machine.from_tree(tree).to_toml()
 
 
-def _cpus(words: str | list[int]) -> list[int]:
-    if isinstance(words, list):
-        return words
-    found: list[int] = []
-    for part in words.split(","):
-        first, _, last = part.strip().partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
-
-
 def _cores(tree: Tree) -> int:
     """Give the number of cores of the machine."""
-    cpus = sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"])
+    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
     return len(tree.get("topology", {}).get("core", [])) or cpus
 
 
@@ -74,7 +72,7 @@ def _put_curve(
     clusters = tree["cluster"]
     for cluster in clusters:
         for opp in cluster["opp"] + cluster.get("boost_opp", []):
-            khz = opp.get("khz") or 1000 * opp["mhz"]
+            khz = khz_of_opp(opp)
             busy = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
             opp.setdefault("uw", 0)
             opp["busy_uw"] = busy
@@ -86,9 +84,11 @@ def _put_curve(
 def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
     """Fit package, cores and sleep to intervals; where the source has the cores' watts apart, each to its own."""
     if len(samples.watts) < 2:
-        raise InputError(f"{samples.name}: one interval cannot tell the package from its cores; two or more are needed")
+        raise InputError(
+            f"{samples.name}: one interval cannot separate the package from its cores; two or more are needed"
+        )
     cores = _cores(tree)
-    threads = sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"])
+    threads = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
     # Where only some cores have second threads, by their share.
     second = tree.get("smt_power", 0) / 1024 * (threads / cores - 1)
     busy = samples.busy_cores(cores, len(tree.get("topology", {}).get("package", [0])), second)
@@ -150,7 +150,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         marks["cluster.cluster_idle_uw"] = "[F] the same: what is left while the package sleeps"
     if one_clock:
         # At another clock the curve of another program or chip: as far as that would be at the lowest.
-        lowest = min((opp.get("khz") or 1000 * opp["mhz"]) / 1e6 for c in tree["cluster"] for opp in c["opp"])
+        lowest = min(khz_of_opp(opp) / 1e6 for c in tree["cluster"] for opp in c["opp"])
         ends = [core_shape(lowest, cubic) / core_shape(middle, cubic) for cubic in server_cubic_range()]
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
@@ -209,7 +209,7 @@ def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[st
 
 def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     cannot = []
-    if _cores(tree) < sum(len(_cpus(cluster["cpus"])) for cluster in tree["cluster"]):
+    if _cores(tree) < sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"]):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
     most = float(np.max(samples.load)) if samples.load_is_share else float(np.max(samples.load)) / _cores(tree)
     if most < _HARDLY:
@@ -223,7 +223,7 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     if np.ptp(samples.load) < 0.1 * max(float(samples.load.max()), 1e-9) and samples.cores_watts is None:
         cannot.append("the package apart from its cores: the source has one load")
     if not sleeps:
-        cannot.append("idle states: the source does not say when the package slept")
+        cannot.append("idle states: the source lacks the sleep time of the package")
     return cannot
 
 
@@ -234,23 +234,41 @@ def _percent(low: float, high: float) -> dict[str, list[int]]:
     return {"percent": [int(min(max(low, 0), 100)), round(min(max(high, 100), widest))]}
 
 
-def _fit_points(tree: Tree, path: Path) -> tuple[list[Parameter], list[str]]:
-    """Put a table of power by operating point into the clusters whose CPUs it measured."""
-    points = freqbench.read_points(path)
+INTERVALS = {
+    METER: "one meter and one chip: 95 of 100 further points of the same table",
+    CHIP: "another device with this chip, by a meter of the same kind: 95 of 100",
+    KIND: "this kind of chip, by another device, meter and load: 95 of 100",
+}
+"""What an interval is of, in words."""
+
+
+def _fit_points(
+    tree: Tree, paths: Sequence[Path], soc: str | None, words: str, of: str
+) -> tuple[list[Fitted], list[str]]:
+    """Put tables of power by operating point into the clusters whose CPUs they measured; runs are fitted together."""
+    points = [point for point in read_chip(paths, soc) if point.busy_mw > 0]
+    clusters = clusters_of(tree)
     marks: dict[str, str] = {}
     ranges: dict[str, Any] = {}
-    parameters: list[Parameter] = []
-    soc = points[0].soc
-    for curve in freqbench.choose(points, soc, None, path):
-        cluster = next((c for c in tree["cluster"] if curve.cpu in _cpus(c["cpus"])), None)
-        if cluster is None:
-            raise InputError(f"{path}: CPU {curve.cpu} of {soc} is no CPU of the machine `{tree['name']}`")
-        fitted = fit_points(curve, curve.points).fit
-        told = {p.name: p for p in fitted.parameters()}
-        parameters += told.values()
-        mhz = np.array([(opp.get("khz") or 1000 * opp["mhz"]) / 1000 for opp in cluster["opp"]])
-        power, (low, high) = fitted.power(mhz), fitted.interval(mhz)
-        static = min(told["static"].value, 0.8 * float(power.min()))
+    fits: list[Fitted] = []
+    cannot = list(CANNOT_TELL)
+    curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
+    files, chip = ", ".join(path.name for path in paths), curves[0].soc if curves else ""
+    for curve in curves:
+        index = place_of(curve.points[0], clusters)
+        if index is None and curve.points[0].rail:
+            cannot.append(f"what the rail {curve.points[0].rail} feeds: no cluster has its name")
+            continue
+        if index is None:
+            raise InputError(f"{files}: CPU {curve.cpu} of {curve.soc} is no CPU of the machine `{tree['name']}`")
+        cluster = tree["cluster"][index]
+        used = freqbench.pick_points(curve.points, words)
+        fitted = fit_points(curve, used, others=[khz_of_opp(opp) for opp in cluster["opp"]])
+        fitted.of = of
+        fits.append(fitted)
+        mhz = np.array([khz_of_opp(opp) / 1000 for opp in cluster["opp"]])
+        power, (low, high) = fitted.fit.power(mhz), fitted.fit.interval(mhz, of)
+        static = min(_value(fitted, "static"), 0.8 * float(power.min()))
         for opp, mw in zip(cluster["opp"], power, strict=True):
             opp.setdefault("uw", 0)
             opp["busy_uw"], opp["cluster_uw"] = round(1000 * (float(mw) - static)), round(1000 * static)
@@ -258,44 +276,112 @@ def _fit_points(tree: Tree, path: Path) -> tuple[list[Parameter], list[str]]:
             float(np.min(low / power)), float(np.max(high / power))
         )
         ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent(0, float(np.max(high / power)))
-    marks["cluster.opp.busy_uw"] = f"[F] {path.name}, {soc}: fitted curve (opplab fit power) less what is shared"
+    if not fits:
+        raise InputError(f"{files}: nothing of the machine `{tree['name']}` was measured")
+    marks["cluster.opp.busy_uw"] = f"[F] {files}, {chip}: fitted curve (opplab fit power) less what is shared"
     marks["cluster.opp.cluster_uw"] = "[F] the same: what does not depend on the clock; that it is shared: [A]"
+    marks[INTERVAL_MARK] = INTERVALS[of]
+    if (best := _next_measurement(tree, fits)) is not None:
+        marks[NEXT_MARK] = best
     _mark(tree, marks, ranges)
-    return parameters, list(CANNOT_TELL)
+    return fits, cannot
 
 
-def _is_points(path: Path) -> bool:
-    """Say whether a source is a table of power by operating point."""
-    if path.is_dir():
-        return False
-    if path.suffix == ".json":
-        return True
-    with check_size(path, "measurements").open("rb") as file:
-        head = file.readline(4096)
-    names = [plain(name) for name in re.split(r"[,;\t]", head.decode("utf-8", "replace"))]
-    return any(name.startswith(("busy_mean_", "coremark")) for name in names)
+INTERVAL_MARK = "range of cluster.opp"
+NEXT_MARK = "next measurement"
+"""What the ranges of powers are of, and what to measure next: kept beside the sources of the numbers."""
 
 
-def with_power(text: str, *paths: Path) -> tuple[str, list[Parameter], list[str]]:
-    """Put measured power into a machine file; logs of intervals are fitted together, tables one after the other.
+def _value(fitted: Fitted, name: str) -> float:
+    return next(parameter.value for parameter in fitted.fit.parameters() if parameter.name == name)
+
+
+def _next_measurement(tree: Tree, fits: Sequence[Fitted]) -> str | None:
+    """Give the measurement that would narrow watts most, over all clocks, with one and with all CPUs busy.
+
+    Candidates: one busy CPU at each operating point, and all CPUs of a cluster, which shows what they share.
+    """
+    clusters = clusters_of(tree)
+    for cluster in tree["cluster"]:
+        if not any(opp.get("busy_uw") or opp.get("uw") for opp in cluster["opp"]):
+            return f"{cluster['name']}: power of one busy CPU at its highest clock: nothing of it is known"
+    best: tuple[float, str] | None = None
+    for fitted in fits:
+        index = place_of(fitted.curve.points[0], clusters)
+        assert index is not None
+        name, cpus = clusters[index]
+        khz = np.array([khz_of_opp(opp) for opp in tree["cluster"][index]["opp"]])
+        gains = fitted.fit.narrowed(khz / 1000)
+        # A point that is known already is no better known by another reading of the same meter.
+        gains[np.isin(khz, [point.khz for point in fitted.used])] = 0
+        place = int(np.argmax(gains))
+        found = [(float(gains[place]), f"{name}: power of one busy CPU at {khz[place] / 1000:g} MHz")]
+        if len(cpus) > 1:
+            power, static = fitted.fit.power(khz / 1000), _value(fitted, "static")
+            static = min(static, 0.8 * float(power.min()))
+            unknown = (len(cpus) - 1) * static
+            # All busy: between `static` shared and none of it shared; half of what is weighed is one busy CPU.
+            half = float(np.mean(0.5 * 0.5 * unknown / (len(cpus) * power - 0.5 * unknown)))
+            words = f"{name}: power of all {len(cpus)} CPUs busy at {khz[0] / 1000:g} MHz (what they share)"
+            found.append((half, words))
+        best = max([*found, *([best] if best else [])])
+    if best is None or best[0] <= 0:
+        return None
+    return f"{best[1]}: narrows the mean interval of watts by +-{100 * best[0]:.1f} % of them"
+
+
+def with_power(
+    text: str, *paths: Path, soc: str | None = None, points: str = "all", of: str = METER
+) -> tuple[str, list[Parameter], list[str]]:
+    """Put measured power into a machine file; logs of intervals are fitted together, and so are tables.
+
+    Parameters
+    ----------
+    text : str
+        The machine file.
+    *paths : Path
+        Logs and tables.
+    soc : str, optional
+        Which chip of the tables.
+    points : str
+        Which operating points of the tables: ``low,mid,high``, kHz, or ``all``.
+    of : {"meter", "chip", "kind"}
+        What the ranges are of (`INTERVALS`).
 
     Returns
     -------
     (str, list of Parameter, list of str)
         The file, what was fitted, and what the source cannot tell.
     """
+    text, parameters, cannot, _ = fitted_power(text, *paths, soc=soc, points=points, of=of)
+    return text, parameters, cannot
+
+
+def fitted_power(
+    text: str, *paths: Path, soc: str | None = None, points: str = "all", of: str = METER
+) -> tuple[str, list[Parameter], list[str], list[Fitted]]:
+    """Give what `with_power` gives, and the curves by which points that were not used can be predicted."""
     tree = toml_of(text, "the machine file")
     parameters: list[Parameter] = []
     cannot: list[str] = []
-    logs = [path for path in paths if not _is_points(path)]
+    fits: list[Fitted] = []
+    tables = [path for path in paths if freqbench.is_points(path)]
+    logs = [path for path in paths if path not in tables]
     if logs:
         parameters, cannot = _fit_samples(tree, join_samples([read_samples(path) for path in logs]))
-    for path in paths:
-        if path not in logs:
-            told, not_told = _fit_points(tree, path)
-            parameters, cannot = parameters + told, cannot + not_told
+    if tables:
+        fits, not_told = _fit_points(tree, tables, soc, points, of)
+        for fitted in fits:
+            place = place_of(fitted.curve.points[0], clusters_of(tree))
+            assert place is not None
+            name = tree["cluster"][place]["name"]
+            parameters += [replace(one, name=f"{name} {one.name}") for one in fitted.fit.parameters()]
+        cannot += not_told
     _tell_kernel(tree)
-    return to_machine_text(tree), parameters, cannot
+    return to_machine_text(tree), parameters, cannot, fits
+
+
+_AS_MEASURED = "[F] as cluster.opp.busy_uw"
 
 
 def _tell_kernel(tree: Tree) -> None:
@@ -306,7 +392,8 @@ def _tell_kernel(tree: Tree) -> None:
     """
     if tree.get("processor") is not None:
         return
-    empty = [cluster for cluster in tree["cluster"] if not any(opp.get("uw") for opp in cluster["opp"])]
+    ours = tree.get("source", {}).get("cluster.opp.uw", "").startswith(_AS_MEASURED)
+    empty = [cluster for cluster in tree["cluster"] if ours or not any(opp.get("uw") for opp in cluster["opp"])]
     filled = [cluster for cluster in empty if any(opp.get("busy_uw") for opp in cluster["opp"])]
     for cluster in filled:
         for opp in cluster["opp"]:
@@ -315,7 +402,7 @@ def _tell_kernel(tree: Tree) -> None:
         names = ", ".join(cluster["name"] for cluster in filled)
         _mark(
             tree,
-            {"cluster.opp.uw": f"[F] as cluster.opp.busy_uw ({names}): what the kernel is told is what was measured"},
+            {"cluster.opp.uw": f"{_AS_MEASURED} ({names}): what the kernel is told is what was measured"},
             {},
         )
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["Prediction", "line", "summary"]
+__all__ = ["Prediction", "line", "summary", "weighted_quantile"]
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ def line(x: Sequence[float], y: Sequence[float], at: Sequence[float]) -> np.ndar
     return np.asarray(y[0] + rise * (np.asarray(at, dtype=float) - x[0]))
 
 
-def _quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
+def weighted_quantile(values: ArrayLike, weights: ArrayLike, share: float) -> float:
     """Give a weighted quantile, which for equal weights is numpy's."""
     order = np.argsort(values)
-    values, weights = values[order], weights[order]
+    values, weights = np.asarray(values)[order], np.asarray(weights)[order]
     places = np.cumsum(weights) - weights
     total = float(np.sum(weights) - weights[-1])
     return float(np.interp(share, places / total if total > 0 else places, values))
@@ -76,13 +77,13 @@ def summary(sets: Sequence[Sequence[Prediction]]) -> dict[str, Any]:
     weights = np.concatenate([np.full(len(predictions), 1.0 / len(predictions)) for predictions in sets])
     error = np.abs([row.error for row in rows])
     rival = np.abs([row.rival_error for row in rows])
-    median, rival_median = _quantile(error, weights, 0.5), _quantile(rival, weights, 0.5)
+    median, rival_median = weighted_quantile(error, weights, 0.5), weighted_quantile(rival, weights, 0.5)
     told = [row.low <= row.measured <= row.high for row in rows if row.low is not None and row.high is not None]
     return {
         "median_abs_error": median,
-        "p90_abs_error": _quantile(error, weights, 0.9),
+        "p90_abs_error": weighted_quantile(error, weights, 0.9),
         "rival_median_abs_error": rival_median,
-        "rival_p90_abs_error": _quantile(rival, weights, 0.9),
+        "rival_p90_abs_error": weighted_quantile(rival, weights, 0.9),
         "skill": 1 - median / rival_median if rival_median > 0 else None,
         "in_interval": float(np.mean(told)) if told else None,
         "predictions": len(rows),

@@ -298,7 +298,13 @@ def _documents(text: str, file: str) -> list[object]:
         import yaml
     except ImportError as error:
         raise InputError(f"{file}: YAML needs the package pyyaml; JSON is read without it") from error
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position].split("\n")
+        line, column = len(before), len(before[-1]) + 1
+        what = f"the character U+{ord(text[error.position]):04X} may not be in YAML"
+        raise FormatError(f"{file}:{line}:{column}: {what}", file=file, line=line, column=column) from error
     try:
         documents = []
         while loader.check_node():

@@ -173,7 +173,7 @@ def findings(tables: list[Table]) -> list[dict[str, str]]:
                 "cppc-no-frequency",
                 "note",
                 f"{cpus}: no nominal_freq",
-                "levels cannot be told as clocks",
+                "levels cannot be converted to clocks",
                 "measure one",
             )
             continue
@@ -194,7 +194,7 @@ def findings(tables: list[Table]) -> list[dict[str, str]]:
             add(
                 "cppc-100mhz",
                 "warning",
-                f"{cpus}: 100 MHz a level would be {_mhz(fixed)}, the table says {_mhz(table.by_guaranteed())}",
+                f"{cpus}: 100 MHz a level would be {_mhz(fixed)}, by the table {_mhz(table.by_guaranteed())}",
                 "intel_pstate takes 100 MHz a level where it has no factor of its own (E-cores): its claims are off",
                 "a kernel that takes the factor from CPPC or a table of the model, or none of its claimed clocks",
             )

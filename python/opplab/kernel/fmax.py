@@ -102,7 +102,7 @@ def intel_max_freq_ratio(model: str = "other", **msrs: int | None) -> int | None
     Parameters
     ----------
     model : {"other", "knl", "skx", "glm"}
-        How the CPU tells its turbo levels.
+        Form of the CPU's turbo levels.
     **msrs
         ``platform_info``, ``turbo_ratio_limit``, ``turbo_ratio_limit1``, ``misc_enable``, ``atom_core_ratios``,
         ``atom_core_turbo_ratios``; a register that is not given faults when it is read.
@@ -178,7 +178,7 @@ def scale_freq_tick(acnt: int, mcnt: int, max_freq_ratio: int) -> int | None:
 
 
 class CppcPerfCaps(_kernel.CppcPerfCaps):
-    """What CPPC says of a CPU, on its abstract scale.
+    """CPPC capabilities of a CPU, on its abstract scale.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def kernel_gates() -> list[Gate]:
 
 
 def kernel_note(name: str) -> str | None:
-    """Tell what the name of a kernel leaves open: an unknown point release, a distribution's number.
+    """Report what the name of a kernel leaves open: an unknown point release, a distribution's number.
 
     Examples
     --------

@@ -95,6 +95,8 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
         told = [index for index in range(len(columns)) if any(line[index] for line in cells)]
         columns, cells = [columns[index] for index in told], [[line[index] for index in told] for line in cells]
         numeric, widths = [numeric[index] for index in told], [widths[index] for index in told]
+        if any("://" in text for line in cells for text in line):
+            return _records(columns, cells, width)
     groups = [list(range(len(columns)))]
     if width is not None:
         widths, groups = _fitted(widths, numeric, width, columns, cells)
@@ -113,6 +115,23 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     blocks += [[_wrapped(text, room) for text, room in zip(line, widths, strict=True)] for line in cells]
     tables = ["\n".join(line for block in blocks for line in lines_of(block, group)) + "\n" for group in groups]
     return "\n".join(tables)
+
+
+def _records(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> str:
+    """Give rows below each other, a line or more a value; an address stays whole, so that it can be copied.
+
+    Examples
+    --------
+    >>> print(_records(["name", "thread"], [["lone-task", "C. Loehle, https://patchew.org/linux/2025/"]], 30), end="")
+    lone-task
+      thread: C. Loehle,
+        https://patchew.org/linux/2025/
+    """
+    found = []
+    for first, *rest in cells:
+        lines = [f"  {name}: {text}" for name, text in zip(columns[1:], rest, strict=True) if text]
+        found.append("\n".join([first, *(flow(line, width) for line in lines)]) + "\n")
+    return "\n".join(found)
 
 
 # No column of words is made narrower than this while there is another way; no column at all than the second.

@@ -46,7 +46,7 @@ class Machine:
         Raises
         ------
         InputError
-            If there is no such machine; says the nearest name.
+            If there is no such machine; names the nearest name.
         FormatError
             If the file is wrong; says file, line and column.
         """
@@ -74,8 +74,13 @@ class Machine:
         """Number of CPUs."""
         return self._inner.nr_cpus
 
+    @property
+    def drivers(self) -> list[str]:
+        """The cpufreq drivers that it has; the first is that at boot."""
+        return [str(one["driver"]) for one in self.describe()["drivers"]]
+
     def describe(self) -> dict[str, Any]:
-        """Give everything that the machine says as dicts and lists; units are the last word of a key."""
+        """Give the whole machine as dicts and lists; units are the last word of a key."""
         return self._inner.describe()
 
     def to_toml(self) -> str:

@@ -12,8 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from opplab.errors import InputError
+from opplab.fit.machine_power import INTERVAL_MARK, NEXT_MARK
+from opplab.kernel import EnergyModel, find_energy_efficient_cpu
 
-__all__ = ["FORMATS", "coefficient", "dmips_mhz", "export", "inefficient"]
+__all__ = ["coefficient", "dmips_mhz", "export", "inefficient", "placements"]
 
 SCALE = 1024
 
@@ -87,8 +89,84 @@ def _warnings(cluster: Mapping[str, Any]) -> list[str]:
     if unknown:
         words.append(f"power at {', '.join(unknown)} MHz is not known: EAS needs it (measure one busy CPU there)")
     if not any(opp["power_uw"] for opp in opps) and not unknown:
-        words.append("powers are those of a busy CPU; what a vendor's model says is not known")
+        words.append("powers are those of a busy CPU; the vendor's model is not known")
     return words
+
+
+def placements(facts: Mapping[str, Any]) -> list[tuple[int, int, str]]:
+    """Give where EAS places a lone task that wakes on an idle machine: (least util, most util, cluster).
+
+    The task ran on the machine's last biggest CPU; above the utilisation that fits anywhere there is no row.
+
+    Raises
+    ------
+    InputError
+        A power is not known, or the kernel refuses the table.
+
+    Notes
+    -----
+    Source: kernel/sched/fair.c:find_energy_efficient_cpu(), v6.12.
+    """
+    clusters = facts["clusters"]
+    domains = []
+    for cluster in clusters:
+        powers = [(opp["khz"], _power_uw(opp)) for opp in cluster["opps"]]
+        if any(power is None for _, power in powers):
+            raise InputError(f"cluster {cluster['name']}: a power is not known")
+        points = [(khz, power) for khz, power in powers if power is not None]
+        domains.append(EnergyModel(points, cpus=_cpus(cluster["cpus"]), capacity=cluster["capacity"]))
+    whose = {cpu: cluster["name"] for cluster in clusters for cpu in _cpus(cluster["cpus"])}
+    biggest = max(clusters, key=lambda cluster: cluster["capacity"])
+    last = max(_cpus(biggest["cpus"]))
+    found: list[tuple[int, int, str]] = []
+    for util in range(1, SCALE + 1):
+        loads = [0] * len(whose)
+        loads[last] = util
+        cpu = find_energy_efficient_cpu(domains, loads, task_util=util, prev_cpu=last).cpu
+        if cpu is None:
+            continue
+        if found and found[-1][2] == whose[cpu] and found[-1][1] == util - 1:
+            found[-1] = (found[-1][0], util, whose[cpu])
+        else:
+            found.append((util, util, whose[cpu]))
+    return found
+
+
+def _eas(facts: Mapping[str, Any] | None) -> str:
+    """Say where EAS places a lone task; None is a kernel without an energy model."""
+    if facts is None:
+        return "no energy model, EAS is off: a task that wakes goes to an idle CPU that it fits on, its last one first"
+    if len({cluster["capacity"] for cluster in facts["clusters"]}) < 2:
+        return "EAS is off: all CPUs have one capacity"
+    try:
+        found = placements(facts)
+    except InputError as error:
+        return f"EAS is off: {error}"
+    return ", ".join(f"util {low} to {high} {name}" for low, high, name in found)
+
+
+def _first_number(end: object) -> float:
+    """Give the number of an end of a range, which may be in percent."""
+    return float(str(end).split()[0])
+
+
+def _next(facts: Mapping[str, Any]) -> str:
+    """Give the measurement that would help most: the fit's own, or that of the widest range of a power."""
+    sources = facts.get("sources", {})
+    if words := sources.get(NEXT_MARK):
+        return str(words)
+    for cluster in facts["clusters"]:
+        if any(_power_uw(opp) is None for opp in cluster["opps"]):
+            return f"{cluster['name']}: power of one busy CPU at each clock where it is not known"
+    widths = {
+        what: _first_number(high) / max(_first_number(low), 1)
+        for what, (low, high) in facts.get("ranges", {}).items()
+        if ".opp." in what and what.endswith("uw")
+    }
+    if not widths:
+        return "one busy CPU at the lowest, a middle and the highest clock of each cluster: no power has a range"
+    widest = max(widths, key=lambda what: widths[what])
+    return f"what {widest} is: its range is the widest"
 
 
 def _clean(text: str) -> str:
@@ -96,11 +174,17 @@ def _clean(text: str) -> str:
     return " ".join(text.replace("*/", "* /").split())
 
 
-def _dts(facts: Mapping[str, Any]) -> str:
+def _dts(facts: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     clusters = facts["clusters"]
+    sources = facts.get("sources", {})
     lines = [
         "/dts-v1/;",
         f"/* {_clean(facts['name'])}: {_clean(facts['provenance'])} */",
+        "/* where EAS places a lone task of an idle machine, which ran on the biggest CPU (kernel 6.12.117): */",
+        f"/* before: {_clean(_eas(before))} */",
+        f"/* after: {_clean(_eas(facts))} */",
+        f"/* most helpful measurement: {_clean(_next(facts))} */",
+        *(f"/* ranges are of {_clean(sources[mark])} */" for mark in [INTERVAL_MARK] if mark in sources),
         *(
             f"/* range of {_clean(what)}: {low} .. {high} */"
             for what, (low, high) in facts.get("ranges", {}).items()
@@ -189,10 +273,10 @@ def _wattson(facts: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-FORMATS = {"dts": _dts, "debugfs": _debugfs, "wattson": _wattson}
+FORMATS = {"debugfs": _debugfs, "wattson": _wattson}
 
 
-def export(facts: Mapping[str, Any], form: str) -> str:
+def export(facts: Mapping[str, Any], form: str, before: Mapping[str, Any] | None = None) -> str:
     """Give a machine in a form that others read.
 
     Parameters
@@ -200,10 +284,12 @@ def export(facts: Mapping[str, Any], form: str) -> str:
     facts : mapping
         What ``opplab machine show --format json`` has.
     form : {"dts", "debugfs", "wattson"}
+    before : mapping, optional
+        A machine whose energy model the device tree's comments compare with; by default there is none.
 
     Raises
     ------
     InputError
         If a power that the form cannot do without is not known.
     """
-    return FORMATS[form](facts)
+    return _dts(facts, before) if form == "dts" else FORMATS[form](facts)

@@ -75,7 +75,7 @@ def worst_case_latencies(text: str) -> list[dict[str, str]]:
             if latency_us < _WORST_CASE_US or "wake_us" in state or "wake_ns" in state:
                 continue
             name = f"{cluster['name']}, {state['name']}"
-            what = f"{name}: each wake-up takes the {latency_us:g} us that firmware tells the governor, its worst case"
+            what = f"{name}: each wake-up takes the {latency_us:g} us of the firmware's table, its worst case"
             cost = f"an interrupt that meets the state costs {latency_us / 1000:g} ms; latencies are upper bounds"
             remedy = (
                 f"wake_us: what was measured, or a share of it (0.3: {0.3 * latency_us:.0f}) with a range of 0.05 to 1"

@@ -51,8 +51,10 @@ def keys() -> Iterator[tuple[str, str, Any, str]]:
 def toml_value(value: Any) -> str:
     """Give a value as TOML writes it."""
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key))} = {json.dumps(item)}" for key, item in value.items())
+        pairs = (f"{json.dumps(str(key))} = {toml_value(item)}" for key, item in value.items())
         return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
     return json.dumps(value)
 
 

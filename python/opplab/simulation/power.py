@@ -15,7 +15,7 @@ __all__ = ["HOW_TO_GET_POWER", "is_unknown", "known_power"]
 
 HOW_TO_GET_POWER = (
     "energy is unknown: the machine has no power. Give it some with `opplab machine import SOURCE --power LOG` "
-    "(turbostat, freqbench, watts by active cores), or a rough curve with `opplab run --power generic`"
+    "(turbostat, freqbench, watts by active cores), or a rough curve with `--power generic` of `run` and `choose`"
 )
 """The line that stands wherever an energy would."""
 
@@ -37,6 +37,6 @@ def known_power(machine: Mapping[str, Any]) -> list[bool]:
 
 
 def is_unknown(results: pl.DataFrame) -> bool:
-    """Say whether some energy of a results table is unknown."""
+    """Report whether some energy of a results table is unknown."""
     energies = results.filter(results["metric"] == "energy")
     return bool(energies["value"].null_count())

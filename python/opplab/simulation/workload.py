@@ -103,7 +103,7 @@ class Workload:
         Raises
         ------
         InputError
-            If there is no such benchmark or parameter; says the nearest one.
+            If there is no such benchmark or parameter; names the nearest one.
         """
         models = {model["name"]: model for model in _opplab.benchmarks()}
         if name not in models:
@@ -145,7 +145,7 @@ class Workload:
         from opplab.report.notebook import card
 
         rows = self.events().select("task", "phase", "event").to_dicts()
-        facts = {"duration": "not said" if self.duration_s is None else f"{self.duration_s} s"}
+        facts = {"duration": "not given" if self.duration_s is None else f"{self.duration_s} s"}
         return card(self.name, facts, rows[:12], more=max(len(rows) - 12, 0))
 
     def __repr__(self) -> str:

@@ -43,7 +43,10 @@ GROUP_COLUMNS = {
 }
 """What the block has of a control group, and its heads."""
 
-LATENCIES = ("latency_p50", "latency_p99")
+PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50", "latency_p99")}
+"""Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
+NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
+"""Columns without a change of their own: what follows from another, or stands in a pair."""
 _SCALES = {
     "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
     "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),
@@ -150,6 +153,8 @@ class Answer(Block):
         Why a column that everybody expects is not there.
     groups : dict of (machine, workload, variant) to dict of str to dict of str to float or None
         Of each control group its metrics, means over the runs.
+    same : sequence of Line
+        Variants whose runs are the baseline's, event for event.
     """
 
     lines: list[Line]
@@ -157,6 +162,7 @@ class Answer(Block):
     assumed: str = ""
     missing: str = ""
     groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
+    same: Sequence[Line] = ()
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: what `cpu.stat` says, energy, waits and missed work."""
@@ -202,15 +208,19 @@ class Answer(Block):
             if {ENERGY_PER_WORK, "energy"} <= set(one.changes)
         )
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
-        return [*own, *([] if own else ["rate"]), *energy, "latency_p99"]
+        return [*own, *([] if own else ["rate"]), *energy, "response_p99", "latency_p99"]
 
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
         """Give the table of values, and that of changes if something is compared."""
         lines = self.lines[:most]
         told = self._told()
+        # What shares a column shares a unit.
         scales = {
-            metric: fitting([value for one in self.lines if (value := one.values.get(metric)) is not None], unit)
+            metric: fitting(
+                [value for one in self.lines for name in shares if (value := one.values.get(name)) is not None], unit
+            )
             for metric, (unit, _) in self.units.items()
+            for shares in [next((pair for pair in PAIRS.values() if metric in pair), (metric,))]
         }
         first, second = [], []
         for one in lines:
@@ -219,10 +229,11 @@ class Answer(Block):
             for metric, (scale, unit) in scales.items():
                 value = one.values.get(metric)
                 row[_head(metric, unit, self.units[metric][1])] = "unknown" if value is None else quantity(value, scale)
-            p50, p99 = (_head(name, scales[name][1], "") if name in scales else "" for name in LATENCIES)
-            if p50 and p99 and scales[LATENCIES[0]] == scales[LATENCIES[1]]:
-                both = f"{row.pop(p50)} / {row.pop(p99)}"
-                row[f"latency p50 / p99, {scales[LATENCIES[0]][1]}"] = both
+            for title, pair in PAIRS.items():
+                if set(pair) <= set(scales):
+                    unit = scales[pair[0]][1]
+                    p50, p99 = (row.pop(_head(name, unit, "")) for name in pair)
+                    row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}"
             first.append(row)
             if one.base:
                 changes = {_title(metric): change.words for metric, change in one.changes.items() if metric in told}
@@ -283,8 +294,7 @@ def _title(metric: str) -> str:
     return {
         ENERGY_PER_WORK: "energy/work",
         "missed_activations": "missed",
-        "latency_p50": "latency p50",
-        "latency_p99": "latency p99",
+        **{name: name.replace("_", " ") for pair in PAIRS.values() for name in pair},
     }.get(metric, metric)
 
 
@@ -311,8 +321,9 @@ def answer_of(
     cases, units = _cases(results)
     columns = _columns(units, cases)
     bases = _bases(experiment)
-    lines = []
+    lines, same = [], []
     groups = {}
+    prints = _fingerprints(results)
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -332,9 +343,12 @@ def answer_of(
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
         lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
+        if theirs and prints[point, variant] == prints[point, base]:
+            same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
     lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
+    answer.same = same
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
     if results.filter(results["metric"] == "energy")["value"].null_count():
@@ -342,6 +356,15 @@ def answer_of(
 
         answer.missing = f"{HOW_TO_GET_POWER}."
     return answer
+
+
+def _fingerprints(results: pl.DataFrame) -> dict[tuple[Point, str], set[tuple[int, str]]]:
+    """Give the events' fingerprints by point and variant, with their seeds."""
+    keys = ["machine", "benchmark", "param", "policy", "seed", "fingerprint"]
+    found: dict[tuple[Point, str], set[tuple[int, str]]] = {}
+    for machine, benchmark, param, policy, seed, fingerprint in results.select(keys).unique().iter_rows():
+        found.setdefault(((machine, benchmark, param), policy), set()).add((seed, fingerprint))
+    return found
 
 
 def _of_groups(runs: Values) -> dict[str, dict[str, float | None]]:
@@ -382,15 +405,17 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     own = metrics.answers(units)
     wanted = [*own, *(["rate"] if not own else []), "energy", "power", ENERGY_PER_WORK]
     if deadlines and not own:
-        wanted += ["missed_activations", *LATENCIES]
+        # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
+        wanted += ["missed_activations", *PAIRS["response"]]
     elif not own:
-        wanted.append("work_done")
+        waits = any(run.get(PAIRS["latency"][1]) for runs in cases.values() for run in runs.values())
+        wanted += ["work_done", *(PAIRS["latency"] if waits else ())]
     return [metric for metric in wanted if metric in known]
 
 
 def _is_compared(metric: str, columns: Sequence[str], units: Mapping[str, tuple[str, str]]) -> bool:
     """Whether a column has a change: not what follows from another, nor shares in percent."""
-    return bool(units[metric][1]) and units[metric][0] != "%" and metric not in ("power", "latency_p50", "work_done")
+    return bool(units[metric][1]) and units[metric][0] != "%" and metric not in NEVER_COMPARED
 
 
 def _bases(experiment: Experiment) -> dict[str, str]:
@@ -439,7 +464,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
 
 
 def _finding(answer: Answer, sure: Sureness | None) -> str:
-    """Say in a sentence or two what is sure, what is not, and on what it depends."""
+    """Describe in a sentence or two what is sure, what is not, and on what it depends."""
     compared = [one for one in answer.lines if one.changes]
     if not compared:
         return _alone(answer)
@@ -471,6 +496,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
             out.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+    for one in answer.same:
+        out.insert(1, f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event.")
     keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
     if keys:
         out.append(f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}.")
@@ -485,7 +512,7 @@ def _alone(answer: Answer) -> str:
         f"{_title(metric)} {quantity(value, scale)} {unit}"
         for metric in answer.units
         if (value := one.values.get(metric)) is not None
-        and metric not in LATENCIES
+        and not any(metric in pair for pair in PAIRS.values())
         and (fit := fitting([value], answer.units[metric][0]))
         for scale, unit in [fit]
     ]
@@ -520,7 +547,7 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
 
 
 def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_up: str) -> str:
-    """Say what was assumed, and the next step."""
+    """Describe what was assumed, and the next step."""
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():

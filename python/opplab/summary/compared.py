@@ -441,7 +441,7 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
 
 
 def _findings(one: Benchmark, several: bool) -> list[str]:
-    """Say in a sentence a run what the comparison comes to."""
+    """Describe in a sentence a run what the comparison comes to."""
     from opplab.comparison.overview import overall
 
     out = []

@@ -217,7 +217,7 @@ class _Axis:
 
 
 def findings(blocks: Sequence[Block]) -> list[str]:
-    """Say in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
+    """Describe in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
     names = places_of(blocks)
     groups = groupby(blocks, lambda block: ((block.machine, block.benchmark), block.metric, block.base))
     out = [_comparison(names[place], list(run)) for (place, _, _), run in groups]
@@ -227,7 +227,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
     elif lines and not any(line.varies for line in lines):
         out.append(
             "All iterations are equal: no variation of the programs is modelled, so there are no intervals. That "
-            "does not make the changes certain; they hang on what the machine file assumes."
+            "does not make the changes certain; they depend on the assumptions of the machine file."
         )
     for metric in dict.fromkeys(block.metric for block in blocks):
         out += _distance(metric, [line for block in blocks if block.metric == metric for line in block.lines])
@@ -239,7 +239,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
 
 
 def _comparison(name: str, blocks: Sequence[Block]) -> str:
-    """Say what each variant changes of one metric of one benchmark, at the first and the last load."""
+    """Describe what each variant changes of one metric of one benchmark, at the first and the last load."""
     first = blocks[0]
     what = "energy" if first.metric == "energy" else f"{first.metric} ({first.better} is better)"
     variants = []
@@ -268,7 +268,7 @@ def _change(line: Line) -> str:
 
 
 def _distance(metric: str, lines: Sequence[Line]) -> list[str]:
-    """Say how far the changes and the values of a metric are from the published ones."""
+    """Report how far the changes and the values of a metric are from the published ones."""
     known = [(line, ratio) for line in lines if (ratio := line.published_ratio) is not None]
     if not known:
         return []
@@ -277,9 +277,9 @@ def _distance(metric: str, lines: Sequence[Line]) -> list[str]:
     clear = [(line, ratio) for line, ratio in known if _exceeds_spread(line)]
     same = sum((line.ratio < 0) == (ratio < 0) for line, ratio in clear)
     out = [
-        f"Distance to the published changes over all {len(known)} cells: median {statistics.median(errors):.1f} "
-        f"percentage points, largest {errors[-1]:.1f} (who says that nothing changes is off by {nothing:.1f} at the "
-        f"median); where the published change exceeds its own interval ({len(clear)} cells), its sign is met in {same}."
+        f"Distance to the {len(known)} published changes: median {statistics.median(errors):.1f} percentage points, "
+        f'largest {errors[-1]:.1f}; always predicting "no change" misses by {nothing:.1f} (median). Where the '
+        f"published change exceeds its own interval ({len(clear)} values), its sign is met in {same}."
     ]
     shares = [
         ours.mean / theirs.mean
@@ -342,7 +342,7 @@ def _value_panels(
 
 
 def _share_a_scale(ours: Sequence[svg.Series], theirs: Sequence[svg.Series]) -> bool:
-    """Tell whether both are readable in one picture: a run of another length has energies of another size."""
+    """Report whether both are readable in one picture: a run of another length has energies of another size."""
     highest = [max(point[1] for one in some for point in one.points) for some in (ours, theirs)]
     return min(highest) * SCALES_MAX >= max(highest)
 
@@ -481,7 +481,7 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
                 states.setdefault(cluster, []).append(what)
         for cluster, steps in clusters.items():
             clock = _clock_classes(steps)
-            idle = {name: f"i{min(number, 3)}" for number, name in enumerate(states.get(cluster, []))}
+            idle = _idle_classes(states.get(cluster, []))
             keys = _clock_keys(cluster, clock)
             keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
             panels = []
@@ -490,6 +490,13 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
                     panels += _residency_panels(means, classes, (place, name), cluster, clock, idle)
             groups.append((keys, panels))
     return groups
+
+
+def _idle_classes(states: Sequence[str]) -> dict[str, str]:
+    """Give the colour of each idle state: polling apart, the others the darker the deeper, and the way in and out."""
+    deep = [name for name in states if name not in ("POLL", "none")]
+    steps = {name: 1 + round(6 * number / max(len(deep) - 1, 1)) for number, name in enumerate(deep)}
+    return {name: "ix" if name == "none" else f"i{steps.get(name, 0)}" for name in states}
 
 
 def _residency_panels(

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from opplab.uncertainty.sweep import Sureness
 
 __all__ = [
+    "EVENTS_MAX",
     "blocks_of",
+    "drawn",
     "legend",
     "mean_rows",
     "metric_tables",
     "own_metrics",
+    "scored",
     "sure_tables",
     "tables_text",
     "write_report",
@@ -80,6 +83,44 @@ def legend(iterations: int, *, measured: bool) -> str:
     )
 
 
+BESIDE_MOST = 12
+"""Published changes that are printed beside the simulated ones; longer tables are `opplab compare`'s."""
+
+
+def scored(experiment: Experiment, results: pl.DataFrame) -> tuple[list[dict[str, str]], str]:
+    """Give the published changes beside the simulated ones, where they are few, and the score over "no change"."""
+    from opplab.agreement.scoreboard import cells_of, score
+
+    cells = cells_of(experiment, results) if experiment.published_seed and experiment.compare else []
+    if not cells:
+        return [], ""
+    found = score(cells)
+    right = round((found["sign_agreement"] or 0) * found["sign_cells"])
+    median, null = 100 * found["median_abs_error"], 100 * found["null_median_abs_error"]
+    changes = "change" if len(cells) == 1 else "changes"
+    line = (
+        f"Score against {len(cells)} published {changes}: median error {median:.1f} percentage points; "
+        f'always predicting "no change" misses by {null:.1f}. '
+        f"Right sign in {right} of {found['sign_cells']} changes beyond their spread."
+    )
+    rows = [
+        {
+            "benchmark": cell.benchmark,
+            "parameter": cell.parameter,
+            "variant": cell.variant,
+            "published": f"{100 * (cell.published - 1):+.1f} %",
+            "simulated": f"{100 * (cell.predicted - 1):+.1f} %",
+            "error, points": f"{100 * cell.error:+.1f}",
+        }
+        for cell in cells
+    ]
+    if len(rows) > BESIDE_MOST:
+        return [], line
+    # What all rows share is not repeated in each.
+    same = [key for key in ("benchmark", "variant") if len({row[key] for row in rows}) == 1]
+    return [{key: value for key, value in row.items() if key not in same} for row in rows], line
+
+
 def tables_text(blocks: list[Block]) -> list[tuple[str, object]]:
     """Give title and table of each comparison; tables are rich texts."""
     names = places_of(blocks)
@@ -104,7 +145,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        made.append(("what the changes hang on (share of their order over the draws)", deciding))
+        made.append(("what the changes depend on (share of their order over the draws)", deciding))
     return made
 
 
@@ -152,7 +193,7 @@ def _with_change(cell: Cell | None) -> str:
     return f"{cell.value:.2f} ({100 * (cell.ratio - 1):+.1f}%)" + ("*" if cell.significant else "")
 
 
-def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Case]:
+def _examples(experiment: Experiment) -> list[_opplab.Case]:
     """One run of each machine and policy: the first workload at its smallest load, iteration 0."""
     first = experiment.cases[0]
     chosen: dict[tuple[str, str], str] = {}
@@ -162,11 +203,27 @@ def _examples(experiment: Experiment, results: pl.DataFrame) -> list[_opplab.Cas
     return [experiment.find(hash_) for hash_ in chosen.values()]
 
 
-def write_traces(experiment: Experiment, results: pl.DataFrame, folder: Path) -> list[Path]:
-    """Write a Perfetto trace of one run of each policy."""
+EVENTS_MAX = 500_000
+"""Events of a run up to which it is drawn and written as a trace: about 60 MB, and a second of time."""
+
+
+def drawn(experiment: Experiment, results: pl.DataFrame, *, every: bool = False) -> list[_opplab.Case]:
+    """Give one run of each machine and policy that is short enough to be drawn; with `every` all of them."""
+    keys = ["machine", "benchmark", "param", "policy", "iteration"]
+    counted = results.filter(results["metric"] == "engine_events").select(*keys, "value")
+    events = {tuple(key): value for *key, value in counted.iter_rows()}
+    return [
+        case
+        for case in _examples(experiment)
+        if every or events.get((case.machine, case.benchmark, case.param, case.policy, 0), 0) <= EVENTS_MAX
+    ]
+
+
+def write_traces(experiment: Experiment, cases: Sequence[_opplab.Case], folder: Path) -> list[Path]:
+    """Write a Perfetto trace of each case."""
     folder.mkdir(exist_ok=True)
     files = []
-    for case in _examples(experiment, results):
+    for case in cases:
         several = len({one.machine for one in experiment.cases}) > 1
         at = case.machine if several else ""
         words = "-".join(filter(None, (at, case.benchmark, case.param.replace("=", ""), case.policy)))
@@ -190,17 +247,20 @@ def write_report(
 
     facts = experiment.manifest()
     seconds = facts["duration_ns"] / 1e9
-    examples = _examples(experiment, results)
+    examples = _examples(experiment)
     first = examples[0]
-    timelines = [window(case, case.run(False)) for case in examples]
+    shown = drawn(experiment, results)
+    timelines = [window(case, case.run(False)) for case in shown]
     if len(facts["machines"]) > 1:
-        timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, examples, strict=True)]
+        timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, shown, strict=True)]
     load = first.param.replace("=", " ").partition(" ")
     at = f", {load[2]} {load[0]}" if load[2] else ""
     note = (
         f"One run of each policy: {first.benchmark}{at}, iteration 0, from "
-        f"{timelines[0].start_ms:g} to {timelines[0].end_ms:g} ms. A colour is a task; the line is the cluster's clock "
-        "between its lowest and highest frequency."
+        f"{timelines[0].start_ms:g} to {max(one.end_ms for one in timelines):g} ms. A colour is a task; the line is "
+        "the cluster's clock between its lowest and highest frequency. CPUs that ran nothing are left out."
+        if timelines
+        else ""
     )
     seeds = f"{facts['seed']} to {facts['seed'] + facts['iterations'] - 1}"
     report = Report(
@@ -232,7 +292,7 @@ def write_report(
 
 
 def _classes(cases: Sequence[_opplab.Case]) -> str:
-    """Say which classes of programs the workloads name, and what holds without one."""
+    """Report which classes of programs the workloads name, and what holds without one."""
     tasks = [task for case in cases for task in json.loads(case.to_json())["workload"]["tasks"]]
     names = sorted({task["class"] for task in tasks if "class" in task})
     without = "none: work is in proportion to the clock and the core's capacity"
@@ -253,22 +313,20 @@ def command_of(experiment: Experiment) -> str:
 
 
 def methods(seed: int, seconds: float, *, energy: bool = True) -> list[str]:
-    """Say how the numbers came about and how far they can be trusted."""
+    """Report how the numbers came about and how far they can be trusted."""
     about_energy = (
         f"Energy is the sum of the clusters' meters over {seconds:g} s of simulated time, without the rest of the "
         "board. Where a published text does not state how long its runs took, its joules and these differ by an "
         "unknown factor; changes in percent do not. Nothing was fitted to the published variants."
     )
     return [
-        "What is exact: load tracking (PELT, util_est), schedutil, energy-model tables, the artificial energy model "
-        "and energy-aware placement are re-implemented from the kernel's algorithms and give the same integers as "
-        "vectors computed by real kernel code (opplab verify vectors). What is modelled: the hardware, its power and "
-        "latencies, from the machine file, where each number has its source or is marked as assumed; load balancing "
-        "and timer behaviour as LIMITATIONS.md says.",
+        "Exact: load tracking (PELT, util_est), schedutil, energy-model tables, the artificial energy model and "
+        "energy-aware placement match vectors of real kernel code, integer for integer (opplab verify vectors). "
+        "Modelled: hardware, power and latencies, from the machine file, where each number has a source or is marked "
+        "as assumed. LIMITATIONS.md lists the limits of load balancing and timers.",
         f"Iteration i runs every policy with seed {seed} + i, so that all policies see the same tasks starting at the "
-        "same times. Intervals are Student's t at 95 % over the iterations. They cover what the seeds vary, mainly "
-        "when tasks start relative to each other; they say nothing about the error of the model, and a narrow interval "
-        "is no sign of truth.",
+        "same times. Intervals are Student's t at 95 % over the iterations. They cover the variation between "
+        "seeds, mainly the relative start times of tasks. They do not cover the error of the model.",
         *([about_energy] if energy else ["Nothing was fitted to the published variants."]),
         "An activation is missed when a task's work for a period ends after the next period has begun; its share is "
         "over all activations of all tasks.",

@@ -18,6 +18,9 @@ __all__ = ["window"]
 
 IDLE_TASK = 2**32 - 1
 
+SLICES_MAX = 5000
+"""Slices of tasks that one window draws; a busier run is drawn for a shorter time."""
+
 
 def _steps(
     times: npt.NDArray[np.uint64], values: npt.NDArray[Any], start_ns: int, end_ns: int
@@ -30,7 +33,7 @@ def _steps(
 
 
 def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.0) -> Timeline:
-    """Run a case and give `length_ms` from the middle of it.
+    """Run a case and give up to `length_ms` from the middle of it.
 
     Parameters
     ----------
@@ -46,6 +49,9 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
     start_ns = (wall_ns - length_ns) // 2 // 1_000_000 * 1_000_000
     end_ns = start_ns + length_ns
     switches, clocks = tables["sched_switch"], tables["cpu_frequency"]
+    first = int(np.searchsorted(switches["time_ns"], start_ns)) + SLICES_MAX
+    if first < len(switches["time_ns"]):
+        end_ns = min(end_ns, int(switches["time_ns"][first]))
     names: list[str] = outcome["task_names"]
     rows: list[svg.Lane | svg.Clock] = []
     for cluster in outcome["clusters"]:
@@ -58,7 +64,8 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
                 for (begin, task), end in zip(steps, ends, strict=True)
                 if task != IDLE_TASK
             ]
-            rows.append(svg.Lane(f"{cluster['name']} cpu{cpu}", slices))
+            if slices:
+                rows.append(svg.Lane(f"{cluster['name']} cpu{cpu}", slices))
         here = clocks["cpu"] == cluster["cpus"][0]
         steps = _steps(clocks["time_ns"][here], clocks["khz"][here], start_ns, end_ns)
         opps = [khz / 1000 for khz in cluster["opps_khz"]]

@@ -56,7 +56,7 @@ class Experiment:
         self.file = file
         self.cases = [Case.of(case) for case in cases]
         self.adjusted: dict[str, int | float] = {}
-        """What was asked for instead of what the file says, by the command line's option."""
+        """What was asked for instead of the file's value, by the command line's option."""
         self._files: tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]] = ({}, {})
         self._fits: dict[str, str] = {}
         self.until: Until | None = None
@@ -82,13 +82,13 @@ class Experiment:
         name : str or Path
             A built-in name (``opplab list experiments``), or the path of a ``.toml``.
         iterations, seed, seconds : optional
-            Replace what the file says.
+            Replace the file's value.
         until_ci : float, optional
             Stop the iterations of a point when the intervals of its changes reach at most so many percent to either
-            side, instead of what the file's ``until`` says.
+            side, instead of the file's ``until``.
         params : mapping, optional
             Whole numbers of benchmarks, ``{(workload, parameter): value}``, instead of what the file and its
-            calibrations say.
+            calibrations have.
         """
         path = catalog.find("experiment", name)
         inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
@@ -254,7 +254,7 @@ class Experiment:
         return pairs
 
     def manifest(self) -> dict[str, Any]:
-        """Give what a results folder says about the sweep."""
+        """Give the description of the sweep in a results folder."""
         first = self._cases[0]
         return {
             "experiment": self.name,

@@ -76,7 +76,7 @@ class Until:
         return {"metric": self.metric, "least": self.least}
 
     def enough(self, values: Mapping[str, Sequence[float]]) -> bool:
-        """Say whether these values of each policy, in the order of the iterations, are enough.
+        """Report whether these values of each policy, in the order of the iterations, are enough.
 
         Examples
         --------

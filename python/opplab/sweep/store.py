@@ -435,7 +435,7 @@ def _unseal(file: Path, case_hash: str) -> bytes:
 
 
 def _manifest_fault(value: Any) -> str:
-    """Say what a manifest lacks; nothing if it is whole."""
+    """Describe what a manifest lacks; nothing if it is whole."""
     if not isinstance(value, dict):
         return "a manifest is an object"
     if value.get("format") != MANIFEST_FORMAT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,6 +11,7 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.kernel import kernel_gates
 from opplab.simulation.policy import Policy
+from opplab.sweep.power_profiles import is_power_profile, power_profiles
 
 __all__ = ["Variant", "of_governors", "with_variants"]
 
@@ -40,7 +41,12 @@ def of_governors(keys: Mapping[str, Any]) -> list[Variant]:
     return [Variant(name, {"governor": name, **rest}) for name in dict.fromkeys(names)]
 
 
-def with_variants(keys: Mapping[str, Any], changes: Iterable[str]) -> list[Variant]:
+def with_variants(
+    keys: Mapping[str, Any],
+    changes: Iterable[str],
+    drivers: Sequence[str] = (),
+    said: Callable[[str], None] = lambda _: None,
+) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
 
     Parameters
@@ -48,7 +54,12 @@ def with_variants(keys: Mapping[str, Any], changes: Iterable[str]) -> list[Varia
     keys : mapping
         The baseline's policy.
     changes : iterable of str
-        ``KEY=VALUE`` with spaces between them: keys of a policy, ``proposal``, tunables of the governor, and gates.
+        ``KEY=VALUE`` with spaces between them: keys of a policy, ``proposal``, tunables of the governor, and gates. Or
+        a file of power profiles (`opplab.sweep.power_profiles`), each of which is a variant.
+    drivers : sequence of str
+        cpufreq drivers of the machine, the first at boot; profiles choose their governor by it.
+    said : callable
+        Takes what of a profile was left out, and what contradicts itself.
 
     Raises
     ------
@@ -65,11 +76,25 @@ def with_variants(keys: Mapping[str, Any], changes: Iterable[str]) -> list[Varia
     made = of_governors(keys)
     base = made[0]
     for text in changes:
-        found = _variant(base, text)
-        if any(found.label == one.label or found.keys == one.keys for one in made):
-            raise InputError(f"--vs {text}: the variant `{found.label}` is there already")
-        made.append(found)
+        found = _of_profiles(base, text, drivers, said) if is_power_profile(text) else [_variant(base, text)]
+        for variant in found:
+            if any(variant.label == one.label or variant.keys == one.keys for one in made):
+                raise InputError(f"--vs {text}: the variant `{variant.label}` is there already")
+            made.append(variant)
     return made
+
+
+def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callable[[str], None]) -> list[Variant]:
+    """Give a variant for each profile of a file."""
+    out = []
+    for profile in power_profiles(text, drivers):
+        keys = dict(base.keys)
+        if profile.keys.get("governor", keys.get("governor")) != keys.get("governor"):
+            keys.pop("tunables", None)
+        out.append(Variant(profile.name, {**keys, **profile.keys}))
+        for note in profile.notes:
+            said(note)
+    return out
 
 
 def _variant(base: Variant, text: str) -> Variant:

@@ -99,7 +99,7 @@ def decisions(
     tick_us: int = 4000,
     kernel: str = "6.12.117",
 ) -> pl.DataFrame:
-    """Tell what governors decide on the recorded sleeps.
+    """Report what governors decide on the recorded sleeps.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def differences(
     tick_us: int = 4000,
     kernel: str = "6.12.117",
 ) -> pl.DataFrame:
-    """Tell of the decisions that differ from the recorded ones which state was recorded, which chosen, and what came.
+    """Report the decisions that differ from the recorded ones which state was recorded, which chosen, and what came.
 
     Parameters are those of `decisions`.
 

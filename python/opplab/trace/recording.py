@@ -91,7 +91,7 @@ class Trace:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the trace says about itself.
+        """Facts of the trace: format, CPUs, duration, clock, events.
 
         ``events`` (number by name), ``cpus``, ``start_ns``, ``duration_ns``, ``format``, ``clock``, ``missed`` (gaps:
         CPU, time, count), ``problems`` and more.
@@ -181,7 +181,7 @@ class Trace:
         Raises
         ------
         InputError
-            If the trace does not know a name; says the nearest one.
+            If the trace does not know a name; names the nearest one.
         """
         import polars as pl
 
@@ -253,7 +253,7 @@ class Trace:
         return signals.sums(raw, self.task_names())
 
     def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
-        """Tell what the trace cost on `machine`, and who caused it.
+        """Report what the trace cost on `machine`, and who caused it.
 
         Parameters
         ----------

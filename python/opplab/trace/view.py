@@ -60,13 +60,13 @@ class Recording(Protocol):
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the trace says about itself."""
+        """Facts of the trace: format, CPUs, duration, clock, events."""
 
     def read(self, names: list[str]) -> _opplab.Trace:
         """Decode the events of these names."""
 
     def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
-        """Tell what the trace cost."""
+        """Report what the trace cost."""
 
     def signals(self, machine: Machine | None, *, every_us: int) -> Signals:
         """Rebuild the kernel's signals."""

@@ -183,7 +183,7 @@ def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
 
 
 def influences(shares: Sequence[Sequence[float]], keys: Sequence[str], values: Sequence[float]) -> list[Influence]:
-    """Say how a value hangs on each assumption, the strongest first.
+    """Report how a value hangs on each assumption, the strongest first.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ class Sureness:
         return rows
 
     def findings(self) -> list[str]:
-        """Say in sentences which changes are clear, and what leaves the others open."""
+        """Describe in sentences which changes are clear, and what leaves the others open."""
         if self.draws is None:
             return ["The machine files state no ranges, so nothing is known of what their assumed numbers leave open."]
         changes = [line for line in self.lines if line.base]
@@ -249,7 +249,7 @@ def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> 
 
 
 def deciding_of(draws: Draws, machine: str, shifts: Mapping[int, Sequence[float]]) -> list[Influence]:
-    """Say what a value hangs on, from what the draws of a machine shift it by."""
+    """Describe what a value hangs on, from what the draws of a machine shift it by."""
     keys = [one.key for one in draws.assumptions[machine]]
     shares = [draws.shares[machine][draw - 1] for draw in shifts]
     return influences(shares, keys, [sum(values) / len(values) for values in shifts.values()])

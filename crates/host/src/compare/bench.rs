@@ -80,12 +80,9 @@ impl Live {
         Ok(Self { root, command, output, stop: Stop::on_signals()?, has_supervisor })
     }
 
-    /// Whether nobody is behind standard input any more.
+    /// Whether there was a supervisor and is none any more.
     pub fn is_alone(&self) -> bool {
-        let stdin = std::io::stdin();
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        self.has_supervisor && matches!(poll(&mut fds, Some(&now)), Ok(1..))
+        self.has_supervisor && is_alone()
     }
 
     fn command_of(&self, variant: &Variant) -> Result<Command, HostError> {
@@ -110,6 +107,14 @@ impl Live {
         command.envs(variant.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
+}
+
+/// Whether nobody is behind standard input any more.
+pub(crate) fn is_alone() -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(1..))
 }
 
 fn usage() -> Option<Usage> {

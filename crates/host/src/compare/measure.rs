@@ -41,10 +41,12 @@ struct Counter {
     total: u64,
 }
 
-/// A file that gives a power (uW) or a clock (kHz) of the moment.
+/// A file that gives a power (uW) or a clock (kHz) of the moment, or two whose product is a power.
 #[derive(Debug)]
 struct Gauge {
     path: String,
+    /// A second file, and what the product is multiplied with to be in uW.
+    times: Option<(String, f64)>,
     name: String,
     /// Sum of value x ns, and the ns.
     sum: f64,
@@ -67,6 +69,9 @@ pub struct Meters {
     clocks: Vec<Gauge>,
     hardware: Vec<(CpuCounters, Option<Hardware>)>,
     idle: Vec<Counter>,
+    /// States of cooling devices: above 0 while clocks are taken away.
+    throttles: Vec<String>,
+    is_throttled: bool,
     before: Totals,
     begin: Moment,
     last: Moment,
@@ -83,6 +88,7 @@ impl Meters {
     pub fn open(root: &Root) -> Self {
         let mut lacking = Vec::new();
         let mut counters = energy_counters(root, &mut lacking);
+        let mut throttles = Vec::new();
         for (file, name) in [("cpu", "pressure:cpu"), ("memory", "pressure:memory"), ("io", "pressure:io")] {
             counters.push(Counter::of(format!("/proc/pressure/{file}"), name, "s", "lower", 1e-6));
         }
@@ -107,7 +113,7 @@ impl Meters {
         }
         let clock = |policy: &u32| {
             let path = format!("{CPU}/cpufreq/policy{policy}/scaling_cur_freq");
-            root.number(&path).map(|_| Gauge { path, name: "clock".to_owned(), sum: 0.0, ns: 0.0 })
+            root.number(&path).map(|_| Gauge { path, times: None, name: "clock".to_owned(), sum: 0.0, ns: 0.0 })
         };
         let clocks: Vec<Gauge> =
             if hardware.is_empty() { root.policies().iter().filter_map(clock).collect() } else { Vec::new() };
@@ -124,12 +130,42 @@ impl Meters {
             }
             is_there
         });
-        if !counters.iter().any(|counter| counter.name == "throttled") {
-            lacking.push(("throttling".to_owned(), format!("{CPU}/cpu*/thermal_throttle: not there")));
+        for device in root.numbered("/sys/class/thermal", "cooling_device") {
+            let folder = format!("/sys/class/thermal/cooling_device{device}");
+            // What a thermal zone takes from the CPUs' clocks; fans are others.
+            let kind = root.text(&format!("{folder}/type")).unwrap_or_default().to_ascii_lowercase();
+            if kind.contains("cpu") || kind == "processor" {
+                throttles.push(format!("{folder}/cur_state"));
+            }
+        }
+        throttles.retain(|path| root.number(path).is_some());
+        if throttles.is_empty() && !counters.iter().any(|counter| counter.name == "throttled") {
+            lacking.push((
+                "throttling".to_owned(),
+                format!("{CPU}/cpu*/thermal_throttle: not there, and no cooling device of CPUs"),
+            ));
         }
         let power = power_gauges(root);
         let begin = Moment::default();
-        Self { counters, power, clocks, hardware, idle, before: Totals::default(), begin, last: begin, lacking }
+        let before = Totals::default();
+        Self {
+            counters,
+            power,
+            clocks,
+            hardware,
+            idle,
+            throttles,
+            is_throttled: false,
+            before,
+            begin,
+            last: begin,
+            lacking,
+        }
+    }
+
+    /// When the run began.
+    pub fn began(&self) -> Moment {
+        self.begin
     }
 
     /// Begins a run.
@@ -143,6 +179,7 @@ impl Meters {
         for (counters, before) in &mut self.hardware {
             *before = counters.read();
         }
+        self.is_throttled = false;
         self.before = totals(root);
         (self.begin, self.last) = (now, now);
     }
@@ -154,9 +191,10 @@ impl Meters {
         for counter in &mut self.counters {
             counter.advance(root);
         }
+        self.is_throttled |= self.throttles.iter().any(|path| root.number(path).is_some_and(|state| state > 0));
         for gauge in self.power.iter_mut().chain(&mut self.clocks) {
-            if let Some(value) = root.number(&gauge.path) {
-                gauge.sum += value as f64 * since_ns;
+            if let Some(value) = gauge.read(root) {
+                gauge.sum += value * since_ns;
                 gauge.ns += since_ns;
             }
         }
@@ -214,7 +252,7 @@ impl Meters {
                 spoilt.push(format!("others used {others:.2} CPUs"));
             }
         }
-        if found.iter().any(|quantity| quantity.name == "throttled" && quantity.value > 0.0) {
+        if self.is_throttled || found.iter().any(|quantity| quantity.name == "throttled" && quantity.value > 0.0) {
             spoilt.push("throttled".to_owned());
         }
         if let Some(slept_ns) = now.slept_since(&self.begin) {
@@ -237,6 +275,18 @@ impl Meters {
         }
         let mhz = aperf / mperf * tsc / n_cpus / wall_s / 1e6;
         mhz.is_finite().then_some(mhz)
+    }
+}
+
+impl Gauge {
+    fn read(&self, root: &Root) -> Option<f64> {
+        // A current is negative while a battery loads.
+        let number = |path: &str| root.text(path).ok()?.parse::<f64>().ok();
+        let value = number(&self.path)?;
+        match &self.times {
+            Some((other, scale)) => Some((value * number(other)? * scale).abs()),
+            None => Some(value),
+        }
     }
 }
 
@@ -304,12 +354,13 @@ fn energy_counters(root: &Root, lacking: &mut Vec<(String, String)>) -> Vec<Coun
     found
 }
 
-/// Sensors of power: hwmon's, INA's rails, a battery.
+/// Sensors of power: hwmon's, INA's rails (an INA3221 has volts and amperes only), a battery.
 fn power_gauges(root: &Root) -> Vec<Gauge> {
-    let mut found = Vec::new();
-    let mut add = |path: String, name: String| {
-        if root.number(&path).is_some() {
-            found.push(Gauge { path, name, sum: 0.0, ns: 0.0 });
+    let mut found: Vec<Gauge> = Vec::new();
+    let mut add = |path: String, times: Option<(String, f64)>, name: String| {
+        let gauge = Gauge { path, times, name, sum: 0.0, ns: 0.0 };
+        if gauge.read(root).is_some() {
+            found.push(gauge);
         }
     };
     let folder = "/sys/class/hwmon";
@@ -320,15 +371,31 @@ fn power_gauges(root: &Root) -> Vec<Gauge> {
                 let path = format!("{folder}/{chip}/power{number}_{what}");
                 if root.has(&path) {
                     let label = root.text(&format!("{folder}/{chip}/power{number}_label"));
-                    add(path, format!("energy:{chip_name}:{}", label.unwrap_or_else(|_| number.to_string())));
+                    add(path, None, format!("energy:{chip_name}:{}", label.unwrap_or_else(|_| number.to_string())));
                     break;
                 }
+            }
+        }
+        let folder = format!("{folder}/{chip}");
+        for number in 1..=8 {
+            // mA and mV; what has a power of its own is read there.
+            let amperes = format!("{folder}/curr{number}_input");
+            if root.has(&amperes) && !root.has(&format!("{folder}/power{number}_input")) {
+                let label = root.text(&format!("{folder}/in{number}_label"));
+                let name = format!("energy:{chip_name}:{}", label.unwrap_or_else(|_| number.to_string()));
+                add(amperes, Some((format!("{folder}/in{number}_input"), 1.0)), name);
             }
         }
     }
     let folder = "/sys/class/power_supply";
     for supply in root.children(folder) {
-        add(format!("{folder}/{supply}/power_now"), format!("energy:{supply}"));
+        let file = |name: &str| format!("{folder}/{supply}/{name}");
+        if root.has(&file("power_now")) {
+            add(file("power_now"), None, format!("energy:{supply}"));
+        } else {
+            // uA and uV.
+            add(file("current_now"), Some((file("voltage_now"), 1e-6)), format!("energy:{supply}"));
+        }
     }
     found
 }
@@ -353,4 +420,56 @@ pub fn temperature(root: &Root) -> Option<i64> {
     let folder = "/sys/class/thermal";
     let zones = root.numbered(folder, "thermal_zone");
     zones.iter().filter_map(|zone| root.text(&format!("{folder}/thermal_zone{zone}/temp")).ok()?.parse().ok()).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Made;
+
+    /// Goal: rails and batteries that have volts and amperes only are meters, and a cooling device that slows CPUs spoils a
+    /// run. Method: by hand, 5 V x 2 A over 3 s are 30 J.
+    #[test]
+    fn volts_and_amperes_are_a_meter_and_cooling_is_throttling() {
+        let made = Made::default();
+        for (path, text) in [
+            ("/sys/class/hwmon/hwmon0/name", "ina3221"),
+            ("/sys/class/hwmon/hwmon0/in1_label", "VDD_CPU"),
+            ("/sys/class/hwmon/hwmon0/in1_input", "5000"),
+            ("/sys/class/hwmon/hwmon0/curr1_input", "2000"),
+            ("/sys/class/power_supply/BAT0/current_now", "-1000000"),
+            ("/sys/class/power_supply/BAT0/voltage_now", "12000000"),
+            ("/sys/class/power_supply/AC/online", "1"),
+            ("/sys/class/thermal/cooling_device0/type", "fan"),
+            ("/sys/class/thermal/cooling_device0/cur_state", "3"),
+            ("/sys/class/thermal/cooling_device1/type", "cpufreq-cpu0"),
+            ("/sys/class/thermal/cooling_device1/cur_state", "0"),
+            ("/sys/devices/system/cpu/online", "0"),
+        ] {
+            made.put(path, text);
+        }
+        let root = Root::Made(made);
+        let mut meters = Meters::open(&root);
+        assert!(
+            !meters.lacking.iter().any(|(what, _)| ["energy", "throttling"].contains(&&**what)),
+            "{:?}",
+            meters.lacking
+        );
+        let at = |second: u64| Moment { time_ns: second * 1_000_000_000, slept_ns: 0 };
+        let mut run = |throttle: bool| {
+            meters.begin(&root, at(1));
+            if throttle && let Root::Made(made) = &root {
+                made.put("/sys/class/thermal/cooling_device1/cur_state", "2");
+            }
+            meters.poll(&root, at(2));
+            meters.end(&root, at(4), 0.0, 1.0)
+        };
+        let (found, spoilt) = run(false);
+        let value = |name: &str| found.iter().find(|one| one.name == name).map(|one| (one.value, one.unit.clone()));
+        assert_eq!(value("energy:ina3221:VDD_CPU"), Some((30.0, "J".to_owned())));
+        assert_eq!(value("energy:BAT0"), Some((36.0, "J".to_owned())));
+        assert_eq!(value("energy:AC"), None);
+        assert!(spoilt.is_empty(), "{spoilt:?}");
+        assert_eq!(run(true).1, ["throttled"]);
+    }
 }

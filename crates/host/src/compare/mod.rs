@@ -10,6 +10,7 @@
 
 pub mod bench;
 pub mod design;
+pub mod external;
 pub mod figures;
 pub mod log;
 pub mod measure;
@@ -20,13 +21,15 @@ pub mod variants;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use lexopt::prelude::*;
 use rustix::process::{Pid, Signal, kill_process_group};
+
+pub(crate) use self::bench::is_alone;
 
 use self::bench::Live;
 use self::figures::Figure;
@@ -42,43 +45,44 @@ use crate::root::Root;
 
 const HELP: &str = "Usage: compare [OPTIONS] [--] COMMAND [ARGS]
 
-Run a command under several settings of this machine, in blocks of one run each in an order drawn from the seed, and say
-what changes. Settings are put back afterwards. The first value of each option is the baseline; several options are
-crossed. The number of blocks follows from the spread of the first ones (Stein's rule), so that the interval holds.
+Run a command under several settings of this machine, and measure the changes. A block has one run of each variant, in
+random order. The first value of each option is the baseline; several options are crossed. All settings are restored.
+The spread of the first blocks determines the number of blocks (Stein's rule), so that the interval holds.
 
 Settings:
   --governor A,B        scaling_governor of all policies
   --epp A,B             energy_performance_preference of all policies
   --boost on,off        turbo or boost
-  --set 'FILE=VALUE'    any setting below /sys, /proc/sys; policy*/..., cpu*/..., sysctl:NAME; again for each variant,
-                        '' is the machine as it is
-  --env 'NAME=VALUE'    environment variables; again for each variant
+  --set 'FILE=VALUE'    setting below /sys or /proc/sys; policy*/..., cpu*/..., sysctl:NAME; repeat for each variant;
+                        '' leaves the machine as it is
+  --env 'NAME=VALUE'    environment variables; repeat for each variant
   --nice A,B            nice values
-  --command 'LINE'      a shell command in place of COMMAND; again for each variant
-  --label NAME          what a variant is called, in place of its settings; again for each variant
+  --command 'LINE'      shell command in place of COMMAND; repeat for each variant
+  --label NAME          name of a variant, in place of its settings; repeat for each variant
 Design:
-  --within PERCENT      half-width of the interval that ends it (1)
-  --pilot N             blocks whose spread decides (6)
-  --blocks N            most blocks (30)
-  --for TIME            no block begins after this time (90s, 10m, 2h)
-  --warm-up N           runs that do not count (1)
-  --same N              runs of the baseline after each other, which say what this machine can resolve (4)
-  --rest SECONDS        rest before each run
-  --cool                rest until the temperature is back
-  --others CPUS         load of others above which a block is repeated (0.2)
-  --repeats N           most blocks that are repeated (10)
-  --seed N              of the orders (1)
+  --within PERCENT      half-width of the interval at which the experiment ends (1)
+  --pilot N             blocks that determine the spread (6)
+  --blocks N            largest number of blocks (30)
+  --for TIME            time after which no block begins (90s, 10m, 2h)
+  --warm-up N           discarded runs before the first block (1)
+  --same N              consecutive baseline runs, for this machine's resolution (4)
+  --rest SECONDS        pause before each run
+  --cool                pause until the temperature is back
+  --others CPUS         load of other programs, in CPUs, that repeats a block (0.2)
+  --repeats N           largest number of repeated blocks (10)
+  --seed N              seed of the random order (1)
 Measures:
-  --metric 'NAME=/PATTERN/'  a figure that COMMAND prints; NAME[UNIT], -NAME where less is better; may be repeated
-  --by NAME             the metric whose interval ends it (the program's first, or wall)
+  --metric 'NAME=/PATTERN/'  value in the output of COMMAND; NAME[UNIT], -NAME if less is better; may be repeated
+  --meter FILE.csv      log of an external meter: watts by seconds since 1970
+  --by NAME             metric of the final interval (the program's first, or wall)
 Results:
-  -o, --output FOLDER   where runs.jsonl is; goes on with what is there (host-compare)
-  --name NAME           benchmark's name in results (the command's)
-  --format text|json    form of the report
-  --dry-run             print every write and change nothing
-  --report              report on the folder's runs and run nothing
-  --root FOLDER         another tree than /
-  --state FILE          where settings are remembered until they are put back
+  -o, --output FOLDER   folder of runs.jsonl; an existing one continues (host-compare)
+  --name NAME           name of the benchmark in the results (the command's)
+  --format text|json    format of the report
+  --dry-run             print every write without any change
+  --report              report on the folder's runs without a run
+  --root FOLDER         other root than /
+  --state FILE          file of the saved settings
 ";
 
 struct Options {
@@ -101,7 +105,7 @@ struct Options {
     command: Vec<OsString>,
 }
 
-fn number<T>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
+pub(crate) fn number<T>(option: &str, words: &str, least: T, most: T) -> Result<T, HostError>
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display,
 {
@@ -110,14 +114,14 @@ where
 }
 
 /// `90s`, `10m`, `2h`, or seconds.
-fn duration_ns(words: &str) -> Result<u64, HostError> {
+pub(crate) fn duration_ns(option: &str, words: &str) -> Result<u64, HostError> {
     let (digits, scale) = match words.char_indices().last() {
         Some((at, 's')) => (&words[..at], 1.0),
         Some((at, 'm')) => (&words[..at], 60.0),
         Some((at, 'h')) => (&words[..at], 3600.0),
         _ => (words, 1.0),
     };
-    Ok((number::<f64>("for", digits, 0.0, 1e6)? * scale * 1e9) as u64)
+    Ok((number::<f64>(option, digits, 0.0, 1e6)? * scale * 1e9) as u64)
 }
 
 impl Options {
@@ -133,6 +137,7 @@ impl Options {
             others_cpus: 0.2,
             repeats_max: 10,
             figures: Vec::new(),
+            meter: None,
         };
         let mut options = Self {
             root: "/".into(),
@@ -219,13 +224,14 @@ impl Options {
             "within" => self.within_ppm = (number::<f64>(name, &words, 0.01, 100.0)? * 10_000.0).round() as u32,
             "pilot" => self.pilot = number(name, &words, 2, 1000)?,
             "blocks" => self.plan.blocks_max = number(name, &words, 2, 100_000)?,
-            "for" => self.plan.for_ns = Some(duration_ns(&words)?),
+            "for" => self.plan.for_ns = Some(duration_ns(name, &words)?),
             "warm-up" => self.plan.warm_up = number(name, &words, 0, 1000)?,
             "same" => self.plan.same = number(name, &words, 0, 1000)?,
             "rest" => self.plan.rest_ns = (number::<f64>(name, &words, 0.0, 3600.0)? * 1e9) as u64,
             "others" => self.plan.others_cpus = number(name, &words, 0.0, 10_000.0)?,
             "repeats" => self.plan.repeats_max = number(name, &words, 0, 100_000)?,
             "seed" => self.seed = number(name, &words, 0, u64::MAX)?,
+            "meter" => self.plan.meter = Some(external::Meter::open(Path::new(&value))?),
             "metric" => self.metrics.push(figures::parse(&words)?),
             "by" => self.by = words,
             "output" => self.output = value.into(),
@@ -272,8 +278,8 @@ impl Options {
 
 const NAMES: &[&str] = &[
     "governor", "epp", "boost", "set", "env", "nice", "command", "label", "within", "pilot", "blocks", "for",
-    "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "by", "output", "name", "format", "root",
-    "state",
+    "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "meter", "by", "output", "name", "format",
+    "root", "state",
 ];
 
 /// The command.
@@ -319,7 +325,8 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     if has_writes && !options.is_worker {
         // What is wrong with the folder is said before anything is written.
         drop(Log::open(&path, head)?);
-        let ended = supervise(&root, &options, &given, env)?;
+        let what = Supervised { command: "compare", variants: &options.plan.variants, given: &given };
+        let ended = supervise(&root, &options.state, &what, env)?;
         if ended != 0 {
             return Ok(ended);
         }
@@ -351,7 +358,7 @@ fn show(log: &Log, is_json: bool, env: &mut Env<'_>) -> Result<i32, HostError> {
 }
 
 /// Every write of every variant, and what is put back.
-fn dry(root: &Root, variants: &[Variant]) -> String {
+pub(crate) fn dry(root: &Root, variants: &[Variant]) -> String {
     let mut out = String::new();
     for variant in variants {
         out += &format!("{}:\n", variant.name);
@@ -384,21 +391,28 @@ fn dry(root: &Root, variants: &[Variant]) -> String {
     out
 }
 
+/// A command whose worker is supervised, the settings that it writes, and the words that it was given.
+pub(crate) struct Supervised<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) variants: &'a [Variant],
+    pub(crate) given: &'a [OsString],
+}
+
 /// Saves, starts the worker, waits for it, puts everything back: also if the worker is killed.
-fn supervise(root: &Root, options: &Options, given: &[OsString], env: &mut Env<'_>) -> Result<i32, HostError> {
+pub(crate) fn supervise(root: &Root, state: &Path, what: &Supervised<'_>, env: &mut Env<'_>) -> Result<i32, HostError> {
     let [program, leading @ ..] = env.again.as_slice() else {
         return Err(HostError::Lacking("this program cannot start itself again".to_owned()));
     };
-    let places = Places::of(root, options.state.clone());
+    let places = Places::of(root, state.to_path_buf());
     let stop = Stop::on_signals()?;
     let _lock = lock(root)?;
     let (_, away) = restore_left(root, &places, env.err)?;
-    let saved = Settings::of(root, &options.plan.variants, std::process::id())?.saved.with(away);
+    let saved = Settings::of(root, what.variants, std::process::id())?.saved.with(away);
     save(&saved, root, &places)?;
     let spawned = Command::new(program)
         .args(leading)
-        .args(["compare", "--worker"])
-        .args(given)
+        .args([what.command, "--worker"])
+        .args(what.given)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();

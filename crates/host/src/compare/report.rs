@@ -42,7 +42,7 @@ fn rows(log: &Log) -> Vec<Row> {
     rows
 }
 
-fn four(value: f64) -> String {
+pub(crate) fn four(value: f64) -> String {
     if !value.is_finite() {
         return "unknown".to_owned();
     }
@@ -83,7 +83,7 @@ pub fn text(log: &Log) -> String {
     );
     let rows = rows(log);
     let Some(main) = rows.first() else {
-        return out + "No block is finished: nothing can be said.\n";
+        return out + "No block is finished: there is no result yet.\n";
     };
     for (name, change) in head.variants.iter().skip(1).zip(&main.changes) {
         let sentence = match change {

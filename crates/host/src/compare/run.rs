@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::bench::{Bench, Ran};
 use super::design::{Resolution, blocks_needed, order};
+use super::external::{LOOK_NS, Meter, WAIT_NS};
 use super::figures::Figure;
 use super::log::{Kind, Log, Run};
 use super::measure::{Meters, POLL_NS, Quantity, temperature};
@@ -34,6 +35,8 @@ pub struct Plan {
     pub repeats_max: u32,
     /// Readers of the program's output.
     pub figures: Vec<Figure>,
+    /// An external meter.
+    pub meter: Option<Meter>,
 }
 
 /// How an experiment ended.
@@ -186,6 +189,7 @@ impl Runner<'_> {
             let name = &chosen.name;
             return Err(HostError::Lacking(format!("the program failed under `{name}` ({why}): {said}")));
         }
+        let end_s = self.bench.time_of_day_s();
         let cpu_s = ran.cpu_s.iter().sum();
         let (more, mut spoilt) = self.meters.end(self.bench.root(), end, cpu_s, self.plan.others_cpus);
         if ran.set_s.abs() > 0.1 {
@@ -208,8 +212,25 @@ impl Runner<'_> {
         }
         values.extend(of_run(&ran));
         values.extend(more);
+        match self.joules(start_s, end_s)? {
+            Some(Some(joules)) => values.push(Quantity::new("energy:meter", "J", "lower", joules)),
+            Some(None) => spoilt.push("the external meter's log does not reach over the run".to_owned()),
+            None => {}
+        }
         log.add(Run { kind, block, repeat, variant, start_s, values, spoilt })?;
         Ok(true)
+    }
+
+    /// What the external meter saw, if there is one; its log may be late.
+    fn joules(&mut self, from_s: f64, to_s: f64) -> Result<Option<Option<f64>>, HostError> {
+        let Some(meter) = &self.plan.meter else { return Ok(None) };
+        for _ in 0..WAIT_NS / LOOK_NS {
+            let found = meter.joules(from_s, to_s)?;
+            if found.is_some() || !self.bench.rest(LOOK_NS) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(Some(meter.joules(from_s, to_s)?))
     }
 
     fn rest(&mut self) -> bool {

@@ -7,7 +7,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     name: "lingering-overutilized",
     what: "The root domain stays overutilised for some ticks after the last time that a CPU was.",
     thread: "C. Loehle, Rethinking overutilized, OSPM 2025, https://lwn.net/Articles/1022054/",
-    differs: "The talk tells what it does, not where; here a balance pass that would clear the state looks at the time.",
+    differs: "The talk does not name the place; here a balance pass that would clear the state checks the time.",
     params: &[ProposalParam { name: "ticks", what: "how long it stays", min: 1, max: 100, default: 1 }],
     excludes: &[],
     apply: |proposals, values| proposals.overutilized_linger_ticks = values.get("ticks"),

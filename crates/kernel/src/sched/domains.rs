@@ -13,6 +13,7 @@ use super::cpumask::{CpuMask, CpuSet, cpus_of_word};
 use super::group::{DomainView, GroupCapacity, SchedGroup};
 use super::newidle::DomainBalance;
 pub use super::sd_flags::*;
+use crate::profile::BalanceThresholds;
 
 /// The flags that mean nothing in a domain with one group (`SD_DEGENERATE_GROUPS_MASK`): all but [`SD_WAKE_AFFINE`].
 const SD_DEGENERATE_GROUPS_MASK: u32 = 0x7fff & !SD_WAKE_AFFINE;
@@ -239,7 +240,27 @@ pub struct SchedDomains {
 /// By how much a busy CPU stretches the balance interval.
 const BUSY_FACTOR: u32 = 16;
 
+impl BalanceThresholds {
+    /// By how much a busy CPU stretches the interval between passes (`sd->busy_factor`).
+    fn busy_factor(self) -> u32 {
+        match self {
+            Self::Wide => 2 * BUSY_FACTOR,
+            Self::Narrow => BUSY_FACTOR,
+        }
+    }
+}
+
 impl SchedDomains {
+    /// The same with the thresholds of a kernel's version.
+    #[must_use]
+    pub fn with_thresholds(mut self, thresholds: BalanceThresholds) -> Self {
+        let is_wide = |domain: &&mut Domain| domain.flags & (SD_SHARE_CPUCAPACITY | SD_SHARE_LLC) == 0;
+        if thresholds == BalanceThresholds::Wide {
+            self.domains.iter_mut().filter(is_wide).for_each(|domain| domain.imbalance_pct = 125);
+        }
+        self
+    }
+
     /// Builds the chains.
     ///
     /// kernel/sched/topology.c:`build_sched_domains()` and what it calls, v6.12.
@@ -312,7 +333,7 @@ impl SchedDomains {
     }
 
     /// What balancing changes in a domain, as it is at the start.
-    pub fn initial_balance(domain: &Domain, jiffies: u64) -> DomainBalance {
+    pub fn initial_balance(domain: &Domain, jiffies: u64, thresholds: BalanceThresholds) -> DomainBalance {
         let weight = u64::from(domain.span_weight);
         DomainBalance {
             pass: PassState {
@@ -322,7 +343,7 @@ impl SchedDomains {
                 max_interval: 2 * weight,
             },
             flags: domain.flags,
-            busy_factor: BUSY_FACTOR,
+            busy_factor: thresholds.busy_factor(),
             last_balance: jiffies,
             // A success rate of one half.
             newidle_call: 512,

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod balance;
+mod balance_v54;
 pub mod cfs;
 pub mod cfs_bandwidth;
 pub mod cpumask;

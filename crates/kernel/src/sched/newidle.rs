@@ -6,7 +6,7 @@
 
 use super::balance::{IdleType, PassState};
 use super::sd_flags::{SD_BALANCE_NEWIDLE, SD_SERIALIZE};
-use crate::profile::NewidleSkip;
+use crate::profile::{BalanceThresholds, NewidleLeast, NewidleSkip};
 
 /// `sysctl_sched_migration_cost` (500 us, v6.12), ns: a CPU that expects to idle for less does nothing for others.
 pub const MIGRATION_COST_NS: u64 = 500_000;
@@ -64,6 +64,8 @@ pub struct BalanceClock {
     pub jiffies: u64,
     /// [`max_load_balance_interval`].
     pub max_interval: u64,
+    /// What the kernel's version has.
+    pub thresholds: BalanceThresholds,
 }
 
 impl BalanceClock {
@@ -78,7 +80,7 @@ impl BalanceClock {
             interval = interval.wrapping_mul(busy_factor.into());
         }
         interval = msecs_to_jiffies(interval as u32, self.hz);
-        if cpu_busy {
+        if cpu_busy && self.thresholds == BalanceThresholds::Narrow {
             interval = interval.wrapping_sub(1);
         }
         // `clamp()`: the upper end wins where the ends cross.
@@ -204,6 +206,8 @@ pub struct NewidleFacts {
     pub rd_overloaded: bool,
     /// The CPU's clock (`rq_clock()`).
     pub rq_clock: u64,
+    /// What the CPU must expect to idle for.
+    pub least: NewidleLeast,
     /// What makes the CPU pass over levels, beside their cost.
     pub skip: NewidleSkip,
 }
@@ -238,7 +242,14 @@ pub fn sched_balance_newidle<H: NewidleHost>(
     let mut pulled = 0;
     match domains.first() {
         None => {}
-        Some(lowest) if !facts.rd_overloaded || rq.avg_idle < lowest.max_newidle_lb_cost => {
+        Some(lowest)
+            if !facts.rd_overloaded
+                || rq.avg_idle
+                    < match facts.least {
+                        NewidleLeast::MigrationCost => MIGRATION_COST_NS,
+                        NewidleLeast::LowestLevel => lowest.max_newidle_lb_cost,
+                    } =>
+        {
             clock.update_next_balance(lowest, &mut next_balance);
         }
         Some(_) => {
@@ -371,7 +382,12 @@ mod tests {
 
     #[test]
     fn intervals_are_rounded_up_and_bounded() {
-        let clock = BalanceClock { hz: 250, jiffies: 0, max_interval: max_load_balance_interval(250, 4) };
+        let clock = BalanceClock {
+            hz: 250,
+            jiffies: 0,
+            max_interval: max_load_balance_interval(250, 4),
+            thresholds: BalanceThresholds::Narrow,
+        };
         assert_eq!(clock.balance_interval(8, 16, false), 2);
         assert_eq!(clock.balance_interval(9, 16, false), 3);
         assert_eq!(clock.balance_interval(8, 16, true), 31);
@@ -394,7 +410,7 @@ mod tests {
         /// A longer interval never balances sooner, and no input panics.
         #[test]
         fn longer_is_not_sooner(ms in 0u64..100_000, more in 0u64..100_000, factor in 1u32..64, busy: bool, hz in 1u64..2000) {
-            let clock = BalanceClock { hz, jiffies: 0, max_interval: hz * 8 };
+            let clock = BalanceClock { hz, jiffies: 0, max_interval: hz * 8, thresholds: BalanceThresholds::Narrow };
             let short = clock.balance_interval(ms, factor, busy);
             // A busy interval of 0 wraps to the longest, as in the kernel.
             prop_assume!(!(busy && ms == 0));

@@ -10,6 +10,7 @@
 use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
 use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::IdleTick;
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Metered, Sink};
@@ -50,14 +51,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let states = &self.clusters[cl].idle_states;
         let state = &mut self.cpus[cpu];
+        // tick-sched.c:tick_nohz_stop_sched_tick(), v4.16: the tick is out of the way before the governor is asked.
+        let stops_first = self.gates.profile.idle_tick == IdleTick::First;
+        let is_stopped = state.tick_stopped || stops_first && sleep_length > self.tick_ns as i64;
         let facts = IdleFacts {
             states,
             disabled: 0,
             utilized,
             latency_req_ns: LATENCY_REQ_NS,
             sleep_length_ns: sleep_length,
-            delta_tick_ns: if state.tick_stopped { sleep_length } else { delta_tick.min(sleep_length) },
-            tick_stopped: state.tick_stopped,
+            delta_tick_ns: if is_stopped { sleep_length } else { delta_tick.min(sleep_length) },
+            // Those governors have no rule for it.
+            tick_stopped: state.tick_stopped && !stops_first,
             nr_iowaiters: state.nr_iowait,
             tick_ns: self.tick_ns,
             now_ns: now,
@@ -71,6 +76,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             state.idle_governor.select(&facts)
         };
+        let choice = if stops_first { IdleChoice { stop_tick: is_stopped, ..choice } } else { choice };
         let record = S::DECISIONS.then(|| Decision::Idle {
             cpu: cpu.0,
             state: choice.index as u32,

@@ -97,6 +97,15 @@ impl Hardware {
         }
     }
 
+    /// Turbo and boost may be used, or not any more.
+    pub(crate) fn set_no_turbo(&mut self, machine: &Machine, no_turbo: bool) {
+        for (index, package) in self.packages.iter_mut().enumerate() {
+            package.set_limits(machine, &self.clusters, index as u32, no_turbo);
+        }
+        let is_limited = |package: &Package| package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ);
+        self.limited |= self.packages.iter().any(is_limited);
+    }
+
     /// Whether a CPU of `cluster` leaves idle state `state` without an interrupt.
     pub(crate) fn wakes_by_memory(&self, cluster: ClusterId, state: usize) -> bool {
         self.wakes_by_memory[cluster] >> state & 1 != 0
@@ -111,6 +120,16 @@ impl Hardware {
 impl Package {
     fn new(machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool, now_ns: u64) -> Self {
         let cores = cores_of(machine, index);
+        let budget = Budget::new(machine, index, now_ns);
+        let top_khz = clusters.iter().map(Points::top_khz).max().unwrap_or(0);
+        let mut package = Self { active_cores: cores.len() as u32, budget, top_khz, ..Self::default() };
+        package.set_limits(machine, clusters, index, no_turbo);
+        package
+    }
+
+    /// The clocks that it grants by the number of active cores.
+    fn set_limits(&mut self, machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool) {
+        let nr_cores = cores_of(machine, index).len() as u32;
         // More cores than the last bin has: the last bin.
         let limits = |active: u32| -> Vec<u32> {
             let of_cluster = |(cluster, points): (&opplab_model::machine::Cluster, &Points)| {
@@ -122,19 +141,16 @@ impl Package {
             };
             machine.clusters.iter().zip(clusters).map(of_cluster).collect()
         };
-        let budget = Budget::new(machine, index, now_ns);
-        let top_khz = clusters.iter().map(Points::top_khz).max().unwrap_or(0);
-        let mut package = Self { active_cores: cores.len() as u32, budget, top_khz, ..Self::default() };
-        for active in 0..=cores.len() as u32 {
+        (self.limits_khz, self.class_of) = (Vec::new(), Vec::new());
+        for active in 0..=nr_cores {
             let limits = limits(active);
-            if package.limits_khz.last() != Some(&limits) {
-                package.limits_khz.push(limits);
+            if self.limits_khz.last() != Some(&limits) {
+                self.limits_khz.push(limits);
             }
-            package.class_of.push(package.limits_khz.len() as u32 - 1);
+            self.class_of.push(self.limits_khz.len() as u32 - 1);
         }
-        package.class = package.limits_khz.len() as u32 - 1;
-        package.find_caps(clusters);
-        package
+        self.class = self.class_of[self.active_cores as usize];
+        self.find_caps(clusters);
     }
 
     /// Which of the limits holds down the clocks of `cluster`.

@@ -4,6 +4,7 @@ use opplab_kernel::sched::dl_entity::checkparam_dl;
 use opplab_model::error::Pos;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 
+use crate::run::setup::driver_of;
 use crate::{Case, CaseError};
 
 /// Whether `case` can run at all.
@@ -37,6 +38,7 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
         }
     }
     check_workload(&case.workload, nr_cpus as u32)?;
+    check_changes(case)?;
     let online = |cpu: u32| case.policy.is_online(&case.machine, cpu);
     match case.workload.cpu_sets.iter().find(|set| !set.iter().any(|&cpu| online(cpu))) {
         None => Ok(()),
@@ -44,6 +46,22 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
             Err(CaseError(format!("workload {:?} has tasks for CPUs {set:?}, which are offline", case.workload.name)))
         }
     }
+}
+
+/// What is changed while the run goes on leaves the driver as it is.
+fn check_changes(case: &Case) -> Result<(), CaseError> {
+    let driver = driver_of(&case.machine, &case.policy).driver;
+    for change in &case.policy.changes {
+        let other = driver_of(&case.machine, &change.policy).driver;
+        if other.name != driver.name {
+            let (ms, governor) = (change.at_ms, &change.policy.governor);
+            return Err(CaseError(format!(
+                "the change at {ms} ms to governor {governor} needs driver {}; the run has {}",
+                other.name, driver.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {

@@ -9,6 +9,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};
 use opplab_model::machine::Cpufreq;
+use opplab_model::policy::Policy;
 use rand_pcg::Pcg64;
 
 use crate::cpufreq::freq_max::FreqMaxRatios;
@@ -91,6 +92,10 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) sd_overutilized: Vec<(usize, u32)>,
     /// uclamp_is_used().
     pub(crate) uclamp_used: bool,
+    /// The policy in force: the case's, or that of the last change.
+    pub(super) policy: &'c Policy,
+    /// How many of the policy's changes were made.
+    pub(super) changes_done: usize,
     pub(crate) overutilized_since_ns: u64,
     /// When a CPU was last seen to be overutilised.
     pub(crate) overutilized_noted_ns: u64,

@@ -5,9 +5,9 @@ use opplab_kernel::cpuidle::idle_governor;
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
-    BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
-    KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform, RtThrottling, SchedIdleCpu,
-    SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue, WakeAffineSync,
+    self, BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
+    KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtThrottling, SchedIdleCpu, SelectIdleScan,
+    SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue, WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
@@ -76,8 +76,6 @@ pub(crate) struct Gates {
     pub(crate) irq_avg: bool,
     /// A deadline task is no real-time task for a wake-up of that class (rt_task(), v6.12).
     pub(crate) dl_is_no_rt: bool,
-    /// A CPU that stops its tick has the next idle balance computed again (NOHZ_NEXT_KICK, v5.15).
-    pub(crate) nohz_next_kick: bool,
     /// When the averages of sleeping tasks decay, those of the other classes do first, and the governor hears of it
     /// (fair.c:update_blocked_averages(), v5.5, from memory).
     pub(crate) blocked_others_first: bool,
@@ -85,8 +83,8 @@ pub(crate) struct Gates {
     pub(crate) fair_server: bool,
     /// What keeps fair tasks from starving behind real-time tasks.
     pub(crate) rt_throttling: RtThrottling,
-    /// The clock follows the bandwidth of deadline tasks, not the time that they ran (v4.16).
-    pub(crate) dl_bandwidth: bool,
+    /// By what the clock follows deadline tasks.
+    pub(crate) dl_util: DlUtil,
     /// A CPU with at most one idle state stops its tick only after a tick that found it idle (v6.12.117).
     pub(crate) single_state_keeps_tick: bool,
     /// A task that falls asleep is estimated as of its last update (v6.12).
@@ -120,7 +118,7 @@ impl Gates {
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
-            estimates_util: policy.has_feature("UTIL_EST"),
+            estimates_util: policy.has_feature("UTIL_EST") && profile.util_est != profile::UtilEst::Absent,
             estimates_misfits: profile.util_est_decay != UtilEstDecay::Fitting,
             features: EevdfFeatures {
                 run_to_parity: policy.has_feature("RUN_TO_PARITY"),
@@ -143,11 +141,10 @@ impl Gates {
             irq_time: policy.irq_time_accounting,
             irq_avg: policy.irq_time_accounting && profile.irq_avg == IrqAvg::Tracked,
             dl_is_no_rt: profile.dl_rt_task == DlRtTask::Apart,
-            nohz_next_kick: profile.nohz_next_kick == NohzNextKick::Recomputed,
             blocked_others_first: profile.blocked_update == BlockedUpdate::OthersFirst,
             fair_server: profile.fair_server == FairServer::Present,
             rt_throttling: profile.rt_throttling,
-            dl_bandwidth: profile.dl_util == DlUtil::Bandwidth,
+            dl_util: profile.dl_util,
             single_state_keeps_tick: profile.single_state_tick == SingleStateTick::Retained,
             estimates_before_dequeue: profile.util_est_dequeue == UtilEstDequeue::BeforeUpdate,
             uclamp_after_enqueue: profile.uclamp_inc == UclampInc::AfterEnqueue,

@@ -34,6 +34,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Handles all events up to `end`, or until the benchmark's own tasks have ended. The clock is then there.
     fn run_until(&mut self, end: u64) {
         while let Some(time) = self.agenda.peek() {
+            if self.change_before(time.min(end)) {
+                self.settle();
+                continue;
+            }
             if time > end || self.error.is_some() {
                 break;
             }

@@ -2,6 +2,7 @@
 
 pub(crate) mod agenda;
 mod case_check;
+mod changes;
 pub(crate) mod cpu;
 pub(crate) mod cpu_sets;
 pub(crate) mod engine;

@@ -10,7 +10,7 @@ use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
-use opplab_kernel::profile::{CfsPeriodTimer, XfsCil};
+use opplab_kernel::profile::{CfsPeriodTimer, Uclamp, XfsCil};
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -68,11 +68,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
         let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
-        let topology = Topology::new(machine, policy, &capacities, priorities);
+        let topology = Topology::new(machine, policy, &gates.profile, &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
         let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
         let custom = hooks.as_ref().is_some_and(|hooks| hooks.governs());
-        let policies = freq_policies(case, &driver, intel.as_ref(), &gates, &hardware, custom)?;
+        let policies = freq_policies(machine, policy, &driver, intel.as_ref(), &gates, &hardware, custom)?;
+        let policies: IdVec<PolicyId, FreqPolicy> = policies.into();
         let tick_ns = tick_nsec(policy.hz.into());
         let mut cpus = cpus_at_boot(case, &gates, &hardware, &policies, tick_ns)?;
         for (cpu, &capacity) in cpus.iter_mut().zip(&capacities) {
@@ -80,7 +81,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         let nr_devices = case.workload.devices.len();
         let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
-        let mut balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, gates.nohz_next_kick);
+        let mut balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, &gates.profile);
         for cpu in topology.offline.ids().filter(|&cpu| topology.offline[cpu]) {
             balancer.active.remove(cpu.index());
         }
@@ -133,10 +134,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             overutilized: false,
             sd_overutilized: Vec::new(),
             uclamp_used: (asks_for_clamps(&case.workload) || sets_clamps(policy))
+                && gates.profile.uclamp == Uclamp::Present
                 && !gates.profile.proposals.uclamp_sum,
             overutilized_since_ns: BOOT_NS,
             overutilized_noted_ns: 0,
             balancer,
+            policy,
+            changes_done: 0,
             nr_main_left: case.workload.nr_main,
             outcome: Outcome::default(),
             error: None,
@@ -252,6 +256,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     fn start_policy(&mut self, policy: PolicyId) {
+        self.start_governor(policy);
+        self.start_thread(policy);
+    }
+
+    /// The governor starts, and the policy takes the frequency that it has at first.
+    pub(super) fn start_governor(&mut self, policy: PolicyId) {
         let state = &mut self.policies[policy];
         let limits = state.limits;
         // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
@@ -270,11 +280,15 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let khz = self.hardware.point(state.cluster, state.opp).khz;
             self.emit(Event::CpuFrequency { cpu: cpu.0, khz });
         }
+    }
+
+    /// The thread that changes the frequency, where the governor needs one.
+    pub(super) fn start_thread(&mut self, policy: PolicyId) {
         let governor = &self.policies[policy].governor;
         let by_kthread = matches!(governor, Governor::Kernel { worker: Worker::Kthread, .. } | Governor::Custom(_));
         let slow = by_kthread && !self.driver.fast_switch;
         let samples = governor.samples() && self.dbs_kworkers;
-        if !slow && !samples {
+        if !slow && !samples || self.policies[policy].kthread.is_some() {
             return;
         }
         // The kthread "sugov:N" of the slow path: SCHED_DEADLINE with SCHED_FLAG_SUGOV.
@@ -338,13 +352,13 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     let mut driver = driver_of(machine, policy);
     let capacities = known_capacities(machine, &gates.profile);
     let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
-    let topology = Topology::new(machine, policy, &capacities, priorities);
+    let topology = Topology::new(machine, policy, &gates.profile, &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
 }
 
 /// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
-fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
+pub(super) fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
     let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
     let generic = PstatePolicy::named(&policy.governor).is_none();
     let passive = match own.driver.governors {
@@ -358,17 +372,17 @@ fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
 ///
 /// # Errors
 /// [`CaseError`] for governors, tunables and modes that do not exist on this machine.
-fn freq_policies(
-    case: &Case,
+pub(super) fn freq_policies(
+    machine: &Machine,
+    policy: &Policy,
     driver: &Cpufreq,
     intel: Option<&IntelSetup>,
     gates: &Gates,
     hardware: &Hardware,
     custom: bool,
-) -> Result<IdVec<PolicyId, FreqPolicy>, CaseError> {
-    let (machine, policy) = (&case.machine, &case.policy);
+) -> Result<Vec<FreqPolicy>, CaseError> {
     let adjust_perf = intel.is_some_and(IntelSetup::adjust_perf);
-    let mut policies = IdVec::new();
+    let mut policies = Vec::new();
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
         let amd = AmdPassive::start(

@@ -60,6 +60,9 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn cpu(&self, cpu: usize) -> CpuLoad {
         cpu_load(self.engine, cpu)
     }
+    fn queued_load(&self, cpu: usize) -> u64 {
+        self.engine.queued_load(CpuId::of(cpu))
+    }
     fn idle(&self) -> CpuSet<'_> {
         self.engine.idle_cpus.idle()
     }
@@ -349,6 +352,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             cpu_active: true,
             rd_overloaded: self.balancer.rd_overloaded,
             rq_clock: self.cpus[cpu].clk.clock,
+            least: self.gates.profile.newidle_least,
             skip: self.gates.newidle_skip,
         };
         let clock = self.balancer.clock(self.jiffies());

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use opplab_kernel::profile::{BalanceThresholds, KernelProfile, NohzNextKick};
 use opplab_kernel::sched::balance::{BalanceScratch, BalanceTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::SchedDomains;
@@ -32,28 +33,40 @@ pub(crate) struct Balancer {
     pub(crate) nohz: Nohz,
     pub(super) clock_max_interval: u64,
     pub(super) hz: u64,
+    thresholds: BalanceThresholds,
 }
 
 impl Balancer {
-    /// `next_kick`: as [`Nohz::new`] has it.
-    pub(crate) fn new(domains: Rc<SchedDomains>, capacities: &[u64], hz: u64, jiffies: u64, next_kick: bool) -> Self {
+    pub(crate) fn new(
+        domains: Rc<SchedDomains>,
+        capacities: &[u64],
+        hz: u64,
+        jiffies: u64,
+        profile: &KernelProfile,
+    ) -> Self {
+        let thresholds = profile.balance_thresholds;
         let nr = capacities.len();
         let state = (0..nr)
             .map(|cpu| {
                 let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
-                levels.map(|domain| SchedDomains::initial_balance(domain, jiffies)).collect()
+                levels.map(|domain| SchedDomains::initial_balance(domain, jiffies, thresholds)).collect()
             })
             .collect();
         Self {
             sgc: domains.group_capacities(|cpu| capacities[cpu]),
-            nohz: Nohz::new(&domains, hz, jiffies, next_kick),
+            nohz: Nohz::new(&domains, hz, jiffies, profile.nohz_next_kick == NohzNextKick::Recomputed),
             state,
             domains,
             rd_overloaded: false,
             lists: TaskLists::new(nr),
             active: CpuMask::all(nr),
             scratch: BalanceScratch::default(),
-            tunables: BalanceTunables { migration_cost_ns: MIGRATION_COST_NS as i64, ..BalanceTunables::default() },
+            tunables: BalanceTunables {
+                migration_cost_ns: MIGRATION_COST_NS as i64,
+                rules: profile.balance_rules(),
+                ..BalanceTunables::default()
+            },
+            thresholds,
             pushes: Vec::new(),
             serialized: false,
             clock_max_interval: max_load_balance_interval(hz, nr as u64),
@@ -62,6 +75,6 @@ impl Balancer {
     }
 
     pub(super) fn clock(&self, jiffies: u64) -> BalanceClock {
-        BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval }
+        BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval, thresholds: self.thresholds }
     }
 }

@@ -5,6 +5,7 @@
 //! deadline tasks without a budget. What the governor sees of them and who is admitted is in `bandwidth.rs`.
 
 use opplab_kernel::pelt::{HalfLife, cap_scale};
+use opplab_kernel::profile::DlCapacity;
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::deadline::{
     DeadlineFacts, DlClaim, DlCurr, DlPush, DlTask, check_preempt_equal_dl, dl_time_before, pull_dl_task, push_dl_task,
@@ -50,7 +51,7 @@ impl<S: Sink, H: HalfLife> DeadlineFacts for Deadlines<'_, '_, S, H> {
         self.0.cpus[cpu].capacity
     }
     fn asym_active(&self) -> bool {
-        self.0.topology.asym.is_some()
+        self.0.topology.asym.is_some() && self.0.gates.profile.dl_capacity == DlCapacity::ByDensity
     }
     fn domain(&self, cpu: usize, level: usize) -> Option<(CpuSet<'_>, u32)> {
         let domain = self.0.topology.domains.view(cpu, level)?;

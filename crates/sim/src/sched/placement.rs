@@ -1,14 +1,16 @@
 //! Wake-up placement (fair.c:select_task_rq_fair()).
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::{BoundKworkerWakes, IdlestGroup, SelectIdleScan, WakeAffinePrev};
+use opplab_kernel::profile::{
+    AsymWakes, BoundKworkerWakes, IdlestGroup, Misfit, RecentUsedCpu, SelectIdleScan, WakeAffineIdle, WakeAffinePrev,
+};
 use opplab_kernel::sched::cpumask::CpuSet;
-use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK};
+use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK, SD_BALANCE_WAKE};
 use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
 use opplab_kernel::sched::placement::{
-    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, select_idle_sibling,
-    select_idle_sibling_v510, util_fits_cpu, wake_affine, wake_wide,
+    CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, fits_capacity,
+    select_idle_sibling, select_idle_sibling_v510, util_fits_cpu, wake_affine, wake_wide,
 };
 use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::{Event, PlacementRule, Sink};
@@ -91,10 +93,10 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
     }
     fn asym_span(&self, cpu: usize) -> Option<CpuSet<'_>> {
         let is_in = |mask: &CpuSet<'_>| mask.contains(cpu);
-        self.0.topology.asym.as_ref().map(|mask| mask.as_set()).filter(is_in)
+        self.0.topology.asym.as_ref().map(|mask| mask.as_set()).filter(is_in).filter(|_| self.asym_active())
     }
     fn asym_active(&self) -> bool {
-        self.0.topology.asym.is_some()
+        self.0.topology.asym.is_some() && self.0.gates.profile.asym_wakes == AsymWakes::Search
     }
     fn capacity(&self, cpu: usize) -> CpuCapacity {
         let state = &self.0.cpus[cpu];
@@ -283,7 +285,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let llc_size = self.topology.llc_size[self.topology.llc_of[here]];
         note.sync = sync;
         note.wake_wide = wake_wide(waker_flips, wakee_flips, llc_size);
-        let want_affine = !note.wake_wide && allowed.contains(here.index());
+        let by_capacity = self.gates.profile.asym_wakes == AsymWakes::SlowPath && self.topology.asym.is_some();
+        let want_affine =
+            !note.wake_wide && allowed.contains(here.index()) && !(by_capacity && self.wake_cap(task, here, prev));
+        if by_capacity && !want_affine && self.gates.idle_sibling {
+            return (self.find_idlest(task, here, SD_BALANCE_WAKE), PlacementRule::Idlest);
+        }
         let mut target = prev;
         // The lowest domain with SD_WAKE_AFFINE that holds both CPUs decides; without one the task stays near its CPU.
         let domain_pct = if want_affine && here != prev { self.affine_imbalance_pct(here, prev) } else { None };
@@ -314,7 +321,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let query = SiblingQuery {
             prev: prev.index(),
             target: target.index(),
-            recent_used_cpu: self.tasks[task].recent_used_cpu.index(),
+            recent_used_cpu: match self.gates.profile.recent_used_cpu {
+                RecentUsedCpu::Tried => self.tasks[task].recent_used_cpu.index(),
+                RecentUsedCpu::Ignored => prev.index(),
+            },
             allowed,
             util,
             clamps,
@@ -347,6 +357,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         (CpuId::of(choice.cpu), rule)
     }
 
+    /// fair.c:wake_cap(), v5.6: the smaller of both CPUs is too small for the task.
+    fn wake_cap(&self, task: TaskId, here: CpuId, prev: CpuId) -> bool {
+        let smallest = self.cpus[here].capacity.min(self.cpus[prev].capacity);
+        let largest = self.cpus.iter().map(|cpu| cpu.capacity).max().unwrap_or(smallest);
+        largest - smallest >= largest >> 3 && !fits_capacity(self.task_util_est(task), smallest)
+    }
+
     /// `imbalance_pct` of the domain that lets `here` pull a task from `prev`.
     fn affine_imbalance_pct(&self, here: CpuId, prev: CpuId) -> Option<u32> {
         let domains = &self.topology.domains;
@@ -355,7 +372,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:cpu_runnable_load(), v5.4: the load of the tasks that are queued.
-    fn queued_load(&self, cpu: CpuId) -> u64 {
+    pub(crate) fn queued_load(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];
         match &state.fair {
             FairRq::Cfs(rq) => {
@@ -388,10 +405,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     ) -> bool {
         let (this, old) = (&self.cpus[here], &self.cpus[prev]);
         let curr_load = if this.curr == TaskId::IDLE { 0 } else { self.task_h_load(this.curr) };
+        let asks_cache = self.gates.profile.wake_affine_idle == WakeAffineIdle::Shared;
         let facts = WakeAffineFacts {
             this_idle: this.is_idle(),
-            prev_idle: old.is_idle(),
-            share_cache: self.topology.share_cache(here, prev),
+            prev_idle: old.is_idle() && asks_cache,
+            share_cache: !asks_cache || self.topology.share_cache(here, prev),
             sync,
             // The kernel's nr_running counts tasks whose dequeue is delayed; the engine's does not.
             nr_running_this: this.nr_running + this.fair.nr_delayed(),
@@ -435,19 +453,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.find_idlest(task, cpu, SD_BALANCE_EXEC)
     }
 
-    /// fair.c:sched_balance_find_dst_cpu() for a new task or for an exec on `this_cpu`.
+    /// fair.c:sched_balance_find_dst_cpu() for a new task, an exec or a wake-up on `this_cpu`.
     pub(crate) fn find_idlest(&self, task: TaskId, this_cpu: CpuId, sd_flag: u32) -> CpuId {
         let state = &self.tasks[task];
         let allowed = self.cpu_sets.cpus(state.allowed);
         let is_current = sd_flag == SD_BALANCE_EXEC;
+        let is_attached = sd_flag != SD_BALANCE_FORK;
+        // SD_BALANCE_WAKE is set where CPUs differ, in the domains that an exec is balanced in (topology.c:sd_init(), v5.6).
+        let balanced = if sd_flag == SD_BALANCE_WAKE { SD_BALANCE_EXEC } else { sd_flag };
+        let prev = if is_attached { state.cpu } else { this_cpu };
         let facts = Idlest { engine: self, task };
         let idlest = IdlestTask {
-            cpu: this_cpu.index(),
+            cpu: prev.index(),
             on_rq: is_current,
             is_current,
-            is_attached: is_current,
+            is_attached,
             util_avg: state.sa.util_avg,
-            util_est: if is_current { self.task_util_est(task) } else { 0 },
+            util_est: if is_attached { self.task_util_est(task) } else { 0 },
             runnable_avg: state.sa.runnable_avg,
             h_load: state.sa.load_avg,
             allowed,
@@ -455,10 +477,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             clamps: self.task_clamps(task),
         };
         let this = this_cpu.index();
-        let cpu = match top_level(&facts, this, sd_flag) {
+        let cpu = match top_level(&facts, this, balanced) {
             Some(level) => {
                 let form = self.gates.profile.idlest_group;
-                sched_balance_find_dst_cpu(&facts, &idlest, level, this, this, sd_flag, form)
+                sched_balance_find_dst_cpu(&facts, &idlest, level, this, prev.index(), balanced, form)
             }
             None => this,
         };
@@ -502,7 +524,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:update_misfit_status().
     pub(crate) fn update_misfit_status(&mut self, cpu: CpuId, task: Option<TaskId>) {
-        if self.topology.asym.is_none() {
+        if self.topology.asym.is_none() || self.gates.profile.misfit == Misfit::Absent {
             return;
         }
         let load = match task {

@@ -6,6 +6,7 @@
 //! has an interrupt, all at once rather than in turn. Pushing takes no time.
 
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::RtCapacity;
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::rt::{
     CPUPRI_HIGHER, CPUPRI_NORMAL, RtCurr, RtFacts, RtTask, cpupri_find, find_lowest_rq, select_task_rq_rt,
@@ -37,7 +38,7 @@ impl<S: Sink, H: HalfLife> RtFacts for Levels<'_, '_, S, H> {
         self.engine.cpus[cpu].capacity >= self.clamp_min
     }
     fn asym_active(&self) -> bool {
-        self.engine.topology.asym.is_some()
+        self.engine.topology.asym.is_some() && self.engine.gates.profile.rt_capacity == RtCapacity::ByClamp
     }
     fn domain(&self, cpu: usize, level: usize) -> Option<(CpuSet<'_>, u32)> {
         let domain = self.engine.topology.domains.view(cpu, level)?;

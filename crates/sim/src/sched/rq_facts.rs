@@ -2,6 +2,7 @@
 
 use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{FAIR_SERVER_BW, RqFacts};
+use opplab_kernel::profile::DlUtil;
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
@@ -38,7 +39,7 @@ pub(crate) fn cpu_times(cpu: &Cpu, now: u64) -> CpuTimes {
 
 /// The bandwidth of deadline tasks on `cpu`. That of the fair tasks' server stays once it has served, as recorded kernels show it.
 pub(crate) fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
-    let tasks = if gates.dl_bandwidth { cpu.dl_bw.running_bw } else { 0 };
+    let tasks = if gates.dl_util == DlUtil::Bandwidth { cpu.dl_bw.running_bw } else { 0 };
     tasks + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
 }
 
@@ -46,7 +47,9 @@ pub(crate) fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
 pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
     let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
     let (rt, dl) = (cpu.rt.util_avg, cpu.dl.util_avg);
-    let (util_rt, util_dl) = if gates.dl_bandwidth { (rt, dl) } else { (rt + dl, 0) };
+    let (util_rt, util_dl) = if gates.dl_util == DlUtil::Ran { (rt + dl, 0) } else { (rt, dl) };
+    // SCHED_CPUFREQ_DL, up to v4.15: as real-time tasks.
+    let dl_highest = gates.dl_util == DlUtil::Highest && !cpu.dl_queue.is_empty();
     RqFacts {
         uclamp_min: clamps.min,
         uclamp_max: clamps.max,
@@ -55,7 +58,7 @@ pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
         util_rt,
         util_dl,
         util_irq: cpu.irq.util_avg,
-        rt_runnable: !cpu.rt_queue.is_empty() && !cpu.starvation.rt.throttled,
+        rt_runnable: dl_highest || !cpu.rt_queue.is_empty() && !cpu.starvation.rt.throttled,
         dl_running_bw: dl_running_bw(cpu, gates),
     }
 }

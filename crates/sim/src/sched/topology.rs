@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::{self, RECLAIM_DISTANCE, SchedDomains};
 use opplab_model::machine::{Cluster, Machine};
@@ -70,7 +71,13 @@ fn sched_domains_of(
 }
 
 impl Topology {
-    pub(crate) fn new(machine: &Machine, policy: &Policy, capacities: &[u64], asym_priority: Option<Vec<i32>>) -> Self {
+    pub(crate) fn new(
+        machine: &Machine,
+        policy: &Policy,
+        profile: &KernelProfile,
+        capacities: &[u64],
+        asym_priority: Option<Vec<i32>>,
+    ) -> Self {
         let nr = machine.nr_cpus();
         let offline: Vec<bool> = (0..nr as u32).map(|cpu| !policy.is_online(machine, cpu)).collect();
         let excluded: Vec<bool> = (0..nr as u32).map(|cpu| !policy.runs_tasks(machine, cpu)).collect();
@@ -101,6 +108,7 @@ impl Topology {
             (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| llc_of[cpu] == llc).collect()).collect();
         let included: Vec<usize> = (0..nr).filter(|&cpu| !excluded[cpu]).collect();
         let differ = included.iter().any(|&cpu| capacities[cpu] != capacities[included[0]]);
+        let domains = sched_domains_of(machine, capacities.to_vec(), asym_priority.clone(), excluded.clone());
         Self {
             smt_active: smt_masks.iter().any(|mask| mask.as_set().weight() > 1),
             siblings,
@@ -111,7 +119,7 @@ impl Topology {
             llc_masks,
             asym: differ.then(|| included.into_iter().collect()),
             reference_khz: machine.clusters.iter().map(Cluster::reference_khz).collect(),
-            domains: Rc::new(sched_domains_of(machine, capacities.to_vec(), asym_priority.clone(), excluded.clone())),
+            domains: Rc::new(domains.with_thresholds(profile.balance_thresholds)),
             asym_priority,
             offline: offline.into(),
             excluded: excluded.into(),

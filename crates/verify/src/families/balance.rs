@@ -1,7 +1,7 @@
 //! Families of vectors: load balance and the slow path of fork and exec.
 
 use opplab_kernel::profile::IdlestGroup;
-use opplab_kernel::profile::NewidleSkip;
+use opplab_kernel::profile::{BalanceThresholds, NewidleLeast, NewidleSkip};
 use opplab_kernel::sched::balance::{
     BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, LbEnv, LbFlags,
     MigrationType, PassState, RootDomain, detach_one_task, detach_tasks, need_active_balance,
@@ -760,7 +760,7 @@ fn run_interval(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.each_row(tally, |row, diff| {
         let (hz, n_cpus) = (row.num("hz")?, row.num("nr_cpus_online")?);
         let max_interval = opplab_kernel::sched::newidle::max_load_balance_interval(hz, n_cpus);
-        let clock = BalanceClock { hz, jiffies: 0, max_interval };
+        let clock = BalanceClock { hz, jiffies: 0, max_interval, thresholds: BalanceThresholds::Narrow };
         let interval =
             clock.balance_interval(row.num("balance_interval_ms")?, row.num("busy_factor")?, row.flag("cpu_busy")?);
         diff.eq("max_load_balance_interval", row.num("max_load_balance_interval")?, max_interval);
@@ -932,14 +932,19 @@ fn compare_when(line: Json<'_>, newidle: bool, diff: &mut Diff) -> Result<(), Ve
         avg_idle: line.num("avg_idle")?,
         max_idle_balance_cost: line.num("max_idle_balance_cost")?,
     };
-    let clock =
-        BalanceClock { hz: line.num("hz")?, jiffies: line.num("jiffies")?, max_interval: line.num("max_lb_interval")? };
+    let clock = BalanceClock {
+        hz: line.num("hz")?,
+        jiffies: line.num("jiffies")?,
+        max_interval: line.num("max_lb_interval")?,
+        thresholds: BalanceThresholds::Narrow,
+    };
     let result = if newidle {
         let facts = NewidleFacts {
             ttwu_pending: line.flag("ttwu_pending")?,
             cpu_active: line.flag("cpu_active")?,
             rd_overloaded: line.flag("rd_overloaded")?,
             rq_clock: host.clock,
+            least: NewidleLeast::LowestLevel,
             skip: NewidleSkip::CostAndChance,
         };
         sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock)

@@ -1,5 +1,6 @@
 //! Families of vectors: where deadline tasks wake, and the scheduling domains of a topology.
 
+use opplab_kernel::profile::BalanceThresholds;
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::deadline::{
     DeadlineFacts, DlClaim, DlCurr, DlTask, cpudl_find, dl_time_before, find_later_rq, select_task_rq_dl,
@@ -177,7 +178,7 @@ fn run_sched_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyErr
             diff.eq("imbalance_pct", row.num("imbalance_pct")?, domain.imbalance_pct);
             diff.eq("cache_nice_tries", row.num("cache_nice_tries")?, domain.cache_nice_tries);
             diff.eq("imb_numa_nr", row.num("imb_numa_nr")?, domain.imb_numa_nr);
-            let balance = SchedDomains::initial_balance(domain, 0);
+            let balance = SchedDomains::initial_balance(domain, 0, BalanceThresholds::Narrow);
             diff.eq("busy_factor", row.num("busy_factor")?, balance.busy_factor);
             diff.eq("min_interval_ms", row.num("min_interval_ms")?, balance.pass.min_interval);
             diff.eq("max_interval_ms", row.num("max_interval_ms")?, balance.pass.max_interval);

@@ -14,6 +14,7 @@ use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState};
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{KernelProfile, Version};
 use opplab_signals::clock::sched_clock_offset_ns;
+use opplab_signals::groups::{GroupFinder, Groups, is_thread_clone};
 use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
 
 use crate::VerifyError;
@@ -59,6 +60,10 @@ pub enum Kind {
     SchedMigrateTask,
     SchedProcessFork,
     SchedProcessExit,
+    SchedProcessExec,
+    TaskNewtask,
+    CgroupAttachTask,
+    CgroupName,
     CpuFrequency,
     CpuIdle,
 }
@@ -101,6 +106,12 @@ const KINDS: &[(&str, Kind)] = &[
     ("sched_migrate_task", Kind::SchedMigrateTask),
     ("sched_process_fork", Kind::SchedProcessFork),
     ("sched_process_exit", Kind::SchedProcessExit),
+    ("sched_process_exec", Kind::SchedProcessExec),
+    ("task_newtask", Kind::TaskNewtask),
+    ("cgroup_attach_task", Kind::CgroupAttachTask),
+    ("cgroup_transfer_tasks", Kind::CgroupAttachTask),
+    ("cgroup_mkdir", Kind::CgroupName),
+    ("cgroup_rename", Kind::CgroupName),
     ("cpu_frequency", Kind::CpuFrequency),
     ("cpu_idle", Kind::CpuIdle),
 ];
@@ -120,6 +131,8 @@ struct Record {
 pub struct Events {
     records: Vec<Record>,
     values: Vec<i64>,
+    /// Paths of groups; the events hold their places.
+    paths: Vec<String>,
     /// Names of the integer fields, by schema.
     fields: Vec<Vec<String>>,
     /// Events that the kernel lost, as far as the trace says.
@@ -173,6 +186,10 @@ impl<'a> Ev<'a> {
     pub fn u(&self, name: &str) -> Option<u64> {
         self.get(name).map(|value| value as u64)
     }
+    /// The path of a group in the field `name`.
+    pub fn path(&self, name: &str) -> Option<&'a str> {
+        self.events.paths.get(usize::try_from(self.get(name)?).ok()?).map(String::as_str)
+    }
     /// The same as a CPU's number.
     pub fn cpu_field(&self, name: &str) -> Option<usize> {
         self.get(name).and_then(|value| usize::try_from(value).ok())
@@ -198,7 +215,8 @@ impl Events {
         let time_offset_ns = reader.meta().time_offset_ns;
         drop(reader);
         let (records, values, fields) = (Vec::new(), Vec::new(), Vec::new());
-        let mut events = Self { records, values, fields, lost: 0, damage: Vec::new(), names, time_offset_ns };
+        let (paths, damage) = (Vec::new(), Vec::new());
+        let mut events = Self { records, values, paths, fields, lost: 0, damage, names, time_offset_ns };
         // For each schema of the reader: ours, and which fields are integers.
         let mut known: Vec<Option<(Kind, usize, Vec<usize>)>> = Vec::new();
         let mut sink = |event: &Event<'_>| {
@@ -210,8 +228,9 @@ impl Events {
                 let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == event.schema.name) else {
                     return ControlFlow::Continue(());
                 };
+                let is_path = |at: usize| matches!(event.schema.fields[at].name.as_str(), "dst_path" | "path");
                 let integers: Vec<usize> =
-                    (0..event.schema.fields.len()).filter(|&at| event.int(at).is_some()).collect();
+                    (0..event.schema.fields.len()).filter(|&at| event.int(at).is_some() || is_path(at)).collect();
                 events.fields.push(integers.iter().map(|&at| event.schema.fields[at].name.clone()).collect());
                 known[index] = Some((kind, events.fields.len() - 1, integers));
             }
@@ -225,11 +244,18 @@ impl Events {
                     at: events.values.len(),
                     next: None,
                 });
-                events.values.extend(integers.iter().map(|&at| match event.value(at) {
-                    Value::U64(value) => value as i64,
-                    Value::I64(value) => value,
-                    _ => 0,
-                }));
+                for &at in integers {
+                    let value = match event.value(at) {
+                        Value::U64(value) => value as i64,
+                        Value::I64(value) => value,
+                        Value::Str(path) => {
+                            events.paths.push(String::from_utf8_lossy(path).into_owned());
+                            events.paths.len() as i64 - 1
+                        }
+                        _ => 0,
+                    };
+                    events.values.push(value);
+                }
             }
             ControlFlow::Continue(())
         };
@@ -458,6 +484,32 @@ impl Machine {
     }
 }
 
+/// One event of the first pass.
+fn find_groups(ev: &Ev<'_>, finder: &mut GroupFinder) -> Option<()> {
+    let (time, cpu) = (ev.time_ns(), ev.cpu() as u32);
+    let pid = |name: &str| ev.get(name).map(|pid| pid as i32);
+    let prio = |name: &str| ev.get(name).map_or(120, |prio| i64::from(prio as i32));
+    match ev.kind() {
+        Kind::SchedSwitch => {
+            finder.switch(time, cpu, (pid("prev_pid")?, prio("prev_prio")), ev.u("prev_state")?, pid("next_pid")?);
+        }
+        Kind::SchedWakeup | Kind::SchedWakeupNew => {
+            finder.wakeup(time, pid("pid")?, prio("prio"), ev.u("target_cpu")? as u32);
+        }
+        Kind::SchedMigrateTask => finder.migrate(time, cpu, pid("pid")?, ev.u("dest_cpu")? as u32),
+        Kind::SchedProcessFork => finder.fork(pid("parent_pid")?, pid("child_pid")?, None),
+        Kind::TaskNewtask => {
+            let is_thread = ev.get("clone_flags").map(is_thread_clone);
+            finder.fork(ev.current() as i32, pid("pid")?, is_thread);
+        }
+        Kind::SchedProcessExec => finder.exec(pid("pid").unwrap_or(ev.current() as i32)),
+        Kind::CgroupAttachTask => finder.moves(ev.get("dst_root")?, pid("pid")?),
+        Kind::NrRunning => finder.nr_running(time, ev.u("cpu")? as u32, ev.get("change")?, ev.get("nr")),
+        _ => {}
+    }
+    Some(())
+}
+
 /// A recording: a folder, or an archive.
 pub struct Recording {
     /// Its name.
@@ -466,6 +518,10 @@ pub struct Recording {
     pub machine: Machine,
     /// The events.
     pub events: Events,
+    /// Its control groups, and who is in them when it begins.
+    pub groups: Groups,
+    /// What a first pass found out of them.
+    pub finder: GroupFinder,
 }
 
 impl Recording {
@@ -481,6 +537,12 @@ impl Recording {
             let reason = "no CPU found: sysfs_before.txt is missing or has no topology".to_owned();
             return Err(VerifyError::Read { path: files.place(SYSFS).into(), reason });
         }
-        Ok(Self { name: files.name(), machine, events: Events::read(&files)? })
+        let events = Events::read(&files)?;
+        let mut finder = GroupFinder::default();
+        for ev in events.iter() {
+            let _ = find_groups(&ev, &mut finder);
+        }
+        let groups = Groups::of_recording(&files, &finder);
+        Ok(Self { name: files.name(), machine, events, groups, finder })
     }
 }

@@ -83,7 +83,7 @@ pub struct RecordingReport {
 
 impl RecordingReport {
     pub(super) fn new(recording: &Recording) -> Self {
-        let Recording { name, machine, events } = recording;
+        let Recording { name, machine, events, .. } = recording;
         let (recording, release) = (name.clone(), machine.release.clone());
         Self { recording, release, lost: events.lost, damage: events.damage.clone(), kinds: BTreeMap::new() }
     }

@@ -4,8 +4,8 @@
 //! a recording has it, `sched_update_nr_running_tp`, and nothing else: no clock, no state of the kernel. At each `pelt_se` and
 //! `pelt_cfs` record of a task or a root queue its `util_avg` is compared with the recorded one. A signal counts when the bound that
 //! the replay states for it is at most [`KNOWN_WITHIN`] units; how many of all samples lie outside of their own bound is counted
-//! too. A first pass finds the ticks, and how late events are. Of a recording with control groups nothing is compared: groups are not
-//! followed, so that no bound is proven of its signals.
+//! too. A first pass finds the ticks, how late events are, and what quotas stop. Of a recording with control groups of which neither
+//! events nor a snapshot show who is in them nothing is compared: no bound is proven of its signals.
 //!
 //! A sample outside of its bound is explained if a stop of the CPU can have made it, as the clocks of the kernel's own records show
 //! ([`Stops`]); any other one is an error of the recording's report.
@@ -46,7 +46,7 @@ pub struct SignalError {
     /// Those of them that the kernel's own clocks explain: a CPU was stopped between the reading of its clock and the event,
     /// which no scheduling event shows and the bound does not hold.
     pub stopped: u64,
-    /// Samples of a recording with control groups, which are not followed: nothing is proven of them.
+    /// Samples of a recording with control groups of which nothing is known: nothing is proven of them.
     pub grouped: u64,
 }
 
@@ -101,6 +101,7 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     if machine.at_least(6, 12) {
         replay.set_kernel(&KernelProfile::of((6, 12), 117));
     }
+    replay.set_groups(recording.groups.clone(), recording.finder.clone());
     let mut signals = Signals::default();
     let mut stops = Stops { offset_ns: machine_offset(recording), ..Stops::default() };
     // By executing CPU: the samples of the pass through the scheduler that is under way.
@@ -115,8 +116,9 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
             }
             _ => {
                 let fed = feed(&ev, &mut replay).is_some();
-                // These come in the midst of a pass.
-                let scheduling = fed && !matches!(ev.kind(), Kind::NrRunning | Kind::SchedWaking | Kind::CpuFrequency);
+                // These come in the midst of a pass, or are none.
+                let apart = [Kind::NrRunning, Kind::SchedWaking, Kind::CpuFrequency, Kind::SchedProcessFork];
+                let scheduling = fed && !apart.contains(&ev.kind()) && ev.kind() != Kind::CgroupName;
                 if let Some(waiting) = pending.get_mut(ev.cpu()).filter(|_| scheduling) {
                     waiting.drain(..).for_each(|sample| sample.settle(&replay, ev.time_ns(), &mut signals));
                 }
@@ -131,7 +133,7 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     }
     let left = pending.into_iter().flatten();
     left.for_each(|sample| sample.settle(&replay, u64::MAX, &mut signals));
-    if !group_queues.is_empty() {
+    if !group_queues.is_empty() && !replay.groups().any() {
         for error in [&mut signals.tasks, &mut signals.queues] {
             let grouped = error.differences.len() as u64 + error.unknown;
             *error = SignalError { grouped, ..SignalError::default() };
@@ -286,6 +288,12 @@ fn feed(ev: &Ev<'_>, replay: &mut Replay) -> Option<()> {
             replay.nr_running(time, ev.cpu() as u32, ev.u("cpu")? as u32, ev.get("change")?, ev.u("nr")?);
         }
         Kind::SchedMigrateTask => replay.migrate(time, pid("pid")?, prio("prio")?, ev.u("dest_cpu")? as u32),
+        Kind::SchedProcessFork => replay.fork(pid("parent_pid")?, pid("child_pid")?),
+        Kind::CgroupAttachTask => {
+            let (root, path) = (ev.get("dst_root")?, ev.path("dst_path")?);
+            replay.attach_group(time, root, ev.u("dst_id").unwrap_or(0), path, pid("pid")?);
+        }
+        Kind::CgroupName => replay.name_group(ev.get("root")?, ev.u("id").unwrap_or(0), ev.path("path")?),
         Kind::CpuFrequency => replay.frequency(time, ev.cpu() as u32, ev.u("cpu_id")? as u32, ev.u("state")? as u32),
         _ => return None,
     }

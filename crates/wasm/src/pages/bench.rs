@@ -110,6 +110,7 @@ struct Bench {
     cut: bool,
     fingerprints: Vec<u64>,
     command: String,
+    workload: String,
 }
 
 fn start(values: &Values<'_>, dropped: Option<Dropped>) -> Result<Box<dyn Job>, String> {
@@ -174,6 +175,7 @@ fn start(values: &Values<'_>, dropped: Option<Dropped>) -> Result<Box<dyn Job>, 
         cut: false,
         fingerprints: Vec::new(),
         command,
+        workload: values.text("workload").to_owned(),
     }))
 }
 
@@ -230,7 +232,9 @@ impl Job for Bench {
     }
 
     fn answer(&self) -> Answer {
-        let mut answer = Answer { command: self.command.clone(), charts: self.charts.clone(), ..Answer::default() };
+        let sources = vec![("workload.json".to_owned(), self.workload.clone())];
+        let (command, charts) = (self.command.clone(), self.charts.clone());
+        let mut answer = Answer { command, sources, charts, ..Answer::default() };
         let mut rows = Vec::new();
         let base = &self.variants[0];
         for (at, one) in self.variants.iter().enumerate() {
@@ -319,7 +323,7 @@ fn change(base: &[f64], new: &[f64]) -> String {
 }
 
 /// Mean clock of busy time over all CPUs, in MHz.
-fn busy_mhz(outcome: &Outcome) -> Option<f64> {
+pub(super) fn busy_mhz(outcome: &Outcome) -> Option<f64> {
     let (mut cycles, mut busy) = (0u128, 0u128);
     let mut cpu = 0;
     for points in &outcome.points {

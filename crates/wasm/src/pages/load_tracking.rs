@@ -23,7 +23,7 @@ use crate::query::{Control, Values};
 pub const PAGE: Page = Page {
     name: "load-tracking",
     title: "Load tracking",
-    question: "What does utilisation say of this task?",
+    question: "What is the utilisation of this task, and which clock follows?",
     about: "One task alone on its CPU. Work is counted at the clock and capacity of 1024; a slower CPU takes longer for it. \
             The dilated clock that this page follows is that of v5.1 and later.",
     drop: "",

@@ -1,10 +1,14 @@
 //! The pages, one file each.
 
 pub mod bench;
+pub mod idle;
+pub mod invariance;
 pub mod load_tracking;
 pub mod placement;
+pub mod quota;
 pub mod schedutil;
 pub mod trace;
+pub mod vectors;
 
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::tree::Node;
@@ -37,10 +41,18 @@ pub struct Page {
 #[derive(Debug, Clone, Copy)]
 pub enum Run {
     /// At once, within milliseconds.
-    Now(fn(&Values<'_>) -> Result<Answer, String>),
+    Now(Compute),
+    /// The same; a dropped file becomes parameters first.
+    Takes(Take, Compute),
     /// In steps, in a worker that can be ended between them.
     Steps(Start),
 }
+
+/// Answers at once.
+pub type Compute = fn(&Values<'_>) -> Result<Answer, String>;
+
+/// The parameters that a file stands for, each with its value.
+pub type Take = fn(&Dropped) -> Result<Vec<(&'static str, String)>, String>;
 
 /// Checks what steps need, and makes them ready.
 pub type Start = fn(&Values<'_>, Option<Dropped>) -> Result<Box<dyn Job>, String>;
@@ -99,7 +111,17 @@ impl Session {
 }
 
 /// All pages, in the order of the list.
-pub const PAGES: &[Page] = &[load_tracking::PAGE, schedutil::PAGE, placement::PAGE, bench::PAGE, trace::PAGE];
+pub const PAGES: &[Page] = &[
+    load_tracking::PAGE,
+    schedutil::PAGE,
+    placement::PAGE,
+    idle::PAGE,
+    quota::PAGE,
+    invariance::PAGE,
+    bench::PAGE,
+    trace::PAGE,
+    vectors::PAGE,
+];
 
 impl Page {
     /// The answer to a link, or the beginning of one that takes steps.
@@ -108,10 +130,15 @@ impl Page {
     /// What is wrong with the link or the file.
     pub fn begin(&self, query: &str, dropped: Option<Dropped>) -> Result<Begun, String> {
         let controls = (self.controls)();
-        let values = Values::parse(&controls, query)?;
+        let mut values = Values::parse(&controls, query)?;
+        if let (Run::Takes(take, _), Some(file)) = (self.run, &dropped) {
+            for (name, value) in take(file)? {
+                values.set(name, value)?;
+            }
+        }
         let (link, all) = (values.link(), values.all());
         match self.run {
-            Run::Now(answer) => Ok(Begun::Answer(answer(&values)?.into_node(&link, all))),
+            Run::Now(answer) | Run::Takes(_, answer) => Ok(Begun::Answer(answer(&values)?.into_node(&link, all))),
             Run::Steps(start) => Ok(Begun::Session(Session { job: start(&values, dropped)?, link, values: all })),
         }
     }
@@ -145,6 +172,12 @@ pub enum Begun {
 fn kernels_since(version: (u16, u16)) -> Vec<&'static str> {
     let since = |name: &&str| KernelProfile::named(name).is_some_and(|profile| profile.version >= version);
     profile_names().filter(since).collect()
+}
+
+/// Refuses what would take longer than a moment: the page answers while a slider moves.
+fn few(what: &str, count: u64) -> Result<(), String> {
+    const MOST: u64 = 12_000;
+    if count <= MOST { Ok(()) } else { Err(format!("{count} {what}; at most {MOST} are drawn: show less time")) }
 }
 
 /// A kernel's gates.

@@ -20,7 +20,7 @@ pub const PAGE: Page = Page {
     name: "schedutil",
     title: "schedutil",
     question: "Which clock does schedutil ask for, and since which kernel?",
-    about: "One CPU in one policy, whose fair utilisation is what the sliders say. Real-time, deadline and interrupt time are 0. \
+    about: "One CPU in one policy, with the fair utilisation of the sliders. Real-time, deadline and interrupt time are 0. \
             A driver that switches in the scheduler's context (fast switch) grants each request at once.",
     drop: "",
     controls,

@@ -613,7 +613,7 @@ fn show_energy(energy: &TraceEnergy, out: &mut Answer) {
 fn check(replay: &Replay) -> Result<String, String> {
     let found = replay.compare(None, Mode::Closed).map_err(|error| error.to_string())?;
     if !found.is_checked() {
-        return Ok("The trace tells no frequency, so that nothing says how far that run is from it.".to_owned());
+        return Ok("The trace has no frequency, so the distance of that run is unknown.".to_owned());
     }
     let points: Vec<String> = found.freq_distance.iter().map(|&distance| decimal(distance, 3, 1)).collect();
     let energy = match found.energy_is_silent() {

@@ -1,0 +1,165 @@
+"""A machine's watts beside measured ones: of single busy CPUs by operating point, or of whole intervals of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opplab.errors import InputError
+from opplab.files import toml_of
+from opplab.fit import freqbench
+from opplab.fit.machine_power import INTERVAL_MARK, INTERVALS
+from opplab.fit.opp_machine import clusters_of, cpus_of, khz_of_opp, place_of, read_chip
+from opplab.fit.opp_power import Fitted
+from opplab.fit.sources import read_samples
+from opplab.simulation.machine import Machine
+
+__all__ = ["check"]
+
+Tree = dict[str, Any]
+
+
+def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None = None) -> dict[str, Any]:
+    """Predict what a table or log measured.
+
+    Parameters
+    ----------
+    text : str
+        The machine file.
+    table : Path
+        Power by operating point, or a log with watts, clock and load.
+    fits : sequence of Fitted
+        Curves that the machine's power is from: points that they used are left out, and each point has an interval of
+        its own.  Without them the intervals are the machine's ``[range]``.
+    soc : str, optional
+        Which chip of the table.
+
+    Returns
+    -------
+    dict
+        ``rows`` (cluster, khz, measured, predicted, low and high in mW, error, inside) and what they come to.
+
+    Raises
+    ------
+    InputError
+        Nothing of the table can be compared.
+    """
+    # Units are the smallest, and defaults are filled in.
+    tree = toml_of(Machine.parse(text).to_toml(), "the machine file")
+    left_out: list[str] = []
+    rows = _of_points(tree, table, fits, soc, left_out) if freqbench.is_points(table) else _of_log(tree, table)
+    if not rows:
+        raise InputError("; ".join([f"{table}: no point to compare with the machine `{tree['name']}`", *left_out]))
+    error = np.abs([row["error"] for row in rows])
+    of = fits[0].of if fits else None
+    words = INTERVALS[of] if of else tree.get("source", {}).get(INTERVAL_MARK, "the machine file's [range]")
+    return {
+        "machine": tree["name"],
+        "table": str(table),
+        "interval_of": words,
+        "points": len(rows),
+        "inside": sum(row["inside"] for row in rows),
+        "median_abs_error": float(np.median(error)),
+        "p90_abs_error": float(np.quantile(error, 0.9)),
+        "left_out": left_out,
+        "rows": rows,
+    }
+
+
+def _row(cluster: str, khz: int, measured: float, predicted: float, low: float, high: float) -> dict[str, Any]:
+    return {
+        "cluster": cluster,
+        "khz": khz,
+        "measured_mw": measured,
+        "predicted_mw": predicted,
+        "low_mw": low,
+        "high_mw": high,
+        "error": predicted / measured - 1,
+        "inside": bool(low <= measured <= high),
+    }
+
+
+def _share(tree: Tree, cluster: Mapping[str, Any], keys: Sequence[str]) -> tuple[float, float] | None:
+    """Give the range of a cluster's power as shares of the file's number; None where it has none."""
+    ranges = tree.get("range", {})
+    for key in keys:
+        for name in (f"cluster.{cluster['name']}.{key}", f"cluster.{key}"):
+            if isinstance(found := ranges.get(name), Mapping):
+                low, high = found["percent"]
+                return low / 100, high / 100
+    return None
+
+
+def _busy_uw(opp: Mapping[str, Any]) -> int:
+    return int(opp.get("busy_uw") or opp.get("uw") or 0)
+
+
+def _of_points(
+    tree: Tree, table: Path, fits: Sequence[Fitted], soc: str | None, left_out: list[str]
+) -> list[dict[str, Any]]:
+    """Compare single busy CPUs: what one draws and what its cluster draws beside it, whose sum the source knows."""
+    clusters = clusters_of(tree)
+    by_place = {place_of(fitted.curve.points[0], clusters): fitted for fitted in fits}
+    points = [point for point in read_chip([table], soc) if point.busy_mw > 0]
+    rows = []
+    unknown: dict[str, int] = {}
+    for curve in freqbench.choose(points, None, None, table):
+        place = place_of(curve.points[0], clusters)
+        if place is None:
+            unknown[f"no cluster of the machine has {curve.points[0].rail or f'CPU {curve.cpu}'}"] = len(curve.points)
+            continue
+        cluster, fitted = tree["cluster"][place], by_place.get(place)
+        opps = {khz_of_opp(opp): opp for opp in cluster["opp"]}
+        used = {(point.run, point.khz) for point in fitted.used} if fitted else set()
+        for point in curve.points:
+            if (point.run, point.khz) in used:
+                continue
+            if fitted is not None:
+                mhz = curve.clock_mhz([point])
+                low, high = (float(end[0]) for end in fitted.fit.interval(mhz, fitted.of))
+                predicted = float(fitted.fit.power(mhz)[0])
+            elif (opp := opps.get(point.khz)) is not None and _busy_uw(opp):
+                predicted = (_busy_uw(opp) + opp.get("cluster_uw", 0)) / 1000
+                ends = _share(tree, cluster, ("opp.busy_uw", "opp.uw")) or (1.0, 1.0)
+                low, high = predicted * ends[0], predicted * ends[1]
+            else:
+                what = f"{cluster['name']}: no operating point of this clock, or no power at it"
+                unknown[what] = unknown.get(what, 0) + 1
+                continue
+            rows.append(_row(cluster["name"], point.khz, point.busy_mw, predicted, low, high))
+    left_out += [f"{what} ({count} points)" for what, count in unknown.items()]
+    return rows
+
+
+def _of_log(tree: Tree, log: Path) -> list[dict[str, Any]]:
+    """Compare intervals of a whole machine: its busy cores at their clock, and what it draws awake or asleep."""
+    samples = read_samples(log)
+    topology = tree.get("topology", {})
+    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
+    cores, packages = len(topology.get("core", [])) or cpus, len(topology.get("package", [0]))
+    second = tree.get("smt_power", 0) / 1024 * (cpus / cores - 1)
+    busy = samples.busy_cores(cores, packages, second)
+    total = np.zeros_like(busy)
+    low, high = np.zeros_like(busy), np.zeros_like(busy)
+    for cluster in tree["cluster"]:
+        opps = sorted([*cluster["opp"], *cluster.get("boost_opp", [])], key=khz_of_opp)
+        ghz = [khz_of_opp(opp) / 1e6 for opp in opps]
+        share = len(cpus_of(cluster["cpus"])) / cpus
+        core = busy * share * np.interp(samples.ghz, ghz, [_busy_uw(opp) / 1e6 for opp in opps])
+        awake = np.interp(samples.ghz, ghz, [opp.get("cluster_uw", 0) / 1e6 for opp in opps])
+        asleep = cluster.get("cluster_idle_uw", 0) / 1e6
+        beside = (1 - samples.asleep) * awake + samples.asleep * asleep
+        total += core + beside
+        of_core = _share(tree, cluster, ("opp.busy_uw", "opp.uw")) or (1.0, 1.0)
+        of_beside = _share(tree, cluster, ("opp.cluster_uw",)) or (1.0, 1.0)
+        low += of_core[0] * core + of_beside[0] * beside
+        high += of_core[1] * core + of_beside[1] * beside
+    if not np.any(total > 0):
+        raise InputError(f"machine `{tree['name']}` has no power")
+    return [
+        _row(f"{cores:.1f} busy", round(1e6 * float(ghz)), *(1000 * float(watts) for watts in four))
+        for cores, ghz, *four in zip(busy, samples.ghz, samples.watts, total, low, high, strict=True)
+    ]

@@ -1,0 +1,83 @@
+"""Logs of power rails: a column of watts and one of the clock for each rail, a row a sample.
+
+::
+
+    time_s, a7_mhz, a7_w, a15_mhz, a15_w, a15_load     the rails a7 and a15
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from opplab.errors import FormatError, InputError
+
+__all__ = ["of", "points"]
+
+_PARTS = {
+    "khz": {"khz": 1.0, "mhz": 1e3, "ghz": 1e6, "hz": 1e-3},
+    "mw": {"w": 1e3, "mw": 1.0, "uw": 1e-3},
+    "mv": {"v": 1e3, "mv": 1.0, "uv": 1e-3},
+    "load": {"load": 1.0, "util": 1.0, "busy": 1.0, "pct": 0.01},
+}
+_BUSY = 0.9
+"""Load from which on a sample counts as that of a busy rail."""
+
+
+def of(names: Sequence[str]) -> dict[str, dict[str, tuple[str, float]]]:
+    """Give the rails of a table's columns: quantity (`khz`, `mw`, `mv`, `load`) to (column, factor).
+
+    Examples
+    --------
+    >>> of(["time", "a15_mhz", "a15_w", "ram_w"])
+    {'a15': {'khz': ('a15_mhz', 1000.0), 'mw': ('a15_w', 1000.0)}}
+    """
+    found: dict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
+    for name in names:
+        rail, _, unit = name.strip().strip("\ufeff").lower().rpartition("_")
+        for quantity, units in _PARTS.items():
+            if rail and unit in units:
+                found[rail].setdefault(quantity, (name, units[unit]))
+    known = {"busy", "freq", "frequency", "power", "pkg", "package", "cpu", "core", "cores", "idle", "bzy"}
+    return {rail: parts for rail, parts in found.items() if {"khz", "mw"} <= parts.keys() and rail not in known}
+
+
+def points(
+    file: Path, rails: dict[str, dict[str, tuple[str, float]]], rows: Sequence[tuple[int, dict[str, str]]]
+) -> Iterator[tuple[str, int, int, float, float | None]]:
+    """Give (rail, its number, kHz, mW, mV) of each rail's operating points: medians of its busy samples.
+
+    Without a column of the load every sample counts as busy.  The rails' numbers count from 0 in the order of columns.
+
+    Raises
+    ------
+    FormatError
+        A cell is no number, with file and line.
+    """
+    for number, (rail, parts) in enumerate(rails.items()):
+        samples: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for line, row in rows:
+            values = {quantity: _number(file, line, row, *column) for quantity, column in parts.items()}
+            if not {"khz", "mw"} <= {quantity for quantity, value in values.items() if value == value}:  # noqa: PLR0124
+                continue
+            if values.get("load", 1.0) >= _BUSY and values["khz"] > 0:
+                samples[round(values["khz"])].append((values["mw"], values.get("mv", float("nan"))))
+        if not samples:
+            raise InputError(
+                f"{file}: no sample of the rail `{rail}` is busy (`{parts['load'][0]}` of {_BUSY} and more)"
+            )
+        for khz, drawn in sorted(samples.items()):
+            mw, mv = np.median(np.array(drawn), axis=0)
+            yield rail, number, khz, float(mw), float(mv) if np.isfinite(mv) else None
+
+
+def _number(file: Path, line: int, row: dict[str, str], column: str, factor: float) -> float:
+    text = re.sub(r"\s", "", row.get(column) or "")
+    try:
+        return float(text) * factor if text else float("nan")
+    except ValueError:
+        raise FormatError(f"{file}:{line}: `{column}` is `{text}`, not a number", file=str(file), line=line) from None

@@ -1,0 +1,418 @@
+"""Power profiles that distributions ship, as variants of a policy: tuned, power-profiles-daemon, TLP, auto-cpufreq.
+
+A profile sets what it names and nothing else. What a simulation has no key for (disks, radios, graphics) is named in a
+note. Settings that exclude each other, or that the driver refuses, are named. Sources: the manual pages of `tuned.conf`
+and `tlp.conf`, the README files of power-profiles-daemon and auto-cpufreq.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opplab import _opplab
+from opplab.catalog import nearest
+from opplab.errors import InputError
+from opplab.files import read_text
+
+__all__ = ["DAEMON", "PowerProfile", "is_power_profile", "power_profiles"]
+
+DAEMON = "power-profiles-daemon"
+"""The word for the three profiles of the daemon, which has them in its program."""
+
+_DAEMON = {
+    "power-saver": {"governor": "powersave", "epp": "power"},
+    "balanced": {"governor": "powersave", "epp": "balance_performance"},
+    "performance": {"governor": "performance", "epp": "performance"},
+}
+_SUFFIXES = (".conf", ".ini")
+_ACTIVE = ("intel_pstate", "amd-pstate-epp")
+"""Drivers with governors of their own, which are called performance and powersave."""
+_HINTED = (*_ACTIVE, "intel_cpufreq")
+"""Drivers that have an energy performance preference, where the processor has one."""
+_MODES = {
+    "intel_pstate": {"active": "intel_pstate", "passive": "intel_cpufreq"},
+    "amd-pstate": {"active": "amd-pstate-epp", "passive": "amd-pstate", "guided": "amd-pstate-guided"},
+}
+_LIMITS = ("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct")
+
+
+@dataclass
+class PowerProfile:
+    """One profile.
+
+    Attributes
+    ----------
+    name : str
+    keys : dict
+        Of a policy.
+    notes : list of str
+        What was left out or contradicts itself, with its place.
+    """
+
+    name: str
+    keys: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def is_power_profile(text: str) -> bool:
+    """Whether the text of a variant names a file of profiles, and not keys."""
+    return text == DAEMON or ("=" not in text and Path(text).suffix in _SUFFIXES)
+
+
+def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]:
+    """Read the profiles of a file, or those of power-profiles-daemon.
+
+    Parameters
+    ----------
+    text : str
+        ``tuned.conf``, tuned's ``ppd.conf``, ``tlp.conf``, ``auto-cpufreq.conf``, the daemon's ``state.ini``; or
+        ``power-profiles-daemon``.
+    drivers : sequence of str
+        cpufreq drivers of the machine, the first at boot: they decide which governors there are.
+
+    Raises
+    ------
+    InputError
+        The file has no setting of a CPU, or a value that nothing takes; with file and line.
+
+    Examples
+    --------
+    >>> [(one.name, one.keys["epp"]) for one in power_profiles("power-profiles-daemon", ["intel_pstate"])]
+    [('power-saver', 'power'), ('balanced', 'balance_performance'), ('performance', 'performance')]
+    """
+    if text == DAEMON:
+        return [_of_daemon(name, drivers) for name in _DAEMON]
+    path = Path(text)
+    lines = read_text(path, "a power profile").splitlines()
+    if any(re.match(r"\s*[A-Z_]+_ON_(AC|BAT|SAV)\s*=", line) for line in lines):
+        found = _tlp(path, lines, drivers)
+    else:
+        found = _ini(path, lines, drivers)
+    if not any(one.keys for one in found):
+        raise InputError(f"{path}: no setting of CPU frequency, limits or the scheduler")
+    return [one for one in found if one.keys]
+
+
+class _Reader:
+    """Collects keys of one profile; `place` is where the setting that is read stands."""
+
+    def __init__(self, name: str, drivers: Sequence[str]) -> None:
+        self.profile = PowerProfile(name)
+        self.drivers = drivers
+        self.others: list[str] = []
+
+    @property
+    def driver(self) -> str:
+        return str(self.profile.keys.get("driver") or (self.drivers[0] if self.drivers else ""))
+
+    def note(self, words: str) -> None:
+        self.profile.notes.append(words)
+
+    def put(self, key: str, value: Any, place: str) -> None:
+        old = self.profile.keys.get(key)
+        if old is not None and old != value:
+            self.note(f"{place}: {key} is {_word(value)} here and {_word(old)} before; the later holds")
+        self.profile.keys[key] = value
+
+    def mode(self, value: str, place: str) -> None:
+        for family, modes in _MODES.items():
+            if any(name in modes.values() for name in self.drivers):
+                if value not in modes:
+                    raise InputError(f"{place}: `{value}` is no mode of {family}{nearest(value, list(modes))}")
+                if modes[value] in self.drivers:
+                    self.put("driver", modes[value], place)
+                else:
+                    self.note(f"{place}: the machine has no {modes[value]}: ignored")
+                return
+        self.note(f"{place}: the driver has no modes: ignored")
+
+    def governor(self, value: str, place: str) -> None:
+        """Take the first governor of a list that the driver has, as tuned does."""
+        every = [name for name, _ in _opplab.names("governors")]
+        names = [name.strip() for name in value.split("|")]
+        for name in names:
+            if name not in every:
+                raise InputError(f"{place}: no governor `{name}`{nearest(name, every)}")
+        has = ("performance", "powersave") if self.driver in _ACTIVE else every
+        for name in names:
+            if name in has:
+                self.put("governor", name, place)
+                return
+        self.note(f"{place}: {self.driver} has no governor {' or '.join(names)}: ignored")
+
+    def epp(self, value: str, place: str) -> None:
+        first = value.partition("|")[0].strip()
+        if self.drivers and self.driver not in _HINTED:
+            self.note(f"{place}: {self.driver} has no energy performance preference: ignored")
+        elif first not in ("", "default"):
+            self.put("epp", int(first) if first.isdecimal() else first, place)
+
+    def turbo(self, on: str, place: str) -> None:
+        self.put("no_turbo", not _flag(on, place), place)
+
+    def plain(self, value: str, place: str, *, key: str) -> None:
+        number = _number(value, place)
+        # TLP and auto-cpufreq write 0 for the hardware's own limit.
+        if number:
+            self.put(key, number, place)
+
+    def path(self, path: str, value: str, place: str) -> None:
+        """Take a file of /sys or /proc/sys."""
+        name = path.rstrip("/").rpartition("/")[2]
+        known = _FILES.get(name)
+        if known is None:
+            self.others.append(name)
+        else:
+            known(self, value, place)
+
+    def done(self) -> PowerProfile:
+        """Name what excludes itself, and give the profile."""
+        keys = self.profile.keys
+        name = self.profile.name
+        if self.driver in _ACTIVE and keys.get("governor") == "performance":
+            refused = keys.get("epp", "performance")
+            if refused != "performance":
+                del keys["epp"]
+                self.note(f"{name}: {self.driver} refuses the preference {refused} under its governor performance")
+        low, high = keys.get("scaling_min_freq"), keys.get("scaling_max_freq")
+        if low and high and low > high:
+            raise InputError(f"{name}: scaling_min_freq {low} is above scaling_max_freq {high}")
+        low, high = keys.get("min_perf_pct"), keys.get("max_perf_pct")
+        if low and high and low > high:
+            raise InputError(f"{name}: min_perf_pct {low} is above max_perf_pct {high}")
+        if keys.get("no_turbo") and keys.get("governor") == "performance":
+            self.note(f"{name}: turbo is off under the governor performance: the clock ends at the base clock")
+        if self.others:
+            names = ", ".join(dict.fromkeys(self.others))
+            self.note(f"{name}: without a key in simulations: {names}")
+        return self.profile
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(value: str, place: str) -> int:
+    if not value.strip().isdecimal():
+        raise InputError(f"{place}: `{value}` is no whole number")
+    return int(value)
+
+
+def _flag(value: str, place: str) -> bool:
+    if value.strip().lower() not in ("0", "1", "y", "n", "yes", "no", "true", "false"):
+        raise InputError(f"{place}: `{value}` is neither 0 nor 1")
+    return value.strip().lower() in ("1", "y", "yes", "true")
+
+
+def _sysctl(key: str) -> Callable[[_Reader, str, str], None]:
+    return lambda reader, value, place: reader.put(key, _number(value, place), place)
+
+
+_FILES: Mapping[str, Callable[[_Reader, str, str], None]] = {
+    "scaling_governor": _Reader.governor,
+    "energy_performance_preference": _Reader.epp,
+    "no_turbo": lambda reader, value, place: reader.put("no_turbo", _flag(value, place), place),
+    "boost": _Reader.turbo,
+    **{name: partial(_Reader.plain, key=name) for name in _LIMITS},
+    "status": _Reader.mode,
+    "sched_energy_aware": lambda reader, value, place: reader.put("eas", _flag(value, place), place),
+    "sched_util_clamp_min": _sysctl("sched_util_clamp_min"),
+    "sched_util_clamp_max": _sysctl("sched_util_clamp_max"),
+    "sched_util_clamp_min_rt_default": _sysctl("sched_util_clamp_min_rt_default"),
+    "watchdog_thresh": _sysctl("watchdog_thresh_s"),
+    "nmi_watchdog": lambda reader, value, place: (
+        None if _flag(value, place) else reader.put("watchdog_thresh_s", 0, place)
+    ),
+}
+"""Files of /sys and /proc/sys by their last part: how each is read."""
+
+
+def _of_daemon(name: str, drivers: Sequence[str]) -> PowerProfile:
+    reader = _Reader(name, drivers)
+    if drivers and reader.driver not in _ACTIVE:
+        raise InputError(f"{DAEMON}: {reader.driver} has no energy performance preference, which its profiles set")
+    for key, value in _DAEMON[name].items():
+        reader.put(key, value, DAEMON)
+    return reader.done()
+
+
+def _tlp(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
+    """Read TLP's profiles: on AC, on battery, and power-saver where the file has it."""
+    values: dict[str, tuple[str, str]] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", text)
+        if match is None:
+            raise InputError(f"{path}:{number}: no NAME=VALUE: {text}")
+        try:
+            words = shlex.split(match[2], comments=True)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
+        values[match[1]] = (" ".join(words), f"{path}:{number}")
+    out = []
+    for suffix, name in (("AC", "tlp AC"), ("BAT", "tlp BAT"), ("SAV", "tlp SAV")):
+        if not any(key.endswith(f"_ON_{suffix}") for key in values):
+            continue
+        reader = _Reader(name, drivers)
+        # The mode first: it decides which governors there are.
+        for key in (*_TLP, *(key.removesuffix(f"_ON_{suffix}") for key in values if key.endswith(f"_ON_{suffix}"))):
+            found = values.pop(f"{key}_ON_{suffix}", None)
+            if found is None:
+                continue
+            if (known := _TLP.get(key)) is None:
+                reader.others.append(key)
+            elif found[0]:
+                known(reader, *found)
+        if (found := values.get("NMI_WATCHDOG")) is not None:
+            reader.path("nmi_watchdog", *found)
+        out.append(reader.done())
+    return out
+
+
+_TLP: Mapping[str, Callable[[_Reader, str, str], None]] = {
+    "CPU_DRIVER_OPMODE": _Reader.mode,
+    "CPU_SCALING_GOVERNOR": _Reader.governor,
+    "CPU_ENERGY_PERF_POLICY": _Reader.epp,
+    "CPU_SCALING_MIN_FREQ": _FILES["scaling_min_freq"],
+    "CPU_SCALING_MAX_FREQ": _FILES["scaling_max_freq"],
+    "CPU_MIN_PERF": _FILES["min_perf_pct"],
+    "CPU_MAX_PERF": _FILES["max_perf_pct"],
+    "CPU_BOOST": _Reader.turbo,
+    "CPU_HWP_DYN_BOOST": lambda reader, value, place: reader.put(
+        "hwp_dynamic_boost", "on" if _flag(value, place) else "off", place
+    ),
+}
+
+
+def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
+    sections = _sections(path, lines)
+    if "State" in sections:
+        name = sections["State"].get("Profile", ("", ""))[0]
+        if name not in _DAEMON:
+            raise InputError(f"{path}: no profile `{name}`{nearest(name, list(_DAEMON))}")
+        return [_of_daemon(name, drivers)]
+    if {"charger", "battery"} & set(sections) and "profiles" not in sections:
+        return [
+            _auto_cpufreq(f"auto-cpufreq {name}", sections[name], drivers)
+            for name in ("charger", "battery")
+            if name in sections
+        ]
+    if "profiles" in sections:
+        return [_tuned(name, _profile_file(path, value), drivers) for name, (value, _) in sections["profiles"].items()]
+    if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
+        return [_tuned(path.parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
+    known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
+    raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
+
+
+def _sections(path: Path, lines: Sequence[str]) -> dict[str, dict[str, tuple[str, str]]]:
+    """Read sections of NAME = VALUE, each value with its place."""
+    parser = configparser.ConfigParser(
+        interpolation=None, strict=False, inline_comment_prefixes=("#",), delimiters=("=",), allow_no_value=True
+    )
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string("\n".join(lines))
+    except configparser.Error as error:
+        line = getattr(error, "lineno", None) or next(iter(getattr(error, "errors", ())), (1,))[0]
+        raise InputError(f"{path}:{line}: {str(error).splitlines()[0]}") from None
+    places: dict[tuple[str, str], int] = {}
+    section = ""
+    for number, line in enumerate(lines, start=1):
+        if match := re.match(r"\s*\[([^\]]+)\]", line):
+            section = match[1]
+        elif match := re.match(r"\s*([^#;=\s][^=]*?)\s*=", line):
+            places[section, match[1]] = number
+    return {
+        name: {key: (value or "", f"{path}:{places.get((name, key), 1)}") for key, value in parser[name].items()}
+        for name in parser.sections()
+    }
+
+
+def _auto_cpufreq(name: str, given: Mapping[str, tuple[str, str]], drivers: Sequence[str]) -> PowerProfile:
+    reader = _Reader(name, drivers)
+    for key, (value, place) in given.items():
+        if key == "turbo":
+            if value not in ("always", "auto", "never"):
+                raise InputError(f"{place}: `{value}` is no turbo{nearest(value, ['always', 'auto', 'never'])}")
+            if value == "auto":
+                reader.note(f"{place}: turbo by load and temperature is not modelled: on")
+            reader.put("no_turbo", value == "never", place)
+        else:
+            reader.path({"governor": "scaling_governor"}.get(key, key), value, place)
+    return reader.done()
+
+
+_TUNED = {
+    "governor": "scaling_governor",
+    "energy_performance_preference": "energy_performance_preference",
+    "boost": "boost",
+    "no_turbo": "no_turbo",
+    "min_perf_pct": "min_perf_pct",
+    "max_perf_pct": "max_perf_pct",
+}
+
+
+def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
+    """Read a profile of tuned with what it includes; its variables are left to the machine, and named."""
+    reader = _Reader(name, drivers)
+    for section, key, value, place in _tuned_settings(path, ()):
+        if "${" in value:
+            reader.note(f"{place}: {key} has a variable, {value}: ignored")
+        elif section == "cpu" and key in _TUNED:
+            reader.profile.keys.pop({"scaling_governor": "governor"}.get(_TUNED[key], ""), None)
+            reader.path(_TUNED[key], value, place)
+        elif section in ("sysfs", "sysctl"):
+            reader.path(key.replace(".", "/") if section == "sysctl" else key, value, place)
+        elif section == "bootloader" and key.startswith("cmdline"):
+            for word in value.split():
+                option, _, setting = word.lstrip("+").partition("=")
+                if option in ("intel_pstate", "amd_pstate"):
+                    reader.mode(setting, place)
+                elif option == "nosmt":
+                    reader.put("nosmt", True, place)
+                else:
+                    reader.others.append(option)
+        elif section not in ("main", "variables") and key != "type":
+            reader.others.append(f"[{section}] {key}")
+    return reader.done()
+
+
+def _tuned_settings(path: Path, seen: tuple[Path, ...]) -> Iterator[tuple[str, str, str, str]]:
+    """Give the settings of a profile and, before them, of those that it includes."""
+    if path in seen:
+        raise InputError(f"{path}: the profile includes itself")
+    sections = _sections(path, read_text(path, "a profile of tuned").splitlines())
+    if (included := sections.get("main", {}).get("include")) is not None:
+        for one in re.split(r"[,;\s]+", included[0].strip()):
+            yield from _tuned_settings(_profile_file(path, one, included[1]), (*seen, path))
+    for section, given in sections.items():
+        kind = given.get("type", (section, ""))[0]
+        for key, (value, place) in given.items():
+            yield kind, key, value, place
+
+
+def _profile_file(beside: Path, name: str, place: str = "") -> Path:
+    """Give the file of a profile that another one names: beside it, or where tuned installs its own."""
+    root = beside.parent
+    folders = [root.parent, root, root / "profiles", root.parent / "profiles", root.parent.parent]
+    folders += [
+        Path("/etc/tuned/profiles"),
+        Path("/etc/tuned"),
+        Path("/usr/lib/tuned/profiles"),
+        Path("/usr/lib/tuned"),
+    ]
+    for folder in folders:
+        file = folder / name / "tuned.conf"
+        if file.is_file():
+            return file
+    raise InputError(f"{place or beside}: no profile `{name}` beside it or below /usr/lib/tuned")

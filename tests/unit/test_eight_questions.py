@@ -1,0 +1,117 @@
+"""Eight questions that people have, each by one command: lines of 80 columns, numbers as in Parquet and Python."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import opplab
+from opplab import stats
+from opplab.cli.main import opplab as main
+from opplab.policies import GovernorFacts
+
+from testdata import shared
+
+WIDTH = 80
+LOAD = {
+    "global": {"duration": 1, "calibration": "CPU0"},
+    "tasks": {"t": {"instance": 3, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}}},
+}
+GOLDEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Path:
+    file = tmp_path / "load.json"
+    file.write_text(json.dumps(LOAD))
+    return file
+
+
+def asked(*words: object, form: str = "text") -> str:
+    """Run a command in 80 columns; its answer, no line of which is wider."""
+    given = [str(word) for word in words] + (["--format", form] if form != "text" else [])
+    done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(main, given)
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    # Commands to copy are whole.
+    lines = done.stdout.partition("\nto set it:")[0].splitlines()
+    assert form != "text" or max(map(len, lines)) <= WIDTH
+    return done.stdout
+
+
+def check_against_parquet(folder: Path, *words: object) -> None:
+    """Hold the means and changes of the answer against results.parquet, by hand."""
+    text = asked(*words, "-o", folder)
+    rows = json.loads(asked(*words, "-o", folder, form="json"))["rows"]
+    table = pl.read_parquet(folder / "results.parquet")
+
+    def values(variant: str, metric: str) -> list[float]:
+        return table.filter(pl.col("policy") == variant, pl.col("metric") == metric).sort("seed")["value"].to_list()
+
+    compared = [row for row in rows if row["metric"] != "energy_per_work" and row["change_percent"] is not None]
+    assert compared
+    for row in compared:
+        ours, theirs = values(row["variant"], row["metric"]), values(row["baseline"], row["metric"])
+        found = stats.compare(theirs, ours, harmonic=row["better"] == "higher", paired=True, resamples=0)
+        assert row["change_percent"] == pytest.approx(100 * (found["ratio"] - 1))
+        assert row["variant"].split()[0] in text
+    for row in rows:
+        if row["better"] != "higher" and row["metric"] != "energy_per_work":
+            mean = sum(values(row["variant"], row["metric"])) / row["n"]
+            assert row["mean"] == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        ("epyc-7742-2s", ("--governor", "schedutil,ondemand,performance")),  # Which governor for this server?
+        ("pixel6", ("--vs", "proposal=headroom:percent=110")),  # What would this patch do to my phone's energy?
+        ("juno-r2", ("--vs", "pelt_half_life_ms=8", "--vs", "pelt_half_life_ms=16")),  # A shorter half-life?
+        ("skylake-8x-uma", ("--governor", "powersave", "--vs", "epp=power", "--vs", "epp=performance")),  # Which EPP?
+    ],
+    ids=["governor", "patch", "half-life", "epp"],
+)
+def test_of_a_machine(tmp_path: Path, load: Path, machine: str, words: tuple[str, ...]) -> None:
+    check_against_parquet(tmp_path / "out", "run", load, "-m", machine, *words, "--seconds", "0.3", "--iterations", "3")
+
+
+def test_mmtests_results_are_different(tmp_path: Path) -> None:
+    shown = asked("compare", GOLDEN, "--table", "overview")
+    rows = list(csv.DictReader(io.StringIO(asked("compare", GOLDEN, "--table", "overview", form="csv"))))
+    assert rows
+    assert "better if" in shown
+
+
+def test_a_trace_was_slow(tmp_path: Path, load: Path) -> None:
+    """The recording is a run, so that how long it was slow is known."""
+    trace = tmp_path / "trace.dat"
+    run = opplab.simulate("juno-r2", load, opplab.Policy(governor="powersave"), seconds=0.5)
+    run.to_trace(trace)
+    assert "missed" in asked("explain", trace, "-m", "juno-r2", "--why-slow")
+
+
+def test_a_fleet_of_four_machine_types(tmp_path: Path, load: Path) -> None:
+    dumps = [shared(f"data/pepc/{name}.tar.xz") for name in ("genoa0", "icxd0", "adl0", "rome0")]
+    words = ("fleet", *dumps, "-w", load, "--seconds", "0.2", "--iterations", "2", "--uncertainty", "0")
+    asked(*words, "-o", tmp_path / "out")
+    types = json.loads(asked(*words, "-o", tmp_path / "out", form="json"))["commands"]
+    assert len(types) == 4
+
+
+def test_a_governor_of_ones_own(load: Path) -> None:
+    class Half(opplab.Governor):
+        def update(self, facts: GovernorFacts) -> int:
+            return facts.max_khz // 2
+
+    runs = [
+        opplab.simulate("juno-r2", load, opplab.Policy(), seconds=0.3, governor=Half()),
+        *(
+            opplab.simulate("juno-r2", load, opplab.Policy(governor=name), seconds=0.3)
+            for name in ("powersave", "performance")
+        ),
+    ]
+    own, low, high = (dict(zip(run.metrics["metric"], run.metrics["value"], strict=True))["energy"] for run in runs)
+    assert low < own < high

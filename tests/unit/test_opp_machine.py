@@ -1,0 +1,249 @@
+"""Machines from tables of operating points: imported, checked against what was measured, given to a kernel."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from opplab.cli.main import opplab
+from opplab.errors import FormatError, InputError
+from opplab.files import toml_of
+from opplab.fit import freqbench, opp_power
+from opplab.fit.curve import SPREAD
+from opplab.fit.machine_check import check
+from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text
+from opplab.fit.opp_machine import layout, machine_of_points
+from opplab.simulation.machine import Machine
+from opplab.simulation.machine_export import placements
+from opplab.simulation.policy import Policy
+from opplab.simulation.simulate import build_case, simulate
+from opplab.simulation.workload import Workload
+
+SHARED = Path(__file__).parents[3] / "shared"
+FREQBENCH = SHARED / "silicon" / "freqbench"
+WATTSON = SHARED / "data" / "perfetto" / "src" / "trace_processor" / "plugins" / "wattson" / "data"
+LITTLE = np.array([300, 600, 900, 1200, 1500, 1800])
+BIG = np.array([500, 1000, 1500, 2000, 2500])
+
+
+def watts(mhz: np.ndarray, top: float, scale: float) -> np.ndarray:
+    """Give 20 mW and a power with a flat voltage up to half of the top."""
+    volts = np.interp(mhz / top, [0, 0.5, 1], [0.65, 0.65, 1.0])
+    return 20 + scale * mhz * volts**2
+
+
+def write(path: Path, keep: tuple[int, ...] | None = None) -> Path:
+    """Write the table of a chip with two clusters; power only at the places `keep` of each cluster."""
+    rows = []
+    for cpu, clocks, per_mhz, scale in ((1, LITTLE, 3.0, 0.05), (4, BIG, 6.0, 0.4)):
+        for place, (mhz, mw) in enumerate(zip(clocks, watts(clocks, clocks[-1], scale), strict=True)):
+            known = keep is None or place in keep or place - len(clocks) in keep
+            rows.append(
+                {
+                    "soc": "made1",
+                    "cpu": cpu,
+                    "khz": 1000 * mhz,
+                    "busy_mean_mw": f"{mw:.2f}" if known else "",
+                    "coremark_iter_per_s": f"{per_mhz * mhz:.1f}" if place == 0 else "",
+                }
+            )
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def run(*words: str | Path) -> str:
+    done = CliRunner().invoke(opplab, [str(word) for word in words])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout if "json" in words else done.output
+
+
+def test_three_points_make_a_machine_on_which_eas_runs(tmp_path: Path) -> None:
+    three, every = write(tmp_path / "three.csv", (0, 2, -1)), write(tmp_path / "every.csv")
+    machine = tmp_path / "made.toml"
+    said = run("machine", "import", three, "--clusters", "A55x4,A76x4", "-o", machine)
+    assert "most helpful measurement" in said
+    facts = Machine.load(machine).describe()
+    assert [(one["cpus"], one["capacity"]) for one in facts["clusters"]] == [
+        ("0-3", round(1024 * 3.0 * 1800 / (6.0 * 2500))),
+        ("4-7", 1024),
+    ]
+    assert [len(one["opps"]) for one in facts["clusters"]] == [len(LITTLE), len(BIG)]
+    workload = Workload.periodic(1, run_us=1000, period_us=16000)
+    case = build_case(Machine.load(machine), workload, Policy(governor="schedutil"), seconds=0.1)
+    assert case.why_no_eas() is None
+    report = json.loads(run("fit", "power", machine, three, "--check", every, "--format", "json"))
+    assert report["interval_of"] == INTERVALS["meter"]
+    assert report["points"] == len(LITTLE) + len(BIG) - 6
+    assert report["inside"] == report["points"]
+    # The machine alone, by its [range], is at most as sure.
+    alone = json.loads(run("fit", "power", machine, "--check", every, "--format", "json"))
+    assert alone["points"] == len(LITTLE) + len(BIG)
+    assert alone["inside"] >= 0.9 * alone["points"]
+
+
+@pytest.mark.parametrize(("governor", "place"), [("performance", -1), ("powersave", 0)])
+def test_joules_of_a_run_are_the_measured_watts(tmp_path: Path, governor: str, place: int) -> None:
+    """By another way: one hog at one clock for a second, in the engine."""
+    machine = tmp_path / "made.toml"
+    run("machine", "import", write(tmp_path / "t.csv"), "--clusters", "A55x4,A76x4", "-o", machine)
+    for cpu, clocks, scale in ((0, LITTLE, 0.05), (4, BIG, 0.4)):
+        hog = Workload.parse(json.dumps({"tasks": {"hog": {"loop": -1, "cpus": [cpu], "run": 1000}}}))
+        metrics = simulate(Machine.load(machine), hog, Policy(governor=governor), seconds=1.0).metrics
+        value = dict(zip(metrics["metric"], metrics["value"], strict=True))
+        name = "A55" if cpu == 0 else "A76"
+        drawn_mw = 1000 * value[f"energy:{name}"]
+        true_mw = float(watts(clocks, clocks[-1], scale)[place])
+        assert drawn_mw == pytest.approx(true_mw, rel=0.1), (name, governor)
+
+
+@pytest.mark.skipif(shutil.which("dtc") is None, reason="skipped: dtc is not installed")
+def test_the_device_tree_compiles_and_compares_placements(tmp_path: Path) -> None:
+    machine, tree = tmp_path / "made.toml", tmp_path / "made.dts"
+    run("machine", "import", write(tmp_path / "t.csv", (0, 2, -1)), "--clusters", "A55x4,A76x4", "-o", machine)
+    run("machine", "export", machine, "-o", tree)
+    text = tree.read_text()
+    subprocess.run(["dtc", "-I", "dts", "-O", "dtb", "-o", str(tmp_path / "x.dtb"), str(tree)], check=True)
+    assert "before: no energy model" in text
+    assert "ranges are of one meter and one chip" in text
+    assert "most helpful measurement: A" in text
+    again = run("machine", "export", machine, "--before", "juno-r2")
+    assert "before: util 1 to" in again
+    # Again by hand: rows meet, and the biggest tasks are on the biggest CPUs.
+    found = placements(Machine.load(machine).describe())
+    assert found[0][0] == 1
+    assert all(low == before + 1 for (_, before, _), (low, _, _) in pairwise(found))
+    assert found[-1][2] == "A76"
+
+
+def test_intervals_are_nested_and_named(tmp_path: Path) -> None:
+    three, every = write(tmp_path / "three.csv", (0, 2, -1)), write(tmp_path / "every.csv")
+    machine = tmp_path / "made.toml"
+    run("machine", "import", three, "--clusters", "A55x4,A76x4", "-o", machine)
+    widths = []
+    for of in SPREAD:
+        words = ("fit", "power", machine, three, "--check", every, "--interval", of, "--format", "json")
+        report = json.loads(run(*words))
+        assert report["interval_of"] == INTERVALS[of]
+        widths.append(np.mean([row["high_mw"] / row["low_mw"] for row in report["rows"]]))
+    assert widths == sorted(widths)
+    assert widths[0] < widths[1] / 1.5
+
+
+def test_what_is_wrong_is_refused(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv")
+    for clusters, words in (
+        ("A55", "is not a name and a number of CPUs"),
+        ("A55x4", "no CPU of the machine|8"),
+        ("A55x4,A76x2,X1x2", "nothing of X1"),
+    ):
+        done = CliRunner().invoke(opplab, ["machine", "import", str(table), "--clusters", clusters])
+        assert isinstance(done.exception, InputError), clusters
+        assert any(part in str(done.exception) for part in words.split("|")), done.exception
+    other = tmp_path / "two.csv"
+    other.write_text(table.read_text() + "made2,1,300000,20,900\n")
+    done = CliRunner().invoke(opplab, ["machine", "import", str(other)])
+    assert isinstance(done.exception, InputError) and "name one with --soc" in str(done.exception)
+
+
+def test_a_log_of_rails_is_a_table(tmp_path: Path) -> None:
+    log = tmp_path / "rails.csv"
+    lines = ["time_s,a15_mhz,a15_v,a15_w,a15_load,a7_mhz,a7_w,ram_w"]
+    for index, (mhz, volt) in enumerate([(1000, 0.9), (1500, 1.0), (2000, 1.2)] * 5):
+        lines.append(f"{index},{mhz},{volt},{mhz * volt**2 / 1000:.3f},1,1400,0.15,0.03")
+        lines.append(f"{index}.5,{mhz},{volt},0.01,0.1,1400,0.15,0.03")  # Idle: does not count.
+    log.write_text("\n".join(lines) + "\n")
+    done = CliRunner().invoke(opplab, ["machine", "import", str(log)])
+    assert "--clusters, as in a15x4,a7x4" in str(done.exception)
+    machine = tmp_path / "odroid.toml"
+    said = run("machine", "import", log, "--clusters", "A15x4", "-o", machine)
+    assert "no cluster has its name" in said
+    opps = Machine.load(machine).describe()["clusters"][0]["opps"]
+    assert [opp["mv"] for opp in opps] == [900, 1000, 1200]
+    drawn = [(opp["busy_uw"] + opp["cluster_uw"]) / 1000 for opp in opps]
+    assert drawn == pytest.approx([1000 * 0.81, 1500, 2000 * 1.44], rel=0.06)
+    log.write_text(log.read_text().replace("0.810,1", "x,1", 1))
+    with pytest.raises(FormatError, match=r"rails\.csv:2: `a15_w` is `x`"):
+        freqbench.read_points(log)
+
+
+def test_wattson_s_curves_are_powers_and_take_capacities(tmp_path: Path) -> None:
+    folder = tmp_path / "device"
+    folder.mkdir()
+    rows = ["device,policy,freq_khz,static,active,idle0,idle1"]
+    rows += [f"chip,0,{1000 * mhz},5,{0.1 * mhz},1,0" for mhz in LITTLE]
+    rows += [f"chip,4,{1000 * mhz},9,{0.4 * mhz},1,0" for mhz in BIG]
+    (folder / "cpu_1d.csv").write_text("\n".join(rows) + "\n")
+    points = freqbench.read_points(folder)
+    assert [(p.cpu, p.khz, p.busy_mw) for p in points][:1] == [(0, 300000, 35.0)]
+    speeds = tmp_path / "coremark.csv"
+    speeds.write_text("cpu,khz,coremark_iter_per_s\n0,1800000,5400\n4,2500000,15000\n")
+    machine = tmp_path / "chip.toml"
+    run("machine", "import", folder, speeds, "-o", machine)
+    clusters = Machine.load(machine).describe()["clusters"]
+    assert [cluster["capacity"] for cluster in clusters] == [round(1024 * 5400 / 15000), 1024]
+    report = check(machine.read_text(), folder)
+    assert report["points"] == len(LITTLE) + len(BIG)
+    assert report["p90_abs_error"] < 1e-3
+
+
+def test_a_log_of_a_whole_machine_is_checked(tmp_path: Path) -> None:
+    log, rest = tmp_path / "a.csv", tmp_path / "b.csv"
+    for path, cores in ((log, (0, 1, 2, 4)), (rest, (3,))):
+        rows = [f"{20 + 3 * n * ghz:.2f},{1000 * ghz},{n}" for n in cores for ghz in (1.0, 2.0, 3.0)]
+        path.write_text("pkg_w,mhz,busy_cores\n" + "\n".join(rows) + "\n")
+    words = ("fit", "power", "jasper-lake-4c", log, "--check", rest, "--format", "json")
+    report = json.loads(run(*words))
+    assert report["points"] == 3
+    assert report["median_abs_error"] < 0.05
+    assert report["inside"] == 3
+
+
+def _socs() -> dict[str, str]:
+    """Give the clusters of each measured chip, as `--clusters` has them."""
+    found: dict[str, list[str]] = {}
+    with (FREQBENCH / "clusters.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            core, _, count = row["cores"].partition(" (")[0].rpartition("x")
+            found.setdefault(row["soc"], []).append(f"{core.strip()}x{count}")
+    found["zuma"] = ["A510x4", "A715x4", "X3x1"]
+    return {soc: ",".join(parts) for soc, parts in found.items()}
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_each_measured_chip_is_told_by_three_points_of_each_cluster() -> None:
+    """Leave one out: a curve's shape is that of other families; each run of a chip stands for a device of its own."""
+    table = FREQBENCH / "opp_power.csv"
+    inside = points = held = runs = 0
+    for soc, clusters in _socs().items():
+        if soc == "mt6768":
+            continue  # No power was measured.
+        tree, _ = machine_of_points([table], soc, layout(clusters), None)
+        text, _, _, fits = fitted_power(to_machine_text(tree), table, soc=soc, points="low,mid,high")
+        made = Machine.parse(text)
+        capacities = {cluster["capacity"] for cluster in made.describe()["clusters"]}
+        if len(capacities) > 1:
+            assert placements(made.describe())[0][0] == 1, soc
+        assert NEXT_MARK in toml_of(text, soc)["source"], soc
+        report = check(text, table, fits, soc)
+        inside, points = inside + report["inside"], points + report["points"]
+        # One device: the three points of a run, and the rest of that run.
+        for name in {point.run for point in freqbench.read_points(table) if point.soc == soc}:
+            mine = [
+                curve for curve in freqbench.choose(freqbench.read_points(table), soc, None, table) if curve.run == name
+            ]
+            rows = [p for fit in opp_power.check(mine, "low,mid,high", None) for p in fit.predictions]
+            good = sum(p.low is not None and p.high is not None and p.low <= p.measured <= p.high for p in rows)
+            runs, held = runs + 1, held + (good >= 0.9 * len(rows))
+    assert (runs, held) == (46, 42)
+    assert inside / points > 0.9

@@ -1,0 +1,114 @@
+"""Power profiles of distributions as variants: what each sets, what it leaves out, and what contradicts itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import opplab
+from opplab.cli.main import opplab as main
+from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles
+
+INTEL = ["intel_pstate", "intel_cpufreq"]
+TLP = """
+CPU_DRIVER_OPMODE_ON_AC=active
+CPU_SCALING_GOVERNOR_ON_AC=performance   # fast
+CPU_ENERGY_PERF_POLICY_ON_AC=balance_performance
+CPU_SCALING_GOVERNOR_ON_BAT="powersave"
+CPU_ENERGY_PERF_POLICY_ON_BAT=power
+CPU_BOOST_ON_BAT=0
+CPU_MAX_PERF_ON_BAT=30
+CPU_SCALING_MIN_FREQ_ON_BAT=0
+WIFI_PWR_ON_BAT=on
+NMI_WATCHDOG=0
+"""
+
+
+def profiles(folder: Path, name: str, text: str, drivers: list[str] = INTEL) -> dict[str, PowerProfile]:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return {one.name: one for one in power_profiles(str(file), drivers)}
+
+
+def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
+    found = profiles(tmp_path, "tlp.conf", TLP)
+    assert found["tlp AC"].keys == {"driver": "intel_pstate", "governor": "performance", "watchdog_thresh_s": 0}
+    assert "refuses the preference balance_performance" in found["tlp AC"].notes[0]
+    limits = {"max_perf_pct": 30, "no_turbo": True, "watchdog_thresh_s": 0}
+    assert found["tlp BAT"].keys == {"governor": "powersave", "epp": "power", **limits}
+    assert found["tlp BAT"].notes == ["tlp BAT: without a key in simulations: WIFI_PWR"]
+
+
+def test_tuned_includes_and_takes_the_first_governor_that_there_is(tmp_path: Path) -> None:
+    base = "[main]\nsummary=s\n[cpu]\ngovernor=schedutil|conservative|powersave\nboost=0\n[disk]\n#devices=sda\n"
+    for drivers, governor in ((INTEL, "powersave"), (["intel_cpufreq"], "schedutil"), (["acpi-cpufreq"], "schedutil")):
+        found = profiles(tmp_path, "powersave/tuned.conf", base, drivers)["powersave"]
+        assert found.keys == {"governor": governor, "no_turbo": True}
+    text = "[main]\ninclude=powersave\n[sysfs]\n/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq=2000000\n"
+    own = profiles(tmp_path, "mine/tuned.conf", text + "[cpu]\ngovernor=performance\n[x]\ntype=net\nwake=1\n")["mine"]
+    assert own.keys == {"governor": "performance", "no_turbo": True, "scaling_max_freq": 2000000}
+    assert own.notes[-1] == "mine: without a key in simulations: [net] wake"
+    both = profiles(tmp_path, "ppd.conf", "[main]\ndefault=x\n[profiles]\npower-saver=powersave\nperformance=mine\n")
+    assert [one.keys["governor"] for one in both.values()] == ["powersave", "performance"]
+
+
+def test_auto_cpufreq_and_the_daemon(tmp_path: Path) -> None:
+    text = "[charger]\ngovernor = performance\nturbo = auto\n[battery]\ngovernor = powersave\nturbo = never\n"
+    found = profiles(tmp_path, "auto-cpufreq.conf", text + "scaling_max_freq = 1000000\nenable_thresholds = true\n")
+    assert found["auto-cpufreq charger"].keys == {"governor": "performance", "no_turbo": False}
+    assert found["auto-cpufreq battery"].keys["scaling_max_freq"] == 1000000
+    assert (
+        profiles(tmp_path, "state.ini", "[State]\nProfile=balanced\n")["balanced"].keys["epp"] == "balance_performance"
+    )
+    assert len(power_profiles(DAEMON, ["amd-pstate-epp"])) == 3
+    with pytest.raises(opplab.InputError, match="cpufreq-dt has no energy performance preference"):
+        power_profiles(DAEMON, ["cpufreq-dt"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("tlp.conf", "CPU_BOOST_ON_AC=2\n", r"tlp.conf:1: `2` is neither 0 nor 1"),
+        ("tlp.conf", "CPU_BOOST_ON_AC=1\nCPU_SCALING_GOVERNOR_ON_AC=ondemnd\n", r"no governor `ondemnd`.*ondemand"),
+        ("tlp.conf", "CPU_BOOST_ON_AC=1\nnonsense\n", r":2: no NAME=VALUE"),
+        ("tlp.conf", "WIFI_PWR_ON_AC=on\n", r"no setting of CPU"),
+        ("a.conf", "[charger]\nturbo = somtimes\n", r":2: `somtimes` is no turbo"),
+        ("a.conf", "[charger]\nscaling_max_freq = fast\n", r":2: `fast` is no whole number"),
+        ("a.conf", "[battery]\nscaling_max_freq=1\nscaling_min_freq=2\n", r"scaling_min_freq 2 is above"),
+        ("a.conf", "[drives]\nx=1\n", r"no power profile of tuned.*drives"),
+        ("a.conf", "words\n", r"a.conf:1"),
+        ("x/tuned.conf", "[main]\ninclude=x\n[cpu]\nboost=1\n", r"includes itself"),
+        ("x/tuned.conf", "[main]\ninclude=gone\n", r"tuned.conf:2: no profile `gone`"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, name: str, text: str, words: str) -> None:
+    with pytest.raises(opplab.InputError, match=words):
+        profiles(tmp_path, name, text)
+
+
+def test_profiles_run_as_variants(tmp_path: Path) -> None:
+    assert is_power_profile("tlp.conf")
+    assert not is_power_profile("governor=performance")
+    load = {"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "u", "period": 16000}}}}
+    (tmp_path / "load.json").write_text(json.dumps(load))
+    (tmp_path / "tlp.conf").write_text(TLP)
+    words = [
+        "run",
+        str(tmp_path / "load.json"),
+        "-m",
+        "skylake-8x-uma",
+        "--seconds",
+        "0.3",
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    done = CliRunner().invoke(main, [*words, "--vs", str(tmp_path / "tlp.conf"), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    rows = {(row["variant"], row["metric"]): row["mean"] for row in json.loads(done.stdout)["rows"]}
+    by_hand = opplab.Policy(governor="powersave", epp="power", no_turbo=True, max_perf_pct=30, watchdog_thresh_s=0)
+    runs = [opplab.simulate("skylake-8x-uma", tmp_path / "load.json", by_hand, seconds=0.3, seed=n) for n in (1, 2, 3)]
+    energies = [dict(zip(one.metrics["metric"], one.metrics["value"], strict=True))["energy"] for one in runs]
+    assert rows["tlp BAT", "energy"] == pytest.approx(sum(energies) / 3, rel=1e-12)
+    assert "refuses the preference" in done.stderr
