@@ -383,7 +383,9 @@ fn invariance(root: &Root, facts: Option<&(Facts, FmaxReport, Vec<Finding>)>) ->
         let words = match driver.as_str() {
             "" => "no cpufreq driver reports the frequency to the scheduler".to_owned(),
             _ => {
-                format!("{driver} reports the frequency scale to the scheduler (arch_set_freq_scale(), or its counters)")
+                format!(
+                    "{driver} reports the frequency scale to the scheduler (arch_set_freq_scale(), or its counters)"
+                )
             }
         };
         holds = Some(!driver.is_empty());

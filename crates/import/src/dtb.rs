@@ -316,9 +316,9 @@ fn policies(tree: &Tree<'_>, list: &[usize], facts: &mut Facts) -> Result<(), Im
         );
     }
     if facts.policies.values().all(|policy| policy.opps.is_empty()) {
-        facts
-            .notes
-            .push("no operating points: the firmware supplies them at run time (SCMI, SCPI, a hardware table)".to_owned());
+        facts.notes.push(
+            "no operating points: the firmware supplies them at run time (SCMI, SCPI, a hardware table)".to_owned(),
+        );
     }
     Ok(())
 }

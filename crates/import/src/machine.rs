@@ -43,9 +43,8 @@ pub fn to_machine(facts: &Facts) -> Result<Imported, ImportError> {
         Maker { facts, missing: Vec::new(), defaults: Vec::new(), marks: Vec::new(), notes: facts.notes.clone() };
     let machine = maker.machine()?;
     // The reader of machine files is the judge of what a machine is.
-    let checked = parse_machine(&facts.source, &machine_to_toml(&machine)).map_err(|error| {
-        ImportError::whole(&facts.source, format!("its contents do not make a machine ({error})"))
-    })?;
+    let checked = parse_machine(&facts.source, &machine_to_toml(&machine))
+        .map_err(|error| ImportError::whole(&facts.source, format!("its contents do not make a machine ({error})")))?;
     Ok(Imported { machine: checked, missing: maker.missing, defaults: maker.defaults, notes: maker.notes })
 }
 
@@ -320,7 +319,7 @@ impl Maker<'_> {
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.default(
                 "cluster.turbo",
-                "lone-core-only: cpuinfo_max_freq with one core active; the limit for more cores is missing",
+                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is not told",
             );
         }
         // Small cores have bins of their own, of which the registers that were dumped say nothing.
@@ -467,7 +466,7 @@ impl Maker<'_> {
             let worst_case = state.latency_ns >= WORST_CASE_NS;
             if worst_case {
                 let why =
-                    "wake-share: 0.3 of the listed exit latency, which is the worst case, where that is 100 us or more";
+                    "wake-share: 0.3 of the told exit latency, which is the worst case, where that is 100 us or more";
                 self.default("cluster.idle.wake", why);
             }
             states.push(IdleState {
@@ -557,7 +556,7 @@ impl Maker<'_> {
                 _ => "acpi-cpufreq",
             };
             let why = match told {
-                "" => "missing".to_owned(),
+                "" => "not told".to_owned(),
                 told => format!("the source's driver {told} is not modelled"),
             };
             self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
@@ -565,7 +564,7 @@ impl Maker<'_> {
         });
         let latency = facts.policies.values().find_map(|policy| policy.transition_latency_ns);
         let transition_latency_ns = latency.unwrap_or_else(|| {
-            self.default("driver.transition_latency", "latency-0: missing");
+            self.default("driver.transition_latency", "latency-0: not told");
             0
         });
         let shared = facts.policies.values().any(|policy| policy.cpus.len() > 1);

@@ -65,7 +65,9 @@ pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> R
             },
         );
     }
-    facts.notes.push("latencies of the idle states are assumed (1 us, 300 us), their powers are in the file".to_owned());
+    facts
+        .notes
+        .push("latencies of the idle states are assumed (1 us, 300 us), their powers are in the file".to_owned());
     facts.notes.push("capacities are missing: all clusters have 1024".to_owned());
     Ok(facts)
 }

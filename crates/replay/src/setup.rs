@@ -178,10 +178,7 @@ impl Setup {
             policies.iter().zip(&told_khz).map(|((cluster, _), khz)| khz.unwrap_or(top_khz(*cluster))).collect();
         for ((cluster, cpus), _) in policies.iter().zip(&told_khz).filter(|(_, khz)| khz.is_none()) {
             let mhz = top_khz(*cluster) / 1_000;
-            notes.push(format!(
-                "the trace lacks the clock of policy{}: {mhz} MHz at its start is assumed",
-                cpus[0]
-            ));
+            notes.push(format!("the trace lacks the clock of policy{}: {mhz} MHz at its start is assumed", cpus[0]));
         }
         let switch_ns = machine.costs.context_switch_ns;
         Ok(Self {

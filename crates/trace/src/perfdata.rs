@@ -367,10 +367,7 @@ impl<'a> PerfData<'a> {
         }
         this.read_start();
         if this.attrs.is_empty() {
-            return Err(Error::Invalid {
-                offset: 0,
-                what: "a perf.data without the format of any event".into(),
-            });
+            return Err(Error::Invalid { offset: 0, what: "a perf.data without the format of any event".into() });
         }
         for attr in &this.attrs {
             if let Some(clock) = attr.clock {
