@@ -24,7 +24,7 @@ Skill is 1 less the ratio of the median errors: 0 is no better than the rival, b
 CATALOGUE = """\
 ## The catalogue's phones beside what was measured
 No prediction: busy power of the machine files at every operating point against the median of freqbench's runs, and capacity against CoreMark at the highest clocks.
-*Doubtful* points had another clock than cpufreq said, or less power than the point below, in all runs; the files have the fitted curve there.
+*Doubtful* points had another clock than cpufreq's, or less power than the point below, in all runs; the files have the fitted curve there.
 *By CoreMark* is the class `coremark` where `capacity` is what the phone's kernel decides by (`pixel4`, `pixel6`).
 """
 
@@ -34,7 +34,7 @@ TAIL = """
   For new data add `--check REST.csv`.
 - The shape of a power curve is learnt from phones (`python/opplab/data/power_shapes.csv`).
   The family of the chip that is predicted is left out.
-- At some points the clock was not what cpufreq said (CoreMark per MHz off its median).
+- At some points the clock was not cpufreq's (CoreMark per MHz off its median).
   They are predicted at the clock that the work saw.
 - *A program* left out of the EPYC's kernels is predicted by its class (memory or not).
   On the ODROID its cycles, instructions and the power of the memory's rail at each clock are known, its own rail's are not.

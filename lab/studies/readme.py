@@ -87,12 +87,12 @@ def power() -> str:
     for point in points:
         x, y = at(point.khz / 1000, point.busy_mw)
         out.append(svg.element("circle", cx=x, cy=y, r=4, class_="used" if point.khz in used else "open"))
-    mean = np.median(np.abs([one.error for one in fit.predictions]))
+    own = np.median(np.abs([one.error for one in fit.predictions]))
     rival = np.median(np.abs([one.rival_error for one in fit.predictions]))
     keys = (
         ("used", f"measured, used for the fit ({len(fit.used)})"),
         ("open", f"measured, predicted ({len(fit.predictions)})"),
-        ("v1", f"opplab, 95 % band: median error {100 * mean:.1f} %"),
+        ("v1", f"opplab, 95 % band: median error {100 * own:.1f} %"),
         ("rival", f"straight line: {100 * rival:.0f} %"),
     )
     for number, (class_, words) in enumerate(keys):

@@ -221,7 +221,7 @@ def test_bad_questions(args: tuple[str, ...], words: str, capsys: pytest.Capture
 
 def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target, words in (
-        ("juno-eas", "say which case"),
+        ("juno-eas", "a case is missing"),
         ("juno-eas:nothing", "no case is called"),
         ("juno-es:1", "did you mean `juno-eas`"),
         (str(tmp_path), "no results folder"),
@@ -428,7 +428,7 @@ def test_results_of_an_experiment_of_ones_own(
     assert run(capsys, "run", "mine.toml", "--seconds", "0.05", "--iterations", "2", "-j1", "--no-report")[0] == 0
     code, out, _ = run(capsys, "explain", "out/mine:schedutil #1", "--why-slow")
     assert code == 0 and "In 0.050000 s" in out
-    assert "say which case: write out/mine:CASE" in run(capsys, "explain", "out/mine", "--why-slow")[2]
+    assert "a case is missing: write out/mine:CASE" in run(capsys, "explain", "out/mine", "--why-slow")[2]
     Path("mine.toml").rename("other.toml")
     assert "there is no mine.toml: name its file" in run(capsys, "explain", "out/mine:schedutil #1", "--why-slow")[2]
 

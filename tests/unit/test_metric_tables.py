@@ -37,7 +37,7 @@ def test_a_text_is_scored_beside_no_change(tmp_path: Path) -> None:
 
     from opplab.comparison.published import cells
 
-    words = ["run", "hwp-boost-sqlite", "-o", str(tmp_path / "out"), "--iterations", "1", "--jobs", "1"]
+    words = ["run", "hwp-boost-sqlite", "-o", str(tmp_path / "out"), "--iterations", "1", "--seconds", "1.2"]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
     rows = [row for row in cells("001") if row.table == "sqlite" and row.metric == "Hmean"]

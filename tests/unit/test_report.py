@@ -93,7 +93,7 @@ def test_page_is_self_contained_and_well_formed(page: str) -> None:
 def test_page_says_what_it_is(page: str) -> None:
     for fact in ("juno-r2", "5.18", "1 to 2", "0.2 s a case, 72 cases", opplab.__version__):
         assert f"<dd>{fact}</dd>" in page
-    for words in ("Student", "published", "a narrow interval is no sign of truth", "its sign is met in"):
+    for words in ("Student", "published", "They do not cover the error of the model", "its sign is met in"):
         assert words in page
     assert page.count("<tr><td") == 18
     # Published values as they were printed: 6.99 (-11.36), 5.64 (-28.23).

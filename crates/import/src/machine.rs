@@ -319,7 +319,7 @@ impl Maker<'_> {
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.default(
                 "cluster.turbo",
-                "lone-core-only: cpuinfo_max_freq with one core active; the limit for more cores is missing",
+                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is not told",
             );
         }
         // Small cores have bins of their own, of which the registers that were dumped say nothing.
@@ -466,7 +466,7 @@ impl Maker<'_> {
             let worst_case = state.latency_ns >= WORST_CASE_NS;
             if worst_case {
                 let why =
-                    "wake-share: 0.3 of the listed exit latency, which is the worst case, where that is 100 us or more";
+                    "wake-share: 0.3 of the told exit latency, which is the worst case, where that is 100 us or more";
                 self.default("cluster.idle.wake", why);
             }
             states.push(IdleState {
@@ -556,7 +556,7 @@ impl Maker<'_> {
                 _ => "acpi-cpufreq",
             };
             let why = match told {
-                "" => "missing".to_owned(),
+                "" => "not told".to_owned(),
                 told => format!("the source's driver {told} is not modelled"),
             };
             self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
@@ -564,7 +564,7 @@ impl Maker<'_> {
         });
         let latency = facts.policies.values().find_map(|policy| policy.transition_latency_ns);
         let transition_latency_ns = latency.unwrap_or_else(|| {
-            self.default("driver.transition_latency", "latency-0: missing");
+            self.default("driver.transition_latency", "latency-0: not told");
             0
         });
         let shared = facts.policies.values().any(|policy| policy.cpus.len() > 1);

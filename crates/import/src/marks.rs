@@ -13,11 +13,7 @@ pub(crate) const WORST_CASE_NS: u64 = 100_000;
 /// Of each number (key in the machine file) the marks that may be there under another name, and its own mark otherwise.
 const MARKS: &[(&str, &[&str], &str)] = &[
     ("floor_uw", &[], "[D] 0 by definition: power is that of the CPUs; what else a meter sees is not in the machine"),
-    (
-        "cluster.capacity",
-        &["capacity"],
-        "[D] the biggest core is the unit; one kind of core, or no other in the source",
-    ),
+    ("cluster.capacity", &["capacity"], "[D] the biggest core is the unit; one kind of core, or no other is told"),
     ("smt_yield", &[], "[S] the cores have one thread"),
     ("smt_power", &[], "[S] the cores have one thread"),
     ("numa_distance", &["node"], "[S] one node"),

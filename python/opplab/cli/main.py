@@ -99,7 +99,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
 )
 def opplab() -> None:
-    """Simulate Linux CPU frequency and energy-aware scheduling with the kernel's own algorithms."""
+    """Predict what a cpufreq policy, a kernel or a scheduler patch costs in energy, throughput and latency."""
 
 
 def main(args: list[str] | None = None) -> Any:
