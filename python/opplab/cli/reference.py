@@ -23,7 +23,7 @@ from opplab.report.text import render_table
 
 __all__ = ["COMMON", "Page", "man_page", "markdown", "option_rows", "pages"]
 
-HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "compare", "experiment")
+HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "calibrate", "compare", "experiment")
 
 
 @dataclass(frozen=True)
