@@ -365,6 +365,8 @@ def fitted_power(
     fits: list[Fitted] = []
     tables = [path for path in paths if freqbench.is_points(path)]
     logs = [path for path in paths if path not in tables]
+    for mark in (INTERVAL_MARK, NEXT_MARK):
+        tree.get("source", {}).pop(mark, None)  # Of an earlier fit.
     if logs:
         parameters, cannot = _fit_samples(tree, join_samples([read_samples(path) for path in logs]))
     if tables:
