@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from opplab.agreement.silicon import unknown_tables
 from opplab.cli.main import opplab
 from opplab.errors import FormatError, InputError
 from opplab.files import toml_of
@@ -247,3 +248,16 @@ def test_each_measured_chip_is_told_by_three_points_of_each_cluster() -> None:
             runs, held = runs + 1, held + (good >= 0.9 * len(rows))
     assert (runs, held) == (46, 42)
     assert inside / points > 0.9
+
+
+def test_verify_silicon_names_tables_that_it_does_not_know(tmp_path: Path) -> None:
+    folder = tmp_path / "freqbench"
+    folder.mkdir()
+    shutil.copy(write(tmp_path / "t.csv"), folder / "opp_power.csv")
+    (tmp_path / "t.csv").unlink()
+    (folder / "opp_powers.csv").write_text("a,b\n1,2\n")
+    (folder / "clusters.csv").write_text("soc,cpu\n")
+    assert unknown_tables(tmp_path) == ["freqbench/opp_powers.csv"]
+    (folder / "opp_power.csv").rename(folder / "power.csv")
+    done = CliRunner().invoke(opplab, ["verify", "silicon", str(tmp_path)])
+    assert isinstance(done.exception, InputError)

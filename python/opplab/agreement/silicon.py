@@ -21,7 +21,7 @@ from opplab.agreement.silicon_sets.servers import capped_package, package_by_pst
 from opplab.errors import InputError
 from opplab.fit.score import summary
 
-__all__ = ["ScoredSet", "score", "score_folder"]
+__all__ = ["ScoredSet", "score", "score_folder", "unknown_tables"]
 
 
 def _cannot(quantity: str, why: str) -> Callable[[Path], list[ScoredSet]]:
@@ -69,6 +69,27 @@ def score_folder(folder: Path) -> list[ScoredSet]:
     if not sets:
         raise InputError(f"no measurements below {folder} (known tables: {', '.join(SETS)})")
     return sets
+
+
+_BESIDE = (
+    "odroid-xu3-rails/cbench_samples.csv.gz",
+    "arrow-lake-cppc/frequency_scan.csv",
+    "freqbench/clusters.csv",
+    "freqbench/runs.csv",
+)
+"""Tables that are read beside those of `SETS`."""
+
+
+def unknown_tables(folder: Path) -> list[str]:
+    """Name the tables below a folder that no set reads, so that a table of another name is no silence."""
+    home = folder.resolve()
+    known = {*SETS, *_BESIDE}
+    found = []
+    for path in sorted([*home.rglob("*.csv"), *home.rglob("*.csv.gz")]):
+        place = f"{path.parent.name}/{path.name}"
+        if place not in known and path.name != "opp_power.csv":
+            found.append(str(path.relative_to(home)))
+    return found
 
 
 def _catalogue(folder: Path | None) -> list[dict[str, Any]]:

@@ -228,6 +228,9 @@ def silicon(folder: Path, output_format: str, docs: Path | None) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of measurements (give it as an argument)")
     report = scoreboard.score(scoreboard.score_folder(folder), folder)
+    report["unknown"] = scoreboard.unknown_tables(folder)
+    if report["unknown"]:
+        click.echo(f"opplab: tables that nothing is predicted of: {', '.join(report['unknown'])}", err=True)
     sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else silicon_page.text(report))
     if docs is not None:
         click.echo(f"wrote {silicon_page.write_page(report, docs)}", err=True)
