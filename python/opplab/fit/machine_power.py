@@ -234,8 +234,8 @@ def _percent(low: float, high: float) -> dict[str, list[int]]:
 
 INTERVALS = {
     METER: "one meter and one chip: 95 of 100 further points of the same table",
-    CHIP: "another device with this chip, by a meter of the same kind: 95 of 100",
-    KIND: "this kind of chip, by another device, meter and load: 95 of 100",
+    CHIP: "another device with this chip, by a meter of the same kind: 90 of 100 points of other runs of 13 SoCs",
+    KIND: "this kind of chip, by another device, meter and load: how often it holds is not known",
 }
 """What an interval is of, in words."""
 
