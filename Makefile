@@ -101,7 +101,8 @@ fuzz-cli: dev ## Call every command with damaged files and odd words: FUZZ_CALLS
 gate-property: dev ## A worse value makes no gate pass that failed: GATE_RESULTS (100000) random results, OPPLAB_SEED.
 	$(BIN)/python tests/results/test_gate.py $(or $(GATE_RESULTS),100000) $(or $(OPPLAB_SEED),0)
 
-kill-test: dev ## Kill sweeps, their workers and the power 300 times; what is resumed must be the undisturbed folder.
+kill-test: dev ## Kill sweeps, their workers and the power 300 times; what is resumed must be the undisturbed folder. Also host compare.
+	OPPLAB_KILLS=50 cargo test -p opplab-host --locked --quiet --test compare_reboot --test compare_cli -- --nocapture
 	$(BIN)/python tools/kill_test.py --share $(or $(KILL_SHARE),1) --seed $(or $(OPPLAB_SEED),1)
 
 deny: ## Check crates for advisories, licences, bans and sources (needs cargo-deny).

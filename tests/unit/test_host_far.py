@@ -139,7 +139,14 @@ def test_by_ssh_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tools / "ssh").write_text(f'#!/bin/sh\nexec "{shutil.which("ssh")}" -F "{tmp_path}/config" "$@"\n')
     (tools / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.PIPE)
+    # Where its package starts no service, the folder that it wants is not there.
+    separation = Path("/run/sshd")
+    is_ours = not separation.is_dir()
+    if is_ours:
+        if os.geteuid() != 0:
+            pytest.skip("skipped: sshd has no /run/sshd")
+        separation.mkdir(mode=0o755)
+    server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):
             with socket.socket() as one:
@@ -156,3 +163,5 @@ def test_by_ssh_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     finally:
         server.terminate()
         server.wait()
+        if is_ours:
+            separation.rmdir()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from opplab.agreement.silicon import unknown_tables
 from opplab.cli.main import opplab
 from opplab.errors import FormatError, InputError
 from opplab.files import toml_of
@@ -22,7 +23,7 @@ from opplab.fit.machine_check import check
 from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text
 from opplab.fit.opp_machine import layout, machine_of_points
 from opplab.simulation.machine import Machine
-from opplab.simulation.machine_export import placements
+from opplab.simulation.machine_export import export, placements
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
@@ -235,6 +236,9 @@ def test_each_measured_chip_is_told_by_three_points_of_each_cluster() -> None:
         if len(capacities) > 1:
             assert placements(made.describe())[0][0] == 1, soc
         assert NEXT_MARK in toml_of(text, soc)["source"], soc
+        if shutil.which("dtc") is not None:
+            compiler = ["dtc", "-q", "-I", "dts", "-O", "dtb", "-o", "/dev/null"]
+            subprocess.run(compiler, input=export(made.describe(), "dts"), text=True, check=True)
         report = check(text, table, fits, soc)
         inside, points = inside + report["inside"], points + report["points"]
         # One device: the three points of a run, and the rest of that run.
@@ -247,3 +251,33 @@ def test_each_measured_chip_is_told_by_three_points_of_each_cluster() -> None:
             runs, held = runs + 1, held + (good >= 0.9 * len(rows))
     assert (runs, held) == (46, 42)
     assert inside / points > 0.9
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_another_device_is_within_the_interval_of_a_chip() -> None:
+    """Three points of one run of a SoC, and every point of its other runs: what `INTERVALS` says of it."""
+    table = FREQBENCH / "opp_power.csv"
+    curves = freqbench.choose(freqbench.read_points(table), None, None, table)
+    predictions = []
+    for curve in curves:
+        others = [one for one in curves if (one.soc, one.cpu) == (curve.soc, curve.cpu) and one.run != curve.run]
+        fitted = opp_power.fit_points(curve, freqbench.pick_points(curve.points, "low,mid,high"))
+        fitted.of = "chip"
+        for other in others:
+            opp_power.predict(fitted, other.points)
+        predictions += fitted.predictions
+    held = sum(p.low is not None and p.high is not None and p.low <= p.measured <= p.high for p in predictions)
+    assert (len(predictions), round(100 * held / len(predictions))) == (1392, 90)
+
+
+def test_verify_silicon_names_tables_that_it_does_not_know(tmp_path: Path) -> None:
+    folder = tmp_path / "freqbench"
+    folder.mkdir()
+    shutil.copy(write(tmp_path / "t.csv"), folder / "opp_power.csv")
+    (tmp_path / "t.csv").unlink()
+    (folder / "opp_powers.csv").write_text("a,b\n1,2\n")
+    (folder / "clusters.csv").write_text("soc,cpu\n")
+    assert unknown_tables(tmp_path) == ["freqbench/opp_powers.csv"]
+    (folder / "opp_power.csv").rename(folder / "power.csv")
+    done = CliRunner().invoke(opplab, ["verify", "silicon", str(tmp_path)])
+    assert isinstance(done.exception, InputError)

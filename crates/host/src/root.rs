@@ -49,6 +49,10 @@ impl Made {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
+    fn remove(&self, path: &str) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    }
+
     fn children(&self, path: &str) -> Vec<String> {
         let folder = format!("{}/", path.trim_end_matches('/'));
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,6 +246,45 @@ impl Root {
     /// The numbers N of the entries `stem`N right below a folder, ascending.
     pub fn numbered(&self, path: &str, stem: &str) -> Vec<u32> {
         numbered(&self.children(path), stem)
+    }
+
+    /// Makes a file, or gives it new bytes, and waits until they are on the disk.
+    ///
+    /// # Errors
+    /// What the system said, or that this is a snapshot.
+    pub fn create(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
+        if let Self::Made(made) = self {
+            made.put(path, String::from_utf8_lossy(bytes));
+            return Ok(());
+        }
+        let Some(file) = self.file(path) else {
+            return Err(HostError::Lacking(format!("{path}: a snapshot cannot be written")));
+        };
+        let write = || -> io::Result<()> {
+            if let Some(folder) = file.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let mut file = fs::File::create(&file)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        write().map_err(|error| HostError::io(format!("writing {path}"), error))
+    }
+
+    /// Removes a file; one that is not there is no mistake.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn remove(&self, path: &str) -> Result<(), HostError> {
+        if let Self::Made(made) = self {
+            made.remove(path);
+        }
+        match self.file(path).map(fs::remove_file) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                Err(HostError::io(format!("removing {path}"), error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes a setting, in one write as sysfs wants it.

@@ -246,7 +246,7 @@ fn what_is_not_there_is_unknown_with_a_reason() {
     assert!(!found.known.iter().any(|finding| ["power", "memory's share"].contains(&finding.what)));
     assert!(!plan.steps.iter().any(|step| matches!(step.what, What::Change { .. } | What::Idle(_))));
     let text = found.text();
-    assert!(text.contains("unknown: idle power by state (no powercap zone"), "{text}");
+    assert!(text.contains("unknown: idle power by state\n  no powercap zone"), "{text}");
     assert!(text.contains("flush"), "{text}");
 }
 

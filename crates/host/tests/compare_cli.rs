@@ -120,3 +120,78 @@ fn whoever_is_killed_the_settings_come_back_and_nothing_runs_on() {
         });
     }
 }
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+fn kill(pids: &[u32]) {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    // Some may have ended meanwhile.
+    let _ = Command::new("kill").arg("-9").args(&pids).stderr(Stdio::null()).status();
+}
+
+/// Goal: kills of the worker, of the supervisor and of the power at random moments lose no run and no setting. Method: the
+/// moments are drawn; a loss of power ends everything, gives the host its own settings again and leaves half a line behind.
+/// `OPPLAB_KILLS` says how many (`make kill-test`: 50).
+#[test]
+fn kills_at_random_moments_lose_nothing() {
+    let kills: u32 = std::env::var("OPPLAB_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(9);
+    let root = host("compare-kills");
+    let runs = root.join("out/runs.jsonl");
+    let blocks = "400";
+    let more = ["--within", "0.01", "--pilot", blocks, "--blocks", blocks, "--others", "10000", "--same", "0"];
+    let start = || compare(&root, &more, "true").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let mut draw = 0x2545_f491_4f6c_dd1d_u64;
+    let mut done = [0u32; 3];
+    while done.iter().sum::<u32>() < kills {
+        draw ^= draw << 13;
+        draw ^= draw >> 7;
+        draw ^= draw << 17;
+        let who = (draw >> 20) as usize % 3;
+        let mut child = start();
+        sleep(Duration::from_millis(20 + (draw >> 40) % 250));
+        let workers = children(child.id());
+        if child.try_wait().expect("is there").is_some() {
+            break;
+        }
+        match who {
+            0 if !workers.is_empty() => kill(&workers),
+            0 | 1 => kill(&[child.id()]),
+            _ => {
+                let programs: Vec<u32> = workers.iter().flat_map(|&pid| children(pid)).collect();
+                kill(&[&[child.id()][..], &workers, &programs].concat());
+            }
+        }
+        let _ = child.wait();
+        done[who] += 1;
+        if who == 2 {
+            // What is in /run is gone, and the kernel's own settings are there.
+            let _ = fs::remove_dir_all(root.join("run"));
+            fs::write(root.join(GOVERNOR), "schedutil\n").expect("writable");
+            let mut text = fs::read(&runs).unwrap_or_default();
+            text.extend(b"{\"kind\":\"blo");
+            if runs.exists() {
+                fs::write(&runs, text).expect("writable");
+            }
+        } else {
+            wait_for("restoring", || is_as_before(&root));
+        }
+    }
+    let output = compare(&root, &more, "true").output().expect("starts");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(is_as_before(&root));
+    let text = fs::read_to_string(&runs).expect("there");
+    let mut seen = std::collections::BTreeSet::new();
+    for line in text.lines().filter(|line| line.contains("\"kind\":\"block\"")) {
+        let number = |key: &str| {
+            let (_, rest) = line.split_once(&format!("\"{key}\":")).expect("has it");
+            rest.split([',', '}']).next().map(str::to_owned)
+        };
+        assert!(seen.insert((number("block"), number("variant"))), "twice: {line}");
+    }
+    assert_eq!(seen.len(), 800);
+    println!("{done:?} kills of worker, supervisor, power: 800 runs, each once, settings as before");
+}

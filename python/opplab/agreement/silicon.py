@@ -31,6 +31,7 @@ __all__ = [
     "score_folder",
     "table_rows",
     "text",
+    "unknown_tables",
 ]
 
 
@@ -144,6 +145,13 @@ def score_folder(folder: Path, known: Mapping[str, Callable[[Path], list[ScoredS
     if not sets:
         raise InputError(f"no measurements below {folder} (known tables: {', '.join(known)})")
     return sets
+
+
+def unknown_tables(folder: Path, known: Iterable[str] = SETS) -> list[str]:
+    """Name the tables below a folder that no set reads, so that a table of another name is no silence."""
+    home = folder.resolve()
+    tables = sorted([*home.rglob("*.csv"), *home.rglob("*.csv.gz")])
+    return [str(path.relative_to(home)) for path in tables if not any(path.match(table) for table in known)]
 
 
 def score(sets: list[ScoredSet]) -> dict[str, Any]:

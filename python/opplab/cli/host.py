@@ -113,7 +113,7 @@ def experiment(file: Path, words: tuple[str, ...]) -> None:
 
 def _after(words: list[str], option: str) -> str:
     """Give the value of an option; empty without it."""
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, value in zip(words, [*words[1:], ""], strict=False):
         if word == option:
             return value
         if word.startswith(f"{option}="):
@@ -152,7 +152,7 @@ def _far(words: tuple[str, ...]) -> int | None:
     if host and device:
         raise click.UsageError("--ssh or --adb, not both")
     options = [word for word in options if word != "--sudo"]
-    if options[:1] in (["affinity"], ["experiment"]) and ("--evaluate" in options or options[0] == "experiment"):
+    if options[:1] == ["experiment"] or "--evaluate" in options:
         raise click.UsageError("--ssh and --adb run opplab-agent, which has no experiment and no --evaluate")
     found = Path(agent or shutil.which("opplab-agent") or "target/opplab-agent")
     if not found.is_file():

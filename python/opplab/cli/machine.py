@@ -246,7 +246,7 @@ def import_(
         raise click.UsageError(f"{output} exists; --force overwrites it")
     wanted = name or (output.stem if output is not None else None)
     first = sources[0]
-    if not first.is_dir() and not first.name.startswith("cpu_") and freqbench.is_points(first):
+    if not first.is_dir() and first.name not in ("cpu_1d.csv", "cpu_2d.csv") and freqbench.is_points(first):
         tables = sources
         text, facts = _of_points(sources, soc, clusters, wanted)
     else:

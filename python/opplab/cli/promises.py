@@ -133,6 +133,11 @@ PROMISES: dict[str, Promise] = {
         ("--verify", "{log}"),
     ),
     "host record": Promise("tracefs", f"{HOST}; events that were lost", "3"),
+    "host calibrate": Promise(
+        "the machine's clocks, idle states, meters, disk",
+        "what is not measured, with the reason; intervals that are too wide, by name; settings that are not restored",
+        "2, 3",
+    ),
     "host compare": Promise(
         "runs of a program",
         "what is not measured, with the reason; disturbed blocks; settings that are not restored, by name",

@@ -23,7 +23,7 @@ from opplab.report.text import render_table
 
 __all__ = ["COMMON", "Page", "man_page", "markdown", "option_rows", "pages"]
 
-HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "compare", "experiment")
+HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "calibrate", "compare", "experiment")
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("experiment new", "kernel energy-model", "keys of the file that it writes"),
     ("host .*", "machine energy-model", _THE_HOST),
     ("host (govern|record)", "format", "the log is JSON lines, the recording an archive"),
-    ("host (show|affinity|record|observe|compare)", "governor kernel", _THE_HOST),
+    ("host (show|affinity|record|observe|calibrate|compare)", "governor kernel", _THE_HOST),
     ("host (show|affinity|govern)", "output", "to standard output (govern: --log)"),
     ("host .*", "jobs", _NO_RUN),
     ("trace (export|view)", "format", _FILE),

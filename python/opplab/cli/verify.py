@@ -222,4 +222,7 @@ def silicon(folder: Path, output_format: str) -> None:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder of measurements (give it as an argument)")
     report = scoreboard.score(scoreboard.score_folder(folder))
+    report["unknown"] = scoreboard.unknown_tables(folder)
+    if report["unknown"]:
+        click.echo(f"opplab: tables without a prediction: {', '.join(report['unknown'])}", err=True)
     sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else scoreboard.text(report))

@@ -126,7 +126,7 @@ def is_points(path: Path) -> bool:
     with check_size(path, "measurements").open("rb") as file:
         start = file.read(4096)
     if start.startswith(b"\x1f\x8b"):
-        return path.name.endswith(".csv.gz")
+        start = unpacked(read_bytes(path, "measurements"), path, "measurements")[:4096]
     names = re.split(r"[,;\t]", start.decode("utf-8", "replace").lstrip("\ufeff").split("\n", 1)[0])
     plain_names = {plain(name) for name in names}
     if rails.of(names):

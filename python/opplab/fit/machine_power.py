@@ -236,8 +236,8 @@ def _percent(low: float, high: float) -> dict[str, list[int]]:
 
 INTERVALS = {
     METER: "one meter and one chip: 95 of 100 further points of the same table",
-    CHIP: "another device with this chip, by a meter of the same kind: 95 of 100",
-    KIND: "this kind of chip, by another device, meter and load: 95 of 100",
+    CHIP: "another device with this chip, by a meter of the same kind: 90 of 100 points of other runs of 13 SoCs",
+    KIND: "this kind of chip, by another device, meter and load: how often it holds is not known",
 }
 """What an interval is of, in words."""
 
@@ -367,6 +367,8 @@ def fitted_power(
     fits: list[Fitted] = []
     tables = [path for path in paths if freqbench.is_points(path)]
     logs = [path for path in paths if path not in tables]
+    for mark in (INTERVAL_MARK, NEXT_MARK):
+        tree.get("source", {}).pop(mark, None)  # Of an earlier fit.
     if logs:
         parameters, cannot = _fit_samples(tree, join_samples([read_samples(path) for path in logs]))
     if tables:

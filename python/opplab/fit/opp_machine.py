@@ -42,7 +42,7 @@ CAPACITY_MARK = (
 ASSUMED_MARKS = {
     "cluster.idle": "[A] default.idle: mainline sm8150.dtsi, power collapse of its little and big cores; WFI 1 us; "
     "wake_us is 0.3 of the exit latency, which is the worst case",
-    "driver": "[A] cpufreq-dt, 500 us until the clock follows",
+    "driver": "[A] as the mainline kernel drives chips of such a name; 100 or 500 us until the clock follows",
     "costs": "[A] as juno-r2",
     "topology": "[A] one last-level cache for all, as DynamIQ has it",
     "floor_uw": "[A] none: what the device draws beside its CPUs was not measured",
@@ -212,6 +212,8 @@ def machine_of_points(
     whole = f"0-{total - 1}" if total > 1 else "0"
     chip = next((point.soc for point in points if point.soc), name or paths[0].stem)
     files = ", ".join(path.name for path in paths)
+    driver = driver_of(chip.lower())
+    is_fast = driver == "qcom-cpufreq-hw"
     tree: dict[str, Any] = {
         "format": 1,
         "name": name or chip,
@@ -227,10 +229,10 @@ def machine_of_points(
         },
         "driver": [
             {
-                "name": "cpufreq-dt",
-                "transition_latency_ns": 0,
-                "fast_switch": False,
-                "switch_us": 500,
+                "name": driver,
+                "transition_latency_us": 5000 if driver == "exynos-acme" else 0,
+                "fast_switch": is_fast,
+                "switch_us": 100 if is_fast else 500,
                 "dvfs_possible_from_any_cpu": True,
                 "freq_table": True,
             }

@@ -291,6 +291,21 @@ fn changed_after_ns(speeds: &[(u64, f64)]) -> Option<u64> {
 }
 
 impl What {
+    /// In words, for the plan.
+    pub fn words(&self) -> String {
+        let name = match self {
+            Self::Busy { .. } => "loops",
+            Self::Siblings(..) => "second threads",
+            Self::Idle(_) => "idle power",
+            Self::Wake { .. } => "wake-ups",
+            Self::Change { .. } => "frequency change",
+            Self::Line(..) => "shared line",
+            Self::Flush => "flush of the disk",
+        };
+        let of: Vec<String> = self.of().into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+        format!("{name} {}", of.join(", ")).trim_end().to_owned()
+    }
+
     fn of(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Busy { class, cpus, khz } => {
@@ -392,7 +407,7 @@ impl Findings {
             out += "\n";
         }
         for (what, why) in &self.unknown {
-            out += &format!("unknown: {what} ({why})\n");
+            out += &format!("unknown: {what}\n  {why}\n");
         }
         out
     }

@@ -237,7 +237,7 @@ fn shown(root: &Root, plan: &Plan, options: &Options) -> String {
     let (n_steps, ms) = (plan.steps.len(), step_ns(plan, options) / 1_000_000);
     let mut out = format!("{} rounds of {n_steps} steps, {ms} ms each:\n", options.rounds);
     for step in &plan.steps {
-        out += &format!("  {:?}\n", step.what);
+        out += &format!("  {}\n", step.what.words());
     }
     out += "writes:\n";
     let mut known: Vec<Variant> = Vec::new();
@@ -248,7 +248,7 @@ fn shown(root: &Root, plan: &Plan, options: &Options) -> String {
     }
     out += &dry(root, &known);
     for (what, why) in &plan.unknown {
-        out += &format!("unknown: {what} ({why})\n");
+        out += &format!("unknown: {what}\n  {why}\n");
     }
     out
 }

@@ -14,6 +14,7 @@ pub mod external;
 pub mod figures;
 pub mod log;
 pub mod measure;
+pub mod reboot;
 pub mod report;
 pub mod run;
 pub mod settings;
@@ -57,6 +58,7 @@ Settings:
                         '' leaves the machine as it is
   --env 'NAME=VALUE'    environment variables; repeat for each variant
   --nice A,B            nice values
+  --kernel A,B          kernel releases: a one-shot boot entry restarts the machine into each
   --command 'LINE'      shell command in place of COMMAND; repeat for each variant
   --label NAME          name of a variant, in place of its settings; repeat for each variant
 Design:
@@ -213,6 +215,7 @@ impl Options {
                 });
                 self.dimensions.push(levels.collect::<Result<_, _>>()?);
             }
+            "kernel" => self.dimensions.push(list().map(|word| Level::Kernel(word.to_owned())).collect()),
             "nice" => {
                 let levels = list().map(|word| number("nice", word, -20, 19).map(Level::Nice));
                 self.dimensions.push(levels.collect::<Result<_, _>>()?);
@@ -266,7 +269,9 @@ impl Options {
             variants: variants.iter().map(|variant| variant.name.clone()).collect(),
             benchmark: if self.name.is_empty() { first.to_owned() } else { self.name.clone() },
             machine: line("/proc/sys/kernel/hostname").unwrap_or_else(|| "host".to_owned()),
-            kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
+            kernel: releases(variants)
+                .or_else(|| line("/proc/sys/kernel/osrelease"))
+                .unwrap_or_else(|| "unknown".to_owned()),
             metric: self.by.clone(),
             pilot: self.pilot,
             within_ppm: self.within_ppm,
@@ -276,8 +281,19 @@ impl Options {
     }
 }
 
+/// The kernels of an experiment that has several.
+fn releases(variants: &[Variant]) -> Option<String> {
+    let mut found: Vec<&str> = Vec::new();
+    for release in variants.iter().filter_map(|variant| variant.kernel.as_deref()) {
+        if !found.contains(&release) {
+            found.push(release);
+        }
+    }
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
 const NAMES: &[&str] = &[
-    "governor", "epp", "boost", "set", "env", "nice", "command", "label", "within", "pilot", "blocks", "for",
+    "governor", "epp", "boost", "set", "env", "nice", "kernel", "command", "label", "within", "pilot", "blocks", "for",
     "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "meter", "by", "output", "name", "format",
     "root", "state",
 ];
@@ -300,8 +316,9 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     if options.command.is_empty() && found.iter().any(|variant| variant.command.is_none()) {
         return Err(HostError::Usage("no command to run: give it after --".to_owned()));
     }
+    let goes_on = Booted::of(&root, &found, env, &given)?;
     if options.is_dry {
-        return print(env, &dry(&root, &found));
+        return print(env, &(dry(&root, &found) + &goes_on.as_ref().map_or_else(String::new, |one| one.shown(&root))));
     }
     if matches!(root, Root::Tree(_)) {
         return Err(HostError::Lacking(format!("{} is a snapshot: nothing runs on it", options.root.display())));
@@ -321,12 +338,21 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     options.plan.figures = figures;
     std::fs::create_dir_all(&options.output)
         .map_err(|error| HostError::io(options.output.display().to_string(), error))?;
+    if goes_on.is_some() {
+        Booted::began(&root, &options)?;
+    }
     let has_writes = !files(&options.plan.variants).is_empty();
     if has_writes && !options.is_worker {
         // What is wrong with the folder is said before anything is written.
         drop(Log::open(&path, head)?);
         let what = Supervised { command: "compare", variants: &options.plan.variants, given: &given };
         let ended = supervise(&root, &options.state, &what, env)?;
+        if let (REBOOT, Some(booted)) = (ended, &goes_on) {
+            return booted.start(&root, &options, env);
+        }
+        if let Some(booted) = &goes_on {
+            booted.end(&root, &options)?;
+        }
         if ended != 0 {
             return Ok(ended);
         }
@@ -345,12 +371,120 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
         // The supervisor was killed, or is about to do the same.
         finish(&root, &Places::of(&root, options.state.clone()), &settings.saved)?;
     }
+    if let (Ok(Ended::Reboot(variant)), Some(booted)) = (&ended, &goes_on) {
+        let release = options.plan.variants.get(*variant).and_then(|one| one.kernel.clone()).unwrap_or_default();
+        booted.ask(&root, &options, &release)?;
+        return if options.is_worker { Ok(REBOOT) } else { booted.start(&root, &options, env) };
+    }
+    if let (Some(booted), false) = (&goes_on, options.is_worker) {
+        booted.end(&root, &options)?;
+    }
     let ended = ended?;
     if ended == Ended::Stopped {
         let _ = writeln!(env.err, "ended: {} has what was measured; the same command goes on", path.display());
         return Ok(130);
     }
     if options.is_worker { Ok(0) } else { show(&log, options.is_json, env) }
+}
+
+/// Exit code of a worker whose next run is of another kernel.
+const REBOOT: i32 = 75;
+
+/// An experiment of several kernels: how it goes on after a start.
+struct Booted {
+    releases: Vec<String>,
+    words: Vec<OsString>,
+    folder: String,
+}
+
+impl Booted {
+    /// `None` for one of the kernel that runs; entries that are not there are refused before anything runs.
+    fn of(root: &Root, variants: &[Variant], env: &Env<'_>, given: &[OsString]) -> Result<Option<Self>, HostError> {
+        let Some(releases) = releases(variants) else { return Ok(None) };
+        let folder = std::env::current_dir().map_err(|error| HostError::io("this folder", error))?;
+        let given = given.iter().filter(|word| *word != "--worker" && *word != "--dry-run");
+        let words = env.again.iter().cloned().chain(["compare".into()]).chain(given.cloned()).collect();
+        let releases: Vec<String> = releases.split(", ").map(str::to_owned).collect();
+        let booted = Self { releases, words, folder: folder.display().to_string() };
+        for release in &booted.releases {
+            reboot::writes(root, release, &booted.words, &booted.folder)?;
+        }
+        Ok(Some(booted))
+    }
+
+    fn path(options: &Options) -> PathBuf {
+        options.output.join("starts")
+    }
+
+    fn asked(options: &Options) -> reboot::Asked {
+        reboot::Asked::parse(&std::fs::read_to_string(Self::path(options)).unwrap_or_default())
+    }
+
+    fn keep(options: &Options, asked: &reboot::Asked) -> Result<(), HostError> {
+        crate::whole::write_whole(&Self::path(options), &asked.text())
+            .map_err(|error| HostError::io(Self::path(options).display().to_string(), error))
+    }
+
+    /// After a start: the kernel that was asked for came, or another.
+    fn began(root: &Root, options: &Options) -> Result<(), HostError> {
+        let mut asked = Self::asked(options);
+        asked.began(&reboot::running(root));
+        if Self::path(options).exists() { Self::keep(options, &asked) } else { Ok(()) }
+    }
+
+    fn ask(&self, root: &Root, options: &Options, release: &str) -> Result<(), HostError> {
+        let mut asked = Self::asked(options);
+        let most = (options.plan.blocks_max + options.plan.repeats_max + 4) * 2 * self.releases.len() as u32;
+        let wrong = asked.next(release, &reboot::running(root), most);
+        Self::keep(options, &asked)?;
+        if wrong.is_err() {
+            self.end(root, options)?;
+        }
+        wrong
+    }
+
+    /// Starts the machine anew into the kernel that was asked for.
+    fn start(&self, root: &Root, options: &Options, env: &mut Env<'_>) -> Result<i32, HostError> {
+        let release = Self::asked(options).release;
+        if !root.is_live() {
+            return Err(HostError::Lacking("only the live machine is started anew".to_owned()));
+        }
+        reboot::prepare(root, &release, &self.words, &self.folder)?;
+        let _ = writeln!(env.err, "starting anew into {release}; {} goes on there", reboot::UNIT);
+        let done = Command::new("systemctl").arg("reboot").status();
+        match done {
+            Ok(status) if status.success() => Ok(0),
+            other => {
+                reboot::clean(root)?;
+                Err(HostError::Lacking(format!("systemctl reboot: {other:?}")))
+            }
+        }
+    }
+
+    /// Nothing of the experiment is left where it does not belong.
+    fn end(&self, root: &Root, options: &Options) -> Result<(), HostError> {
+        let _ = std::fs::remove_file(Self::path(options));
+        reboot::clean(root)
+    }
+
+    fn shown(&self, root: &Root) -> String {
+        let mut out = String::new();
+        for release in &self.releases {
+            out += &format!("start into {release}:\n");
+            for (path, bytes) in reboot::writes(root, release, &self.words, &self.folder).unwrap_or_default() {
+                let text = String::from_utf8_lossy(&bytes).replace('\0', "");
+                out += &format!("  {path}:\n");
+                for line in text.trim_end_matches('#').lines() {
+                    out += &format!("    {line}\n");
+                }
+            }
+        }
+        out + &format!(
+            "removed at the end:\n  {}\n  {}\n  a one-shot entry that was not taken\n",
+            reboot::UNIT,
+            reboot::WANTED
+        )
+    }
 }
 
 fn show(log: &Log, is_json: bool, env: &mut Env<'_>) -> Result<i32, HostError> {
@@ -374,7 +508,15 @@ pub(crate) fn dry(root: &Root, variants: &[Variant]) -> String {
         if let Some(nice) = variant.nice {
             out += &format!("  nice {nice}\n");
         }
-        if variant.writes.is_empty() && variant.env.is_empty() && variant.command.is_none() && variant.nice.is_none() {
+        if let Some(release) = &variant.kernel {
+            out += &format!("  kernel {release}\n");
+        }
+        if variant.writes.is_empty()
+            && variant.kernel.is_none()
+            && variant.env.is_empty()
+            && variant.command.is_none()
+            && variant.nice.is_none()
+        {
             out += "  nothing\n";
         }
     }

@@ -8,6 +8,7 @@ use super::external::{LOOK_NS, Meter, WAIT_NS};
 use super::figures::Figure;
 use super::log::{Kind, Log, Run};
 use super::measure::{Meters, POLL_NS, Quantity, temperature};
+use super::reboot::running;
 use super::settings::Settings;
 use super::variants::Variant;
 use crate::error::HostError;
@@ -48,6 +49,8 @@ pub enum Ended {
     Limit,
     /// Somebody ended it.
     Stopped,
+    /// The next run is of another kernel: that of this variant.
+    Reboot(usize),
 }
 
 /// Longest wait for the temperature, and how near it is enough, millidegrees.
@@ -83,8 +86,8 @@ pub fn experiment(
     let mut runner = Runner { plan, bench, settings, meters, cold_mc, in_force: None };
     for (kind, count) in [(Kind::WarmUp, plan.warm_up), (Kind::Same, plan.same)] {
         for number in 0..count {
-            if !runner.once(log, kind, number, 0, 0)? {
-                return Ok(Ended::Stopped);
+            if let Some(ended) = runner.once(log, kind, number, 0, 0)? {
+                return Ok(ended);
             }
         }
     }
@@ -117,9 +120,10 @@ pub fn experiment(
                 return Ok(Ended::Limit);
             }
             // A repeated block has an order of its own.
-            for variant in order(log.head.seed ^ (u64::from(repeat) << 32), block, n_variants) {
-                if !runner.once(log, Kind::Block, block, repeat, variant)? {
-                    return Ok(Ended::Stopped);
+            let drawn = order(log.head.seed ^ (u64::from(repeat) << 32), block, n_variants);
+            for variant in by_kernel(&plan.variants, &drawn) {
+                if let Some(ended) = runner.once(log, Kind::Block, block, repeat, variant)? {
+                    return Ok(ended);
                 }
             }
             let of_block = |run: &&Run| (run.kind, run.block, run.repeat) == (Kind::Block, block, repeat);
@@ -144,6 +148,15 @@ pub fn experiment(
     Ok(if is_narrow { Ended::Narrow } else { Ended::Limit })
 }
 
+/// An order in which the variants of one kernel follow each other, so that a block has one start of each kernel.
+fn by_kernel(variants: &[Variant], drawn: &[usize]) -> Vec<usize> {
+    let kernel = |at: usize| variants.get(at).and_then(|variant| variant.kernel.as_deref());
+    let first = |of: Option<&str>| drawn.iter().position(|&at| kernel(at) == of);
+    let mut found = drawn.to_vec();
+    found.sort_by_key(|&at| first(kernel(at)));
+    found
+}
+
 /// Blocks that the rule asks for: what the widest comparison needs.
 fn blocks_by_rule(log: &Log) -> u64 {
     let (metric, within) = (log.metric(), f64::from(log.head.within_ppm) / 1e6);
@@ -162,26 +175,38 @@ pub fn resolution(log: &Log) -> Option<Resolution> {
 }
 
 impl Runner<'_> {
-    /// Runs a variant once, unless the log has it; false if the experiment is to end.
-    fn once(&mut self, log: &mut Log, kind: Kind, block: u32, repeat: u32, variant: usize) -> Result<bool, HostError> {
+    /// Runs a variant once, unless the log has it; how the experiment ends, if it does here.
+    fn once(
+        &mut self,
+        log: &mut Log,
+        kind: Kind,
+        block: u32,
+        repeat: u32,
+        variant: usize,
+    ) -> Result<Option<Ended>, HostError> {
         if log.has(kind, block, repeat, variant) {
-            return Ok(true);
+            return Ok(None);
         }
-        let Some(chosen) = self.plan.variants.get(variant) else { return Ok(false) };
+        let Some(chosen) = self.plan.variants.get(variant) else { return Ok(Some(Ended::Stopped)) };
         if self.bench.is_ended() {
-            return Ok(false);
+            return Ok(Some(Ended::Stopped));
+        }
+        if chosen.kernel.as_ref().is_some_and(|kernel| *kernel != running(self.bench.root())) {
+            return Ok(Some(Ended::Reboot(variant)));
         }
         if self.in_force != Some(variant) {
             self.settings.apply(self.bench.root(), chosen)?;
             self.in_force = Some(variant);
         }
         if !self.rest() {
-            return Ok(false);
+            return Ok(Some(Ended::Stopped));
         }
         let start_s = self.bench.time_of_day_s();
         self.meters.begin(self.bench.root(), self.bench.now());
         let meters = &mut self.meters;
-        let Some(ran) = self.bench.run(chosen, &mut |root, now| meters.poll(root, now))? else { return Ok(false) };
+        let Some(ran) = self.bench.run(chosen, &mut |root, now| meters.poll(root, now))? else {
+            return Ok(Some(Ended::Stopped));
+        };
         let end = self.bench.now();
         if let Some(why) = &ran.failed {
             let shown: Vec<&str> = ran.output.lines().rev().take(3).collect();
@@ -218,7 +243,7 @@ impl Runner<'_> {
             None => {}
         }
         log.add(Run { kind, block, repeat, variant, start_s, values, spoilt })?;
-        Ok(true)
+        Ok(None)
     }
 
     /// What the external meter saw, if there is one; its log may be late.

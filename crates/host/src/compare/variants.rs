@@ -21,6 +21,8 @@ pub struct Variant {
     pub command: Option<String>,
     /// Added nice value.
     pub nice: Option<i32>,
+    /// Release of the kernel that it runs on.
+    pub kernel: Option<String>,
 }
 
 /// One value of a dimension, as the user wrote it.
@@ -40,6 +42,8 @@ pub enum Level {
     Command(String),
     /// Nice value.
     Nice(i32),
+    /// Release of a kernel.
+    Kernel(String),
 }
 
 /// Folders that settings are in. Nothing else is written.
@@ -140,6 +144,10 @@ impl Variant {
             Level::Command(text) => {
                 self.command = Some(text.clone());
                 text.clone()
+            }
+            Level::Kernel(release) => {
+                self.kernel = Some(release.clone());
+                release.clone()
             }
             Level::Nice(nice) => {
                 self.nice = Some(*nice);
