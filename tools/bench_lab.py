@@ -7,6 +7,8 @@ size, time to the first picture, pictures a second while a slider moves, speed o
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import subprocess
 import sys
@@ -46,6 +48,15 @@ DRAG = """new Promise((done) => {
     slider.value = +slider.min + (frames * 7) % (slider.max - slider.min);
     slider.dispatchEvent(new Event("input"));
     requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+})"""
+# Frames and seconds of a page that does nothing.
+STILL = """new Promise((done) => {
+  let frames = 0, began = 0;
+  const frame = (now) => {
+    if (!frames) began = now;
+    if (++frames > 180) done([frames - 1, (now - began) / 1000]); else requestAnimationFrame(frame);
   };
   requestAnimationFrame(frame);
 })"""
@@ -94,17 +105,20 @@ def big_trace(path: Path) -> None:
     opplab.simulate(machine, work, opplab.Policy(), seconds=round(seconds, 1)).to_trace(path)
 
 
-def peak_mb(profile: Path) -> float:
+def peak_mb(browser: Browser) -> float:
     """Give the most that one of the browser's renderers held, MB."""
-    most = 0
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            words = (status.parent / "cmdline").read_bytes().split(b"\0")
-            if b"--type=renderer" in words and any(str(profile).encode() in word for word in words):
-                most = max(most, *(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line))
-        except OSError:
-            continue
-    return most / 1024
+    parents, peaks = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            facts = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+            parents[int(folder.name)] = int(facts["PPid"])
+            if b"--type=renderer" in (folder / "cmdline").read_bytes():
+                peaks[int(folder.name)] = int(facts["VmHWM"].split()[0])
+
+    def is_ours(pid: int) -> bool:
+        return pid == browser.process.pid or (pid in parents and is_ours(parents[pid]))
+
+    return max((peak for pid, peak in peaks.items() if is_ours(pid)), default=0) / 1024
 
 
 def main() -> int:
@@ -112,7 +126,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="opplab-lab-") as scratch:
         folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else Path(scratch) / "lab"
         size = make_pages.make(folder, "../index.html")
-        print(f"module, compressed: {size:,} bytes")
+        print(f"module, compressed: {size:,} bytes; load average {os.getloadavg()[0]:.0f} on {os.cpu_count()} CPUs")
         profile = Path(scratch) / "profile"
         browser = Browser(profile)
         try:
@@ -127,7 +141,8 @@ def main() -> int:
                 )
                 if not page["worker"]:
                     pictures, seconds, asked, drawn = run(browser, DRAG)
-                    line += f"; {pictures / seconds:.1f} pictures a second"
+                    frames, rest = run(browser, STILL)
+                    line += f"; {pictures / seconds:.1f} pictures a second of {frames / rest:.1f} with nothing to draw"
                     line += f", {asked:.1f} ms to compute one, {drawn:.1f} ms to draw it"
                 print(line, flush=True)
             show(browser, folder, "load-tracking")
@@ -156,7 +171,7 @@ def main() -> int:
             print(
                 f"trace.dat of {trace.stat().st_size / 1e6:.0f} MB: info after {statistics.median(infos):.0f} ms,"
                 f" all after {statistics.median(wholes):.0f} ms; {memory:.0f} MB of the module's memory,"
-                f" {peak_mb(profile):.0f} MB at most of the renderer's process"
+                f" {peak_mb(browser):.0f} MB at most of the renderer's process"
             )
         finally:
             browser.close()

@@ -25,8 +25,9 @@ enum Part {
 struct Node {
     name: String,
     path: String,
-    props: Vec<(String, Value)>,
+    props: BTreeMap<String, Value>,
     children: Vec<usize>,
+    by_name: BTreeMap<String, usize>,
 }
 
 /// Whether `text` is such a source.
@@ -171,12 +172,13 @@ impl<'a> Parser<'a> {
                 });
             }
             if self.eat("{") {
-                let known = self.nodes[at].children.iter().copied().find(|&child| self.nodes[child].name == name);
+                let known = self.nodes[at].by_name.get(name).copied();
                 let child = known.unwrap_or_else(|| {
                     let path = format!("{}/{name}", self.nodes[at].path);
                     self.nodes.push(Node { name: name.to_owned(), path, ..Node::default() });
                     let child = self.nodes.len() - 1;
                     self.nodes[at].children.push(child);
+                    self.nodes[at].by_name.insert(name.to_owned(), child);
                     child
                 });
                 self.labels.extend(labels.into_iter().map(|label| (label, child)));
@@ -184,9 +186,7 @@ impl<'a> Parser<'a> {
             } else {
                 let value = if self.eat("=") { self.value()? } else { Vec::new() };
                 self.need(";")?;
-                let props = &mut self.nodes[at].props;
-                props.retain(|(known, _)| known != name);
-                props.push((name.to_owned(), (value, line)));
+                self.nodes[at].props.insert(name.to_owned(), (value, line));
             }
         }
         self.need(";")
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
     /// Version 17, with what is referred to numbered after the phandles that are written.
     fn blob(mut self) -> Result<Vec<u8>, ImportError> {
         let written = |node: &Node| {
-            let (_, (parts, _)) = node.props.iter().find(|(name, _)| name == "phandle" || name == "linux,phandle")?;
+            let (parts, _) = node.props.get("phandle").or_else(|| node.props.get("linux,phandle"))?;
             match parts.as_slice() {
                 [Part::Bytes(bytes)] => Some(u32::from_be_bytes(bytes.as_slice().try_into().ok()?)),
                 _ => None,
@@ -297,8 +297,9 @@ impl<'a> Parser<'a> {
                             let at = of(label, *line)?;
                             let phandle = *phandles[at].get_or_insert_with(|| {
                                 numbered.push(at);
-                                next += 1;
-                                next - 1
+                                let own = next;
+                                next = next.wrapping_add(1);
+                                own
                             });
                             bytes.extend(phandle.to_be_bytes());
                         }

@@ -16,7 +16,10 @@ fn main() -> std::io::Result<()> {
         let line = line?;
         let (page, query) = line.split_once('#').unwrap_or((&line, ""));
         let dropped = match &file {
-            Some(name) => Some(Dropped { name: name.clone(), bytes: std::fs::read(name)? }),
+            Some(path) => {
+                let name = std::path::Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+                Some(Dropped { name: name.unwrap_or_default(), bytes: std::fs::read(path)? })
+            }
             None => None,
         };
         writeln!(out, "{}", answer(page, query, dropped))?;

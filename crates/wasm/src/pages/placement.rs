@@ -43,6 +43,7 @@ pub const PAGE: Page = Page {
 
 const MODEL: &str = "446 4 450:26,800:66,950:98\n1024 2 600:250,1000:460,1200:620";
 const MOST_CPUS: usize = 64;
+const FILE_MAX: usize = 8 << 20;
 
 fn controls() -> Vec<Control> {
     vec![
@@ -112,6 +113,9 @@ fn model_of(machine: &Machine) -> Result<String, String> {
 /// What a dropped file says of the energy model.
 fn take(file: &Dropped) -> Result<Vec<(&'static str, String)>, String> {
     let name = plain(&file.name);
+    if file.bytes.len() > FILE_MAX {
+        return Err(format!("{name}: larger than {} MB, so no description of a machine", FILE_MAX >> 20));
+    }
     let machine = match name.ends_with(".toml") {
         true => {
             let text = std::str::from_utf8(&file.bytes).map_err(|_| format!("{name}: no UTF-8 text"))?;
