@@ -42,6 +42,16 @@ class Metric:
     kind: str = WHOLE
 
 
+def _averages(name: str, of: str, *lines: str) -> tuple[Metric, ...]:
+    """Give the averages of a file of pressure: what a reader sees when the run ends."""
+    meaning = "of cpu.pressure as it stands at the end; 0 in runs of less than 2 s"
+    return tuple(
+        Metric(f"{name}_{line}_avg{seconds}{of}", "%", "lower", f"{line} avg{seconds} {meaning}", DETAIL)
+        for line in lines
+        for seconds in (10, 60, 300)
+    )
+
+
 METRICS: tuple[Metric, ...] = (
     Metric("energy", "J", "lower", "energy of all clusters after the warm-up"),
     Metric("energy_low", "J", "", "energy at the low ends of the ranges of the machine's powers", DETAIL),
@@ -92,6 +102,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("group_latency_p50:GROUP", "ms", "lower", "from a wake-up of its tasks to running, median"),
     Metric("group_latency_p99:GROUP", "ms", "lower", "the same, 99th percentile"),
     Metric("group_response_p99:GROUP", "ms", "lower", "from timers of its tasks to the end of activations"),
+    Metric("group_pressure_some:GROUP", "%", "lower", "time in which one of its tasks waited (cpu.pressure: total)"),
+    Metric("group_pressure_full:GROUP", "%", "lower", "time in which all of its tasks that could run waited"),
+    *_averages("group_pressure", ":GROUP", "some", "full"),
+    Metric("pressure_some", "%", "lower", "time in which a task of the machine waited (/proc/pressure/cpu)", DETAIL),
+    *_averages("pressure", "", "some"),
     Metric("engine_events", "1", "", "events that the simulator handled", DETAIL),
 )
 

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use numpy::IntoPyArray;
+use opplab_kernel::sched::psi::PsiLine;
 use opplab_model::event::{Event, NullSink, Sink, Tee};
 use opplab_model::latency::{Latencies, PERCENTILES};
 use opplab_model::metric::Metric;
@@ -10,6 +11,7 @@ use opplab_model::rtapp::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 use opplab_sim::by_group::{ByGroup, GroupShares};
 use opplab_sim::check::Check;
 use opplab_sim::decisions::{DecisionColumns, decision_tables};
+use opplab_sim::psi::Pressure;
 use opplab_sim::sink::{Column, Columns, TABLES};
 use opplab_sim::why_slow::{SLOW_REASONS, WhySlow};
 use opplab_sim::{Case, Outcome, Start, cpufreq_facts};
@@ -102,6 +104,11 @@ fn metric_row(metric: &Metric, outcome: &Outcome) -> (String, String, &'static s
     (metric.name.clone(), metric.unit.clone(), better, value)
 }
 
+/// The lines of a file of pressure: averages in hundredths of a percent, and the sum in ns.
+fn pressure_rows(pressure: Option<Pressure>) -> Option<[([u64; 3], u64); 2]> {
+    Some(pressure?.map(|line| (line.avg.map(PsiLine::hundredths), line.total_ns)))
+}
+
 /// What each control group used, waited and missed, in the words of `cpu.stat` where it has them.
 fn group_rows<'py>(
     py: Python<'py>,
@@ -126,6 +133,7 @@ fn group_rows<'py>(
         row.set_item("missed_activations", share.missed_activations)?;
         row.set_item("latency_ns", share.latency_ns.map(named))?;
         row.set_item("response_ns", share.response_ns.map(named))?;
+        row.set_item("pressure", pressure_rows(share.pressure))?;
         rows.append(row)?;
     }
     Ok(rows)
@@ -149,6 +157,7 @@ fn outcome_with<'py, S: Sink + Send>(
     let dict = outcome_dict(py, case, &outcome)?;
     let shares = both.1.finish(groups, &outcome);
     dict.set_item("groups", group_rows(py, case, &outcome, &shares)?)?;
+    dict.set_item("pressure", pressure_rows(shares.pressure))?;
     Ok((both.0, outcome, dict))
 }
 

@@ -188,7 +188,19 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     for group in outcome.get("groups", ()):
         for metric, value in _of_group(group, energy_known=energy_fj is not None):
             put(f"{metric}:{group['name']}", value)
+        for metric, value in _pressure(group, wall_ns, "some", "full"):
+            put(f"group_{metric}:{group['name']}", value)
+    for metric, value in _pressure(outcome, wall_ns, "some"):
+        put(metric, value)
     return rows
+
+
+def _pressure(of: Mapping[str, Any], wall_ns: int, *lines: str) -> Iterator[tuple[str, float]]:
+    """Give what `cpu.pressure` has in its lines; nothing where the kernel has no such file."""
+    for line, (averages, total_ns) in zip(lines, of.get("pressure") or (), strict=False):
+        yield f"pressure_{line}", 100 * total_ns / wall_ns
+        for seconds, hundredths in zip((10, 60, 300), averages, strict=True):
+            yield f"pressure_{line}_avg{seconds}", hundredths / 100
 
 
 def _of_group(group: Mapping[str, Any], *, energy_known: bool) -> Iterator[tuple[str, float | None]]:
