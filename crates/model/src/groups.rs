@@ -294,7 +294,7 @@ fn partition_from(table: &Table<'_>, name: &str) -> Result<bool, Fault> {
         }
         "isolated" => return Ok(true),
         "root" => "partitions with scheduling domains of their own (`root`) are not simulated".to_owned(),
-        other => return Err(Fault::unknown(node.at, "partition", other, ["isolated", "member"].into_iter())),
+        other => return Err(Fault::unknown(node.at, "partition", other, ["isolated", "member"])),
     };
     Err(Fault::new(node.at, why))
 }
