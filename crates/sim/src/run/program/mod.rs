@@ -53,10 +53,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.tasks[task];
         // In an op that had to wait for the CPU's overhead it is still in the kernel.
         let mut in_user = !matches!(state.doing, Doing::Wall { left_ns: 0 });
-        if state.throttle_work && in_user {
-            if self.has_overhead(cpu) || self.throttle_on_return(cpu, task) {
-                return;
-            }
+        if state.throttle_work && in_user && (self.has_overhead(cpu) || self.throttle_on_return(cpu, task)) {
+            return;
         }
         let state = &mut self.tasks[task];
         match state.doing {
