@@ -14,8 +14,13 @@ Measured (cgroups list, <lsnebzejrxrpulxxmyvkfdrsplbi2ft2n5zuux3dl3ewt5ihrs@j3um
 1 ms           10286  10368  10490  10490  10541
 =============  =====  =====  =====  =====  =====
 
-The last line is met; of the VM's the medians are missed by -18 %, -18 % and +6 %. A run can only exceed its grants by
-what one tick overruns, since a debt is paid from the next period: at HZ=1000 the VM's 13.2 ms are two grants more.
+A period grants 10 ms in all; what a run has beyond them is what the last tick overruns, the periods that pay the debt
+back before the threads may run again to die, and what the program needs to begin and to end. In the last line that is
+0.1 ms and 0.1 ms. In the VM, where each new page faults, it is 1.2 ms and 1.2 ms: taken from one number, the median at
+1 ms and HZ=1000. The other quantiles follow.
+
+Until v6.18 a queue of the group begins with nothing (gate `cfs_first_runtime`): at 5 ms the first thread has the first
+period's slice, and what it gives back is no slice, so that the other waits for the second period.
 """
 
 import json
@@ -25,13 +30,14 @@ import pytest
 
 import opplab
 
-SETUP_US = 200
-"""Work of the first thread before it sleeps and when it exits (assumed)."""
+SETUP_US = {"vm": 1200, "machine": 100}
+"""Work of the first thread before it sleeps, and again when it exits."""
 
 
-def usage_us(hz: int, quota_us: int, seed: int) -> float:
+def usage_us(where: str, hz: int, quota_us: int, seed: int, kernel: str = "6.15") -> float:
     """Give what the group used when both threads are gone."""
     cpus = [0, 1]
+    setup_us = SETUP_US[where]
     sleeper = {
         "loop": 1,
         "cpus": cpus,
@@ -39,8 +45,8 @@ def usage_us(hz: int, quota_us: int, seed: int) -> float:
         # Against the ticks, programs start at any time.
         "delay": 1 + seed * 137,
         "phases": {
-            "starts": {"run": SETUP_US, "fork": "hog"},
-            "ends": {"sleep": 1_000_000 - SETUP_US, "run": SETUP_US},
+            "starts": {"run": setup_us, "fork": "hog"},
+            "ends": {"sleep": 1_000_000 - setup_us, "run": setup_us},
         },
     }
     hog = {"instance": 0, "loop": -1, "cpus": cpus, "taskgroup": "/cpucg_test", "run": 1_000_000}
@@ -51,8 +57,8 @@ def usage_us(hz: int, quota_us: int, seed: int) -> float:
             "tasks": {"sleeper": sleeper, "hog": hog},
         }
     )
-    policy = opplab.Policy(governor="performance", hz=hz, kernel="6.15", driver="intel_cpufreq")
-    run = opplab.simulate("skylake-8x-uma", opplab.Workload.parse(text), policy, seconds=1.6, seed=seed)
+    policy = opplab.Policy(governor="performance", hz=hz, kernel=kernel, driver="intel_cpufreq")
+    run = opplab.simulate("skylake-8x-uma", opplab.Workload.parse(text), policy, seconds=2.5, seed=seed)
     spans: list[tuple[int, int, str]] = []
     since: dict[int, tuple[int, str]] = {}
     for time_ns, cpu, _, _, task in run.events("sched_switch").iter_rows():
@@ -67,18 +73,31 @@ def usage_us(hz: int, quota_us: int, seed: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("hz", "quota_us", "medians"),
-    [(250, 1000, (11_000, 12_000)), (1000, 1000, (10_286, 11_000)), (250, 5000, (55_000, 57_000))],
+    ("hz", "quota_us", "published"),
+    [
+        (250, 1000, (11_559, 12_936, 13_938, 15_385, 18_699)),
+        (1000, 1000, (11_753, 12_634, 13_208, 14_010, 16_937)),
+        (1000, 5000, (48_882, 52_450, 52_941, 54_284, 73_186)),
+    ],
 )
-def test_usage_is_that_of_the_grants_and_a_tick(hz: int, quota_us: int, medians: tuple[int, int]) -> None:
-    """Goal: a grant each of ten periods and the first, and what the last tick overruns; the stated quantiles hold."""
-    used = [usage_us(hz, quota_us, seed) for seed in range(30)]
-    tick_us = 1_000_000 // hz
-    assert all(10 * quota_us <= one <= 11 * quota_us + 2 * SETUP_US + tick_us for one in used), sorted(used)
-    assert medians[0] <= quantiles(used, n=2)[0] <= medians[1]
+def test_quantiles_are_within_those_published(hz: int, quota_us: int, published: tuple[int, ...]) -> None:
+    """Goal: of 30 runs the median lies within the published quartiles, and the quartiles within 3 % of theirs."""
+    ours = quantiles([usage_us("vm", hz, quota_us, seed) for seed in range(30)], n=4)
+    assert published[1] <= ours[1] <= published[3]
+    assert ours == pytest.approx(published[1:4], rel=0.03)
 
 
 def test_measured_runs_without_a_vm_are_within_ours() -> None:
     """Goal: five runs of somebody's machine lie between our least and most at HZ=1000."""
-    used = [usage_us(1000, 1000, seed) for seed in range(30)]
+    used = [usage_us("machine", 1000, 1000, seed) for seed in range(30)]
     assert min(used) <= 10_286 and max(used) >= 10_541
+
+
+def test_a_queue_begins_with_nothing_until_a_release() -> None:
+    """Goal: from v6.18 on the second thread has a part of the first period, as a guest with 6.18 and HZ=250 had it.
+
+    Its runs of 5 ms used 52.7 to 59.5 ms, half of them 56.4 to 58.4 ms (20 runs beside other work).
+    """
+    before = quantiles([usage_us("machine", 250, 5000, seed, "6.17") for seed in range(30)], n=2)[0]
+    after = quantiles([usage_us("machine", 250, 5000, seed, "6.18") for seed in range(30)], n=2)[0]
+    assert before < 53_000 and 55_500 < after < 58_400

@@ -57,6 +57,15 @@ def test_settings_of_v2_are_those_of_the_files(tree: Path, tmp_path: Path) -> No
     assert "50000 us of 100000 us: 0.5 CPUs" in (tmp_path / "w.json").read_text()
 
 
+def test_an_isolated_partition_keeps_its_cpus_and_others_are_named(tree: Path, tmp_path: Path) -> None:
+    for name, kind in (("user.slice", "isolated"), ("user.slice/empty", "isolated"), ("machine.slice/vm", "root")):
+        (tree / "sys/fs/cgroup" / name / "cpuset.cpus.partition").write_text(f"{kind}\n")
+    made, said = written(["from-cgroup", str(tree)], tmp_path / "w.json")
+    assert made["groups"]["/user.slice"] == {"uclamp_max": "50.00", "cpus": "0-1", "partition": "isolated"}
+    assert not any("partition" in of for name, of in made["groups"].items() if name != "/user.slice")
+    assert "partitions are kept as CPU sets, not as domains: /machine.slice/vm (root)" in " ".join(said.split())
+
+
 def test_an_archive_gives_what_its_folder_gives(tree: Path, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "tree.tgz", "w:gz") as archive:
         archive.add(tree, "host/")

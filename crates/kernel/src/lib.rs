@@ -23,6 +23,7 @@ pub mod profile_table;
 pub mod proposals;
 pub mod release;
 pub mod sched;
+pub mod timer_wheel;
 pub mod uclamp;
 pub mod unit;
 pub mod util_est;

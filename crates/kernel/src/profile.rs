@@ -423,6 +423,20 @@ gates! {
         Aligned = "aligned" since (4, 14), "at multiples of the period, those of all groups together", [Memory];
         Interleaved = "interleaved" since (6, 4), "each group's at a time of its own, drawn at its creation", [Code("fair.c:init_cfs_bandwidth()", "6.12.117")];
     }
+    cfs_first_runtime: CfsFirstRuntime, "What a queue of a group with a quota has before it took anything." {
+        Nothing = "nothing" since (4, 17), "nothing: where the pool is empty, the first task waits for the next period", [Replaced("956dfda6a708"), Code("core.c:tg_set_cfs_bandwidth()", "6.12.117")];
+        OneNs = "1ns" since (6, 18), recorded "6.18", "1 ns: the first task runs up to a tick before it is charged", [Commit("956dfda6a708")];
+    }
+    cfs_throttle: CfsThrottle, "What of a task group stops on a CPU whose quota has run out." {
+        Queue = "queue" since (4, 17), "its queue, with all tasks in it, wherever they are", [Replaced("e1fad12dcb66"), Code("fair.c:throttle_cfs_rq()", "6.12.117")];
+        Task = "task" since (6, 18), recorded "6.18", "each task when it is about to return to user space", [Commit("e1fad12dcb66")];
+    }
+    cpu_pressure: CpuPressure, "What counts as pressure of CPUs (PSI)." {
+        Absent = "absent" since (4, 17), "nothing: there is no PSI", [Memory];
+        MoreThanOne = "more-than-one" since (4, 20), "some: a CPU has more than one task of the group that could run", [Memory];
+        Waiting = "waiting" since (5, 7), "some: a task of the group could run and does not, throttled or behind another group's too", [Commit("b05e75d61138")];
+        WithFull = "with-full" since (5, 13), "the same; full: none of those that could run does", [Commit("e7fcd7622823"), Code("psi.c:test_states()", "6.12.117")];
+    }
     rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
         Period = "period" since (4, 14), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];
         FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", [Commit("5f6bd380c7bd"), Commit("d741f297bcea"), Code("deadline.c:dl_server_start()", "6.12.117")];

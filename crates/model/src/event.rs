@@ -61,6 +61,17 @@ pub enum Event {
     Activation { task: TaskIdx, phase: u16, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 },
 }
 
+/// How a task's place in the run queues changes, beside what [`Event::SchedSwitch`] has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueChange {
+    /// It can run: it woke, is new, or came from another CPU.
+    In,
+    /// It leaves the queue of the CPU without falling asleep.
+    Out,
+    /// It came from another CPU asleep, since its dequeue is delayed.
+    Asleep,
+}
+
 /// Who watches a run.
 pub trait Sink {
     /// Whether [`Sink::event`] does anything; `false` lets the compiler drop the events.
@@ -84,6 +95,10 @@ pub trait Sink {
     /// Takes what a meter of the machine shows from now on, in uW.
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
         let _ = (now_ns, metered, power_uw);
+    }
+    /// Takes a change of the queues of `cpu`; `group`: the task's, an index into the workload's.
+    fn queued(&mut self, now_ns: u64, cpu: CpuIdx, task: TaskIdx, group: Option<u32>, change: QueueChange) {
+        let _ = (now_ns, cpu, task, group, change);
     }
 }
 
@@ -134,6 +149,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
         self.0.power(now_ns, metered, power_uw);
         self.1.power(now_ns, metered, power_uw);
+    }
+    fn queued(&mut self, now_ns: u64, cpu: CpuIdx, task: TaskIdx, group: Option<u32>, change: QueueChange) {
+        self.0.queued(now_ns, cpu, task, group, change);
+        self.1.queued(now_ns, cpu, task, group, change);
     }
 }
 

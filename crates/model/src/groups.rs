@@ -8,6 +8,7 @@
 //! burst_us = 5000          # cpu.max.burst
 //! idle = false             # cpu.idle
 //! cpus = "0-3"             # cpuset.cpus
+//! partition = "isolated"   # cpuset.cpus.partition: nobody else has these CPUs, and no load balance; "member": as its parent's
 //! uclamp_min = 10          # cpu.uclamp.min, percent; also "12.5" or "max"
 //! uclamp_max = "max"       # cpu.uclamp.max
 //! tasks = ["nginx*"]       # names of tasks, or their beginnings
@@ -46,6 +47,8 @@ pub struct GroupSpec {
     pub quota: Option<Quota>,
     /// CPUs of its tasks, an index into [`Workload::cpu_sets`]; `None`: its parent's.
     pub cpus: Option<u32>,
+    /// These CPUs are its own, and no load is balanced on them (`cpuset.cpus.partition` is `isolated`).
+    pub isolated: bool,
     /// Clamps of its tasks' utilisation, of 1024.
     pub uclamp_min: u16,
     /// The upper one.
@@ -77,6 +80,7 @@ pub const GROUP_KEYS: &[&str] = &[
     "burst_us",
     "idle",
     "cpus",
+    "partition",
     "uclamp_min",
     "uclamp_max",
     "tasks",
@@ -106,6 +110,7 @@ impl GroupSpec {
             idle: false,
             quota: None,
             cpus: None,
+            isolated: false,
             uclamp_min: 0,
             uclamp_max: 1024,
             tasks: Vec::new(),
@@ -125,6 +130,7 @@ impl GroupSpec {
                 }),
             ),
             ("cpus", self.cpus.map(Node::from)),
+            ("isolated", self.isolated.then(|| Node::bool(true))),
             ("uclamp_min", (self.uclamp_min != 0).then(|| Node::from(u32::from(self.uclamp_min)))),
             ("uclamp_max", (self.uclamp_max != 1024).then(|| Node::from(u32::from(self.uclamp_max)))),
             ("tasks", Some(Node::list(self.tasks.iter().map(|&task| Node::from(task))))),
@@ -132,7 +138,8 @@ impl GroupSpec {
     }
 
     pub(crate) fn from_node(node: &Node) -> Result<Self, Fault> {
-        let keys = ["name", "parent", "shares", "idle", "quota_ns", "cpus", "uclamp_min", "uclamp_max", "tasks"];
+        let keys =
+            ["name", "parent", "shares", "idle", "quota_ns", "cpus", "isolated", "uclamp_min", "uclamp_max", "tasks"];
         let table = node.as_table("group", &keys)?;
         let index = i128::from(u32::MAX);
         let optional = |key: &str| table.get(key).map(|node| node.as_int(key, 0, index)).transpose();
@@ -154,6 +161,7 @@ impl GroupSpec {
             idle: table.bool_or("idle", false)?,
             quota,
             cpus: optional("cpus")?,
+            isolated: table.bool_or("isolated", false)?,
             uclamp_min: table.int_or("uclamp_min", 0, 0, 1024)?,
             uclamp_max: table.int_or("uclamp_max", 1024, 0, 1024)?,
             tasks: table
@@ -196,6 +204,7 @@ impl GroupEntry {
         spec.idle = table.bool_or("idle", false)?;
         spec.shares = shares_from(table, spec.idle)?;
         spec.quota = quota_from(table)?;
+        spec.isolated = partition_from(table, name)?;
         spec.uclamp_min = table.get("uclamp_min").map_or(Ok(0), |node| clamp_from(node, "uclamp_min"))?;
         spec.uclamp_max = table.get("uclamp_max").map_or(Ok(1024), |node| clamp_from(node, "uclamp_max"))?;
         let tasks = match table.get("tasks") {
@@ -272,6 +281,22 @@ fn quota_from(table: &Table<'_>) -> Result<Option<Quota>, Fault> {
         return Err(bad(format!("the burst of {burst_us} us is more than the quota")));
     }
     Ok(Some(Quota { quota_ns: quota_us * 1000, period_ns: period_us * 1000, burst_ns: burst_us * 1000 }))
+}
+
+/// Whether `cpuset.cpus.partition` makes the group's CPUs its own (Documentation/admin-guide/cgroup-v2.rst, v6.12).
+fn partition_from(table: &Table<'_>, name: &str) -> Result<bool, Fault> {
+    let Some(node) = table.get("partition") else { return Ok(false) };
+    let why = match node.as_str("partition")? {
+        "member" => return Ok(false),
+        "isolated" if table.get("cpus").is_none() => "an isolated partition needs `cpus`".to_owned(),
+        "isolated" if name.rfind('/') != Some(0) => {
+            "an isolated partition lies below the root: a partition's parent is one, too".to_owned()
+        }
+        "isolated" => return Ok(true),
+        "root" => "partitions with scheduling domains of their own (`root`) are not simulated".to_owned(),
+        other => return Err(Fault::unknown(node.at, "partition", other, ["isolated", "member"])),
+    };
+    Err(Fault::new(node.at, why))
 }
 
 /// A share in percent with up to two digits after the point, as cpu.uclamp.min has it, of 1024
@@ -394,6 +419,12 @@ impl Workload {
         groups
     }
 
+    /// The CPUs of isolated partitions.
+    pub fn isolated_cpus(&self) -> Vec<u32> {
+        let own = |group: &GroupSpec| group.cpus.filter(|_| group.isolated);
+        self.groups.iter().filter_map(own).flat_map(|set| self.cpu_sets[set as usize].iter().copied()).collect()
+    }
+
     /// What of [`Workload::check`] concerns groups.
     pub(crate) fn check_groups(&self) -> Result<(), String> {
         let mut has_group = vec![false; self.tasks.len()];
@@ -404,6 +435,16 @@ impl Workload {
             }
             if group.cpus.is_some_and(|set| set as usize >= self.cpu_sets.len()) {
                 return what("its CPU set does not exist");
+            }
+            if group.isolated && (group.cpus.is_none() || group.parent.is_some()) {
+                return what("a partition without CPUs of its own, or not below the root");
+            }
+            let cpus =
+                |group: &GroupSpec| group.cpus.filter(|_| group.isolated).map(|set| &self.cpu_sets[set as usize]);
+            let own = cpus(group).into_iter().flatten();
+            let others = || self.groups[..index].iter().filter_map(cpus).flatten();
+            if let Some(cpu) = own.into_iter().find(|&cpu| others().any(|other| other == cpu)) {
+                return what(&format!("CPU {cpu} is in another isolated partition, too"));
             }
             if group.shares == 0 || group.shares > 1 << 18 {
                 return what("its shares are not within 1 to 262144");
@@ -459,6 +500,10 @@ mod tests {
             "name = \"/a\"\nmax = \"2000\"\nburst_us = 2001",
             "name = \"/a\"\nuclamp_max = 101",
             "name = \"/a\"\nwieght = 1",
+            "name = \"/a\"\npartition = \"isolated\"",
+            "name = \"/a/b\"\ncpus = \"1\"\npartition = \"isolated\"",
+            "name = \"/a\"\ncpus = \"1\"\npartition = \"root\"",
+            "name = \"/a\"\ncpus = \"1\"\npartition = \"isolate\"",
         ] {
             entry(text).expect_err(text);
         }

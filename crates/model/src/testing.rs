@@ -530,11 +530,14 @@ fn random_groups(draw: &mut Draw, workload: &mut Workload) {
         group.idle = draw.chance(10);
         group.shares = if group.idle { 3 } else { draw.skewed(2, 100_000) as u32 };
         group.quota = draw.chance(50).then(|| {
-            let period_ns = draw.int(1, 1000) * 1_000_000;
-            let quota_ns = draw.int(1_000_000, 2 * period_ns);
+            // Short ones are throttled within a run.
+            let period_ns = draw.skewed(1, 1000) * 1_000_000;
+            let quota_ns = draw.skewed(1_000_000, 2 * period_ns);
             Quota { quota_ns, period_ns, burst_ns: if draw.chance(30) { draw.int(0, quota_ns) } else { 0 } }
         });
         group.cpus = random_set(draw, workload);
+        let alone = parent.is_none() && workload.groups.iter().all(|group| !group.isolated);
+        group.isolated = alone && group.cpus.is_some() && draw.chance(40);
         if draw.chance(20) {
             (group.uclamp_min, group.uclamp_max) = (draw.u32(0, 1024) as u16, draw.u32(0, 1024) as u16);
         }

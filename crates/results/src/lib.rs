@@ -6,6 +6,7 @@
 mod metrics;
 mod range;
 
+use opplab_kernel::sched::psi::PsiLine;
 use opplab_model::groups::GroupSpec;
 use opplab_model::latency::PERCENTILES;
 use opplab_model::machine::Cluster;
@@ -214,6 +215,17 @@ impl Run<'_> {
         groups.map(of).filter_map(|group| Some((group.spec.name.clone(), value(&group)?))).collect()
     }
 
+    /// A value of one line of each control group's `cpu.pressure`; nothing where the kernel has no such file.
+    fn by_pressure(&self, line: usize, value: impl Fn(PsiLine) -> f64) -> Values {
+        self.by_group(|group| Some(Some(value(group.figures.pressure?[line]))))
+    }
+
+    /// A value of the machine's pressure.
+    fn pressure(&self, value: impl Fn(PsiLine) -> f64) -> Values {
+        let lines = self.groups.and_then(|shares| shares.pressure);
+        lines.map_or_else(Vec::new, |lines| self.one(value(lines[SOME])))
+    }
+
     /// A value of each control group that has a quota.
     fn by_quota(&self, value: impl Fn(&GroupStat) -> f64) -> Values {
         self.by_group(|group| group.spec.quota.is_some().then(|| Some(value(group.stat))))
@@ -225,6 +237,15 @@ struct Group<'a> {
     spec: &'a GroupSpec,
     stat: &'a GroupStat,
     figures: &'a GroupFigures,
+}
+
+/// Lines of a file of pressure.
+const SOME: usize = 0;
+const FULL: usize = 1;
+
+/// One of a line's three averages in percent, with the two digits of the file.
+fn average(line: PsiLine, index: usize) -> f64 {
+    PsiLine::hundredths(line.avg[index]) as f64 / 100.0
 }
 
 /// So many percent; 0 of nothing.

@@ -7,8 +7,10 @@
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::event::{Fingerprint, Tee};
 use opplab_model::testing::Swarm;
+use opplab_model::workload::{Op, SchedPolicy};
+use opplab_sim::by_group::{ByGroup, GroupShares};
 use opplab_sim::check::Check;
-use opplab_sim::{Case, run};
+use opplab_sim::{Case, Outcome, run};
 
 /// Cases of a test run; `OPPLAB_SWARM=N` runs N, `OPPLAB_SWARM_FROM=M` from seed M on.
 const NR_CASES: u64 = 60;
@@ -39,11 +41,12 @@ fn check(seed: u64) {
     );
     let case = Case::from(file);
     let once = || {
-        let mut sink = Tee(Check::new(case.machine.nr_cpus()), Fingerprint::default());
+        let mut sink = Tee(Tee(Check::new(case.machine.nr_cpus()), Fingerprint::default()), ByGroup::new(&case));
         let outcome = run(&case, &mut sink).map_err(|error| error.0)?;
-        let fingerprint = sink.1.value();
-        sink.0.finish(&case, &outcome).map_err(|violations| violations.join("\n"))?;
-        Ok::<_, String>((outcome, fingerprint))
+        let Tee(Tee(checked, fingerprint), by_group) = sink;
+        checked.finish(&case, &outcome).map_err(|violations| violations.join("\n"))?;
+        check_groups(seed, &case, &outcome, &by_group.finish(&case.workload.groups, &outcome));
+        Ok::<_, String>((outcome, fingerprint.value()))
     };
     match (once(), once()) {
         (Ok(first), Ok(second)) => assert_eq!(first, second, "seed {seed} runs in two ways"),
@@ -53,6 +56,32 @@ fn check(seed: u64) {
             println!("seed {seed} is refused: {first}");
         }
         (first, second) => panic!("seed {seed}: {first:?} and {second:?}"),
+    }
+}
+
+/// Groups' energies are the meters' sum, pressure is a part of the time, and quotas, which are for fair tasks, hold but for the
+/// last tick's overrun.
+fn check_groups(seed: u64, case: &Case, outcome: &Outcome, shares: &GroupShares) {
+    let all = case.workload.groups.iter().zip(&shares.groups).zip(&outcome.groups);
+    let top: u128 = all.clone().filter(|((spec, _), _)| spec.parent.is_none()).map(|((_, own), _)| own.energy_fj).sum();
+    let meters: u128 = outcome.cluster_energy_fj.iter().sum();
+    assert_eq!(top + shares.root_fj + shares.nobody_fj, meters, "seed {seed}");
+    let is_fair = |policy| matches!(policy, SchedPolicy::Other { .. } | SchedPolicy::Batch { .. } | SchedPolicy::Idle);
+    let stays_fair = |op: &Op| !matches!(*op, Op::SetPolicy { policy } if !is_fair(policy));
+    let fair = case.workload.tasks.iter().all(|task| is_fair(task.policy) && task.ops.iter().all(stays_fair));
+    for ((spec, own), stat) in all {
+        if let Some([some, full]) = own.pressure {
+            // A sample is weighted in jiffies, and may hold what was before the warm-up's end.
+            let most_ns = outcome.wall_ns + outcome.warmup.wall_ns;
+            assert!(full.total_ns <= some.total_ns && some.total_ns <= most_ns, "seed {seed}: {own:?}");
+        }
+        if let Some(quota) = spec.quota.filter(|_| fair) {
+            let tick_ns = 1_000_000_000 / u64::from(case.policy.hz) + 1;
+            let grants_ns = (stat.nr_periods + 2) * quota.quota_ns + quota.burst_ns;
+            let slack_ns = 2 * tick_ns * case.machine.nr_cpus() as u64;
+            assert!(stat.usage_ns <= grants_ns + slack_ns, "seed {seed}: {} {quota:?} {stat:?}", spec.name);
+            assert!(stat.nr_throttled <= stat.nr_periods, "seed {seed}: {stat:?}");
+        }
     }
 }
 

@@ -224,12 +224,17 @@ class _Reader:
                 one.settings[f"uclamp_{bound}"] = text
                 one.why.append(f"{name} {text} %: {int(value * 10.24 + 0.5)} of 1024")
 
+    def isolates(self, at: str, name: str) -> bool:
+        """Whether a group is a valid isolated partition below the root: others need domains that are not simulated."""
+        isolated = self.cpuset is not None and self.file(self.cpuset, at, "cpuset.cpus.partition") == "isolated"
+        return isolated and name.count("/") == 1
+
     def cpus(self, at: str, name: str) -> str | None:
         """Give the CPUs that a group has in effect; None: not known."""
         if self.cpuset is None:
             return None
         partition = self.file(self.cpuset, at, "cpuset.cpus.partition")
-        if at and partition and not partition.startswith("member"):
+        if at and partition and not partition.startswith("member") and not self.isolates(at, name):
             self.partitions.append(f"{name} ({safe_part(partition)})")
         for file in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
             text = self.file(self.cpuset, at, file)
@@ -375,6 +380,8 @@ def read(path: Path, depth: int | None = None, only: str | None = None, *, keep_
             if own and (not at or own != cpus.get(above)):
                 group.settings["cpus"] = own
                 group.why.append(f"cpuset: CPUs {own}")
+            if own and at and reader.isolates(at, names[at]):
+                group.settings["partition"] = "isolated"
             found.groups.append(group)
         threads = reader.threads(at)
         target = place[at]

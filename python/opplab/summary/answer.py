@@ -37,6 +37,7 @@ GROUP_COLUMNS = {
     "group_usage": "usage",
     "group_energy": "energy",
     "group_throttled_periods": "throttled",
+    "group_pressure_some": "waiting",
     "group_missed": "missed",
     "group_latency_p99": "latency p99",
     "group_response_p99": "response p99",

@@ -20,6 +20,7 @@ pub mod group;
 pub mod newidle;
 pub mod nohz;
 pub mod placement;
+pub mod psi;
 pub mod rt;
 pub mod rt_bandwidth;
 pub mod sd_flags;

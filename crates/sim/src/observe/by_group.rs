@@ -1,13 +1,14 @@
-//! What each control group used, waited and missed. A group's figures hold those of the groups in it, as `cpu.stat` does.
+//! What each control group used, waited and missed, and its pressure. A group's figures hold those of the groups in it, as `cpu.stat` does.
 //!
 //! Energy is that of its tasks ([`TaskEnergy`]): a CPU's to the task that it runs, what a cluster's CPUs share in equal
 //! parts to the tasks that run there; idle CPUs and the rest of the machine are nobody's. Groups without a parent, tasks
 //! without a group and nobody's part together are the meters' sum.
 
-use opplab_model::event::{Event, Sink, Tee};
+use opplab_model::event::{Event, QueueChange, Sink, Tee};
 use opplab_model::groups::GroupSpec;
 use opplab_model::latency::Latencies;
 
+use super::psi::{Pressure, Psi};
 use super::task_energy::{TaskEnergy, Used};
 use crate::{Case, Outcome};
 
@@ -27,6 +28,8 @@ pub struct GroupFigures {
     pub latency_ns: Percentiles,
     /// From timers to the end of activations.
     pub response_ns: Percentiles,
+    /// `cpu.pressure` at the end of the run, with sums of what is measured; `None`: the kernel has no PSI.
+    pub pressure: Option<Pressure>,
 }
 
 /// The figures of all groups, and whose the other energy is.
@@ -38,6 +41,8 @@ pub struct GroupShares {
     pub root_fj: u128,
     /// Energy of idle CPUs and of clusters in which nothing runs, fJ.
     pub nobody_fj: u128,
+    /// The same of the whole machine (`/proc/pressure/cpu`).
+    pub pressure: Option<Pressure>,
 }
 
 /// Watches a run that has groups.
@@ -47,6 +52,7 @@ pub struct ByGroup {
     from_ns: u64,
     /// By task: activations, and those that were missed.
     activations: Vec<(u64, u64)>,
+    psi: Option<Psi>,
 }
 
 impl ByGroup {
@@ -54,13 +60,16 @@ impl ByGroup {
     pub fn new(case: &Case) -> Self {
         let from_ns = case.workload.warmup_ns;
         let sink = Tee(TaskEnergy::from(&case.machine, from_ns), Latencies::from(from_ns));
-        Self { sink, from_ns, activations: Vec::new() }
+        Self { sink, from_ns, activations: Vec::new(), psi: Psi::new(case) }
     }
 
     /// What the groups of the run that ended in `outcome` have to their names.
     pub fn finish(self, groups: &[GroupSpec], outcome: &Outcome) -> GroupShares {
         let Tee(energy, waits) = self.sink;
-        let (used, nobody_fj) = energy.finish(outcome.wall_ns + outcome.warmup.wall_ns);
+        let end_ns = outcome.wall_ns + outcome.warmup.wall_ns;
+        let (used, nobody_fj) = energy.finish(end_ns);
+        let (machine, pressures) = self.psi.map(|psi| psi.finish(end_ns)).unzip();
+        let pressure_of = |group: usize| pressures.as_ref().map(|all: &Vec<Pressure>| all[group]);
         let own = |task: usize| outcome.task_groups.get(task).copied().flatten();
         let within = |mut at: Option<u32>, group: usize| loop {
             match at {
@@ -80,10 +89,11 @@ impl ByGroup {
                 ended.fold((0, 0), |(all, missed), (_, one)| (all + one.0, missed + one.1));
             let (latency_ns, response_ns) = waits.percentiles_of(|task| of(task as usize));
             let energy_fj = energy_of(&used, &of);
-            GroupFigures { energy_fj, activations, missed_activations, latency_ns, response_ns }
+            let pressure = pressure_of(group);
+            GroupFigures { energy_fj, activations, missed_activations, latency_ns, response_ns, pressure }
         });
         let root_fj = energy_of(&used, &|task| own(task).is_none());
-        GroupShares { groups: figures.collect(), root_fj, nobody_fj }
+        GroupShares { groups: figures.collect(), root_fj, nobody_fj, pressure: machine }
     }
 }
 
@@ -101,6 +111,15 @@ impl Sink for ByGroup {
             *missed += u64::from(slack_ns < 0);
         }
         self.sink.event(now_ns, event);
+        if let Some(psi) = &mut self.psi {
+            psi.event(now_ns, event);
+        }
+    }
+
+    fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
+        if let Some(psi) = &mut self.psi {
+            psi.queued(now_ns, cpu, task, group, change);
+        }
     }
 
     fn power(&mut self, now_ns: u64, metered: opplab_model::event::Metered, power_uw: u64) {

@@ -2,7 +2,9 @@
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Fingerprint, Metered, Sink};
+use opplab_model::event::{Event, Fingerprint, Metered, QueueChange, Sink};
+
+use crate::ids::{CpuId, GroupId, TaskId};
 
 /// Where the events of a run go. Times are ns since the start of the run.
 pub(crate) struct Journal<'c, S> {
@@ -48,6 +50,14 @@ impl<'c, S: Sink> Journal<'c, S> {
     pub(crate) fn power(&mut self, time_ns: u64, metered: Metered, power_uw: u64) {
         if S::ENABLED {
             self.sink.power(time_ns, metered, power_uw);
+        }
+    }
+
+    /// A task came to or left a queue.
+    #[inline]
+    pub(crate) fn queued(&mut self, time_ns: u64, cpu: CpuId, task: TaskId, group: GroupId, change: QueueChange) {
+        if S::ENABLED {
+            self.sink.queued(time_ns, cpu.0, task.0, group.0.checked_sub(1), change);
         }
     }
 

@@ -4,6 +4,7 @@ pub mod by_group;
 pub mod check;
 pub mod decisions;
 pub(crate) mod journal;
+pub mod psi;
 pub(crate) mod sample;
 pub mod sink;
 pub mod task_energy;

@@ -39,6 +39,10 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
     }
     check_workload(&case.workload, nr_cpus as u32)?;
     check_changes(case)?;
+    let isolated = case.workload.isolated_cpus();
+    if (0..nr_cpus as u32).all(|cpu| isolated.contains(&cpu) || !case.policy.runs_tasks(&case.machine, cpu)) {
+        return Err(CaseError(String::from("isolated partitions leave no CPU to other tasks")));
+    }
     let online = |cpu: u32| case.policy.is_online(&case.machine, cpu);
     match case.workload.cpu_sets.iter().find(|set| !set.iter().any(|&cpu| online(cpu))) {
         None => Ok(()),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Sink};
+use opplab_model::event::{Event, QueueChange, Sink};
 use opplab_model::machine::Cpufreq;
 use opplab_model::policy::Policy;
 use rand_pcg::Pcg64;
@@ -117,6 +117,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Tells the sink only: events that follow from others.
     pub(crate) fn emit_signal(&mut self, event: Event) {
         self.journal.signal(self.now - BOOT_NS, &event);
+    }
+
+    /// Tells the sink how the queues of `cpu` change.
+    #[inline]
+    pub(crate) fn tell_queued(&mut self, cpu: CpuId, task: TaskId, change: QueueChange) {
+        if S::ENABLED {
+            let group = self.tasks[task].group;
+            self.journal.queued(self.now - BOOT_NS, cpu, task, group, change);
+        }
     }
 
     /// Tells the sink what went into a decision; callers ask `S::DECISIONS` before they gather it.

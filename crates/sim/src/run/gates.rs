@@ -5,9 +5,10 @@ use opplab_kernel::cpuidle::idle_governor;
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
-    self, BlockedUpdate, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance, IrqAvg,
-    KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtThrottling, SchedIdleCpu, SelectIdleScan,
-    SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue, WakeAffineSync,
+    self, BlockedUpdate, CfsThrottle, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling,
+    Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, NohzNextKick, Overutilized, Platform,
+    RtThrottling, SchedIdleCpu, SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue,
+    WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
@@ -62,6 +63,8 @@ pub(crate) struct Gates {
     pub(crate) sync_leaves_out_delayed: bool,
     /// A group's queues tell their load at most once a millisecond (v6.7).
     pub(crate) tg_load_ratelimit: bool,
+    /// A group without quota stops its tasks one by one, as they return to user space (v6.18).
+    pub(crate) throttle_tasks: bool,
     /// How energies are computed.
     pub(crate) em: EmCost,
     /// What limits the CPUs that a wake-up looks at.
@@ -135,6 +138,7 @@ impl Gates {
             delay_dequeue: profile.delay_dequeue == DelayDequeue::On && policy.has_feature("DELAY_DEQUEUE"),
             sync_leaves_out_delayed: profile.wake_affine_sync == WakeAffineSync::LeftOut,
             tg_load_ratelimit: profile.tg_load == TgLoad::OncePerMs,
+            throttle_tasks: profile.cfs_throttle == CfsThrottle::Task,
             em: profile.em_cost,
             select_idle_scan: profile.select_idle_scan,
             newidle_skip: profile.newidle_skip,

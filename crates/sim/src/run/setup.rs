@@ -10,7 +10,7 @@ use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
-use opplab_kernel::profile::{CfsPeriodTimer, Uclamp, XfsCil};
+use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, Uclamp, XfsCil};
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -68,7 +68,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
         let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
-        let topology = Topology::new(machine, policy, &gates.profile, &capacities, priorities);
+        let topology = Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
         let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
         let custom = hooks.as_ref().is_some_and(|hooks| hooks.governs());
@@ -89,7 +89,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let mut timers_rng = Pcg64::new(case.seed.into(), TIMERS_STREAM);
         let interleaved = gates.profile.cfs_period_timer == CfsPeriodTimer::Interleaved;
         let offset_ns = |period_ns: u64| if interleaved { timers_rng.next_u64() % period_ns } else { 0 };
-        let groups = Groups::new(&case.workload, nr, &mut cpu_sets, offset_ns, || new_fair_rq(&gates, nr, tick_ns));
+        let first_ns = i64::from(gates.profile.cfs_first_runtime == CfsFirstRuntime::OneNs);
+        let queue = || new_fair_rq(&gates, nr, tick_ns);
+        let groups = Groups::new(&case.workload, nr, &mut cpu_sets, offset_ns, first_ns, queue);
         let nr_in_domains = topology.excluded.iter().filter(|&&excluded| !excluded).count();
         let nr_llcs = topology.llc_masks.len();
         let idle_like = gates.sched_idle_cpu && has_sched_idle(&case.workload);
@@ -352,7 +354,7 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     let mut driver = driver_of(machine, policy);
     let capacities = known_capacities(machine, &gates.profile);
     let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
-    let topology = Topology::new(machine, policy, &gates.profile, &capacities, priorities);
+    let topology = Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
 }

@@ -96,6 +96,10 @@ pub(crate) struct Task<'c> {
     pub(crate) group: GroupId,
     /// Counted in the run queue's util_est.
     pub(crate) util_est_counted: bool,
+    /// It was picked although its group has no quota, and stops when it returns to user space (v6.18).
+    pub(crate) throttle_work: bool,
+    /// It has stopped so (`p->throttled`).
+    pub(crate) throttled: bool,
     pub(crate) in_iowait: bool,
     pub(crate) waits_child: bool,
     /// Index of its class of programs in the machine's, or [`NO_PROGRAM`].
@@ -174,6 +178,8 @@ impl<'c> Task<'c> {
             sa: SchedAvg::default(),
             util_est: UtilEstPair::default(),
             util_est_counted: false,
+            throttle_work: false,
+            throttled: false,
             dl: DlRun::of(policy, spec.assumed_bandwidth),
             uclamp_min: 0,
             uclamp_max: 1024,

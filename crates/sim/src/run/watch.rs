@@ -6,7 +6,7 @@
 use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Metered, NullSink, Sink};
+use opplab_model::event::{Event, Metered, NullSink, QueueChange, Sink};
 
 use crate::run::engine::Engine;
 use crate::run::hooks::Hooks;
@@ -19,6 +19,7 @@ trait Watcher {
     fn sample(&mut self, sample: Sample);
     fn decision(&mut self, now_ns: u64, decision: &Decision);
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64);
+    fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
 }
 
 impl<S: Sink> Watcher for S {
@@ -40,6 +41,10 @@ impl<S: Sink> Watcher for S {
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
         Sink::power(self, now_ns, metered, power_uw);
+    }
+
+    fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
+        Sink::queued(self, now_ns, cpu, task, group, change);
     }
 }
 
@@ -67,6 +72,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
         self.0.power(now_ns, metered, power_uw);
+    }
+
+    fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
+        self.0.queued(now_ns, cpu, task, group, change);
     }
 }
 

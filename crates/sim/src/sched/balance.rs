@@ -26,6 +26,7 @@ use crate::ids::{CpuId, TaskId};
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
 use crate::run::task::Class;
+use crate::sched::groups::Groups;
 
 /// Modelled cost of one pass in ns.
 const PASS_COST_NS: u64 = 300;
@@ -107,8 +108,8 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
             is_running: state.on_cpu,
             is_idle_policy: self.engine.entities[task].is_idle_policy(),
             is_fair: state.class == Class::Fair,
-            // Nor do tasks of throttled groups move (throttled_lb_pair()).
-            is_per_cpu_kthread: self.engine.groups.in_throttled(state.group, state.cpu),
+            // Nor do tasks of throttled groups move (throttled_lb_pair(), to v6.17).
+            is_per_cpu_kthread: self.engine.stops_at_queue(state.group, state.cpu, Groups::in_throttled),
             is_next_buddy: false,
         }
     }

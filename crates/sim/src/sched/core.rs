@@ -7,7 +7,7 @@ use opplab_kernel::pelt::{
 use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::profile::SelectIdleScan;
 use opplab_kernel::sched::nohz::nohz_run_idle_balance;
-use opplab_model::event::{Event, PlacementRule, Sink, TaskState};
+use opplab_model::event::{Event, PlacementRule, QueueChange, Sink, TaskState};
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
 
@@ -170,6 +170,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return None;
         }
         let left = match self.tasks[state.curr].doing {
+            _ if self.tasks[state.curr].throttle_work => 0,
             Doing::Work { left, fixed } => left.div_ceil(self.speed_of(cpu, state.curr, fixed)),
             Doing::Wall { left_ns } => left_ns,
             Doing::Fresh => 0,
@@ -259,6 +260,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// core.c:enqueue_task(). The clock must be up to date.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
+        self.tell_queued(cpu, task, QueueChange::In);
         if self.tasks[task].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
             return;
         }
@@ -302,6 +304,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// core.c:dequeue_task(). The clock must be up to date.
     pub(crate) fn dequeue_task(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
+        if !sleep {
+            self.tell_queued(cpu, task, QueueChange::Out);
+        }
         self.uclamp_rq_dec(cpu, task);
         match self.tasks[task].class {
             Class::Deadline => {

@@ -10,7 +10,7 @@ use opplab_kernel::sched::attach::{
 use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
-use opplab_model::event::{Event, Sink};
+use opplab_model::event::{Event, QueueChange, Sink};
 
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::run::engine::Engine;
@@ -319,7 +319,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.util_est_update(cpu, task, sleep);
         }
         // A task that never comes back may not stay delayed.
-        let special = self.tasks[task].life == Life::Dead || !self.gates.delay_dequeue;
+        let special = self.tasks[task].life == Life::Dead || self.tasks[task].throttled || !self.gates.delay_dequeue;
         let flags = Dequeue { sleep, special, delayed: false };
         if self.groups.any() {
             if !self.dequeue_in_groups(cpu, self.entities.of_task(task), flags) {
@@ -393,6 +393,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
     pub(crate) fn enqueue_delayed(&mut self, cpu: CpuId, task: TaskId) {
+        self.tell_queued(cpu, task, QueueChange::Asleep);
         self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
         if self.groups.any() {
             self.enqueue_in_groups(cpu, task, Enqueue::Migrated);
@@ -413,6 +414,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.account(cpu);
         }
         self.update_rq_clock(cpu);
+        self.tell_queued(cpu, task, QueueChange::In);
         self.util_est_enqueue(cpu, task);
         self.tasks[task].util_est_counted = true;
         self.update_load_avg(cpu, task, false);

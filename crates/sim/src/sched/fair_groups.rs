@@ -23,7 +23,7 @@ use crate::run::engine::Engine;
 use crate::run::gates::UtilEst;
 use crate::run::task::{Class, Enqueue, Life};
 use crate::sched::fair_rq::{Count, FairRq};
-use crate::sched::groups::{cfs_of, fair_of};
+use crate::sched::groups::{Groups, cfs_of, fair_of};
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The group whose queue on the entity's CPU the entity is in.
@@ -56,8 +56,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return now;
         }
         let queue = self.groups.queue(group, cpu);
-        let now = if queue.throttle_count > 0 { queue.throttled_clock_pelt } else { now };
-        now - queue.throttled_clock_pelt_time
+        queue.throttled_clock_pelt.unwrap_or(now) - queue.throttled_clock_pelt_time
     }
 
     /// fair.c:update_cfs_rq_load_avg() of a group's queue, or of the CPU's.
@@ -171,9 +170,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:update_cfs_group(): the group's entity gets the weight that its part of the group's load gives it.
     fn update_cfs_group(&mut self, cpu: CpuId, entity: u32) {
         let Some(below) = self.group_below(entity) else { return };
+        let stands = self.stops_at_queue(below, cpu, Groups::in_throttled);
         let queue = self.groups.queue(below, cpu);
         let load_weight = queue.fair.load_weight();
-        if queue.throttle_count > 0 || (self.gates.delay_dequeue && load_weight == 0) {
+        if stands || (self.gates.delay_dequeue && load_weight == 0) {
             return;
         }
         let state = &self.groups[below];
@@ -255,7 +255,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(super) fn count_up(&mut self, mut group: GroupId, cpu: CpuId, count: Count) -> bool {
         loop {
             self.fair_rq(group, cpu).count(count);
-            if self.groups.is_throttled(group, cpu) {
+            if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                 return false;
             }
             if group == GroupId::ROOT {
@@ -316,11 +316,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             if self.fair_rq(group, cpu).nr_entities() == 1 {
                 self.check_enqueue_throttle(group, cpu, count);
+                self.queue_fills(group, cpu);
             }
             if self.is_idle_group(group) {
                 count.idle = count.queued;
             }
-            if self.groups.is_throttled(group, cpu) {
+            if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                 return false;
             }
             kind = Enqueue::Wakeup;
@@ -336,7 +337,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if self.is_idle_group(group) {
                 count.idle = count.queued;
             }
-            if self.groups.is_throttled(group, cpu) {
+            if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                 return false;
             }
             match self.groups.entity(group, cpu) {
@@ -376,6 +377,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if left {
             if self.fair_rq(group, cpu).nr_entities() == 0 {
                 self.return_quota(group, cpu);
+                self.queue_empties(group, cpu);
             }
             self.update_cfs_group(cpu, entity);
         }
@@ -386,6 +388,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// throttled.
     pub(super) fn dequeue_in_groups(&mut self, cpu: CpuId, mut entity: u32, mut flags: Dequeue) -> bool {
         let sleeps = flags.sleep;
+        let throttled = self.entities.task(entity).is_some_and(|task| self.tasks[task].throttled);
         let mut count = Count::default();
         let is_task = self.entities.task(entity).is_some();
         if is_task {
@@ -398,7 +401,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if !self.dequeue_entity(cpu, entity, flags) {
                 if self.entities.task(entity).is_some() {
                     // set_delayed(): the task counts as asleep in all queues above.
-                    if self.groups.is_throttled(group, cpu) {
+                    if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                         return false;
                     }
                     let count = Count { delayed: 1, ..Count::default() };
@@ -412,13 +415,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if self.is_idle_group(group) {
                 count.idle = count.queued;
             }
-            if self.groups.is_throttled(group, cpu) {
+            if throttled {
+                self.record_throttle_clock(group, cpu);
+            }
+            if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                 return false;
             }
             let Some(above) = self.groups.entity(group, cpu) else { return true };
             entity = above;
             if self.fair_rq(group, cpu).load_weight() != 0 {
-                if sleeps && !self.groups.in_throttled(group, cpu) {
+                if sleeps && !self.stops_at_queue(group, cpu, Groups::in_throttled) {
                     self.set_next_buddy(cpu, entity);
                 }
                 break;
@@ -432,7 +438,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if self.is_idle_group(group) {
                 count.idle = count.queued;
             }
-            if self.groups.is_throttled(group, cpu) {
+            if throttled {
+                self.record_throttle_clock(group, cpu);
+            }
+            if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                 return false;
             }
             match self.groups.entity(group, cpu) {
@@ -465,7 +474,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(super) fn wake_in_groups(&mut self, cpu: CpuId, task: TaskId) -> bool {
         self.requeue_delayed(cpu, self.entities.of_task(task));
         let group = self.tasks[task].group;
-        if self.groups.is_throttled(group, cpu) {
+        if self.stops_at_queue(group, cpu, Groups::is_throttled) {
             return false;
         }
         group == GroupId::ROOT
@@ -488,6 +497,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(super) fn pick_in_groups(&mut self, cpu: CpuId) -> Option<TaskId> {
         'again: loop {
             let mut group = GroupId::ROOT;
+            let mut throttled = false;
             if self.cpus[cpu].fair.nr_entities() == 0 {
                 return None;
             }
@@ -497,7 +507,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     self.update_curr_in(group, cpu);
                 }
                 if self.check_quota(group, cpu) {
-                    continue 'again;
+                    if !self.gates.throttle_tasks {
+                        continue 'again;
+                    }
+                    throttled = true;
                 }
                 let now = self.cpus[cpu].clk.clock_task;
                 let picked = match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
@@ -513,7 +526,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     continue 'again;
                 }
                 match self.entities.task(entity) {
-                    Some(task) => return Some(task),
+                    Some(task) => {
+                        self.tasks[task].throttle_work |= throttled;
+                        return Some(task);
+                    }
                     None => group = self.groups.of_entity(entity),
                 }
             }
@@ -633,7 +649,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:check_preempt_wakeup_fair().
     pub(super) fn check_preempt_in_groups(&mut self, cpu: CpuId, woken: TaskId) -> bool {
         let curr = self.cpus[cpu].curr;
-        if self.groups.in_throttled(self.tasks[woken].group, cpu) || curr == TaskId::IDLE || curr == woken {
+        let stands = self.stops_at_queue(self.tasks[woken].group, cpu, Groups::in_throttled);
+        if stands || curr == TaskId::IDLE || curr == woken {
             return false;
         }
         let (group, se, pse) = self.meet(cpu, curr, woken);

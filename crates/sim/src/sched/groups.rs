@@ -66,11 +66,27 @@ pub(crate) struct GroupQueue {
     pub(crate) charged_ns: u64,
     /// It or so many groups above are throttled here.
     pub(crate) throttle_count: u32,
-    /// When it was throttled, on the run queue's clock.
-    pub(crate) throttled_clock: u64,
-    /// Its PELT clock stood still from here, and for so long.
-    pub(crate) throttled_clock_pelt: u64,
+    /// Since when it counts as throttled, on the run queue's clock.
+    pub(crate) throttled_clock: Option<u64>,
+    /// Its PELT clock stands still since then, and stood still for so long before.
+    pub(crate) throttled_clock_pelt: Option<u64>,
     pub(crate) throttled_clock_pelt_time: u64,
+    /// Its tasks that have stopped, in that order (`throttled_limbo_list`, v6.18).
+    pub(crate) limbo: Vec<TaskId>,
+}
+
+impl GroupQueue {
+    /// Its PELT clock stops.
+    pub(crate) fn stop_pelt(&mut self, clock_pelt: u64) {
+        self.throttled_clock_pelt.get_or_insert(clock_pelt);
+    }
+
+    /// It goes on.
+    pub(crate) fn resume_pelt(&mut self, clock_pelt: u64) {
+        if let Some(since) = self.throttled_clock_pelt.take() {
+            self.throttled_clock_pelt_time += clock_pelt - since;
+        }
+    }
 }
 
 /// All groups below the root, and their queues.
@@ -81,22 +97,33 @@ pub(crate) struct Groups {
     queues: Vec<GroupQueue>,
     /// The sets that tasks have in groups with CPUs of their own: (wanted, group, what they get).
     sets: Vec<(CpuSetId, GroupId, CpuSetId)>,
+    /// Where there are isolated partitions: the CPUs that are left to the root, and the last of the workload's sets.
+    root_cpus: Option<(CpuSetId, CpuSetId)>,
 }
 
 impl Groups {
-    /// The groups of `workload`; `queue` makes an empty queue.
+    /// The groups of `workload`; `queue` makes an empty queue, which has `first_ns` of its group's quota.
     pub(crate) fn new(
         workload: &Workload,
         nr_cpus: usize,
         cpu_sets: &mut CpuSets,
         mut offset_ns: impl FnMut(u64) -> u64,
+        first_ns: i64,
         queue: impl Fn() -> FairRq,
     ) -> Self {
         let mut all = Self { nr_cpus: nr_cpus as u32, ..Self::default() };
+        let isolated = workload.isolated_cpus();
+        if !isolated.is_empty() {
+            let left = (0..nr_cpus).filter(|&cpu| !isolated.contains(&(cpu as u32))).collect();
+            let last = CpuSetId::of(workload.cpu_sets.len());
+            all.root_cpus = Some((cpu_sets.add(left), last));
+        }
+        let root_cpus = all.root_cpus.map(|(cpus, _)| cpus);
         for spec in &workload.groups {
             let parent = spec.parent.map_or(GroupId::ROOT, |parent| GroupId(parent + 1));
             let above = (parent != GroupId::ROOT).then(|| &all[parent]);
-            let cpus = match (above.and_then(|above| above.cpus), spec.cpus) {
+            let above_cpus = above.map_or(root_cpus.filter(|_| !spec.isolated), |above| above.cpus);
+            let cpus = match (above_cpus, spec.cpus) {
                 (above, None) => above,
                 (None, Some(own)) => Some(CpuSetId::of_workload(Some(own))),
                 (Some(above), Some(own)) => {
@@ -133,13 +160,13 @@ impl Groups {
                 cfs: CfsAvg { avg, ..CfsAvg::default() },
                 sa: avg,
                 runnable: 0,
-                // tg_set_cfs_bandwidth() leaves each queue 1 ns.
-                bandwidth: QueueBandwidth { enabled: quota.is_some(), remaining_ns: 1, throttled: false },
+                bandwidth: QueueBandwidth { enabled: quota.is_some(), remaining_ns: first_ns, throttled: false },
                 charged_ns: 0,
                 throttle_count: 0,
-                throttled_clock: 0,
-                throttled_clock_pelt: 0,
+                throttled_clock: None,
+                throttled_clock_pelt: None,
                 throttled_clock_pelt_time: 0,
+                limbo: Vec::new(),
             }));
         }
         all
@@ -227,10 +254,12 @@ impl Groups {
     /// The CPUs that a task of `group` gets that wants `set` (kernel/cgroup/cpuset.c: what is not in the group's is not given; if
     /// nothing is left, all that the group has).
     pub(crate) fn allowed(&mut self, cpu_sets: &mut CpuSets, set: CpuSetId, group: GroupId) -> CpuSetId {
-        if group == GroupId::ROOT {
-            return set;
-        }
-        let Some(own) = self[group].cpus else { return set };
+        let own = match group {
+            // Threads of the kernel stay where they are bound.
+            GroupId::ROOT => self.root_cpus.filter(|&(_, last)| set <= last).map(|(cpus, _)| cpus),
+            group => self[group].cpus,
+        };
+        let Some(own) = own else { return set };
         if let Some(&(.., known)) = self.sets.iter().find(|&&(wanted, of, _)| (wanted, of) == (set, group)) {
             return known;
         }

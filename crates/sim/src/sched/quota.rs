@@ -1,8 +1,13 @@
 //! Quotas of task groups (`cpu.max`): when a queue's runtime is charged, taken and given back, and what throttling does to run
 //! queues (kernel/sched/fair.c, CFS bandwidth control). The arithmetic is crate `kernel`'s.
 //!
-//! Throttling is that of v6.12 and before: a queue that runs out leaves the one above with all its tasks. From v6.18 on each task
-//! stops when it returns to user space, which is not modelled: the engine's tasks are always there.
+//! ```text
+//!   to v6.17:  out of runtime ─► the queue leaves the one above, with all its tasks ─► it comes back with them
+//!   v6.18:     out of runtime ─► a task is picked all the same, works for the kernel and stops as it returns to user space ─►
+//!                                the next is picked, ... ─► those that stopped are queued again, the last one first
+//! ```
+//! Where a task works for the kernel, and is not to be stopped: in the CPU's own overhead (switches, wake-ups), and in an op that
+//! waits for its end.
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cfs_bandwidth::{SLACK_PERIOD_NS, SLICE_NS};
@@ -11,9 +16,10 @@ use opplab_model::event::Sink;
 
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::run::engine::Engine;
-use crate::run::task::Enqueue;
+use crate::run::task::{Class, Enqueue};
 use crate::run::timers::TimerKind;
 use crate::sched::fair_rq::Count;
+use crate::sched::groups::Groups;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Charges the quota of `group` with what its queue on `cpu` ran; a queue that has run out and gets nothing reschedules
@@ -157,23 +163,46 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         bandwidth.throttled || self.throttle(group, cpu, Count::default())
     }
 
-    /// fair.c:throttle_cfs_rq(), v6.12.
+    /// Whether a walk through the groups ends at the queue of `group`, since throttling stops queues and `is_so` of this one.
+    pub(super) fn stops_at_queue(
+        &self,
+        group: GroupId,
+        cpu: CpuId,
+        is_so: impl Fn(&Groups, GroupId, CpuId) -> bool,
+    ) -> bool {
+        !self.gates.throttle_tasks && is_so(&self.groups, group, cpu)
+    }
+
+    /// fair.c:throttle_cfs_rq(), v6.12 and v6.18; `uncounted` of its tasks are not counted above.
     fn throttle(&mut self, group: GroupId, cpu: CpuId, uncounted: Count) -> bool {
         if self.assign_quota(group, cpu, 1) {
             return false;
         }
         self.groups[group].throttled.push(cpu);
-        // The PELT clocks of its queue and of those below stand still.
+        // tg_throttle_down(): the PELT clocks of its queue and of those below stand still, from v6.18 on those of empty queues.
         let clock_pelt = self.cpus[cpu].clk.rq_clock_pelt();
+        let stops_queue = !self.gates.throttle_tasks;
         for below in self.groups.ids().filter(|below| below.0 >= group.0) {
             if self.groups.is_within(below, group) {
                 let queue = self.groups.queue_mut(below, cpu);
-                if queue.throttle_count == 0 {
-                    queue.throttled_clock_pelt = clock_pelt;
+                if queue.throttle_count == 0 && (stops_queue || queue.fair.nr_entities() == 0) {
+                    queue.stop_pelt(clock_pelt);
                 }
                 queue.throttle_count += 1;
             }
         }
+        if stops_queue {
+            self.leave_with_tasks(group, cpu, uncounted);
+            let clock = self.cpus[cpu].clk.clock;
+            self.groups.queue_mut(group, cpu).throttled_clock = Some(clock);
+        }
+        self.groups.queue_mut(group, cpu).bandwidth.throttled = true;
+        self.update_idle_like(cpu);
+        true
+    }
+
+    /// The queue of `group` leaves those above, with its tasks (fair.c:throttle_cfs_rq(), v6.12).
+    fn leave_with_tasks(&mut self, group: GroupId, cpu: CpuId, uncounted: Count) {
         let mut count = self.groups.queue(group, cpu).fair.counts().less(uncounted).negated();
         let tasks = count;
         let mut entity = self.groups.entity(group, cpu);
@@ -203,31 +232,40 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let state = &mut self.cpus[cpu];
             state.nr_running = state.nr_running.wrapping_add_signed(tasks.queued - tasks.delayed);
         }
-        let clock = self.cpus[cpu].clk.clock;
-        let queue = self.groups.queue_mut(group, cpu);
-        queue.bandwidth.throttled = true;
-        queue.throttled_clock = clock;
-        self.update_idle_like(cpu);
-        true
     }
 
-    /// fair.c:unthrottle_cfs_rq(), v6.12.
+    /// fair.c:unthrottle_cfs_rq(), v6.12 and v6.18.
     fn unthrottle(&mut self, group: GroupId, cpu: CpuId) {
         self.bring_up_to_date(cpu);
         let (clock, clock_pelt) = (self.cpus[cpu].clk.clock, self.cpus[cpu].clk.rq_clock_pelt());
         let (state, queue) = self.groups.both_mut(group, cpu);
         queue.bandwidth.throttled = false;
-        state.bandwidth.throttled_time_ns += clock.saturating_sub(queue.throttled_clock);
+        state.bandwidth.throttled_time_ns +=
+            queue.throttled_clock.take().map_or(0, |since| clock.saturating_sub(since));
         state.throttled.retain(|&on| on != cpu);
-        for below in self.groups.ids().filter(|below| below.0 >= group.0) {
+        // tg_unthrottle_up(): a group comes before the one that it is in.
+        for below in self.groups.ids().rev().take_while(|below| below.0 >= group.0) {
             if self.groups.is_within(below, group) {
                 let queue = self.groups.queue_mut(below, cpu);
                 queue.throttle_count -= 1;
                 if queue.throttle_count == 0 {
-                    queue.throttled_clock_pelt_time += clock_pelt - queue.throttled_clock_pelt;
+                    queue.resume_pelt(clock_pelt);
+                    for task in std::mem::take(&mut queue.limbo).into_iter().rev() {
+                        self.unthrottle_task(cpu, task);
+                    }
                 }
             }
         }
+        if !self.gates.throttle_tasks {
+            self.come_back_with_tasks(group, cpu);
+        }
+        if self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].fair.nr_entities() > 0 {
+            self.resched_cpu(cpu);
+        }
+    }
+
+    /// The queue of `group` joins those above again, with its tasks (fair.c:unthrottle_cfs_rq(), v6.12).
+    fn come_back_with_tasks(&mut self, group: GroupId, cpu: CpuId) {
         let queue = self.groups.queue(group, cpu);
         let (tasks, is_empty) = (queue.fair.counts(), queue.fair.load_weight() == 0);
         let Some(entity) = self.groups.entity(group, cpu).filter(|_| !is_empty) else { return };
@@ -246,8 +284,60 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             self.update_idle_like(cpu);
         }
-        if self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].fair.nr_entities() > 0 {
-            self.resched_cpu(cpu);
+    }
+
+    // ---- task by task (v6.18) ----
+
+    /// The running task returns to user space: it stops if its group has no quota; whether it did (fair.c:throttle_cfs_rq_work()).
+    #[cold]
+    pub(crate) fn throttle_on_return(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        self.tasks[task].throttle_work = false;
+        let group = self.tasks[task].group;
+        if self.tasks[task].class != Class::Fair || !self.groups.in_throttled(group, cpu) {
+            return false;
+        }
+        self.account(cpu);
+        self.update_rq_clock(cpu);
+        self.tasks[task].throttled = true;
+        self.dequeue_task_fair(cpu, task, true);
+        self.cpus[cpu].nr_running -= 1;
+        self.groups.queue_mut(group, cpu).limbo.push(task);
+        self.update_idle_like(cpu);
+        self.resched_cpu(cpu);
+        true
+    }
+
+    /// A task that had stopped is queued again, without asking for the CPU.
+    fn unthrottle_task(&mut self, cpu: CpuId, task: TaskId) {
+        self.tasks[task].throttled = false;
+        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
+        self.cpus[cpu].nr_running += 1;
+        self.idle_cpus.remove(cpu);
+        self.enqueue_task_fair(cpu, task, Enqueue::Wakeup);
+        self.update_idle_like(cpu);
+    }
+
+    /// The first of its tasks has stopped: from here on the queue counts as throttled.
+    pub(super) fn record_throttle_clock(&mut self, group: GroupId, cpu: CpuId) {
+        if self.groups.is_throttled(group, cpu) {
+            let clock = self.cpus[cpu].clk.clock;
+            self.groups.queue_mut(group, cpu).throttled_clock.get_or_insert(clock);
+        }
+    }
+
+    /// fair.c:dequeue_entity(), v6.18: the PELT clock of a throttled queue stands still while it is empty.
+    pub(super) fn queue_empties(&mut self, group: GroupId, cpu: CpuId) {
+        if self.gates.throttle_tasks && self.groups.in_throttled(group, cpu) {
+            let clock_pelt = self.cpus[cpu].clk.rq_clock_pelt();
+            self.groups.queue_mut(group, cpu).stop_pelt(clock_pelt);
+        }
+    }
+
+    /// fair.c:enqueue_entity(), v6.18.
+    pub(super) fn queue_fills(&mut self, group: GroupId, cpu: CpuId) {
+        if self.gates.throttle_tasks && group != GroupId::ROOT {
+            let clock_pelt = self.cpus[cpu].clk.rq_clock_pelt();
+            self.groups.queue_mut(group, cpu).resume_pelt(clock_pelt);
         }
     }
 }

@@ -71,16 +71,19 @@ fn sched_domains_of(
 }
 
 impl Topology {
+    /// `isolated`: the CPUs of isolated partitions, which are as those that the policy isolates.
     pub(crate) fn new(
         machine: &Machine,
         policy: &Policy,
         profile: &KernelProfile,
+        isolated: &[u32],
         capacities: &[u64],
         asym_priority: Option<Vec<i32>>,
     ) -> Self {
         let nr = machine.nr_cpus();
         let offline: Vec<bool> = (0..nr as u32).map(|cpu| !policy.is_online(machine, cpu)).collect();
-        let excluded: Vec<bool> = (0..nr as u32).map(|cpu| !policy.runs_tasks(machine, cpu)).collect();
+        let excluded: Vec<bool> =
+            (0..nr as u32).map(|cpu| !policy.runs_tasks(machine, cpu) || isolated.contains(&cpu)).collect();
         let siblings: IdVec<CpuId, Vec<CpuId>> = (0..nr)
             .map(|cpu| {
                 let shares_core = |&other: &usize| machine.cpus[other].core == machine.cpus[cpu].core;

@@ -50,8 +50,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Runs ops of the current task of `cpu` until one takes time or blocks.
     pub(crate) fn advance(&mut self, cpu: CpuId) {
         let task = self.cpus[cpu].curr;
-        match self.tasks[task].doing {
-            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => self.tasks[task].doing = Doing::Fresh,
+        let state = &mut self.tasks[task];
+        // In an op that had to wait for the CPU's overhead it is still in the kernel.
+        let mut in_user = !matches!(state.doing, Doing::Wall { left_ns: 0 });
+        if state.throttle_work && in_user && (self.has_overhead(cpu) || self.throttle_on_return(cpu, task)) {
+            return;
+        }
+        let state = &mut self.tasks[task];
+        match state.doing {
+            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => state.doing = Doing::Fresh,
             Doing::Fresh => {}
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }
@@ -61,6 +68,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if self.cpus[cpu].need_resched {
                 return;
             }
+            let state = &self.tasks[task];
+            if state.throttle_work && in_user && self.throttle_on_return(cpu, task) {
+                return;
+            }
+            in_user = true;
             let state = &self.tasks[task];
             let ops = match state.sugov {
                 Some(policy) => {
