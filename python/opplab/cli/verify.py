@@ -129,7 +129,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     the frequency residency of a policy is within 5 points, a task's residency by class of CPU within 10; the share is
     what agrees. Nine runs count by their mean; how far one of them is from it is told, too.
     The exit code is 1 if a result differs that follows from recorded numbers alone, or if a rebuilt signal leaves its
-    stated bound and no stop of a virtual CPU explains that; signals of control groups are not compared.
+    stated bound and no stop of a virtual CPU explains that.
     """
     folders: list[Path] = []
     for path in paths:
