@@ -5,6 +5,8 @@
 //! ```text
 //!   trace.dat                          what the trace readers open (they open the archive itself, too)
 //!   sysfs_before.txt sysfs_after.txt   the machine and its frequencies, as `opplab machine import` reads them
+//!   cgroup_before.txt cgroup_after.txt the settings of control groups and their cpu.stat
+//!   proc_cgroup_before.txt             which threads were in which group
 //!   debugfs_before.txt cpuinfo.txt uname.txt cmdline.txt dmesg1.txt dynamic_events.txt threads.txt
 //! ```
 
@@ -42,6 +44,10 @@ const EVENTS: &[(&str, &str)] = &[
     ("power", "cpu_frequency"),
     ("power", "cpu_frequency_limits"),
     ("power", "cpu_idle"),
+    ("cgroup", "cgroup_attach_task"),
+    ("cgroup", "cgroup_mkdir"),
+    ("cgroup", "cgroup_rename"),
+    ("task", "task_newtask"),
 ];
 
 /// Names of tasks that the kernel is asked to remember.
@@ -222,6 +228,7 @@ pub fn record(root: &Root, options: &Options) -> Result<Recorded, HostError> {
     let stop = Stop::on_signals()?;
     let mut done = Recorded::default();
     let before = (snapshot::sysfs(root), snapshot::debugfs(root), affinity::kthreads_text(root));
+    let (groups, members) = (snapshot::cgroups(root), snapshot::members(root));
     let mut instance = Instance::make(&top)?;
     let folder = instance.folder.clone();
     put(&folder.join("tracing_on"), "0")?;
@@ -275,6 +282,9 @@ pub fn record(root: &Root, options: &Options) -> Result<Recorded, HostError> {
         ("sysfs_before.txt", before.0),
         ("debugfs_before.txt", before.1),
         ("sysfs_after.txt", after),
+        ("cgroup_before.txt", groups),
+        ("cgroup_after.txt", snapshot::cgroups(root)),
+        ("proc_cgroup_before.txt", members),
         ("cpuinfo.txt", root.raw("/proc/cpuinfo").unwrap_or_default()),
         ("cmdline.txt", root.raw("/proc/cmdline").unwrap_or_default()),
         ("uname.txt", head.uname.clone() + "\n"),

@@ -3,20 +3,20 @@
 
 use crate::root::{CPU, Root};
 
-/// Folders below a CPU's or a policy's that are taken.
-const DEPTH_MAX: u32 = 5;
+/// Folders below a CPU's or a policy's that are taken, and below the root of control groups.
+const LEVELS: u32 = 5;
+const GROUP_LEVELS: u32 = 32;
 
-fn walk(root: &Root, path: &str, depth: u32, wanted: &dyn Fn(&str) -> bool, shown: &str, out: &mut String) {
-    if depth > DEPTH_MAX {
-        return;
-    }
+fn walk(root: &Root, path: &str, levels: u32, wanted: &dyn Fn(&str) -> bool, shown: &str, out: &mut String) {
     for name in root.children(path) {
         let child = format!("{path}/{name}");
         // Links (cpuN/cpufreq, subsystem, driver, firmware_node) lead to what is visited anyway, or in circles.
         let meta = root.file(&child).and_then(|file| file.symlink_metadata().ok());
         let Some(meta) = meta else { continue };
         if meta.is_dir() {
-            walk(root, &child, depth + 1, wanted, shown, out);
+            if let Some(levels) = levels.checked_sub(1) {
+                walk(root, &child, levels, wanted, shown, out);
+            }
         } else if meta.is_file() && wanted(&child) {
             let Ok(text) = root.raw(&child) else { continue };
             let value: String = text.trim_end_matches('\n').lines().map(|line| format!("{line}|")).collect();
@@ -33,7 +33,38 @@ pub fn sysfs(root: &Root) -> String {
         &["/stats/", "/cache/", "/microcode/", "/crash_notes", "/hotplug/", "/thermal_throttle/", "/trans_table"];
     let wanted = |path: &str| !NOT.iter().any(|part| path.contains(part)) || path.ends_with("shared_cpu_list");
     let mut out = String::new();
-    walk(root, CPU, 0, &wanted, "", &mut out);
+    walk(root, CPU, LEVELS, &wanted, "", &mut out);
+    out
+}
+
+/// The cpu and cpuset controllers' files of all control groups, at the usual places of v2 and v1.
+pub fn cgroups(root: &Root) -> String {
+    let wanted = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or("");
+        // Pressure files have trigger handles; all else is numbers.
+        (name.starts_with("cpu.") && name != "cpu.pressure")
+            || name.starts_with("cpuset.cpus")
+            || name == "cpuset.effective_cpus"
+    };
+    let mut out = String::new();
+    for place in ["/sys/fs/cgroup", "/dev/cpuctl", "/dev/cpuset"] {
+        walk(root, place, GROUP_LEVELS, &wanted, "", &mut out);
+    }
+    out
+}
+
+/// Each thread's number, that of its process, its name and its groups.
+pub fn members(root: &Root) -> String {
+    let mut out = String::new();
+    for pid in root.numbered("/proc", "") {
+        for tid in root.numbered(&format!("/proc/{pid}/task"), "") {
+            let at = format!("/proc/{pid}/task/{tid}");
+            // Threads come and go.
+            let Ok(groups) = root.raw(&format!("{at}/cgroup")) else { continue };
+            let name = root.text(&format!("{at}/comm")).unwrap_or_default();
+            out.push_str(&format!("{tid} {pid} {name}: {}\n", groups.replace('\n', "|")));
+        }
+    }
     out
 }
 
@@ -42,9 +73,9 @@ pub fn debugfs(root: &Root) -> String {
     const DEBUG: &str = "/sys/kernel/debug";
     let wanted = |path: &str| !path.ends_with("sched/debug");
     let mut out = String::new();
-    walk(root, &format!("{DEBUG}/energy_model"), 0, &wanted, "/sys/kernel/debug/", &mut out);
-    walk(root, &format!("{DEBUG}/sched"), 0, &wanted, "/sys/kernel/debug/", &mut out);
+    walk(root, &format!("{DEBUG}/energy_model"), LEVELS, &wanted, "/sys/kernel/debug/", &mut out);
+    walk(root, &format!("{DEBUG}/sched"), LEVELS, &wanted, "/sys/kernel/debug/", &mut out);
     let sysctl = |path: &str| path.rsplit('/').next().is_some_and(|name| name.starts_with("sched_"));
-    walk(root, "/proc/sys/kernel", DEPTH_MAX, &sysctl, "", &mut out);
+    walk(root, "/proc/sys/kernel", 0, &sysctl, "", &mut out);
     out
 }

@@ -13,7 +13,7 @@ use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
-use opplab_trace::{Event, Sink, TraceFile};
+use opplab_trace::{Event, RecordingFiles, Sink};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -138,9 +138,10 @@ pub(crate) fn trace_signals<'py>(
     let machine = machine.map(|machine| &machine.inner);
     let options = read_options();
     let read = py.detach(|| {
-        let file = TraceFile::open(&path)?;
+        let files = RecordingFiles::open(&path)?;
+        let file = &files.trace;
         let columns = Columns { sums: sums.map(|_| Utils::default()), ..Columns::default() };
-        let (pelt, meta) = load_tracking(&file, machine, invariance, columns)?;
+        let (pelt, meta) = load_tracking(file, Some(&files), machine, invariance, columns)?;
         let mut all = All {
             pelt,
             every_ns,
@@ -164,7 +165,8 @@ pub(crate) fn trace_signals<'py>(
         return Err(raise(py, "InputError", text));
     }
     let dict = PyDict::new(py);
-    dict.set_item("notes", all.groups.words().into_iter().collect::<Vec<_>>())?;
+    let notes = all.pelt.groups().words(&all.groups);
+    dict.set_item("notes", notes.into_iter().collect::<Vec<_>>())?;
     dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let All { pelt, residency, meter, activations, between, latencies, .. } = all;
     let samples = pelt.into_samples();

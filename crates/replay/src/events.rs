@@ -9,8 +9,8 @@ use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
 use opplab_signals::clock::sched_clock_offset_ns;
-use opplab_signals::groups::GroupFinder;
-use opplab_trace::{Event, ReadOptions, Schema, TraceFile};
+use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES, ROOT};
+use opplab_trace::{Event, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
 use crate::records::{self, RecordReader, Records};
@@ -77,6 +77,10 @@ pub enum What {
         flags: u32,
         clock_ns: u64,
     },
+    /// A change of control groups, by its place in [`TaskGroups::changes`].
+    Group {
+        change: u32,
+    },
     Other,
 }
 
@@ -134,6 +138,102 @@ impl TaskInfo {
     }
 }
 
+/// A change of who is in which control group, by thread ids as the trace has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupChange {
+    /// A child is born.
+    Fork {
+        /// Its parent.
+        parent: i32,
+        /// The child, and its index.
+        child: (i32, TaskIdx),
+    },
+    /// A process moves.
+    Attach {
+        /// The number of the groups' hierarchy.
+        hierarchy: i64,
+        /// The number of the group.
+        id: u64,
+        /// Its path.
+        path: String,
+        /// The process.
+        pid: i32,
+    },
+    /// A group is made or renamed.
+    Name {
+        /// As of a move.
+        hierarchy: i64,
+        /// As of a move.
+        id: u64,
+        /// Its path from here on.
+        path: String,
+    },
+}
+
+/// Control groups of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskGroups {
+    /// What a first pass found out.
+    pub finder: GroupFinder,
+    /// The groups when the trace begins.
+    pub start: Groups,
+    /// What changed, in order of time.
+    pub changes: Vec<(u64, GroupChange)>,
+    /// All groups, with what is known of them at the end.
+    pub list: Vec<Group>,
+    /// The group, an index into `list`, that each task was in for the longest time.
+    pub of: Vec<usize>,
+}
+
+impl TaskGroups {
+    /// Makes a change in `groups`; who is in another group from there on.
+    fn change(groups: &mut Groups, finder: &GroupFinder, change: &GroupChange) -> Vec<(i32, usize)> {
+        match change {
+            GroupChange::Fork { parent, child } => {
+                groups.fork(*parent, child.0, finder.is_thread(child.0));
+                vec![(child.0, groups.of(child.0))]
+            }
+            GroupChange::Attach { hierarchy, id, path, pid } => groups.attach(*hierarchy, *id, path, *pid),
+            GroupChange::Name { hierarchy, id, path } => {
+                groups.name(*hierarchy, *id, path);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Follows the changes to `end_ns`.
+    fn follow(&mut self, tasks: &[TaskInfo], end_ns: u64) -> Groups {
+        let mut groups = self.start.clone();
+        let mut by_pid: BTreeMap<i32, TaskIdx> = BTreeMap::new();
+        for (task, info) in (0..).zip(tasks) {
+            by_pid.entry(info.pid).or_insert(task);
+        }
+        // Of each task: its group, since when, and how long it was in each.
+        let mut stays: Vec<(usize, u64, BTreeMap<usize, u64>)> =
+            tasks.iter().map(|info| (groups.of(info.pid), 0, BTreeMap::new())).collect();
+        for (time_ns, change) in &self.changes {
+            if let GroupChange::Fork { child: (pid, task), .. } = change {
+                by_pid.insert(*pid, *task);
+            }
+            for (pid, group) in Self::change(&mut groups, &self.finder, change) {
+                let Some(stay) = by_pid.get(&pid).and_then(|&task| stays.get_mut(task as usize)) else { continue };
+                *stay.2.entry(stay.0).or_default() += time_ns.saturating_sub(stay.1);
+                (stay.0, stay.1) = (group, *time_ns);
+                if matches!(change, GroupChange::Fork { .. }) {
+                    stay.2.clear();
+                }
+            }
+        }
+        let longest = |(group, since_ns, mut times): (usize, u64, BTreeMap<usize, u64>)| {
+            *times.entry(group).or_default() += end_ns.saturating_sub(since_ns);
+            times.into_iter().max_by_key(|&(group, ns)| (ns, group)).map_or(ROOT, |(group, _)| group)
+        };
+        self.of = stays.into_iter().map(longest).collect();
+        self.list = groups.list().to_vec();
+        groups
+    }
+}
+
 /// All events of a trace in time order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Events {
@@ -159,8 +259,10 @@ pub struct Events {
     pub gaps: u64,
     /// What of the trace is damaged; the list is the rest.
     pub damage: Vec<String>,
-    /// What it shows of control groups, which are not followed.
+    /// What of its control groups is not followed, in words.
     pub groups: Option<String>,
+    /// Its control groups.
+    pub task_groups: TaskGroups,
 }
 
 /// TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h).
@@ -180,6 +282,8 @@ enum Name {
     Frequency,
     Idle,
     UpdateUtil,
+    Attach,
+    GroupName,
     Other,
 }
 
@@ -207,6 +311,8 @@ impl Role {
             "sched_migrate_task" => (Name::Migrate, &["pid", "orig_cpu", "dest_cpu"]),
             "sched_process_fork" => (Name::Fork, &["parent_pid", "child_pid", "child_comm"]),
             "sched_process_exit" => (Name::Exit, &["pid"]),
+            name if MOVES.contains(&name) => (Name::Attach, &["dst_root", "dst_id", "dst_path", "pid"]),
+            "cgroup_mkdir" | "cgroup_rename" => (Name::GroupName, &["root", "id", "path"]),
             "cpu_frequency" => (Name::Frequency, &["cpu_id", "state"]),
             "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
             // A probe on a governor's update_util_data hook: its arguments under the kernel's names.
@@ -355,10 +461,13 @@ impl Builder {
             }
             Name::Fork => {
                 let parent = self.task(int(0).unwrap_or(event.pid.into()), None, None);
-                let child = int(1)?;
+                let (parent_pid, child) = (int(0).unwrap_or(event.pid.into()) as i32, int(1)?);
                 // The number may have belonged to another task before.
                 self.by_pid.remove(&(child as i32));
+                let pid = child as i32;
                 let child = self.task(child, role.text(event, 2), None);
+                let change = GroupChange::Fork { parent: parent_pid, child: (pid, child) };
+                self.events.task_groups.changes.push((self.now_ns, change));
                 if let Some(task) = self.events.tasks.get_mut(child as usize) {
                     task.parent = Some(parent);
                 }
@@ -367,6 +476,17 @@ impl Builder {
             Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
             Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
             Name::Idle => What::Idle { cpu: cpu(0)?, entered: (0..IDLE_EXIT).contains(&int(1)?) },
+            Name::Attach | Name::GroupName => {
+                let text = role.text(event, 2).unwrap_or_default();
+                let path = String::from_utf8_lossy(text).into_owned();
+                let (hierarchy, id) = (int(0)?, int(1).unwrap_or(0) as u64);
+                let change = match role.name {
+                    Name::Attach => GroupChange::Attach { hierarchy, id, path, pid: int(3)? as i32 },
+                    _ => GroupChange::Name { hierarchy, id, path },
+                };
+                self.events.task_groups.changes.push((self.now_ns, change));
+                What::Group { change: self.events.task_groups.changes.len() as u32 - 1 }
+            }
             Name::UpdateUtil => {
                 let number = self.hooks.len() as u32;
                 let (number, callers) = self.hooks.entry(int(0)?).or_insert((number, BTreeMap::new()));
@@ -447,7 +567,8 @@ impl Events {
         }
         events.records = builder.records.finish();
         events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
-        events.groups = groups.words();
+        events.task_groups.finder = groups;
+        events.set_groups(None);
         events.damage = outcome.problems.iter().map(ToString::to_string).collect();
         if let Ok(reader) = file.reader(&options) {
             let meta = reader.meta();
@@ -471,6 +592,17 @@ impl Events {
     pub fn read_logs(&mut self, logs: impl Iterator<Item = String>) {
         let offset_ns = sched_clock_offset_ns(logs);
         self.sched_clock_ns = self.sched_clock_ns.and_then(|clock| clock.checked_add_signed(offset_ns));
+    }
+
+    /// Follows the control groups that the snapshots beside the trace show, and its events.
+    pub fn set_groups(&mut self, files: Option<&RecordingFiles>) {
+        let groups = &mut self.task_groups;
+        groups.start = match files {
+            Some(files) => Groups::of_recording(files, &groups.finder),
+            None => Groups::new(&groups.finder, [], []),
+        };
+        let end = groups.follow(&self.tasks, self.duration_ns);
+        self.groups = end.words(&groups.finder);
     }
 
     /// The name of a task; `<idle>` for the idle task.

@@ -11,6 +11,9 @@
 //! an interrupt is a timer, and of an uninterruptible sleep the end of a request to a device. Timers are absolute (the period is
 //! kept whatever the work takes) unless the sleeps of a task are more alike than its periods.
 //!
+//! Control groups are those of the trace and of the snapshots beside it, each task in the one that it was in for the longest time.
+//! Times when a quota stopped a task are none of its work, so that quotas that throttle do it again.
+//!
 //! Affinities are those of kernel threads that a name binds to a CPU, and of programs that `taskset` moved to a CPU and that never ran
 //! on another one after that.
 //!
@@ -19,8 +22,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::groups::{GroupSpec, Quota};
 use opplab_model::machine::Machine;
 use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
+use opplab_signals::groups::{Group, ROOT};
 
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Context, Ev, Events, Left, TaskInfo, What};
@@ -560,7 +565,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                 Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio) }),
                 Step::Bind(cpu) => {
-                    let set = cpu_set(workload, cpu);
+                    let set = cpu_set(workload, &[cpu]);
                     ops.push(Op::SetCpus { set: Some(set) });
                 }
                 Step::Post(other) => {
@@ -597,7 +602,7 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
             ops.push(Op::SemWait { sem: first_sem + index });
         }
         ops.push(Op::Exit);
-        let cpus = bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus).map(|cpu| cpu_set(workload, cpu));
+        let cpus = bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus).map(|cpu| cpu_set(workload, &[cpu]));
         // Several tasks may have one name.
         let nth = names.entry(info.name.clone()).or_default();
         *nth += 1;
@@ -625,14 +630,70 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         workload.semaphores.push(0);
         exits_ns.push(task_exits_ns);
     }
+    let of = kept.iter().map(|(task, _)| events.task_groups.of.get(*task as usize).copied().unwrap_or(ROOT));
+    let of_tasks: Vec<(u32, usize)> = (first_task..).zip(of).collect();
+    add_groups(&events.task_groups.list, &of_tasks, nr_cpus, workload);
     exits_ns
 }
 
-/// The set of this one CPU.
-fn cpu_set(workload: &mut Workload, cpu: u32) -> u32 {
-    let set = vec![cpu];
+/// Adds the control groups that tasks of the workload are in, by the tasks' places, with those above them.
+fn add_groups(groups: &[Group], of_tasks: &[(u32, usize)], nr_cpus: u32, workload: &mut Workload) {
+    let mut used: BTreeSet<usize> = BTreeSet::new();
+    for &(_, mut group) in of_tasks {
+        while group != ROOT && used.insert(group) {
+            group = groups[group].parent;
+        }
+    }
+    // A group comes after the one that it is in.
+    let mut places: BTreeMap<usize, u32> = BTreeMap::new();
+    for group in used {
+        let Group { path, parent, settings } = &groups[group];
+        let place = workload.groups.len() as u32;
+        places.insert(group, place);
+        let above = groups[*parent].settings.cpus.as_ref();
+        let cpus = settings.cpus.as_ref().filter(|&cpus| Some(cpus) != above);
+        let cpus = cpus.map(|cpus| cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect::<Vec<u32>>());
+        let cpus = cpus.filter(|cpus| !cpus.is_empty() && cpus.len() < nr_cpus as usize);
+        let cpus = cpus.map(|cpus| cpu_set(workload, &cpus));
+        let quota = settings.quota.map(|quota| Quota {
+            quota_ns: quota.quota_ns,
+            period_ns: quota.period_ns,
+            burst_ns: quota.burst_ns,
+        });
+        workload.groups.push(GroupSpec {
+            parent: places.get(parent).copied(),
+            shares: settings.shares() as u32,
+            idle: settings.idle,
+            quota,
+            cpus,
+            uclamp_min: clamp(settings.uclamp[0].as_deref(), 0),
+            uclamp_max: clamp(settings.uclamp[1].as_deref(), 1024),
+            tasks: of_tasks.iter().filter(|(_, of)| *of == group).map(|(task, _)| *task).collect(),
+            ..GroupSpec::new(path)
+        });
+    }
+}
+
+/// `cpu.uclamp.min` or `.max`, percent with two digits or `max`, of 1024 (kernel/sched/core.c:`capacity_from_percent()`, v6.12).
+fn clamp(text: Option<&str>, default: u16) -> u16 {
+    let percent = |text: &str| {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let part: u32 = format!("{part:0<2}").get(..2)?.parse().ok()?;
+        Some(whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part)?)
+    };
+    match text {
+        Some("max") => 1024,
+        Some(text) => percent(text)
+            .filter(|&of_10000| of_10000 <= 10_000)
+            .map_or(default, |of_10000| ((of_10000 * 1024 + 5_000) / 10_000) as u16),
+        None => default,
+    }
+}
+
+/// The set of these CPUs.
+fn cpu_set(workload: &mut Workload, set: &[u32]) -> u32 {
     let known = workload.cpu_sets.iter().position(|known| *known == set).unwrap_or_else(|| {
-        workload.cpu_sets.push(set);
+        workload.cpu_sets.push(set.to_vec());
         workload.cpu_sets.len() - 1
     });
     known as u32
@@ -685,6 +746,19 @@ fn device_wakes(events: &Events) -> impl Iterator<Item = (&Ev, TaskIdx)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clamps_are_percent() {
+        let check = |text: Option<&str>, of_1024: u16| assert_eq!(clamp(text, 7), of_1024, "{text:?}");
+        check(None, 7);
+        check(Some("max"), 1024);
+        check(Some("0.00"), 0);
+        check(Some("12.5"), 128);
+        check(Some("50.00"), 512);
+        check(Some("100"), 1024);
+        check(Some("101"), 7);
+        check(Some("x"), 7);
+    }
 
     #[test]
     fn kthreads_are_bound_by_name() {

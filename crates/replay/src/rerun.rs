@@ -195,6 +195,7 @@ impl Replay {
         let mut events = Events::of(&files.trace, &at)?;
         let logs = ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name));
         events.read_logs(logs);
+        events.set_groups(Some(&files));
         let setup = match machine {
             Some(machine) => Setup::of_machine(machine, &events, recorded)?,
             None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events, recorded)?,

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
-use opplab_signals::groups;
+use opplab_signals::groups::{self, GroupFinder, Groups};
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Samples, stoppers};
 use opplab_signals::ticks::TickFinder;
-use opplab_trace::{Event, Meta, ReadOptions, Result, Sink as _, TraceFile};
+use opplab_trace::{Event, Meta, ReadOptions, RecordingFiles, Result, Sink as _, TraceFile};
 
 use crate::energy;
 
@@ -21,6 +21,9 @@ const EVENTS: &[&str] = &[
     "sched_process_free",
     groups::MOVES[0],
     groups::MOVES[1],
+    "cgroup_mkdir",
+    "cgroup_rename",
+    "sched_process_fork",
     "sched_update_nr_running",
     "sched_update_nr_running_tp",
     "lisa__sched_update_nr_running",
@@ -30,6 +33,19 @@ const EVENTS: &[&str] = &[
 /// The events that ticks and the lateness of events follow from.
 const FIRST_EVENTS: &[&str] =
     &["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
+
+/// The events that groups follow from, beside those.
+const GROUP_EVENTS: &[&str] = &[
+    groups::MOVES[0],
+    groups::MOVES[1],
+    "sched_process_fork",
+    "sched_process_exec",
+    "task_newtask",
+    "sched_update_nr_running",
+    "sched_update_nr_running_tp",
+    "lisa__sched_update_nr_running",
+    "nr_running",
+];
 
 /// What is read of a trace for its signals and energy.
 pub fn read_options() -> ReadOptions {
@@ -49,12 +65,14 @@ fn facts_of(machine: &Machine, invariance: bool) -> Vec<CpuFacts> {
     facts
 }
 
-/// Load tracking that is ready for the trace's events, and what the trace says about itself.
+/// Load tracking that is ready for the trace's events, and what the trace says about itself. `files`: where snapshots of control
+/// groups may lie beside the trace.
 ///
 /// # Errors
 /// If the trace cannot be read.
 pub fn load_tracking<S: Samples>(
     file: &TraceFile,
+    files: Option<&RecordingFiles>,
     machine: Option<&Machine>,
     invariance: bool,
     samples: S,
@@ -65,10 +83,11 @@ pub fn load_tracking<S: Samples>(
     drop(reader);
     let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
     // A first pass finds the ticks, and how late events are.
-    let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
-    let first = ReadOptions { missing_ok: true, ..ReadOptions::only(FIRST_EVENTS) };
+    let (mut ticks, mut late, mut finder) = (TickFinder::default(), LateFinder::default(), GroupFinder::default());
+    let first = ReadOptions { missing_ok: true, ..ReadOptions::only(&[FIRST_EVENTS, GROUP_EVENTS].concat()) };
     let mut both = |event: &Event<'_>| -> ControlFlow<()> {
         let _ = late.event(event);
+        let _ = finder.event(event);
         ticks.event(event)
     };
     file.reader(&first)?.stream(&first, &mut both)?;
@@ -76,6 +95,11 @@ pub fn load_tracking<S: Samples>(
     pelt.set_ticks(ticks.ticks());
     pelt.set_late_ns(late.late_ns());
     pelt.set_stoppers(stoppers);
+    let groups = match files {
+        Some(files) => Groups::of_recording(files, &finder),
+        None => Groups::new(&finder, [], []),
+    };
+    pelt.set_groups(groups, finder);
     if let Some((release, version)) = meta.kernel_release() {
         pelt.set_kernel(&KernelProfile::named(release).unwrap_or_else(|| KernelProfile::at(version)));
     }

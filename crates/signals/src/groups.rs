@@ -1,7 +1,7 @@
 //! Control groups of a trace: which there are, who is in them, and what stops them.
 //!
 //! ```text
-//!  cgroup_mkdir, cgroup_rename, cgroup_rmdir   a group comes, changes its name, goes
+//!  cgroup_mkdir, cgroup_rename                 a group comes, changes its name
 //!  cgroup_attach_task, cgroup_transfer_tasks   a task, with the threads of its process, moves into a group
 //!  sched_process_fork, task_newtask            a child begins in its parent's group
 //!  a snapshot beside the trace                 settings, and who was in which group when it began ([`Groups::snapshot`])
@@ -23,10 +23,6 @@ use opplab_trace::{Event, RecordingFiles, Schema, Sink};
 
 /// Events that move tasks between groups.
 pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
-
-/// The other events that membership follows from.
-pub const EVENTS: [&str; 6] =
-    ["cgroup_mkdir", "cgroup_rename", "cgroup_rmdir", "sched_process_fork", "task_newtask", "sched_process_exec"];
 
 /// The group that all tasks are in that no other one is known of.
 pub const ROOT: usize = 0;
@@ -875,13 +871,10 @@ impl GroupFinder {
         self
     }
 
-    /// The hierarchy with the moves, if it is the only one: which controllers one has is not in a trace.
+    /// The hierarchy that is followed where no snapshot shows which one has the cpu controller: that of v2, whose number is 0. Those of
+    /// v1 may be of other controllers, such as Android's cpusets.
     fn hierarchy(&self) -> Option<i64> {
-        // 0 is v2's.
-        match self.hierarchies.len() {
-            1 => self.hierarchies.keys().next().copied(),
-            _ => self.hierarchies.contains_key(&0).then_some(0),
-        }
+        (!self.hierarchies.is_empty()).then_some(0)
     }
 
     /// What the trace shows of groups; `None` if nothing.
@@ -995,5 +988,71 @@ mod tests {
             words(&["pelt_cfs: cpu=0 path=/system.slice load=1 util=2", "pelt_cfs: cpu=0 path=/ load=1 util=2"])
                 .unwrap();
         assert!(recorded.contains("1 records of groups' queues"), "{recorded}");
+    }
+
+    /// Goal: the forms of snapshots have the same groups; a group without the cpu controller has none of its own.
+    #[test]
+    fn snapshots_have_many_forms() {
+        let groups = |text: &str| Groups::new(&GroupFinder::default(), [text], []);
+        let lines = groups(
+            "/sys/fs/cgroup/cgroup.procs: 1|\n/sys/fs/cgroup/a/cpu.weight: 50|\n/sys/fs/cgroup/a/cpu.max: 5000 20000|\n\
+             /sys/fs/cgroup/a/cpu.max.burst: 100|\n/sys/fs/cgroup/a/cpu.uclamp.max: 50.00|\n\
+             /sys/fs/cgroup/a/cpuset.cpus.effective: 0-1,3|\n/sys/fs/cgroup/a/b/cgroup.procs: 12|13|\n\
+             14 12 a name: 0::/a/b|\n/proc/15/cgroup: 0::/a|\n",
+        );
+        let paths: Vec<&str> = lines.list().iter().map(|group| group.path.as_str()).collect();
+        assert_eq!(paths, ["/", "/a", "/a/b"]);
+        let settings = &lines.list()[1].settings;
+        let quota = Quota { quota_ns: 5_000_000, period_ns: 20_000_000, burst_ns: 100_000 };
+        assert_eq!((settings.shares(), settings.quota), (512, Some(quota)));
+        assert_eq!(settings.cpus.as_deref(), Some([0, 1, 3].as_slice()));
+        assert_eq!(settings.uclamp[1].as_deref(), Some("50.00"));
+        assert_eq!([12, 13, 14, 15, 16].map(|tid| lines.of(tid)), [1, 1, 1, 1, ROOT]);
+        let headed = groups(
+            "== /cg/a/cpu.max\nmax 100000\n== /cg/a/cpu.weight\n200\n== /cg/cgroup.procs\n== /proc/9/cgroup\n0::/a\n",
+        );
+        assert_eq!((headed.list()[1].settings.shares(), headed.list()[1].settings.quota), (2048, None));
+        assert_eq!(headed.of(9), 1);
+        let v1 = groups(
+            "/sys/fs/cgroup/cpu,cpuacct/cpu.shares:1024\n/sys/fs/cgroup/cpu,cpuacct/a/cpu.shares:2048\n\
+             /sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us:-1\n/sys/fs/cgroup/cpuset/a/cpuset.effective_cpus:0\n\
+             /proc/9/cgroup: 4:memory:/x|3:cpu,cpuacct:/a|0::/y|\n",
+        );
+        assert_eq!((v1.list()[1].settings.shares(), v1.list()[1].settings.quota), (2048, None));
+        assert_eq!((v1.list()[1].settings.cpus.as_deref(), v1.of(9)), (Some([0].as_slice()), 1));
+        // Moves in its other hierarchies are none of the scheduler's.
+        let mut v1 = v1;
+        assert!(v1.attach(4, 7, "/x", 9).is_empty());
+        assert_eq!((v1.attach(3, 8, "/z", 9), v1.moves_elsewhere), (vec![(9, 2)], 1));
+        // Nonsense has no groups.
+        for text in
+            ["", ": |", "/a/cpu.max", "/../cpu.max: 1 2|", "12 : 0::/|", "== ==", "/sys/fs/cgroup/a/cpu.max: x y|"]
+        {
+            assert!(groups(text).list().len() <= 2, "{text}");
+        }
+    }
+
+    /// Goal: threads move with their process, its children do not; who begins is in the parent's group.
+    #[test]
+    fn membership_follows_events() {
+        let mut finder = GroupFinder::default();
+        finder.fork(1, 2, None);
+        finder.fork(2, 3, None);
+        finder.fork(2, 4, None);
+        finder.exec(2);
+        finder.exec(4);
+        let mut groups = Groups::new(&finder, [], []);
+        for (parent, child) in [(1, 2), (2, 3), (2, 4)] {
+            groups.fork(parent, child, finder.is_thread(child));
+        }
+        assert_eq!(groups.attach(0, 5, "/a", 2), [(2, 1), (3, 1)]);
+        groups.name(0, 5, "/b");
+        assert_eq!((groups.list()[1].path.as_str(), groups.of(3), groups.of(4)), ("/b", 1, ROOT));
+        groups.fork(3, 6, true);
+        assert_eq!(groups.of(6), 1);
+        // A number that is used again.
+        groups.fork(1, 3, false);
+        assert_eq!(groups.attach(0, 7, "/c/d", 2).len(), 2, "2 and 6");
+        assert_eq!(groups.of(3), ROOT);
     }
 }

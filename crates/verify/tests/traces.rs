@@ -40,6 +40,40 @@ fn recordings_in_the_repository_agree() {
     assert!(energies > 500 && frequencies > 50, "{energies} energies, {frequencies} frequencies");
 }
 
+/// Goal: kernels with nested groups, quotas and moves: what follows from recorded integers is equal, or the cause is known, and nearly
+/// all rebuilt signals are within their bound.
+#[test]
+fn recordings_with_groups_agree() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/groups");
+    for (name, outside_per_1000) in [("x86-612-groups-nested", 10), ("x86-612-groups-quota3", 15)] {
+        let report = verify_recording(&folder.join(name)).expect("the recording is readable");
+        for (kind, count) in report.rows().filter(|(kind, _)| !kind.starts_with("signal_")) {
+            println!("{name} {kind} {} of {} {}", count.exact, count.total, count.remark());
+            assert_eq!(count.misses.get("unexplained"), None, "{name}: {kind} {:?}", count.first);
+        }
+        for kind in ["pelt_se", "pelt_cfs", "pelt_blocked_se"] {
+            let count = &report.kinds[kind];
+            assert_eq!((count.exact, count.total > 0), (count.total, true), "{name}: {kind}");
+        }
+        for kind in ["carry_se", "carry_cfs", "detach"] {
+            let count = &report.kinds[kind];
+            assert!(count.exact * 1000 >= count.total * 999, "{name}: {kind} {} of {}", count.exact, count.total);
+        }
+        let (mut all, mut outside) = (0, 0);
+        for kind in ["signal_tasks", "signal_queues"] {
+            let note = report.kinds[kind].note.as_deref().expect("signals have one");
+            assert!(!note.contains("not proven"), "{name}: {note}");
+            println!("{name} {kind} {} of {}; {note}", report.kinds[kind].exact, report.kinds[kind].total);
+            // "within 8 of 1024; p50 A p99 B max C; D not compared ...; E outside of their bound, F of them by stops"
+            let numbers = note.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
+            let numbers: Vec<u64> = numbers.collect();
+            all += report.kinds[kind].total + numbers[7];
+            outside += numbers[8] - numbers.get(9).copied().unwrap_or(0);
+        }
+        assert!(all > 500 && outside * 1000 <= all * outside_per_1000, "{name}: {outside} of {all}");
+    }
+}
+
 #[test]
 fn all_recordings_agree() {
     let Some(folder) = opplab_testdata::shared("traces") else { return };

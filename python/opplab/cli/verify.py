@@ -129,7 +129,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     policy's frequency residency is within 5 points, and a task's residency by CPU class within 10.
 
     Exit code 1: a result differs that follows from recorded numbers alone, or a rebuilt signal leaves its stated
-    bound without a stopped virtual CPU. Signals of control groups are not compared.
+    bound without a stopped virtual CPU.
     """
     folders: list[Path] = []
     for path in paths:

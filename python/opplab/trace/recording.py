@@ -77,7 +77,7 @@ class Trace:
     problems : list of str
         What was damaged in what was read so far; everything else is there.
     notes : list of str
-        What the signals so far do not follow, such as control groups.
+        What the signals so far do not follow, such as control groups of which nothing is known.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -23,7 +23,7 @@ use opplab_signals::ticks::{EARLY_NS, Ticks};
 use crate::ReplayError;
 use crate::agree::takes_samples;
 use crate::calls::{Kthread, Kworkers, find_ticks};
-use crate::events::{Context, Ev, Events, Left, What};
+use crate::events::{Context, Ev, Events, GroupChange, Left, What};
 use crate::measure::window_start_ns;
 use crate::nohz::Nohz;
 use crate::records::Records;
@@ -193,6 +193,9 @@ impl<'a> Run<'a> {
         let mut signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
         signals.set_ticks(ticks);
         signals.set_kernel(&profile);
+        let groups = &events.task_groups;
+        let first_ns = clock_ns.wrapping_sub(events.first_ns) as i64;
+        signals.set_groups(groups.start.clone(), groups.finder.clone().shifted(first_ns));
         let stoppers = events.tasks.iter().filter(|task| task.name.starts_with("migration/"));
         signals.set_stoppers(stoppers.map(|task| task.pid));
         let last_tick_ns = ticks.map_or(clock_ns, |ticks| ticks.last_before(clock_ns) + EARLY_NS);
@@ -334,6 +337,19 @@ impl<'a> Run<'a> {
                 self.balance(ev.time_ns, |nohz, host, _| nohz.joined(host, dest_cpu));
                 return;
             }
+            What::Fork { child } => {
+                let parent = events.tasks.get(child as usize).and_then(|info| info.parent);
+                if let Some(parent) = parent {
+                    self.signals.fork(who(parent).0, who(child).0);
+                }
+            }
+            What::Group { change } => match events.task_groups.changes.get(change as usize) {
+                Some((_, GroupChange::Attach { hierarchy, id, path, pid })) => {
+                    self.signals.attach_group(now, *hierarchy, *id, path, *pid);
+                }
+                Some((_, GroupChange::Name { hierarchy, id, path })) => self.signals.name_group(*hierarchy, *id, path),
+                _ => {}
+            },
             // The utilisation is the recorded one: it followed the recorded frequency.
             What::Frequency { cpu, freq_khz } if cpu < nr => {
                 self.signals.frequency(now, ev.cpu, cpu, freq_khz);

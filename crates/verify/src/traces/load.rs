@@ -141,6 +141,16 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
         let weight = facts.weight;
         state.tasks.insert(addr, Task { pid, weight, avg, averages_known: true, group, cfs: Some(cfs), cpu });
     }
+    if group {
+        // Its weight was changed after its last update.
+        let old = state.tasks.get(&addr).map(|task| (task.cfs, task.weight));
+        if let Some((Some(cfs), old)) = old.filter(|(_, old)| *old != facts.weight)
+            && let (Some(queue), Some(task)) = (state.queues.get_mut(&cfs), state.tasks.get_mut(&addr))
+        {
+            queue.avg.reweight::<HalfLife32>(&mut task.avg, old, facts.weight);
+            task.weight = facts.weight;
+        }
+    }
     let known = state.tasks.get(&addr).filter(|task| task.pid == pid && task.group == group);
     if let Some(task) = known {
         let cause = if task.weight != 0 && task.weight != facts.weight {
@@ -244,6 +254,7 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     };
     let mut found = SchedAvg { util_avg: ev.u("util_avg")?, ..sums(ev)? };
     let root = state.group_queues.binary_search(&addr).is_err();
+    state.reweight_groups(addr, ev.time_ns(), state.cpus[ev.cpu()].context.last_se);
     let mut before_update = found;
     let mut queue = state.queues.remove(&addr).unwrap_or_default();
     if queue.avg.avg.last_update_time != 0 {
@@ -327,6 +338,7 @@ fn pelt_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) ->
     if !updated && state.is_propagated(ev) {
         report.without_input("attach", "propagated from a group");
     } else if !updated {
+        state.reweight_groups(addr, ev.time_ns(), None);
         moved(ev, state, report, addr, cpu, &got);
     }
     let root = state.group_queues.binary_search(&addr).is_err();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opplab_kernel::pelt::SchedAvg;
+use opplab_kernel::pelt::{HalfLife32, SchedAvg};
 use opplab_kernel::sched::attach::CfsAvg;
 
 use super::input::{Ev, Kind, Machine, Recording};
@@ -151,6 +151,8 @@ pub(super) struct State<'a> {
     pub(super) root: Vec<Option<u64>>,
     /// Queues that belong to a group.
     pub(super) group_queues: Vec<u64>,
+    /// The weights of groups' entities as their updates show them, by address, with the times.
+    group_weights: BTreeMap<u64, Vec<(u64, u64)>>,
     /// Records of queues that changed because a group below them did, by CPU and time.
     propagated: BTreeSet<(usize, u64)>,
     /// By CPU, when its running task changed its class: from the switch to it to the one away from it.
@@ -178,11 +180,15 @@ impl<'a> State<'a> {
         let mut group_queues = Vec::new();
         let mut group_entities = BTreeSet::new();
         let mut first_weight = BTreeMap::new();
+        let mut group_weights: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         for event in recording.events.iter().filter(|event| event.kind() == Kind::UpdSe) {
             match event.u("myq") {
                 Some(myq) if myq != 0 => {
                     group_queues.push(myq);
                     group_entities.extend(event.u("se"));
+                    if let (Some(se), Some(weight)) = (event.u("se"), event.u("w")) {
+                        group_weights.entry(se).or_default().push((event.time_ns(), weight));
+                    }
                 }
                 _ => {
                     if let (Some(pid), Some(weight)) = (event.get("pid"), event.u("w")) {
@@ -221,6 +227,7 @@ impl<'a> State<'a> {
             queues: BTreeMap::new(),
             root: vec![None; machine.n_cpus],
             group_queues,
+            group_weights,
             propagated,
             class_changes,
             first_weight,
@@ -230,6 +237,22 @@ impl<'a> State<'a> {
             stale: BTreeSet::new(),
             deadline_tasks: false,
             has_pelt_events: recording.events.iter().any(|event| event.kind() == Kind::PeltCfs),
+        }
+    }
+
+    /// Gives the groups' entities in the queue `addr` the weights that they have by then: after an update an entity gets its part of the
+    /// group's shares (fair.c:update_cfs_group(), v6.12), which its next update shows. Not the one that is being updated.
+    pub(super) fn reweight_groups(&mut self, addr: u64, time_ns: u64, updated: Option<u64>) {
+        for (&se, weights) in self.group_weights.iter().filter(|(se, _)| Some(**se) != updated) {
+            let next = weights.get(weights.partition_point(|&(at_ns, _)| at_ns <= time_ns));
+            let Some(&(_, weight)) = next else { continue };
+            let Some(task) = self.tasks.get_mut(&se).filter(|task| task.cfs == Some(addr)) else { continue };
+            if task.weight != weight
+                && let Some(queue) = self.queues.get_mut(&addr)
+            {
+                queue.avg.reweight::<HalfLife32>(&mut task.avg, task.weight, weight);
+                task.weight = weight;
+            }
         }
     }
 

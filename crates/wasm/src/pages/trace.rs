@@ -377,7 +377,7 @@ impl Drop {
         let machine = self.machine.as_ref();
         let text = |error: opplab_trace::Error| error.to_string();
         let seen = Seen { utils: Utils::default(), points: Vec::new(), window_ns };
-        let (pelt, _) = load_tracking(file, machine, true, seen).map_err(text)?;
+        let (pelt, _) = load_tracking(file, None, machine, true, seen).map_err(text)?;
         let mut all = All {
             pelt,
             residency: Residency::default(),

@@ -1,0 +1,69 @@
+//! A recording of a stock kernel with quotas that throttle: what is recovered has its groups, and runs again as the recording did.
+
+use std::path::{Path, PathBuf};
+
+use opplab_replay::metrics::Whole;
+use opplab_replay::{Mode, Replay};
+
+const FILES: [&str; 8] = [
+    "trace.dat",
+    "sysfs_before.txt",
+    "debugfs_before.txt",
+    "uname.txt",
+    "cmdline.txt",
+    "qemu_cmdline.txt",
+    "cgroup_before.txt",
+    "proc_cgroup_before.txt",
+];
+
+fn recording() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../verify/tests/data/groups/x86-612-groups-quota3")
+}
+
+/// Distance of the closed loop's 95th percentile of wake-up latencies, in parts of 100 000.
+fn latency_off(replay: &Replay) -> u64 {
+    Whole::of(&replay.compare(None, Mode::Closed).unwrap()).latency_p95.expect("tasks were woken")
+}
+
+#[test]
+fn quotas_stop_a_replay_as_they_stopped_the_recording() {
+    let replay = Replay::read(&recording(), None).unwrap();
+    let workload = &replay.workload;
+    let groups: Vec<(&str, u32, Option<u64>)> = workload
+        .groups
+        .iter()
+        .map(|group| (group.name.as_str(), group.shares, group.quota.map(|quota| quota.quota_ns / 1_000_000)))
+        .collect();
+    let expected = [
+        ("/q1", 1024, Some(10)),
+        ("/q2", 1024, Some(30)),
+        ("/q2/a", 1024, None),
+        ("/q2/b", 4096, None),
+        ("/q3", 1024, Some(80)),
+    ];
+    let mut sorted = groups.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+    let of = |task: &str| {
+        let place = workload.tasks.iter().position(|spec| spec.name == task).expect("it ran") as u32;
+        workload.groups.iter().find(|group| group.tasks.contains(&place)).map(|group| group.name.as_str())
+    };
+    assert_eq!(
+        [of("web0"), of("web1"), of("db"), of("hog"), of("bg0"), of("lat")],
+        [Some("/q1"), Some("/q1"), Some("/q2/a"), Some("/q2/b"), Some("/q3"), None]
+    );
+    workload.check(replay.setup.machine.nr_cpus()).unwrap();
+    assert!(!replay.setup.notes.iter().any(|note| note.contains("control groups")), "{:?}", replay.setup.notes);
+    let with = latency_off(&replay);
+    // Where no snapshot shows the quotas, that is noted, and nothing stops the tasks.
+    let bare = std::env::temp_dir().join(format!("opplab-replay-groups-{}", std::process::id()));
+    std::fs::create_dir_all(&bare).unwrap();
+    for file in FILES.iter().filter(|file| !file.contains("cgroup")) {
+        std::fs::copy(recording().join(file), bare.join(file)).unwrap();
+    }
+    let untold = Replay::read(&bare, None).unwrap();
+    assert!(untold.setup.notes.iter().any(|note| note.contains("quotas and clamps are not known")));
+    let without = latency_off(&untold);
+    assert!(with < 20_000 && without > 60_000, "{with} with quotas, {without} without");
+    std::fs::remove_dir_all(&bare).unwrap();
+}
