@@ -64,6 +64,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("task_time:CLUSTER", "s", "", "time that tasks ran on a cluster", DETAIL),
     Metric("freq_changes:POLICY", "1", "", "changes of a cpufreq policy's frequency", DETAIL),
     Metric("overutilized", "%", "lower", "share of the time in which energy-aware placement was off for overload"),
+    Metric("overutilized_changes", "1", "", "how often energy-aware placement went off or on again", DETAIL),
     Metric("migrations", "1", "", "moves of tasks to another CPU"),
     Metric("switches", "1", "", "context switches", DETAIL),
     Metric("work_done", "s", "", "work that was done, in seconds of the biggest CPU at its highest frequency", DETAIL),

@@ -91,6 +91,9 @@ pub(crate) fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Ou
     dict.set_item("migrations", outcome.migrations)?;
     dict.set_item("engine_events", outcome.engine_events)?;
     dict.set_item("overutilized_ns", outcome.overutilized_ns)?;
+    dict.set_item("overutilized_changes", outcome.overutilized_changes)?;
+    dict.set_item("line_ns", outcome.line_ns)?;
+    dict.set_item("io_ns", outcome.io_ns)?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
 }

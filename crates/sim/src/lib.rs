@@ -113,6 +113,12 @@ pub struct Outcome {
     pub engine_events: u64,
     /// Time during which the system was overutilised, in ns.
     pub overutilized_ns: u64,
+    /// How often it became so or ceased to be.
+    pub overutilized_changes: u64,
+    /// Time that CPUs spent at cache lines which others write as well, from the access to having had it, in ns.
+    pub line_ns: u64,
+    /// Time of requests to devices from being made to being done, those that wait for their turn too, in ns.
+    pub io_ns: u64,
     /// Hash of all events.
     pub fingerprint: u64,
 }
@@ -203,6 +209,9 @@ impl Outcome {
         self.sched_events -= before.sched_events;
         self.engine_events -= before.engine_events;
         self.overutilized_ns -= before.overutilized_ns;
+        self.overutilized_changes -= before.overutilized_changes;
+        self.line_ns -= before.line_ns;
+        self.io_ns -= before.io_ns;
     }
 }
 

@@ -178,6 +178,7 @@ def rows_of(case: Case, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     for policy, changes in enumerate(outcome["freq_changes"]):
         put(f"freq_changes:policy{policy}", changes)
     put("overutilized", 100 * outcome["overutilized_ns"] / wall_ns)
+    put("overutilized_changes", outcome["overutilized_changes"])
     put("migrations", outcome["migrations"])
     put("switches", outcome["switches"])
     put("work_done", outcome["work_done"] / (1 << 20) / 1e9)
