@@ -74,6 +74,8 @@ class Outcome(TypedDict):
     time_ns_by_opp: list[list[int]]
     task_names: list[str]
     switches: int
+    line_ns: int
+    io_ns: int
     fingerprint: int
     rows: list[tuple[str, str, str, float | None]]
 
@@ -116,6 +118,8 @@ class Experiment:
     def about(self) -> str: ...
     @property
     def published(self) -> str: ...
+    @property
+    def generic_power(self) -> bool: ...
     @property
     def baseline(self) -> str: ...
     @property

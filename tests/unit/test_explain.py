@@ -11,7 +11,7 @@ from conftest import rtapp
 
 import opplab
 from opplab.cli.main import main
-from opplab.explanation.slow import SLOW
+from opplab.explanation.slow import SLOW, acting_limit
 
 from testdata import shared
 
@@ -451,6 +451,59 @@ warmup = "{1}"
     for length in ("100ms", "300ms"):
         code, out, err = run(capsys, "explain", f"out/two:{length}", "--why-slow")
         assert code == 0 and f"In 0.{90 if length == '100ms' else 100:03}000 s" in out, err
+
+
+LIMITED = """
+format = 1
+name = "labels"
+machine = "kaby-lake-i7-7500u"
+power = "generic"
+baseline = "sugov:0x80"
+duration = "200ms"
+warmup = "20ms"
+[[policy]]
+label = "sugov:0x80"
+[[policy]]
+label = "sugov:0x40"
+governor = "performance"
+[[workload]]
+label = "load: half"
+benchmark = "periodic"
+tasks = 4
+duty = [500]
+[[workload]]
+label = "writes"
+benchmark = "pgbench-rw"
+clients = 1
+disk_flush_us = 8333
+"""
+
+
+def test_labels_have_colons_and_the_limit_that_acts_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FILE:CASE ends at the first colon after a file; a rotary disk decides transactions, the clock a load."""
+    file = tmp_path / "labels.toml"
+    file.write_text(LIMITED)
+    for words, limit in (("load: half sugov:0x40", "clock"), ("writes sugov:0x80", "disk")):
+        code, text, error = run(capsys, "explain", f"{file}:{words}", "--why-slow", "--format", "json")
+        assert code == 0, error
+        (found,) = [one for one in json.loads(text)["findings"] if one["kind"] == "limit"]
+        assert found["data"]["limit"] == limit, found
+
+
+@pytest.mark.parametrize(
+    ("line_ns", "io_ns", "held", "limit"),
+    [
+        (0, 0, {}, "clock"),
+        (0, 101, {}, "disk"),
+        (51, 99, {}, "line"),
+        (49, 0, {"power-budget": 51, "turbo-bin": 3}, "power-budget"),
+        (49, 0, {"turbo-bin": 49}, "clock"),
+    ],
+)
+def test_one_limit_acts(line_ns: int, io_ns: int, held: dict[str, int], limit: str) -> None:
+    assert acting_limit({"line_ns": line_ns, "io_ns": io_ns}, 100, held)[0] == limit
 
 
 def words_of(table: str, row: dict[str, Any], lines: list[tuple[str, dict[str, Any]]] | None = None) -> dict[str, str]:

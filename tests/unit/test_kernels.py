@@ -14,6 +14,7 @@ from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note,
 # The state of each gate that was once given to the wrong release, with the release before and the first with it.
 BROUGHT_BY = [
     ("amd_min_freq", "6.12", "6.13", "lowest-nonlinear"),
+    ("amd_epp_default", "6.13", "6.14", "balanced"),
     ("need_freq_update", "6.13", "6.14", "once-again"),
     ("newidle_skip", "6.18", "6.19", "cost-and-chance"),
     ("menu_iowait", "6.12", "6.13", "ignored"),

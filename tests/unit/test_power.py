@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.studies import power
+from opplab import Experiment, InputError
 
 PAGE = Path(__file__).parents[2] / "docs" / "power.md"
 
@@ -46,3 +48,25 @@ def test_servers_draw_what_was_measured(
     name: str, percent: int, cpus: int | None, khz: int | None, watts: float
 ) -> None:
     assert power.package_w(name, percent, cpus, khz) == pytest.approx(watts, rel=0.05)
+
+
+def test_an_experiment_asks_for_a_generic_curve(tmp_path: Path) -> None:
+    """`power = "generic"` gives the machines without power a curve; those that have one keep it."""
+    file = tmp_path / "mine.toml"
+
+    def rows(head: str) -> dict[tuple[str, str], Any]:
+        file.write_text(
+            f'format = 1\nname = "mine"\n{head}\nduration = "200ms"\nwarmup = "20ms"\n'
+            '[[policy]]\nlabel = "schedutil"\n[[workload]]\nlabel = "load"\nbenchmark = "periodic"\ntasks = 3\n'
+        )
+        found = Experiment.load(file).run(tmp_path / str(len(list(tmp_path.iterdir()))), jobs=1)
+        return {(row["machine"], row["metric"]): row["value"] for row in found.iter_rows(named=True)}
+
+    both = 'machine = ["kaby-lake-i7-7500u", "juno-r2"]'
+    without, with_curve = rows(both), rows(f'{both}\npower = "generic"')
+    assert without["kaby-lake-i7-7500u", "power"] is None
+    assert 0.5 < with_curve["kaby-lake-i7-7500u", "power"] < 40
+    assert with_curve["juno-r2", "power"] == without["juno-r2", "power"]
+    assert with_curve["juno-r2", "overutilized_changes"] >= 0
+    with pytest.raises(InputError, match=r"mine.toml:4:9: .*generic"):
+        rows(f'{both}\npower = "measured"')

@@ -571,17 +571,29 @@ impl Maker<'_> {
         self.default("driver.fast_switch", "by-driver: as the driver's source in v6.12 does on usual hardware");
         let hwp = facts.flags.iter().any(|flag| flag == "hwp");
         let transition_delay_us = (entry.transition_delay_us)(&DelayFacts { transition_latency_ns, hwp });
-        cpufreq(entry, shared, transition_latency_ns, transition_delay_us)
+        let mut driver = cpufreq(entry, shared, transition_latency_ns, transition_delay_us);
+        driver.fast_switch &= self.has_request_register(entry);
+        driver
+    }
+
+    /// Whether requests of `driver` go to a register: AMD's older processors share memory with the firmware instead, which no
+    /// fast switch can reach (amd-pstate.c:amd_pstate_cpu_init(), v6.12). Without any flags nothing is known against it.
+    fn has_request_register(&self, driver: DriverId) -> bool {
+        let flags = &self.facts.flags;
+        !matches!(driver.kind, DriverKind::Amd(_)) || flags.is_empty() || flags.iter().any(|flag| flag == "cppc")
     }
 
     /// Intel's and AMD's drivers have two modes on the same hardware, of which the source ran one.
     fn other_drivers(&mut self, own: &Cpufreq, clusters: &[Cluster]) -> Vec<Cpufreq> {
         let mut others = Vec::new();
         let hwp = clusters.iter().any(|cluster| cluster.hwp.is_some());
+        let has_register = DriverId::named("amd-pstate").is_some_and(|driver| self.has_request_register(driver));
         let mut add = |driver: &str, transition_latency_ns: u64| {
             if let Some(entry) = DriverId::named(driver).filter(|entry| *entry != own.driver) {
                 let delay_us = (entry.transition_delay_us)(&DelayFacts { transition_latency_ns, hwp });
-                others.push(cpufreq(entry, false, transition_latency_ns, delay_us));
+                let mut other = cpufreq(entry, false, transition_latency_ns, delay_us);
+                other.fast_switch &= has_register || !matches!(entry.kind, DriverKind::Amd(_));
+                others.push(other);
             }
         };
         if matches!(own.driver.kind, DriverKind::IntelActive | DriverKind::IntelPassive) {

@@ -639,6 +639,10 @@ gates! {
         Lowest = "lowest" since (4, 14), vectors ["amd_pstate_init", "amd_pstate_init_v61"], "the lowest performance", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.12.117")];
         LowestNonlinear = "lowest-nonlinear" since (6, 13), "the lowest nonlinear performance; user space may lower it", [Commit("5d9a354cf839"), Code("amd-pstate.c:amd_pstate_verify()", "7.2.13")];
     }
+    amd_epp_default: AmdEppDefault, "What preference amd-pstate's active mode starts with." {
+        Firmware = "firmware" since (4, 17), "the firmware's, which is performance", [Code("amd-pstate.c:amd_pstate_epp_cpu_init()", "6.12.117")];
+        Balanced = "balanced" since (6, 14), "balance_performance, on machines that are no servers", [Mail("cpufreq/amd-pstate: Set different default EPP policy for Epyc and Ryzen"), Code("amd-pstate.c:amd_pstate_epp_cpu_init()", "6.15")];
+    }
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
         Absent = "absent" since (4, 14), "does not exist", [Text("001"), Replaced("e0efd5be63e8")];

@@ -69,6 +69,8 @@ pub struct Experiment {
     /// Where the number of iterations is, or the file's beginning.
     at: Pos,
     machines: Vec<(String, Pos)>,
+    /// Machines whose file has no power get a generic curve (`power = "generic"`).
+    pub generic_power: bool,
     policies: Vec<PolicyEntry>,
     workloads: Vec<WorkloadEntry>,
     groups: Vec<GroupOf>,
@@ -181,6 +183,7 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "about",
     "published",
     "machine",
+    "power",
     "seed",
     "iterations",
     "until",
@@ -291,6 +294,11 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
     if machines.is_empty() {
         return Err(Fault::new(machine_node.at, "`machine` is empty"));
     }
+    let generic_power = match table.get("power") {
+        None => false,
+        Some(node) if node.as_str("power")? == "generic" => true,
+        Some(node) => return Err(Fault::unknown(node.at, "power", node.as_str("power")?, ["generic"])),
+    };
     let base = match table.get("defaults") {
         Some(node) => {
             node.as_table("defaults", &POLICY_KEY_NAMES[1..])?;
@@ -357,6 +365,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         file: file.to_owned(),
         at: table.get("iterations").map_or(table.at, |node| node.at),
         machines,
+        generic_power,
         policies,
         workloads,
         groups,

@@ -42,6 +42,12 @@ impl PyExperiment {
         &self.inner.published
     }
 
+    /// Whether machines whose file has no power get a generic curve.
+    #[getter]
+    fn generic_power(&self) -> bool {
+        self.inner.generic_power
+    }
+
     #[getter]
     fn baseline(&self) -> &str {
         &self.inner.baseline

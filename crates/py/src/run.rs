@@ -73,6 +73,8 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     dict.set_item("time_ns_by_opp", &outcome.time_ns_by_opp)?;
     dict.set_item("task_names", &outcome.task_names)?;
     dict.set_item("switches", outcome.switches)?;
+    dict.set_item("line_ns", outcome.line_ns)?;
+    dict.set_item("io_ns", outcome.io_ns)?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
 }

@@ -58,6 +58,8 @@ metrics! {
         };
     "overutilized", "%", Lower, Whole, "share of the time in which energy-aware placement was off for overload",
         |r| r.one(r.percent_of_time(r.outcome.overutilized_ns));
+    "overutilized_changes", "1", Neither, Detail, "how often energy-aware placement went off or on again",
+        |r| r.one(r.outcome.overutilized_changes as f64);
     "migrations", "1", Neither, Whole, "moves of tasks to another CPU", |r| r.one(r.outcome.migrations as f64);
     "switches", "1", Neither, Detail, "context switches", |r| r.one(r.outcome.switches as f64);
     "work_done", "s", Neither, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency",

@@ -90,6 +90,12 @@ counters! {
     engine_events,
     /// Time during which the system was overutilised, in ns.
     overutilized_ns,
+    /// How often it became so or ceased to be.
+    overutilized_changes,
+    /// Time that CPUs spent at cache lines which others write as well, from the access to having had it, in ns.
+    line_ns,
+    /// Time of requests to devices from being made to being done, those that wait for their turn too, in ns.
+    io_ns,
 }
 
 /// What a run measured, from the end of the warm-up on. Energies are uW x ns (fJ).

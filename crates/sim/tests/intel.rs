@@ -31,10 +31,14 @@ fn checked(machine: &Machine, workload: &Workload, policy: Policy, duration_ns: 
 
 /// A task on `cpu` with work for `permille` of each 10 ms at the base frequency.
 fn load(machine: &Machine, cpu: u32, permille: u64) -> Workload {
+    load_of(machine, cpu, permille, 10 * MS)
+}
+
+fn load_of(machine: &Machine, cpu: u32, permille: u64, period_ns: u64) -> Workload {
     let ops = vec![
         Op::LoopBegin { slot: 0, count: None },
-        Op::Run { work_ns: 10 * MS * permille / 1000, fixed: 0 },
-        Op::Timer { timer: 0, period_ns: 10 * MS, absolute: false, own: true },
+        Op::Run { work_ns: period_ns * permille / 1000, fixed: 0 },
+        Op::Timer { timer: 0, period_ns, absolute: false, own: true },
         Op::LoopEnd { slot: 0, begin: 0 },
     ];
     let (cpus, spawn_cpu) = (Some(cpu), Some(cpu));
@@ -101,7 +105,7 @@ fn boosts_double_the_clock_of_short_fsyncs() {
     let idle_boost = Policy { idle_boost: true, ..policy("4.17", "intel_pstate", "powersave") };
     let (placed, placed_mhz) = measure(idle_boost);
     let (performance, performance_mhz) = measure(policy("4.17", "intel_pstate", "performance"));
-    assert!(vanilla_mhz < 1_400, "{vanilla_mhz}");
+    assert!(vanilla_mhz < 1_800, "{vanilla_mhz}");
     assert!(boost_mhz > 2 * vanilla_mhz && placed_mhz > 2 * vanilla_mhz, "{boost_mhz} {placed_mhz}");
     assert!(performance_mhz >= boost_mhz, "{performance_mhz} {boost_mhz}");
     // What is left is the disk and waking up from deep idle, in all of them.
@@ -159,11 +163,11 @@ fn busy_cpus_climb() {
     }
 }
 
-/// What a CPU that is busy half of the time needs depends on the preference.
+/// What a CPU that is busy half of the time needs depends on the preference, where it idles in C1E; time in C6 is left out.
 #[test]
 fn the_preference_counts() {
     let machine = skylake_sp();
-    let half = load(&machine, 5, 500);
+    let half = load_of(&machine, 5, 500, 100_000);
     let mhz = |epp: &str| {
         let policy = Policy { epp: epp.into(), ..policy("6.12.117", "intel_pstate", "powersave") };
         bzy_mhz(&machine, &checked(&machine, &half, policy, 300 * MS))
@@ -171,6 +175,9 @@ fn the_preference_counts() {
     let clocks = ["performance", "balance_performance", "192", "power"].map(mhz);
     assert!(clocks.windows(2).all(|pair| pair[0] > pair[1] + 100), "{clocks:?}");
     assert_eq!(mhz(""), clocks[1]);
+    let deep = load_of(&machine, 5, 500, 50 * MS);
+    let policy = Policy { epp: "balance_performance".into(), ..policy("6.12.117", "intel_pstate", "powersave") };
+    assert!(bzy_mhz(&machine, &checked(&machine, &deep, policy, 1000 * MS)) > clocks[1] * 3 / 2);
 }
 
 /// Without HWP the P-state is 1.25 times the busy fraction of the turbo limit.

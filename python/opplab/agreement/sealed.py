@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -456,7 +456,7 @@ def _list(names: Sequence[str]) -> str:
 
 def cell_of(row: Mapping[str, Any], experiment: str = "") -> Scored:
     """Give the cell of a row as `Score.rows` gives it."""
-    nothing = {one.name: math.nan for one in fields(Cell) if one.type == "float"}
+    nothing = {one.name: math.nan for one in fields(Cell) if one.type == "float" and one.default is MISSING}
     ratio = row["measured"]
     ends = None if row["measured_low"] is None else (row["measured_low"], row["measured_high"])
     return Scored(

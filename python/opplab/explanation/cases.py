@@ -25,6 +25,21 @@ def case_of(run: Run | _opplab.Case | str | Path) -> _opplab.Case:
     return run._inner
 
 
+def _split(target: str) -> tuple[str, str]:
+    """Split FILE:CASE at the first colon after a file, a folder or a built-in experiment: labels have colons."""
+    from opplab import catalog
+
+    known = catalog.names("experiment")
+    places = [place for place, char in enumerate(target) if char == ":"]
+    for place in places:
+        where = target[:place]
+        if where in known or Path(where).exists():
+            return where, target[place + 1 :]
+    if places and not Path(target).exists():
+        return target[: places[-1]], target[places[-1] + 1 :]
+    return target, ""
+
+
 def find_case(target: str) -> _opplab.Case:
     """Find the case that words name.
 
@@ -40,9 +55,7 @@ def find_case(target: str) -> _opplab.Case:
         from opplab.catalog import read_text
 
         return _opplab.Case.from_json(read_text(path, "a case"))
-    where, colon, which = target.rpartition(":")
-    if not colon:
-        where, which = target, ""
+    where, which = _split(target)
     if "/" in where and not Path(where).suffix and not Path(where).exists():
         raise InputError(f"failed to open {where}: no such results folder; opplab run fills one")
     from opplab.sweep.experiments import Experiment

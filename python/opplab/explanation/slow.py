@@ -27,6 +27,10 @@ SLOW = {
 }
 
 
+HARDWARE = ("power-budget", "thermal", "turbo-bin")
+"""The limits of a package."""
+
+
 def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
     """Give the time in ns that what ran takes at the highest OPP of its cluster."""
     busy = outcome["busy_ns_by_opp"]
@@ -36,6 +40,38 @@ def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
         for cpu in cluster["cpus"]
         for khz, ns in zip(cluster["opps_khz"], busy[cpu], strict=True)
     )
+
+
+def acting_limit(outcome: dict[str, Any], busy_ns: int, held_ns: dict[str, int]) -> tuple[str, str]:
+    """Give the limit that acts on the rate of a run, and what shows it.
+
+    Parameters
+    ----------
+    outcome : dict
+        Of the run.
+    busy_ns : int
+        Time that CPUs were busy.
+    held_ns : dict
+        Time that they were slow, by the limit that held them, of `HARDWARE`.
+
+    Notes
+    -----
+    The disk acts where tasks wait longer for devices than CPUs are busy. A cache line acts where CPUs spend half of
+    their busy time at it, a limit of the package where it holds CPUs for half of that time. Else the clock acts.
+    Work that does not follow the clock (memory) counts as busy time.
+    """
+    line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
+    parts = [f"requests to disks and other devices took {length(io_ns)}"] if io_ns else []
+    parts += [f"CPUs were at contended cache lines for {length(line_ns)}"] if line_ns else []
+    told = f" ({'; '.join(parts)})" if parts else ""
+    if io_ns > busy_ns:
+        return "disk", f"The disk decides the rate{told}."
+    if 2 * line_ns > busy_ns:
+        return "line", f"A cache line that all CPUs write decides the rate, whatever the clock{told}."
+    most = max(held_ns, key=lambda name: held_ns[name], default="")
+    if most and 2 * held_ns[most] > busy_ns:
+        return most, f"The clocks decide the rate, held by {SLOW[most]}{told}."
+    return "clock", f"The clocks that software asks for decide the rate{told}."
 
 
 def share_of(part_ns: int, whole_ns: int) -> str:
@@ -80,6 +116,11 @@ def slow_cpus(case: _opplab.Case) -> Explanation:
         "missed": outcome["missed_activations"],
     }
     findings = [Finding(0, "summary", text, totals)]
+    held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HARDWARE if name in sums}
+    limit, words = acting_limit(outcome, busy_ns, held_ns)
+    findings.append(
+        Finding(0, "limit", words, {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]})
+    )
     for reason, entry in sorted(sums.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns
         of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else 0.0

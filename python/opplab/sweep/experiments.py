@@ -106,7 +106,8 @@ class Experiment:
         machines: dict[str, tuple[str, str]] = {}
         for machine in inner.machines():
             file = _beside("machine", machine, path)
-            machines[machine] = (str(file), catalog.read_text(file, "a machine file"))
+            text = catalog.read_text(file, "a machine file")
+            machines[machine] = (str(file), _with_generic_power(text, file) if inner.generic_power else text)
         rtapp: dict[str, tuple[str, str]] = {}
         for workload in inner.rtapp_files():
             file = path.parent / workload
@@ -430,3 +431,12 @@ def file_of_results(folder: Path) -> str:
     if found is None:
         raise InputError(f"{folder} was filled by the experiment `{name}`, and there is no {name}.toml: name its file")
     return f"./{found}" if found.parent == Path() else str(found)
+
+
+def _with_generic_power(text: str, file: Path) -> str:
+    """Give a machine file without power the generic curve; one with power stays as it is."""
+    from opplab.files import toml_of
+    from opplab.fit.machine_power import generic_power
+    from opplab.simulation.power import known_power
+
+    return text if any(known_power(toml_of(text, str(file)))) else generic_power(text)[0]

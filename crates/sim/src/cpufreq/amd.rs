@@ -2,7 +2,8 @@
 //! chooses. Passive mode ("amd-pstate"): a governor's frequency or performance is the desired level. Guided mode
 //! ("amd-pstate-guided" here, "amd-pstate" in sysfs): it is the lowest level, and the firmware chooses above it.
 //! The requests are crate `kernel`'s (`cpufreq::amd_pstate`); for what is made of them the model of `hwp` stands
-//! in, since the two interfaces mean the same. Requests go to a register; shared memory (Zen 2) is not modelled.
+//! in, since the two interfaces mean the same; they read the preference differently. Requests go to a register, or to memory
+//! shared with the firmware (Zen 2, Milan), where a governor's frequency changes by a thread: a driver without a fast switch.
 
 use opplab_kernel::cpufreq::amd_pstate::{
     AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMinFreq, AmdMode, AmdPerf, AmdPlatform,
@@ -10,14 +11,18 @@ use opplab_kernel::cpufreq::amd_pstate::{
 use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{ENERGY_PERF_STRINGS, HwpRequest, PstatePolicy};
-use opplab_model::machine::{Cluster, CppcCaps, HwpCaps};
+use opplab_kernel::profile::{AmdEppDefault, KernelProfile};
+use opplab_model::machine::{Cluster, CppcCaps, Cpufreq, HwpCaps, PmProfile};
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
-use crate::hardware::hwp::Hwp;
+use crate::hardware::hwp::{Hwp, Preference};
 
-/// The firmware's preference at boot.
-const EPP_AT_BOOT: u32 = 0x80;
+/// The firmware's preference at boot: the register's default value, performance (commit message of "cpufreq/amd-pstate:
+/// Set different default EPP policy for Epyc and Ryzen", M. Limonciello, December 2024).
+const EPP_AT_BOOT: u8 = 0;
+/// What the driver sets in its place on machines that are no servers ([`AmdEppDefault::Balanced`]).
+const EPP_BALANCED: u8 = 0x80;
 
 /// The firmware's part of a policy under active mode.
 ///
@@ -25,9 +30,9 @@ const EPP_AT_BOOT: u32 = 0x80;
 /// [`CaseError`] if the policy asks for another governor than the driver's own or an unknown preference, or the machine
 /// has not the CPPC registers that the driver needs.
 pub(crate) fn epp_start(
-    cluster: &Cluster,
+    (cluster, driver): (&Cluster, &Cpufreq),
     policy: &Policy,
-    min_freq: AmdMinFreq,
+    (min_freq, default_epp): (AmdMinFreq, u8),
     now_ns: u64,
 ) -> Result<Hwp, CaseError> {
     let own = PstatePolicy::named(&policy.governor).ok_or_else(|| {
@@ -37,7 +42,7 @@ pub(crate) fn epp_start(
     let no_cppc = || no_cppc(cluster, AmdMode::Active);
     let caps = cluster.cppc.ok_or_else(no_cppc)?;
     let refused = |_| no_cppc();
-    let platform = platform(cluster, caps);
+    let platform = platform(cluster, caps, driver);
     let mut register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
     // Active mode is younger than the form without limits (v6.3).
     let mut cpu = AmdCpu::init(AmdForm::Limited, AmdMode::Active, &platform, &register).map_err(refused)?;
@@ -45,7 +50,7 @@ pub(crate) fn epp_start(
     if caps.highest_perf > 255 {
         return Err(no_cppc());
     }
-    let preference = preference(&policy.epp)?;
+    let preference = preference(&policy.epp, default_epp)?;
     if policy.no_turbo && cpu.boost_supported {
         cpu.set_boost(false).map_err(refused)?;
     }
@@ -64,7 +69,7 @@ fn no_cppc(cluster: &Cluster, mode: AmdMode) -> CaseError {
 }
 
 /// What the driver finds on a CPU of `cluster`.
-fn platform(cluster: &Cluster, caps: CppcCaps) -> AmdPlatform {
+fn platform(cluster: &Cluster, caps: CppcCaps, driver: &Cpufreq) -> AmdPlatform {
     let known = |mhz: u32, khz: u32| if mhz > 0 { mhz } else { khz / 1000 };
     let base_khz = cluster.reference_khz();
     let perf = AmdPerf {
@@ -76,7 +81,8 @@ fn platform(cluster: &Cluster, caps: CppcCaps) -> AmdPlatform {
         lowest_mhz: known(caps.lowest_freq_mhz, cluster.opps[0].khz),
     };
     AmdPlatform {
-        shared_memory: false,
+        // Without the register there is no fast switch (amd-pstate.c:amd_pstate_cpu_init(), v6.12), in active mode no matter.
+        shared_memory: driver.driver.kind != DriverKind::Amd(AmdMode::Active) && !driver.fast_switch,
         perf,
         boost_ratio_numerator: caps.highest_perf,
         model_highest_perf: caps.highest_perf,
@@ -104,7 +110,7 @@ fn firmware(caps: CppcCaps, cpu: &AmdCpu, register: AmdCppcRequest, now_ns: u64)
         most_efficient: caps.lowest_nonlinear_perf,
         lowest: caps.lowest_perf,
     };
-    let mut hwp = Hwp::new(levels, (max_khz / caps.highest_perf).max(1), now_ns);
+    let mut hwp = Hwp::new(levels, (max_khz / caps.highest_perf).max(1), Preference::AMD, now_ns);
     hwp.request = as_hwp(register);
     hwp
 }
@@ -132,14 +138,14 @@ impl AmdPassive {
     /// # Errors
     /// [`CaseError`] where the driver does not load.
     pub(crate) fn start(
-        driver: DriverKind,
+        driver: &Cpufreq,
         cluster: &Cluster,
         policy: &Policy,
         (form, min_freq): (AmdForm, AmdMinFreq),
         now_ns: u64,
     ) -> Result<Option<(Self, Hwp)>, CaseError> {
         // Guided mode is younger than the form without limits (v6.4).
-        let (mode, form) = match driver {
+        let (mode, form) = match driver.driver.kind {
             DriverKind::Amd(AmdMode::Passive) => (AmdMode::Passive, form),
             DriverKind::Amd(AmdMode::Guided) => (AmdMode::Guided, AmdForm::Limited),
             _ => return Ok(None),
@@ -151,7 +157,7 @@ impl AmdPassive {
         };
         let register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
         let refused = |_| no_cppc(cluster, mode);
-        let mut cpu = AmdCpu::init(form, mode, &platform(cluster, caps), &register).map_err(refused)?;
+        let mut cpu = AmdCpu::init(form, mode, &platform(cluster, caps, driver), &register).map_err(refused)?;
         if policy.no_turbo && cpu.boost_supported {
             cpu.set_boost(false).map_err(refused)?;
         }
@@ -181,11 +187,17 @@ impl AmdPassive {
     }
 }
 
+/// The preference that a policy under active mode starts with (amd-pstate.c:amd_pstate_epp_cpu_init(), v6.15).
+pub(crate) fn default_epp(profile: &KernelProfile, pm_profile: PmProfile) -> u8 {
+    let keeps = pm_profile.is_server() || matches!(pm_profile, PmProfile::SohoServer | PmProfile::Unspecified);
+    if keeps || profile.amd_epp_default == AmdEppDefault::Firmware { EPP_AT_BOOT } else { EPP_BALANCED }
+}
+
 /// The preference that a policy names: empty, one of sysfs's names, or a number.
-fn preference(epp: &str) -> Result<u8, CaseError> {
+fn preference(epp: &str, default: u8) -> Result<u8, CaseError> {
     let named = ENERGY_PERF_STRINGS.iter().zip(AMD_EPP_VALUES).skip(1).find(|&(&name, _)| name == epp);
     let value = match (epp, named) {
-        ("" | "default", _) => Some(EPP_AT_BOOT),
+        ("" | "default", _) => Some(default.into()),
         (_, Some((_, value))) => Some(value),
         _ => epp.parse().ok(),
     };

@@ -16,7 +16,7 @@ use opplab_model::policy::{HwpDynamicBoost, Policy};
 
 use crate::CaseError;
 use crate::cpufreq::freq_policy::{ActiveHwp, Governor};
-use crate::hardware::hwp::{Hwp, scaling_khz};
+use crate::hardware::hwp::{Hwp, Preference, scaling_khz};
 use crate::run::gates::Gates;
 
 /// The firmware's preference at boot (EPP 0x80, `balance_performance` on most models).
@@ -140,8 +140,10 @@ impl IntelSetup {
     ) -> Result<Started, CaseError> {
         let (pstate, allowed) = self.pstates(cluster, policy, top_khz);
         let own = PstatePolicy::named(&policy.governor).unwrap_or(PstatePolicy::Powersave);
-        let mut hwp =
-            cluster.hwp.filter(|_| self.hwp).map(|caps| Hwp::new(caps, scaling_khz(cluster, top_khz), now_ns));
+        let mut hwp = cluster
+            .hwp
+            .filter(|_| self.hwp)
+            .map(|caps| Hwp::new(caps, scaling_khz(cluster, top_khz), Preference::INTEL, now_ns));
         let mut governor = None;
         if let Some(hwp) = &mut hwp {
             let boot = HwpRequest(0).with_max(pstate.turbo_pstate).with_epp(EPP_AT_BOOT as u32);

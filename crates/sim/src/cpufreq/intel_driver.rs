@@ -9,6 +9,7 @@ use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};
 
 use crate::cpufreq::freq_policy::Governor;
+use crate::hardware::hwp::Hwp;
 use crate::ids::{CpuId, PackageId, PolicyId, TaskId};
 use crate::run::engine::Engine;
 
@@ -149,16 +150,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let state = &self.policies[policy];
             let Some(hwp) = &state.hwp else { return };
             let cpu = state.cpus[0];
+            let deep_from = self.hardware.deep_from[state.cluster];
+            let is_deep = hwp.leaves_out_deep() && self.cpus[cpu].idle.is_down(deep_from);
             let idle = self.cpus[cpu].curr == TaskId::IDLE;
-            if hwp.request.desired() != 0 || idle && hwp.is_settled() {
+            // Of time in deep states it takes no notice, so that it has nothing to look at until they end.
+            if !hwp.follows_load() || is_deep || idle && hwp.is_settled() {
                 continue;
             }
             care = true;
+            let reference_khz = self.topology.reference_khz[state.cluster];
             self.account_point(cpu);
-            let aperf = self.cpus[cpu].aperf;
+            let c0_ns = (self.cpus[cpu].mperf / u128::from(reference_khz)) as u64;
+            let deep_ns = self.deep_idle_ns(cpu);
             let state = &mut self.policies[policy];
             let Some(hwp) = &mut state.hwp else { return };
-            hwp.look(self.now, aperf);
+            hwp.look(self.now, deep_ns, c0_ns);
             let khz = hwp.khz();
             let changed = std::mem::replace(&mut state.cur_khz, khz) != khz;
             if S::DECISIONS && changed {
@@ -174,7 +180,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// `cpu` starts to run tasks: the firmware watches it.
     pub(crate) fn hwp_watch(&mut self, cpu: CpuId) {
         let state = &self.policies[self.cpus[cpu].policy];
-        if state.hwp.as_ref().is_some_and(|hwp| hwp.request.desired() == 0) {
+        if state.hwp.as_ref().is_some_and(Hwp::follows_load) {
             self.arm_pcu(state.package);
         }
     }

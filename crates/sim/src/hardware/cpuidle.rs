@@ -159,6 +159,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// How long `cpu` has been in states that give up its clock, ns, with the stay that lasts; without exits.
+    pub(crate) fn deep_idle_ns(&self, cpu: CpuId) -> u64 {
+        let state = &self.cpus[cpu];
+        let deep_from = self.hardware.deep_from[state.cluster];
+        let nr_states = state.idle_usage.len();
+        let ended: u64 = state.idle_ns_by_state[..nr_states].iter().skip(deep_from).sum();
+        if state.idle.is_down(deep_from) { ended + (self.now - state.idle.since_ns) } else { ended }
+    }
+
     /// How long `cpu` takes to leave the state in which it is or last was, ns.
     pub(crate) fn exit_latency_ns(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];

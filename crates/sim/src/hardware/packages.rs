@@ -45,7 +45,7 @@ pub(crate) struct Hardware {
     /// Of each cluster a bit for each idle state that is left without an interrupt.
     wakes_by_memory: IdVec<ClusterId, u64>,
     /// Of each cluster the first idle state in which a thread counts as asleep.
-    pub(super) deep_from: IdVec<ClusterId, usize>,
+    pub(crate) deep_from: IdVec<ClusterId, usize>,
     /// Whether any grant may be less than the request.
     pub(super) limited: bool,
 }

@@ -79,7 +79,7 @@ pub(crate) struct Device {
     /// Requests in service: (completion time, sequence, task, CPU of the interrupt), earliest first.
     pub(crate) in_service: Vec<(u64, u64, TaskId, CpuId)>,
     /// Requests that wait for a place: (task, bytes, submitting CPU).
-    pub(crate) waiting: VecDeque<(TaskId, u32, CpuId)>,
+    pub(crate) waiting: VecDeque<(TaskId, u32, CpuId, u64)>,
     pub(crate) seq: u64,
 }
 

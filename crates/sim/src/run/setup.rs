@@ -24,7 +24,7 @@ use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng as _;
 
-use crate::cpufreq::amd::{AmdPassive, epp_start};
+use crate::cpufreq::amd::{AmdPassive, default_epp, epp_start};
 use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
 use crate::cpufreq::intel::IntelSetup;
@@ -388,7 +388,7 @@ pub(super) fn freq_policies(
     for (cluster, cpus) in machine.policies() {
         let described = &machine.clusters[cluster as usize];
         let amd = AmdPassive::start(
-            driver.driver.kind,
+            driver,
             described,
             policy,
             (gates.profile.amd_pstate, gates.profile.amd_min_freq),
@@ -411,7 +411,8 @@ pub(super) fn freq_policies(
         // A policy starts at its lowest.
         let mut cur_khz = limits.min_khz;
         if driver.driver.kind == DriverKind::Amd(AmdMode::Active) && !custom {
-            let started = epp_start(described, policy, gates.profile.amd_min_freq, BOOT_NS)?;
+            let of_active = (gates.profile.amd_min_freq, default_epp(&gates.profile, machine.pm_profile));
+            let started = epp_start((described, driver), policy, of_active, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));
             hwp = Some(started);
         }

@@ -286,7 +286,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.balancer.lists.add(cpu.index(), task.0);
         self.watch_fair_server(cpu);
         self.take_resched_of(cpu, task);
-        if kind != Enqueue::New {
+        // Neither a new task nor one that is moved or put back counts: fair.c:enqueue_task_fair(), `task_new`, v4.20 to v6.18.
+        if matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated) {
             self.check_update_overutilized(cpu);
         }
     }

@@ -514,6 +514,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.overutilized = overutilized;
+        self.outcome.overutilized_changes += 1;
         if overutilized {
             self.overutilized_since_ns = self.now;
         } else {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskState};
 use opplab_model::machine::Machine;
-use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_model::policy::Policy;
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::{Case, run};
 
 use crate::faithful;
@@ -154,4 +155,58 @@ fn misfit_tasks_move_to_bigger_cpus_that_become_free() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// When the system became overutilised first.
+#[derive(Debug, Default)]
+struct Overutilized(Option<u64>);
+
+impl Sink for Overutilized {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if matches!(event, Event::SchedOverutilized { overutilized: true }) {
+            self.0.get_or_insert(now_ns);
+        }
+    }
+}
+
+/// Goal: a task that is put back on its queue, here since its nice value is set, does not make the system overutilised, as
+/// its birth does not; the tick and wake-ups do (fair.c:enqueue_task_fair(), `task_new`). Method: four tasks are born on a
+/// small CPU, where what each is given at birth adds up to more than four fifths of the capacity. The CPU does not idle until
+/// then, and its next tick is 2 ms away.
+#[test]
+fn tasks_that_are_put_back_do_not_make_the_system_overutilised() {
+    let task = |index: u64| TaskSpec {
+        name: format!("task-{index}"),
+        initial: true,
+        delay_ns: START_NS + index * 100_000,
+        spawn_cpu: Some(0),
+        cpus: Some(0),
+        ops: vec![
+            Op::Runtime { wall_ns: 400_000 },
+            Op::SetPolicy { policy: SchedPolicy::Other { nice: 1 } },
+            Op::Runtime { wall_ns: 1_000_000 },
+        ],
+        ..TaskSpec::default()
+    };
+    for machine in machines().into_iter().filter(|machine| classes(machine).len() > 1) {
+        let least = classes(&machine)[0];
+        let small = (0..machine.nr_cpus() as u32).find(|&cpu| machine.cluster_of(cpu).capacity == least).unwrap_or(0);
+        let tasks = (0..4).map(|index| TaskSpec { spawn_cpu: Some(small), ..task(index) }).collect();
+        let workload =
+            Workload { name: String::from("born"), tasks, cpu_sets: vec![vec![small]], ..Workload::default() };
+        for hz in [100, 250] {
+            let policy = Policy { hz, ..faithful() };
+            let case = Case {
+                machine: machine.clone(),
+                workload: workload.clone(),
+                policy,
+                seed: 1,
+                duration_ns: START_NS * 3 / 2,
+            };
+            let mut seen = Overutilized::default();
+            run(&case, &mut seen).unwrap_or_else(|error| panic!("{error:?}"));
+            let later = seen.0.is_none_or(|ns| ns > START_NS + 1_000_000);
+            assert!(later, "{} at {hz} Hz: {:?}", machine.name, seen.0);
+        }
+    }
 }

@@ -66,16 +66,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn submit_io(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) {
         let object = &mut self.objects.devices[device];
         if object.in_service.len() as u32 >= object.queue_depth {
-            object.waiting.push_back((task, bytes, cpu));
+            object.waiting.push_back((task, bytes, cpu, self.now));
             return;
         }
-        self.start_io(device, task, bytes, cpu);
+        self.start_io(device, task, bytes, cpu, self.now);
     }
 
-    fn start_io(&mut self, device: DeviceId, task: TaskId, bytes: u32, cpu: CpuId) {
+    fn start_io(&mut self, device: DeviceId, task: TaskId, bytes: u32, cpu: CpuId, asked_ns: u64) {
         let object = &mut self.objects.devices[device];
         object.seq += 1;
         let entry = (object.start(self.now, bytes), object.seq, task, object.irq_cpu.unwrap_or(cpu));
+        self.outcome.io_ns += entry.0 - asked_ns;
         let place = object.in_service.partition_point(|other| *other < entry);
         object.in_service.insert(place, entry);
         let first = object.in_service[0].0;
@@ -92,8 +93,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if let Some(time) = next {
             self.arm_device(device, time);
         }
-        if let Some((task, bytes, cpu)) = waiting {
-            self.start_io(device, task, bytes, cpu);
+        if let Some((task, bytes, cpu, asked_ns)) = waiting {
+            self.start_io(device, task, bytes, cpu, asked_ns);
         }
         self.interrupt(cpu, Interrupt::IoDone { task, irq_ns });
     }

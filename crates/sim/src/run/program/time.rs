@@ -51,6 +51,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if left_ns == 0 {
             return Step::Next;
         }
+        self.outcome.line_ns += left_ns;
         self.tasks[task].doing = Doing::Wall { left_ns };
         Step::Busy
     }
