@@ -229,6 +229,7 @@ pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
         nosmt: table.bool_or("nosmt", base.nosmt)?,
         offline_cpus: cpus("offline_cpus", &base.offline_cpus)?,
         isolcpus: cpus("isolcpus", &base.isolcpus)?,
+        nohz_full: cpus("nohz_full", &base.nohz_full)?,
         sched_util_clamp_min: table.int_or("sched_util_clamp_min", base.sched_util_clamp_min, 0, SCALE)?,
         sched_util_clamp_max: table.int_or("sched_util_clamp_max", base.sched_util_clamp_max, 0, SCALE)?,
         sched_util_clamp_min_rt_default: table.int_or(

@@ -105,6 +105,8 @@ pub const CHANGEABLE: &[&str] = &[
     "min_perf_pct",
     "max_perf_pct",
     "no_turbo",
+    "offline_cpus",
+    "nosmt",
 ];
 
 /// A policy: everything that the user may change on a given machine.
@@ -168,6 +170,8 @@ pub struct Policy {
     pub offline_cpus: Vec<u32>,
     /// `isolcpus`: CPUs without scheduling domains, where only tasks are whose affinity names them.
     pub isolcpus: Vec<u32>,
+    /// `nohz_full`: CPUs whose tick stops while one task runs.
+    pub nohz_full: Vec<u32>,
     /// `kernel.sched_util_clamp_min`: the highest lower clamp that a task may have.
     pub sched_util_clamp_min: u32,
     /// `kernel.sched_util_clamp_max`: the highest upper clamp.
@@ -229,6 +233,7 @@ impl Default for Policy {
             nosmt: false,
             offline_cpus: Vec::new(),
             isolcpus: Vec::new(),
+            nohz_full: Vec::new(),
             sched_util_clamp_min: SCHED_CAPACITY_SCALE as u32,
             sched_util_clamp_max: SCHED_CAPACITY_SCALE as u32,
             sched_util_clamp_min_rt_default: SCHED_CAPACITY_SCALE as u32,
@@ -287,13 +292,20 @@ impl Policy {
             }
         }
         let nr = machine.nr_cpus();
-        let lists =
-            [("sugov_cpus", &self.sugov_cpus), ("offline_cpus", &self.offline_cpus), ("isolcpus", &self.isolcpus)];
+        let lists = [
+            ("sugov_cpus", &self.sugov_cpus),
+            ("offline_cpus", &self.offline_cpus),
+            ("isolcpus", &self.isolcpus),
+            ("nohz_full", &self.nohz_full),
+        ];
         for (key, cpus) in lists {
             if let Some(cpu) = cpus.iter().find(|&&cpu| cpu as usize >= nr) {
                 let message = format!("`{key}`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
                 return Err(Fault::new(at, message));
             }
+        }
+        if (0..nr as u32).all(|cpu| self.nohz_full.contains(&cpu) || !self.is_online(machine, cpu)) {
+            return Err(Fault::new(at, String::from("`nohz_full`: no CPU is left for timekeeping and housekeeping")));
         }
         if self.nosmt && !machine.has_smt() {
             return Err(Fault::new(at, format!("`nosmt`: machine {} has one thread a core", machine.name)));

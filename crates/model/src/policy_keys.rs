@@ -306,6 +306,9 @@ pub const POLICY_KEYS: &[PolicyKey] = &[
         "isolcpus: CPUs without scheduling domains, for tasks only whose affinity names them",
         |policy| cpus(&policy.isolcpus),
     ),
+    later_key("nohz_full", PolicyValue::Cpus, "nohz_full: CPUs whose tick stops while one task runs", |policy| {
+        cpus(&policy.nohz_full)
+    }),
     later_key(
         "sched_util_clamp_min",
         CLAMP,

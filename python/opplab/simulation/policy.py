@@ -68,6 +68,8 @@ class Policy:
         Of each core only the first thread is online.
     offline_cpus, isolcpus : tuple of int
         CPUs that are offline, and CPUs without scheduling domains, for tasks only whose affinity names them.
+    nohz_full : tuple of int
+        CPUs whose tick stops while one task runs.
     sched_util_clamp_min, sched_util_clamp_max, sched_util_clamp_min_rt_default : int
         The sysctls of these names, 0 to 1024.
     sched_features : tuple of str
@@ -124,6 +126,7 @@ class Policy:
     nosmt: bool = False
     offline_cpus: tuple[int, ...] = ()
     isolcpus: tuple[int, ...] = ()
+    nohz_full: tuple[int, ...] = ()
     sched_util_clamp_min: int = 1024
     sched_util_clamp_max: int = 1024
     sched_util_clamp_min_rt_default: int = 1024
