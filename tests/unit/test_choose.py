@@ -130,18 +130,24 @@ def test_limits_are_commands() -> None:
 
 def test_commands_of_cpus_clamps_and_features() -> None:
     """What sysfs, sysctl and debugfs take is a command; what the kernel's command line takes is a comment."""
-    keys = {"nosmt": True, "offline_cpus": (3,), "isolcpus": (1, 2), "sched_features": ("NO_UTIL_EST",)}
+    keys = {
+        "nosmt": True,
+        "offline_cpus": (3,),
+        "isolcpus": (1, 2),
+        "nohz_full": (2,),
+        "sched_features": ("NO_UTIL_EST",),
+    }
     clamps = {"sched_util_clamp_max": 512, "sched_util_clamp_min": 512}
-    clamps |= {"changes": ({"at_ms": 250, "scaling_max_freq": 600000},)}
+    keys |= {"changes": ({"at_ms": 250, "max_perf_pct": 50},)}
     assert commands_of(Setting(tuple((keys | clamps).items())), {}) == [
         "echo off > /sys/devices/system/cpu/smt/control",
         "echo 0 > /sys/devices/system/cpu/cpu3/online",
         "echo 512 > /proc/sys/kernel/sched_util_clamp_min",
         "echo 512 > /proc/sys/kernel/sched_util_clamp_max",
         "echo NO_UTIL_EST > /sys/kernel/debug/sched/features",
-        "# 250 ms into the run: for p in /sys/devices/system/cpu/cpufreq/policy*; "
-        "do echo 600000 > $p/scaling_max_freq; done",
+        "# 250 ms into the run: echo 50 > /sys/devices/system/cpu/intel_pstate/max_perf_pct",
         "# on the kernel's command line: isolcpus=1,2",
+        "# on the kernel's command line: nohz_full=2",
     ]
 
 

@@ -59,6 +59,7 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
         "scaling_min_freq": 800000,
         "scaling_max_freq": {"A72": 1000000},
         "changes": ({"at_ms": 5, "scaling_max_freq": {"A72": 600000}},),
+        "nohz_full": (1,),
         "no_overutilized": True,
         "placement": "random",
     }

@@ -9,6 +9,57 @@ use crate::evidence::{Proof, Source};
 use crate::profile::{GATES, Gate, GateValue, KernelProfile, PROFILES, profile_names};
 use crate::release::READ;
 
+/// What has no gate though versions differ, or though one could expect them to: thing, versions, reason.
+const ALIKE: &[(&str, &str, &str)] = &[
+    (
+        "past loads that bias balance (`LB_BIAS`, `cpu_load[]`)",
+        "before v4.20",
+        "not modelled: loads of the moment count, as from v4.20 on; the arrays went in v5.3 (5e83eafbfd3b)",
+    ),
+    (
+        "tasks that a NUMA node may have more than another",
+        "v5.6 to v5.17",
+        "not modelled: `imb_numa_nr` of v5.18 (e496132ebedd) counts; it matters on machines with several nodes only",
+    ),
+    (
+        "which threads of a core pull by priority (`SD_ASYM_PACKING`)",
+        "before v6.4",
+        "not modelled: idle cores only, as from v6.4 on; machines without packing priorities decide alike",
+    ),
+    (
+        "misfits and the interval of balance",
+        "before v6.12",
+        "not modelled: a misfit that did not move does not count as failed; the next pass finds it again",
+    ),
+    (
+        "why a busy CPU asks an idle one to balance",
+        "before v5.2",
+        "not modelled: v5.2's order (b9a7b8831600), by which CPUs of several capacities skip the count of busy CPUs of a cache",
+    ),
+    ("names: `load_balance()` to `sched_balance_rq()`", "v6.10", "renamed only"),
+    (
+        "where a new task is placed among CPUs of a group",
+        "none",
+        "the idle CPU with the shallowest state, then the one idle since last, then the least load, since v4.14",
+    ),
+    (
+        "load and utilisation that a new task begins with",
+        "none",
+        "half of what is left of the CPU (`post_init_entity_util_avg()`) and full load, since v4.14",
+    ),
+    (
+        "pushing and pulling of real-time tasks",
+        "none",
+        "`cpupri_find()`, `push_rt_task()` decide alike since v4.14 but for capacities (gate `rt_capacity`); the order of irq work that \
+         asks CPUs to push (4bdced5c9a29, v4.15) takes no time in the engine",
+    ),
+    (
+        "pushing and pulling of deadline tasks",
+        "none",
+        "`cpudl_find()`, earliest deadline first, since v4.14 but for capacities (gate `dl_capacity`)",
+    ),
+];
+
 /// The value that `profile` has of `gate`.
 pub fn value_of(gate: &'static Gate, profile: &KernelProfile) -> &'static GateValue {
     let name = profile.show(gate.name);
@@ -142,6 +193,13 @@ pub fn markdown() -> String {
                     writeln!(text, "| `{}` | `{}` | {} | {} |", gate.name, value.name, stable.text(), stable.source);
             }
         }
+    }
+    text.push_str(
+        "\n## Alike in every profile\n\nWhat of load balance, placement, new tasks, the other classes and idle balance has no gate, \
+         and why.\n\n| what | versions that differ | why |\n| --- | --- | --- |\n",
+    );
+    for (what, versions, why) in ALIKE {
+        let _ = writeln!(text, "| {what} | {versions} | {why} |");
     }
     text.push_str(
         "\n## Profiles\n\nWhat each profile does otherwise than the mainline release before it; a point release, than its mainline \

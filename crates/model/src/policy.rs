@@ -105,6 +105,8 @@ pub const CHANGEABLE: &[&str] = &[
     "min_perf_pct",
     "max_perf_pct",
     "no_turbo",
+    "offline_cpus",
+    "nosmt",
 ];
 
 impl Policy {
@@ -159,13 +161,20 @@ impl Policy {
             }
         }
         let nr = machine.nr_cpus();
-        let lists =
-            [("sugov_cpus", &self.sugov_cpus), ("offline_cpus", &self.offline_cpus), ("isolcpus", &self.isolcpus)];
+        let lists = [
+            ("sugov_cpus", &self.sugov_cpus),
+            ("offline_cpus", &self.offline_cpus),
+            ("isolcpus", &self.isolcpus),
+            ("nohz_full", &self.nohz_full),
+        ];
         for (key, cpus) in lists {
             if let Some(cpu) = cpus.iter().find(|&&cpu| cpu as usize >= nr) {
                 let message = format!("`{key}`: CPU {cpu} does not exist: machine {} has {nr} CPUs", machine.name);
                 return Err(Fault::new(at, message));
             }
+        }
+        if (0..nr as u32).all(|cpu| self.nohz_full.contains(&cpu) || !self.is_online(machine, cpu)) {
+            return Err(Fault::new(at, String::from("`nohz_full`: no CPU is left for timekeeping and housekeeping")));
         }
         if self.nosmt && !machine.has_smt() {
             return Err(Fault::new(at, format!("`nosmt`: machine {} has one thread a core", machine.name)));

@@ -240,6 +240,8 @@ policy! {
         "CPUs that are offline";
     isolcpus: Vec<u32> = Vec::new(), CHANGED, Cpus,
         "isolcpus: CPUs without scheduling domains, for tasks only whose affinity names them";
+    nohz_full: Vec<u32> = Vec::new(), CHANGED, Cpus,
+        "nohz_full: CPUs whose tick stops while one task runs";
     sched_util_clamp_min: u32 = CLAMP_MAX, CHANGED, Int { min: 0, max: CLAMP_MAX },
         "kernel.sched_util_clamp_min: the highest lower clamp that a task may have";
     sched_util_clamp_max: u32 = CLAMP_MAX, CHANGED, Int { min: 0, max: CLAMP_MAX },

@@ -128,6 +128,10 @@ fn set_limits(facts: &Facts, snapshot: &[(String, String)], machine: &Machine, p
     };
     policy.scaling_min_freq = by_cluster(&limits[0]);
     policy.scaling_max_freq = by_cluster(&limits[1]);
+    let cpus = |file: &str| snapshot.iter().find(|(path, _)| path.ends_with(file)).and_then(|(_, text)| cpus_of(text));
+    let on_machine = |cpus: Vec<u32>| cpus.into_iter().filter(|&cpu| (cpu as usize) < machine.nr_cpus()).collect();
+    policy.isolcpus = cpus("system/cpu/isolated").map(on_machine).unwrap_or_default();
+    policy.nohz_full = cpus("system/cpu/nohz_full").map(on_machine).unwrap_or_default();
     let number = |file: &str| snapshot.iter().find(|(path, _)| path.ends_with(file))?.1.parse::<u32>().ok();
     if facts.policies.values().any(|found| found.driver.as_deref().is_some_and(|name| name.starts_with("intel"))) {
         // By default it is the lowest P-state's share, rounded up (intel_pstate.c:min_perf_pct_min(), v6.12).
@@ -139,6 +143,16 @@ fn set_limits(facts: &Facts, snapshot: &[(String, String)], machine: &Machine, p
     } else {
         policy.no_turbo = number("cpufreq/boost") == Some(0);
     }
+}
+
+/// A list of CPUs as sysfs has it: `1-3,5`.
+fn cpus_of(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?);
+    }
+    Some(cpus)
 }
 
 /// The kernel that `uname` names, or else the newest profile that is not newer.
@@ -489,6 +503,10 @@ mod tests {
         let policy = intel("20");
         assert!(policy.no_turbo && policy.max_perf_pct == 80 && policy.min_perf_pct == 0);
         assert_eq!(intel("50").min_perf_pct, 50);
+        let boot = [("/sys/devices/system/cpu/isolated", "2-3"), ("/sys/devices/system/cpu/nohz_full", "1,3-4")];
+        let policy = read(vec![], &boot);
+        assert_eq!((policy.isolcpus, policy.nohz_full), (vec![2, 3], vec![1, 3, 4]));
+        assert!(read(vec![], &[("/sys/devices/system/cpu/nohz_full", "(null)")]).nohz_full.is_empty());
         assert!(
             read(vec![found(0, limits, "cppc_cpufreq")], &[("/sys/devices/system/cpu/cpufreq/boost", "0")]).no_turbo
         );

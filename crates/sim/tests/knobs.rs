@@ -399,3 +399,55 @@ fn misfits_leave_little_cpus_since_they_are_balanced_for() {
         assert!(if stays { on_little > 450 } else { on_little < 150 }, "{kernel}: {on_little} ms on little CPUs");
     }
 }
+
+/// Goal: CPUs that go offline in the middle of a run run nothing from then on, and those that come do. Method: six tasks that never
+/// end on six CPUs; each CPU's busy time follows from the CPUs that are there.
+#[test]
+fn cpus_go_and_come_while_a_run_goes_on() {
+    let machine = machine!("juno-r2");
+    for kernel in ["4.19", "5.10", "6.1", "6.12.117"] {
+        for governor in ["performance", "schedutil"] {
+            let busy = |first: &[u32], then: &[u32]| -> Vec<u64> {
+                let policy = Policy { offline_cpus: first.to_vec(), ..of(kernel, "", governor) };
+                let policy = halfway(policy, |later| later.offline_cpus = then.to_vec());
+                let outcome = tried(&machine, &spread(12, 9000), policy).unwrap_or_else(|error| panic!("{error:?}"));
+                outcome.busy_ns_by_opp.iter().map(|cpu| cpu.iter().sum::<u64>() / MS).collect()
+            };
+            let gone = busy(&[], &[2, 4]);
+            let is_half = |ms: u64| (240..=252).contains(&ms);
+            assert!(
+                (0..6).all(|cpu| if [2, 4].contains(&cpu) { is_half(gone[cpu]) } else { gone[cpu] > 480 }),
+                "{kernel} {gone:?}"
+            );
+            let come = busy(&[2, 4], &[]);
+            // Balance has to find them.
+            assert!([2, 4].iter().all(|&cpu| (200..=251).contains(&come[cpu])), "{kernel} {governor} {come:?}");
+            assert!([0, 1, 3, 5].iter().all(|&cpu| come[cpu] > 480), "{kernel} {come:?}");
+        }
+    }
+    // A task that may use one CPU only may use all when that goes (core.c:select_fallback_rq()).
+    let policy = halfway(of("6.12.117", "", "schedutil"), |later| later.offline_cpus = vec![3]);
+    let busy = busy_cpus(&machine, &load(&machine, 3, 400), policy);
+    assert!(busy.contains(&3) && busy.len() > 1, "{busy:?}");
+}
+
+/// A CPU of `nohz_full` with one task has no tick, so that schedutil hears of it once a second only; with two it has.
+#[test]
+fn the_tick_stops_for_one_task_on_nohz_full() {
+    let machine = machine!("juno-r2");
+    let on_one = |nr: usize, nohz_full: Vec<u32>| {
+        let mut workload = load(&machine, 1, 9000);
+        let task = workload.tasks[0].clone();
+        workload.tasks = (0..nr).map(|index| TaskSpec { name: format!("load{index}"), ..task.clone() }).collect();
+        let policy = Policy { nohz_full, ..of("6.12.117", "", "schedutil") };
+        let outcome = tried(&machine, &workload, policy).unwrap_or_else(|error| panic!("{error:?}"));
+        let points = &outcome.points[machine.cpus[1].cluster as usize];
+        let highest = outcome.busy_ns_by_opp[1].iter().zip(points).filter(|(_, point)| point.khz == 1_200_000);
+        highest.map(|(&ns, _)| ns / MS).sum::<u64>()
+    };
+    // A newborn task has half a CPU: the clock goes up with the ticks, and stays where it is without.
+    let [with_tick, without, two] = [on_one(1, vec![]), on_one(1, vec![1]), on_one(2, vec![1])];
+    assert!(with_tick > 400 && without < 10 && two > 400, "{with_tick} {without} {two} ms at the highest clock");
+    let all = Policy { nohz_full: (0..6).collect(), ..of("6.12.117", "", "schedutil") };
+    assert!(refused(&machine, &load(&machine, 1, 100), all).contains("no CPU is left"));
+}

@@ -307,8 +307,9 @@ def writes_of(
         later = Setting(tuple((key, value) for key, value in change.items() if key != "at_ms"))
         for command in commands_of(later, machine):
             out.append(Unset("changes", f"{change['at_ms']} ms into the run: {command.removeprefix('# ')}"))
-    if cpus := keys.get("isolcpus"):
-        out.append(Unset("isolcpus", f"on the kernel's command line: isolcpus={','.join(map(str, cpus))}"))
+    for name in ("isolcpus", "nohz_full"):
+        if cpus := keys.get(name):
+            out.append(Unset(name, f"on the kernel's command line: {name}={','.join(map(str, cpus))}"))
     notes = {
         "energy_model": "firmware and cpufreq driver determine the energy model: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",

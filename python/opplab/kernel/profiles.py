@@ -69,7 +69,7 @@ def kernel_gates() -> list[Gate]:
     Examples
     --------
     >>> [(row.value, row.since) for row in kernel_gates() if row.gate == "feec_margin"]
-    [('6-percent-of-prev', '4.17'), ('6-percent-of-total', '5.4'), ('none', '6.0')]
+    [('6-percent-of-prev', '4.14'), ('6-percent-of-total', '5.4'), ('none', '6.0')]
     """
     return [Gate(*row) for row in _kernel.gates()]
 

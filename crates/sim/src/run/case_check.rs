@@ -2,6 +2,7 @@
 
 use opplab_kernel::sched::dl_entity::checkparam_dl;
 use opplab_model::error::Pos;
+use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 
 use crate::run::setup::driver_of;
@@ -64,8 +65,38 @@ fn check_changes(case: &Case) -> Result<(), CaseError> {
                 other.name, driver.name
             )));
         }
+        let online = |policy: &Policy| {
+            (0..case.machine.nr_cpus() as u32).map(|cpu| policy.is_online(&case.machine, cpu)).collect::<Vec<_>>()
+        };
+        if online(&change.policy) != online(&case.policy) {
+            can_hotplug(case)?;
+        }
     }
     Ok(())
+}
+
+/// CPUs come and go under fair tasks only, without groups.
+fn can_hotplug(case: &Case) -> Result<(), CaseError> {
+    let is_fair_class = |policy: &SchedPolicy| {
+        matches!(policy, SchedPolicy::Other { .. } | SchedPolicy::Batch { .. } | SchedPolicy::Idle)
+    };
+    let is_fair = |task: &TaskSpec| {
+        let sets = |op: &Op| matches!(op, Op::SetPolicy { policy } if !is_fair_class(policy));
+        is_fair_class(&task.policy) && !task.ops.iter().any(sets)
+    };
+    match case.workload.tasks.iter().find(|task| !is_fair(task)) {
+        Some(task) => Err(CaseError(format!(
+            "task {:?} is of another class than the fair one: CPUs cannot go offline during its run",
+            task.name
+        ))),
+        None if !case.workload.groups.is_empty() => {
+            Err(CaseError(String::from("CPUs cannot go offline during a run with control groups")))
+        }
+        None if case.machine.shared_stream => {
+            Err(CaseError(String::from("CPUs cannot go offline during a run of an emulated machine")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_workload(workload: &Workload, nr_cpus: u32) -> Result<(), CaseError> {

@@ -1,4 +1,4 @@
-//! What somebody changes while the run goes on: limits of the frequency, governors, energy-aware placement.
+//! What somebody changes while the run goes on: limits of the frequency, governors, energy-aware placement, CPUs that are online.
 //!
 //! A change takes no simulated time: the writer is outside of the run.
 
@@ -10,11 +10,16 @@ use opplab_model::policy::Policy;
 use crate::CaseError;
 use crate::cpufreq::freq_policy::{FreqPolicy, Governor};
 use crate::cpufreq::intel::IntelSetup;
-use crate::ids::PolicyId;
+use crate::ids::{CpuId, PolicyId, TaskId};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::setup::{driver_of, freq_policies};
+use crate::run::task::Class;
+use crate::run::timers::TimerKind;
+use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
+use crate::sched::hybrid::{known_capacities, packing_priorities};
+use crate::sched::topology::Topology;
 
 impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// Makes the next change, if it is due by `time_ns`.
@@ -54,12 +59,69 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.change_freq_policy(id, fresh, starts);
             }
         }
+        let online = |policy: &Policy, cpu: u32| policy.is_online(machine, cpu);
+        if (0..machine.nr_cpus() as u32).any(|cpu| online(policy, cpu) != online(self.policy, cpu)) {
+            self.change_cpus(policy);
+        }
         self.eas = EasState::new(machine, &driver, policy, &self.gates, &self.topology)?.ok();
         if self.eas.is_none() && self.overutilized {
             self.set_overutilized(false);
         }
         self.driver = driver;
         Ok(())
+    }
+
+    /// CPUs go or come: domains are built anew, and what ran or was to come on those that go does so elsewhere
+    /// (core.c:sched_cpu_deactivate(), timer.c:timers_dead_cpu(), hrtimer.c:hrtimers_cpu_dying(), v6.12).
+    fn change_cpus(&mut self, policy: &Policy) {
+        let (machine, profile) = (&self.case.machine, &self.gates.profile);
+        let capacities = known_capacities(machine, profile);
+        let priorities = packing_priorities(machine, self.driver.driver.kind, profile);
+        let topology = Topology::new(machine, policy, profile, &capacities, priorities);
+        let before = std::mem::replace(&mut self.topology, topology);
+        let (hz, jiffies) = (self.case.policy.hz.into(), self.now / self.tick_ns);
+        let balancer = Balancer::new(&self.topology, &capacities, hz, jiffies, &self.gates.profile);
+        let old = std::mem::replace(&mut self.balancer, balancer);
+        (self.balancer.lists, self.balancer.rd_overloaded) = (old.lists, old.rd_overloaded);
+        self.idle_cpus.forget_caches(self.topology.llc_masks.len());
+        self.cpu_sets.update(&self.topology);
+        let all: Vec<CpuId> = self.cpus.ids().collect();
+        let left = all.iter().copied().find(|&cpu| !self.topology.excluded[cpu]).unwrap_or(CpuId(0));
+        self.here = left;
+        let watchdog_ns = self.watchdog_period_ns();
+        for cpu in all {
+            if self.cpus[cpu].tick_stopped {
+                self.balancer.nohz.nohz_balance_enter_idle(cpu.index());
+            }
+            match (before.offline[cpu], self.topology.offline[cpu]) {
+                (false, true) => {
+                    let [own, wheel] = self.cpus[cpu].timers.take_all();
+                    for timer in own.into_iter().filter(|timer| timer.kind != TimerKind::Watchdog) {
+                        self.cpus[left].timers.add(timer);
+                    }
+                    wheel.into_iter().for_each(|timer| self.cpus[left].timers.add_to_wheel(timer));
+                    self.rearm_timer(cpu);
+                    self.rearm_timer(left);
+                    self.resched_cpu(cpu);
+                }
+                (true, false) if watchdog_ns > 0 && !self.topology.nohz_full[cpu] => {
+                    self.add_timer(cpu, self.now + watchdog_ns, TimerKind::Watchdog)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// core.c:balance_push(): a CPU that is offline has no tasks; what it would run goes to the first CPU that the task may use.
+    pub(super) fn balance_push(&mut self, cpu: CpuId) {
+        if !self.topology.offline[cpu] {
+            return;
+        }
+        let curr = self.cpus[cpu].curr;
+        if curr != TaskId::IDLE && self.tasks[curr].class == Class::Fair {
+            let to = self.cpu_sets.cpus(self.tasks[curr].allowed).first().map_or(self.here, CpuId::of);
+            self.push_running(cpu, to);
+        }
     }
 
     /// cpufreq.c:cpufreq_set_policy(): other limits, or another governor, which starts as at boot.

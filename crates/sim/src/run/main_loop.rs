@@ -77,6 +77,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         while let Some(cpu) = self.resched.pop_front() {
             if std::mem::take(&mut self.cpus[cpu].need_resched) {
                 self.schedule(cpu);
+                self.balance_push(cpu);
             }
             self.run_irq_work();
         }

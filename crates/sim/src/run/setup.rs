@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::rc::Rc;
 
 use opplab_kernel::cpufreq::amd_pstate::AmdMode;
 use opplab_kernel::cpufreq::driver::{DriverKind, Governors};
@@ -81,10 +80,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         }
         let nr_devices = case.workload.devices.len();
         let (hz, jiffies) = (policy.hz.into(), BOOT_NS / tick_ns);
-        let mut balancer = Balancer::new(Rc::clone(&topology.domains), &capacities, hz, jiffies, &gates.profile);
-        for cpu in topology.offline.ids().filter(|&cpu| topology.offline[cpu]) {
-            balancer.active.remove(cpu.index());
-        }
+        let balancer = Balancer::new(&topology, &capacities, hz, jiffies, &gates.profile);
         let mut cpu_sets = CpuSets::new(&topology, &case.workload.cpu_sets);
         let mut timers_rng = Pcg64::new(case.seed.into(), TIMERS_STREAM);
         let interleaved = gates.profile.cfs_period_timer == CfsPeriodTimer::Interleaved;
@@ -203,7 +199,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.enter_idle(cpu);
                 continue;
             }
-            if watchdog_ns > 0 {
+            if watchdog_ns > 0 && !self.topology.nohz_full[cpu] {
                 self.add_timer(cpu, self.now + watchdog_ns, TimerKind::Watchdog);
             }
             self.arm_tick(cpu);

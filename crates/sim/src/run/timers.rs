@@ -107,6 +107,12 @@ impl CpuTimers {
         self.wheel.insert(timer);
     }
 
+    /// Takes all timers: those of its own, and those of the wheel.
+    pub(crate) fn take_all(&mut self) -> [Vec<Timer>; 2] {
+        let take = |timers: &mut Timers| std::iter::from_fn(|| timers.pop()).collect();
+        [take(&mut self.own), take(&mut self.wheel)]
+    }
+
     /// Forgets the timers of this kind that are not of the wheel; whether there was one.
     pub(crate) fn cancel(&mut self, kind: TimerKind) -> bool {
         self.own.retain(|timer| timer.kind != kind)

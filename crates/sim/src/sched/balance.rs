@@ -386,7 +386,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    pub(super) fn push_running(&mut self, src: CpuId, dst: CpuId) {
+    pub(crate) fn push_running(&mut self, src: CpuId, dst: CpuId) {
         let curr = self.cpus[src].curr;
         if curr == TaskId::IDLE || self.tasks[curr].class != Class::Fair {
             return;

@@ -12,6 +12,7 @@ use opplab_kernel::sched::nohz::Nohz;
 use opplab_kernel::sched::task_list::TaskLists;
 
 use crate::ids::{CpuId, IdVec};
+use crate::sched::topology::Topology;
 
 /// State of the balancer that is not one CPU's.
 pub(crate) struct Balancer {
@@ -37,14 +38,10 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    pub(crate) fn new(
-        domains: Rc<SchedDomains>,
-        capacities: &[u64],
-        hz: u64,
-        jiffies: u64,
-        profile: &KernelProfile,
-    ) -> Self {
+    pub(crate) fn new(topology: &Topology, capacities: &[u64], hz: u64, jiffies: u64, profile: &KernelProfile) -> Self {
         let thresholds = profile.balance_thresholds;
+        let domains = Rc::clone(&topology.domains);
+        let active = topology.offline.ids().filter(|&cpu| !topology.offline[cpu]).map(CpuId::index).collect();
         let nr = capacities.len();
         let state = (0..nr)
             .map(|cpu| {
@@ -59,7 +56,7 @@ impl Balancer {
             domains,
             rd_overloaded: false,
             lists: TaskLists::new(nr),
-            active: CpuMask::all(nr),
+            active,
             scratch: BalanceScratch::default(),
             tunables: BalanceTunables {
                 migration_cost_ns: MIGRATION_COST_NS as i64,

@@ -272,6 +272,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
             self.cpus[cpu].nr_running += 1;
             self.idle_cpus.remove(cpu);
+            if self.topology.nohz_full[cpu] && self.cpus[cpu].nr_running == 2 {
+                // sched.h:sched_update_tick_dependency().
+                self.arm_tick(cpu);
+            }
         }
         self.tasks[task].life = Life::Queued;
         if !self.gates.uclamp_after_enqueue {
@@ -830,7 +834,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn arm_tick(&mut self, cpu: CpuId) {
         if !self.cpus[cpu].tick_stopped {
-            let time = self.next_tick_ns() + self.drawn_ns(|engine| &engine.tick_late_ns);
+            let mut time = self.next_tick_ns() + self.drawn_ns(|engine| &engine.tick_late_ns);
+            if self.topology.nohz_full[cpu] && self.cpus[cpu].nr_running <= 1 {
+                // core.c:sched_can_stop_tick(); another CPU ticks for it once a second (sched_tick_remote()).
+                time += 1_000_000_000 - self.tick_ns;
+            }
             self.arm(cpu, Wait::Tick, time);
         }
     }

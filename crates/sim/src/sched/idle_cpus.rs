@@ -25,6 +25,12 @@ impl IdleCpus {
         }
     }
 
+    /// The caches are others: nothing is known of them.
+    pub(crate) fn forget_caches(&mut self, nr_llcs: usize) {
+        self.has_idle_cores = vec![false; nr_llcs].into();
+        self.nr_idle_scan = vec![None; nr_llcs].into();
+    }
+
     /// CPUs that run the idle task with nothing queued (idle_cpu()).
     #[inline]
     pub(crate) fn idle(&self) -> CpuSet<'_> {

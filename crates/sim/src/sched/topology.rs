@@ -23,6 +23,8 @@ pub(crate) struct Topology {
     pub(crate) offline: IdVec<CpuId, bool>,
     /// Those and isolated CPUs: they are in no domain.
     pub(crate) excluded: IdVec<CpuId, bool>,
+    /// CPUs whose tick stops while one task runs.
+    pub(crate) nohz_full: IdVec<CpuId, bool>,
     /// Last-level cache of each CPU.
     pub(crate) llc_of: IdVec<CpuId, LlcId>,
     /// CPUs of each last-level cache.
@@ -124,6 +126,7 @@ impl Topology {
             reference_khz: machine.clusters.iter().map(Cluster::reference_khz).collect(),
             domains: Rc::new(domains.with_thresholds(profile.balance_thresholds)),
             asym_priority,
+            nohz_full: (0..nr as u32).map(|cpu| policy.nohz_full.contains(&cpu)).collect(),
             offline: offline.into(),
             excluded: excluded.into(),
         }
