@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from opplab import _opplab, catalog
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
-from opplab.simulation import machine_export
+from opplab.fit import machine_export
 
 
 def facts(name: str) -> dict:  # type: ignore[type-arg]

@@ -125,7 +125,7 @@ def export(source: str, form: str, before: str | None, output: Path | None, forc
     kernel would call inefficient, what is not known and which measurement would help most.  They also have where EAS
     places a lone task by its utilisation, with this model and with that of --before (default: no model).
     """
-    from opplab.simulation import machine_export
+    from opplab.fit import machine_export
 
     if output is not None and output.exists() and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")

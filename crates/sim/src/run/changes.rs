@@ -77,7 +77,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let (machine, profile) = (&self.case.machine, &self.gates.profile);
         let capacities = known_capacities(machine, profile);
         let priorities = packing_priorities(machine, self.driver.driver.kind, profile);
-        let topology = Topology::new(machine, policy, profile, &capacities, priorities);
+        let isolated = self.case.workload.isolated_cpus();
+        let topology = Topology::new(machine, policy, profile, &isolated, &capacities, priorities);
         let before = std::mem::replace(&mut self.topology, topology);
         let (hz, jiffies) = (self.case.policy.hz.into(), self.now / self.tick_ns);
         let balancer = Balancer::new(&self.topology, &capacities, hz, jiffies, &self.gates.profile);
