@@ -77,7 +77,13 @@ function make(tag, attributes, ...children) {
   node.append(...children);
   return node;
 }
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Asking for a style makes the browser lay the page out: each colour is asked for once a theme.
+const styles = new Map();
+addEventListener("theme", () => styles.clear());
+function css(name) {
+  if (!styles.has(name)) styles.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return styles.get(name);
+}
 
 // ---- numbers ----
 const group = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
