@@ -11,7 +11,7 @@ pub mod measure;
 pub mod plan;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lexopt::prelude::*;
 use opplab_model::tree::to_json;
@@ -28,6 +28,7 @@ use crate::compare::{Supervised, dry, duration_ns, is_alone, number, supervise};
 use crate::error::HostError;
 use crate::govern::{Places, finish};
 use crate::root::{CPU, Root};
+use crate::whole::write_whole;
 
 const HELP: &str = "Usage: calibrate [OPTIONS]
 
@@ -207,11 +208,16 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     let line = |path: &str, other: &str| root.text(path).unwrap_or_else(|_| other.to_owned());
     let (machine, kernel) = (line("/proc/sys/kernel/hostname", "host"), line("/proc/sys/kernel/osrelease", "unknown"));
     let json = to_json(&found.json(&machine, &kernel, (monotonic_ns() - begin_ns) as f64 / 1e9));
-    // From these a machine file is made, here or elsewhere.
-    write_whole(&options.output.join("sysfs.txt"), &crate::snapshot::sysfs(&root))?;
-    write_whole(&options.output.join("cpuinfo.txt"), &line("/proc/cpuinfo", ""))?;
-    write_whole(&options.output.join("calibration.txt"), &found.text())?;
-    write_whole(&options.output.join("calibration.json"), &(json + "\n"))?;
+    // From `sysfs` and `cpuinfo` a machine file is made, here or elsewhere.
+    for (name, text) in [
+        ("sysfs.txt", crate::snapshot::sysfs(&root)),
+        ("cpuinfo.txt", line("/proc/cpuinfo", "")),
+        ("calibration.txt", found.text()),
+        ("calibration.json", json + "\n"),
+    ] {
+        let path = options.output.join(name);
+        write_whole(&path, &text).map_err(|error| HostError::io(path.display().to_string(), error))?;
+    }
     if options.is_worker { Ok(0) } else { print(env, &read_report(&options)?) }
 }
 
@@ -223,13 +229,6 @@ fn read_report(options: &Options) -> Result<String, HostError> {
 fn step_ns(plan: &Plan, options: &Options) -> u64 {
     let steps = u64::from(options.rounds) * plan.steps.len().max(1) as u64;
     (options.for_ns / steps).clamp(5_000_000, 60_000_000_000)
-}
-
-fn write_whole(path: &Path, text: &str) -> Result<(), HostError> {
-    let io = |error| HostError::io(path.display().to_string(), error);
-    let beside = path.with_extension("tmp");
-    std::fs::write(&beside, text).map_err(io)?;
-    std::fs::rename(&beside, path).map_err(io)
 }
 
 /// The steps, every write, and what is put back.

@@ -302,7 +302,7 @@ const NAMES: &[&str] = &[
 pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
     let given: Vec<OsString> = words.raw_args()?.collect();
     let mut words = lexopt::Parser::from_args(given.clone());
-    let Some(mut options) = Options::read(&mut words)? else { return print_help(env, HELP) };
+    let Some(options) = Options::read(&mut words)? else { return print_help(env, HELP) };
     let path = options.output.join("runs.jsonl");
     if options.is_report {
         return show(&Log::read(&path)?, options.is_json, env);
@@ -323,7 +323,25 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     if matches!(root, Root::Tree(_)) {
         return Err(HostError::Lacking(format!("{} is a snapshot: nothing runs on it", options.root.display())));
     }
-    let (head, figures) = options.head(&root, &found);
+    let done = measured(&root, options, found, &given, goes_on.as_ref(), env);
+    if done.is_err() && goes_on.is_some() {
+        // What went wrong goes wrong after each start.
+        reboot::clean(&root)?;
+    }
+    done
+}
+
+/// Runs what is left of an experiment, and reports.
+fn measured(
+    root: &Root,
+    mut options: Options,
+    found: Vec<Variant>,
+    given: &[OsString],
+    goes_on: Option<&Booted>,
+    env: &mut Env<'_>,
+) -> Result<i32, HostError> {
+    let path = options.output.join("runs.jsonl");
+    let (head, figures) = options.head(root, &found);
     let known: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
     if !options.by.is_empty() && options.by != "wall" && !known.contains(&options.by.as_str()) {
         // Metrics of the machine are known when the first run has ended.
@@ -339,19 +357,19 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     std::fs::create_dir_all(&options.output)
         .map_err(|error| HostError::io(options.output.display().to_string(), error))?;
     if goes_on.is_some() {
-        Booted::began(&root, &options)?;
+        Booted::began(root, &options)?;
     }
     let has_writes = !files(&options.plan.variants).is_empty();
     if has_writes && !options.is_worker {
         // What is wrong with the folder is said before anything is written.
         drop(Log::open(&path, head)?);
-        let what = Supervised { command: "compare", variants: &options.plan.variants, given: &given };
-        let ended = supervise(&root, &options.state, &what, env)?;
-        if let (REBOOT, Some(booted)) = (ended, &goes_on) {
-            return booted.start(&root, &options, env);
+        let what = Supervised { command: "compare", variants: &options.plan.variants, given };
+        let ended = supervise(root, &options.state, &what, env)?;
+        if let (REBOOT, Some(booted)) = (ended, goes_on) {
+            return booted.start(root, &options, env);
         }
-        if let Some(booted) = &goes_on {
-            booted.end(&root, &options)?;
+        if let Some(booted) = goes_on {
+            booted.end(root, &options)?;
         }
         if ended != 0 {
             return Ok(ended);
@@ -359,7 +377,7 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
         return show(&Log::read(&path)?, options.is_json, env);
     }
     let mut log = Log::open(&path, head)?;
-    let mut settings = Settings::of(&root, &options.plan.variants, std::process::id())?;
+    let mut settings = Settings::of(root, &options.plan.variants, std::process::id())?;
     let mut bench = Live::new(
         Root::open(&options.root)?,
         options.command.clone(),
@@ -369,15 +387,15 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
     let ended = experiment(&options.plan, &mut bench, &mut settings, &mut log, env.err);
     if options.is_worker && bench.is_alone() {
         // The supervisor was killed, or is about to do the same.
-        finish(&root, &Places::of(&root, options.state.clone()), &settings.saved)?;
+        finish(root, &Places::of(root, options.state.clone()), &settings.saved)?;
     }
-    if let (Ok(Ended::Reboot(variant)), Some(booted)) = (&ended, &goes_on) {
+    if let (Ok(Ended::Reboot(variant)), Some(booted)) = (&ended, goes_on) {
         let release = options.plan.variants.get(*variant).and_then(|one| one.kernel.clone()).unwrap_or_default();
-        booted.ask(&root, &options, &release)?;
-        return if options.is_worker { Ok(REBOOT) } else { booted.start(&root, &options, env) };
+        booted.ask(root, &options, &release)?;
+        return if options.is_worker { Ok(REBOOT) } else { booted.start(root, &options, env) };
     }
-    if let (Some(booted), false) = (&goes_on, options.is_worker) {
-        booted.end(&root, &options)?;
+    if let (Some(booted), false) = (goes_on, options.is_worker) {
+        booted.end(root, &options)?;
     }
     let ended = ended?;
     if ended == Ended::Stopped {
