@@ -50,26 +50,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Runs ops of the current task of `cpu` until one takes time or blocks.
     pub(crate) fn advance(&mut self, cpu: CpuId) {
         let task = self.cpus[cpu].curr;
-        let state = &mut self.tasks[task];
         // In an op that had to wait for the CPU's overhead it is still in the kernel.
-        let mut in_user = !matches!(state.doing, Doing::Wall { left_ns: 0 });
-        if state.throttle_work && in_user && (self.has_overhead(cpu) || self.throttle_on_return(cpu, task)) {
+        let mut in_user = !matches!(self.tasks[task].doing, Doing::Wall { left_ns: 0 });
+        if in_user && self.stops_on_return(cpu, task) {
             return;
         }
-        let state = &mut self.tasks[task];
-        match state.doing {
-            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => state.doing = Doing::Fresh,
+        match self.tasks[task].doing {
+            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => self.tasks[task].doing = Doing::Fresh,
             Doing::Fresh => {}
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }
         self.here = cpu;
         let case = self.case;
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
-            if self.cpus[cpu].need_resched {
-                return;
-            }
-            let state = &self.tasks[task];
-            if state.throttle_work && in_user && self.throttle_on_return(cpu, task) {
+            if self.cpus[cpu].need_resched || (in_user && self.stops_on_return(cpu, task)) {
                 return;
             }
             in_user = true;
@@ -103,6 +97,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         ));
         self.tasks[task].life = Life::Dead;
         self.resched_cpu(cpu);
+    }
+
+    /// Whether the running task is to stop as it returns to user space, and has, or has work for the kernel left before.
+    #[inline]
+    fn stops_on_return(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        self.tasks[task].throttle_work && (self.has_overhead(cpu) || self.throttle_on_return(cpu, task))
     }
 
     /// Runs one op of `task`, which is current on `cpu`.
