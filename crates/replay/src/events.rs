@@ -283,7 +283,7 @@ enum Name {
     Idle,
     UpdateUtil,
     Attach,
-    GroupName,
+    Group,
     Other,
 }
 
@@ -312,7 +312,7 @@ impl Role {
             "sched_process_fork" => (Name::Fork, &["parent_pid", "child_pid", "child_comm"]),
             "sched_process_exit" => (Name::Exit, &["pid"]),
             name if MOVES.contains(&name) => (Name::Attach, &["dst_root", "dst_id", "dst_path", "pid"]),
-            "cgroup_mkdir" | "cgroup_rename" => (Name::GroupName, &["root", "id", "path"]),
+            "cgroup_mkdir" | "cgroup_rename" => (Name::Group, &["root", "id", "path"]),
             "cpu_frequency" => (Name::Frequency, &["cpu_id", "state"]),
             "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
             // A probe on a governor's update_util_data hook: its arguments under the kernel's names.
@@ -476,7 +476,7 @@ impl Builder {
             Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
             Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
             Name::Idle => What::Idle { cpu: cpu(0)?, entered: (0..IDLE_EXIT).contains(&int(1)?) },
-            Name::Attach | Name::GroupName => {
+            Name::Attach | Name::Group => {
                 let text = role.text(event, 2).unwrap_or_default();
                 let path = String::from_utf8_lossy(text).into_owned();
                 let (hierarchy, id) = (int(0)?, int(1).unwrap_or(0) as u64);

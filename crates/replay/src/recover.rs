@@ -679,7 +679,7 @@ fn clamp(text: Option<&str>, default: u16) -> u16 {
     let percent = |text: &str| {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let part: u32 = format!("{part:0<2}").get(..2)?.parse().ok()?;
-        Some(whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part)?)
+        whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part)
     };
     match text {
         Some("max") => 1024,

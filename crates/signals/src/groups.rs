@@ -27,6 +27,9 @@ pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
 /// The group that all tasks are in that no other one is known of.
 pub const ROOT: usize = 0;
 
+/// More groups than this are not followed one by one: each has a queue on each CPU. Tasks of further ones count in the group above.
+const GROUPS_MAX: usize = 2048;
+
 /// The quota of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
@@ -167,6 +170,9 @@ impl Groups {
         }
         let above = plain.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
         let parent = self.group(above);
+        if self.list.len() >= GROUPS_MAX {
+            return parent;
+        }
         let place = self.list.len();
         // One that no snapshot shows gets the controllers that its siblings have.
         let has_cpu = self.list.iter().any(|one| one.parent == parent && one.settings.has_cpu);
@@ -810,7 +816,7 @@ impl GroupFinder {
         if change > 0 && !std::mem::take(&mut self.cpus[cpu].coming) && self.cpus[cpu].fell == 0 {
             self.cpus[cpu].rose = Some((time_ns, change));
         }
-        self.cpus[cpu].fell += change.min(0).abs();
+        self.cpus[cpu].fell = self.cpus[cpu].fell.saturating_add(change.min(0).saturating_neg());
         self.counts = true;
     }
 

@@ -1,6 +1,7 @@
 //! Rules of the rebuilt load tracking, each in a few events: what a switch, a dead task, a move and an unknown history mean.
 
 use opplab_kernel::profile::KernelProfile;
+use opplab_signals::groups::{GroupFinder, Groups};
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_signals::ticks::Ticks;
 
@@ -142,6 +143,88 @@ fn a_throttled_task_keeps_its_signal() {
     // It sleeps as any other task.
     replay.switch(99 * MS, 0, task(7), 1, NONE);
     assert!(replay.peek_task(7, 131 * MS).unwrap().util_avg * 2 < before + 40);
+}
+
+/// Groups as a snapshot shows them; task 7 is in `/web/app`.
+const GROUPS: &str = "\
+/sys/fs/cgroup/cgroup.procs: 1|
+/sys/fs/cgroup/web/cpu.weight: 100|
+/sys/fs/cgroup/web/cpu.max: 20000 100000|
+/sys/fs/cgroup/web/app/cpu.weight: 300|
+/sys/fs/cgroup/other/cpu.weight: 200|
+7 7 web: 0::/web/app|
+";
+
+fn in_groups(finder: GroupFinder) -> Replay {
+    let mut all = replay(2);
+    all.set_groups(Groups::new(&finder, [GROUPS], []), finder);
+    all
+}
+
+/// Goal: a task in a group counts in the root queue as one without; its group's entity weighs by the group's shares. A move to
+/// another group takes the signal along.
+#[test]
+fn a_group_carries_what_its_tasks_do() {
+    let (mut plain, mut grouped) = (replay(2), in_groups(GroupFinder::default()));
+    for all in [&mut plain, &mut grouped] {
+        all.wakeup(2 * MS, 7, 120, 0, false);
+        all.switch(2 * MS, 0, NONE, 0, task(7));
+        all.update(30 * MS, 0);
+        all.switch(34 * MS, 0, task(7), 1, NONE);
+        all.wakeup(50 * MS, 7, 120, 0, false);
+        all.switch(50 * MS, 0, NONE, 0, task(7));
+        all.update(60 * MS, 0);
+    }
+    let (one, other) = (plain.peek_cpu(0, 60 * MS).unwrap(), grouped.peek_cpu(0, 60 * MS).unwrap());
+    assert!(one.util_avg.abs_diff(other.util_avg) <= 2 && other.util_avg > 400, "{one:?} {other:?}");
+    assert_eq!(plain.peek_task(7, 60 * MS).unwrap().util_avg, grouped.peek_task(7, 60 * MS).unwrap().util_avg);
+    let paths = |all: &Replay| all.group_queues(0).into_iter().map(|(path, ..)| path).collect::<Vec<_>>();
+    assert_eq!(paths(&grouped), ["/web", "/web/app"]);
+    // Alone on the machine, the group has all of its shares; the one in it, too.
+    let weights: Vec<u64> = grouped.group_queues(0).into_iter().map(|(.., weight)| weight >> 10).collect();
+    assert_eq!(weights, [1024, 3072]);
+    let before = grouped.peek_task(7, 60 * MS).unwrap().util_avg;
+    grouped.attach_group(60 * MS, 0, 9, "/other", 7);
+    let (task, root) = (grouped.peek_task(7, 60 * MS).unwrap(), grouped.peek_cpu(0, 60 * MS).unwrap());
+    assert!(task.util_avg.abs_diff(before) <= 1 && root.util_avg.abs_diff(other.util_avg) <= 2, "{task:?} {root:?}");
+    assert_eq!(paths(&grouped), ["/web", "/web/app", "/other"]);
+    let queues = grouped.group_queues(0);
+    assert!(queues[0].1.util_avg <= 1 && queues[2].1.util_avg.abs_diff(before) <= 1, "{queues:?}");
+}
+
+/// Goal: a quota that stops a group lets its tasks' signals stand still, those of all levels, while the root queue's decays; where the
+/// CPU has other work, the count of runnable tasks shows it.
+#[test]
+fn a_quota_stops_a_group() {
+    for other_work in [false, true] {
+        let next = if other_work { task(8) } else { NONE };
+        let mut finder = GroupFinder::default();
+        finder.wakeup(2 * MS, 7, 120, 0);
+        finder.switch(2 * MS, 0, NONE, 0, 7);
+        if other_work {
+            finder.nr_running(20 * MS, 0, 1, Some(2));
+            finder.wakeup(20 * MS, 8, 120, 0);
+            finder.nr_running(34 * MS, 0, -1, Some(1));
+        }
+        finder.switch(34 * MS, 0, task(7), 0x100, next.0);
+        assert!(finder.is_stopped(7, 34 * MS), "{other_work}");
+        let mut all = in_groups(finder);
+        all.wakeup(2 * MS, 7, 120, 0, false);
+        all.switch(2 * MS, 0, NONE, 0, task(7));
+        if other_work {
+            all.wakeup(20 * MS, 8, 120, 0, false);
+        }
+        all.switch(34 * MS, 0, task(7), 0x100, next);
+        let before = all.peek_task(7, 34 * MS).unwrap();
+        assert_eq!(all.peek_task(7, 98 * MS).unwrap().util_avg, before.util_avg);
+        assert_eq!(all.runnable(0), u64::from(other_work));
+        all.switch(98 * MS, 0, next, 1, task(7));
+        let after = all.peek_task(7, 98 * MS).unwrap();
+        assert!(after.util_avg.abs_diff(before.util_avg) <= 2, "{before:?} {after:?}");
+        assert_eq!(all.runnable(0), 1);
+        // Who waited for a busy CPU may have been let go on before.
+        assert_eq!(after.error_bound > before.error_bound + 20, other_work, "{before:?} {after:?}");
+    }
 }
 
 /// Goal: each run's end may be told late, which the bounds of task and queue hold.

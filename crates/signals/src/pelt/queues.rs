@@ -388,9 +388,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                     tg.used_before_ns = if periods == 1 { tg.used_ns } else { 0 };
                     tg.used_ns = 0;
                 }
-                tg.used_ns += ran_ns;
+                tg.used_ns = tg.used_ns.saturating_add(ran_ns);
                 // A queue may keep a slice for itself, and when a period begins is known by and by only.
-                short |= tg.used_before_ns + tg.used_ns + slices >= quota.quota_ns;
+                short |= tg.used_before_ns.saturating_add(tg.used_ns).saturating_add(slices) >= quota.quota_ns;
             }
             group = tg.parent;
         }
