@@ -205,3 +205,17 @@ fn preference(epp: &str, default: u8) -> Result<u8, CaseError> {
         CaseError(format!("epp is {epp:?}; it is 0 to 255 or one of {}", ENERGY_PERF_STRINGS.join(", ")))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_begins_with_a_balance_on_clients_since_v6_14() {
+        let epp = |kernel: &str, pm_profile| default_epp(&KernelProfile::named(kernel).expect("a kernel"), pm_profile);
+        assert_eq!([epp("6.13", PmProfile::Mobile), epp("6.14", PmProfile::Mobile)], [EPP_AT_BOOT, EPP_BALANCED]);
+        for server in [PmProfile::EnterpriseServer, PmProfile::SohoServer, PmProfile::Unspecified] {
+            assert_eq!(epp("6.18", server), EPP_AT_BOOT, "{server:?}");
+        }
+    }
+}
