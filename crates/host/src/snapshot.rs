@@ -79,3 +79,38 @@ pub fn debugfs(root: &Root) -> String {
     walk(root, "/proc/sys/kernel", 0, &sysctl, "", &mut out);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn groups_and_their_members_are_saved() {
+        let folder = std::env::temp_dir().join(format!("opplab-snapshot-{}", std::process::id()));
+        let deep = format!("sys/fs/cgroup{}", "/a".repeat(12));
+        for (path, text) in [
+            ("sys/fs/cgroup/web/cpu.max", "20000 100000\n"),
+            ("sys/fs/cgroup/web/cpu.stat", "usage_usec 1\nnr_throttled 2\n"),
+            ("sys/fs/cgroup/web/cpu.pressure", "some avg10=0.00\n"),
+            ("sys/fs/cgroup/web/memory.max", "max\n"),
+            (&format!("{deep}/cpu.weight"), "100\n"),
+            ("proc/12/task/13/cgroup", "0::/web\n"),
+            ("proc/12/task/13/comm", "a b\n"),
+            ("proc/self/task/14/cgroup", "0::/\n"),
+        ] {
+            let path = folder.join(path);
+            fs::create_dir_all(path.parent().expect("has one")).expect("writable");
+            fs::write(path, text).expect("writable");
+        }
+        let root = Root::open(&folder).expect("a folder");
+        let lines = cgroups(&root);
+        let weight = format!("/{deep}/cpu.weight: 100|\n");
+        let expected =
+            "/sys/fs/cgroup/web/cpu.max: 20000 100000|\n/sys/fs/cgroup/web/cpu.stat: usage_usec 1|nr_throttled 2|\n";
+        assert_eq!(lines, format!("{weight}{expected}"));
+        assert_eq!(members(&root), "13 12 a b: 0::/web|\n");
+        fs::remove_dir_all(&folder).expect("ours");
+    }
+}
