@@ -147,7 +147,7 @@ def test_old_kernels_have_no_pressure() -> None:
 
 
 def test_a_quota_of_one_cpu_is_the_published_pressure() -> None:
-    """Goal: `stress --cpu 10` under CPUQuota=100% has some = full = 87.3 %, here 88.5 (groups_cpu_max.csv, psi-with-quota).
+    """Goal: `stress --cpu 10` under CPUQuota=100% has some = full = 87.3 %, here 88.5 (groups_cpu_max.csv).
 
     The text (Linux 6.8.9) does not state the number of CPUs; with 8, each runs for an eighth of the time at most.
     """
