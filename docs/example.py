@@ -39,7 +39,7 @@ clocks = run.events("cpu_frequency")
 clocks.head()
 
 # %% A report to put in front of somebody: plots, every test, methods; one file
-from opplab.comparison.report import report
+from opplab.summary.compared import report
 
 page = report(results, runs=["no-EAS", "EAS"], metric="energy")
 page.write("out/example.html")
