@@ -267,7 +267,7 @@ def test_long_runs_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "load.json").write_text(json.dumps(load))
     words = ["run", str(tmp_path / "load.json"), "-m", "juno-r2", "--governor", "schedutil,performance"]
     words += ["--seconds", "0.3", "--iterations", "1", "-o"]
-    monkeypatch.setattr("opplab.report.publish.EVENTS_MAX", 10)
+    monkeypatch.setattr("opplab.summary.publish.EVENTS_MAX", 10)
     done = CliRunner().invoke(main, [*words, str(tmp_path / "long")])
     assert done.exit_code == 0, done.output
     assert "2 runs of over 10 events are not drawn" in done.stderr
@@ -275,8 +275,8 @@ def test_long_runs_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "tasks on CPUs" not in (tmp_path / "long" / "report.html").read_text()
     done = CliRunner().invoke(main, [*words, str(tmp_path / "asked"), "--traces"])
     assert len(list((tmp_path / "asked" / "traces").iterdir())) == 2
-    monkeypatch.setattr("opplab.report.publish.EVENTS_MAX", 10**6)
-    monkeypatch.setattr("opplab.report.timelines.SLICES_MAX", 5)
+    monkeypatch.setattr("opplab.summary.publish.EVENTS_MAX", 10**6)
+    monkeypatch.setattr("opplab.summary.timelines.SLICES_MAX", 5)
     done = CliRunner().invoke(main, [*words, str(tmp_path / "busy")])
     page = (tmp_path / "busy" / "report.html").read_text()
     assert "tasks on CPUs" in page

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opplab_import::Facts;
+use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 use opplab_kernel::cpufreq::governor::GovernorId;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
@@ -107,10 +108,10 @@ fn set_limits(facts: &Facts, snapshot: &[(String, String)], machine: &Machine, p
     for found in facts.policies.values() {
         let Some(cpu) = found.cpus.first().filter(|&&cpu| (cpu as usize) < machine.nr_cpus()) else { continue };
         let cluster = machine.cluster_of(*cpu).name.as_str();
-        let driver = found.driver.as_deref().unwrap_or_default();
+        let driver = found.driver.as_deref().and_then(DriverId::named).map(|driver| driver.kind);
         // Where these drivers start is not the hardware's limit, and nobody set it.
-        let min_starts_above = driver.starts_with("amd-pstate");
-        let max_starts_below = driver == "acpi-cpufreq";
+        let min_starts_above = matches!(driver, Some(DriverKind::Amd(_)));
+        let max_starts_below = driver == Some(DriverKind::Acpi);
         let set =
             |scaling: Option<u32>, hardware: Option<u32>| scaling.filter(|&khz| hardware.is_some_and(|at| at != khz));
         let found = [
