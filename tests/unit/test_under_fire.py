@@ -254,9 +254,9 @@ def test_tables_with_errors_have_lines(tmp_path: Path) -> None:
 
 def test_names_are_no_paths(tmp_path: Path) -> None:
     for name in ("../x", "/x", ".", ""):
-        check_refused("is no name", "workload", "new", name)
+        check_refused("is not a name", "workload", "new", name)
     (tmp_path / "w.json").write_text(json.dumps({"tasks": {"a": {"run": 1}}}))
-    check_refused("is no name", "experiment", "new", "../x", "-m", "juno-r2", "-w", str(tmp_path / "w.json"))
+    check_refused("is not a name", "experiment", "new", "../x", "-m", "juno-r2", "-w", str(tmp_path / "w.json"))
 
 
 def test_a_link_of_a_copied_tree_is_not_written_through(tmp_path: Path) -> None:

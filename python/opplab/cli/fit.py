@@ -107,7 +107,9 @@ def _checked(report: dict[str, Any]) -> str:
 
 @command.command(name="power")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With MACHINE: file to write.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write, with MACHINE."
+)
 @points_option
 @interval_option
 @click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
@@ -128,15 +130,16 @@ def power(
 ) -> None:
     """Fit the power of a core by clock to measured points; three points are enough.
 
-    With a machine (built in, or a .toml) before them, SOURCES may also be turbostat logs, rails or RAPL samples with
-    clock and load, or tables of watts by busy cores; the machine with the fitted power goes to -o or standard output.
-    With --check, the machine's watts are set beside those of a table or log instead; SOURCES may be the machine alone.
+    SOURCES are tables of power by operating point, in the columns of freqbench's digest: soc, cpu, khz, busy_mean_mw.
+    run and coremark_iter_per_s are optional. The curve has a constant part and f V^2, with a voltage that is flat up to
+    a knee. Other chips supply its shape.
 
     The output has parameters and residuals. With --check, --leave-one-out or unused points it also has the error of
     the predictions, beside that of a straight line between the lowest and the highest point.
 
     A machine (built in, or a .toml) may stand before SOURCES. They may then be turbostat logs, tables of watts by busy
     cores, or samples of rails or RAPL with clock and load. The machine with fitted power goes to -o or standard output.
+    With --check the machine's watts are compared with those of a table or log; SOURCES may be the machine alone.
     """
     from opplab.fit import freqbench, opp_power
 

@@ -208,12 +208,12 @@ def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: st
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Machine file to write.")
 @click.option("--name", help="Name of the machine; the default is the output's, or the source's own.")
-@click.option("--power", help="What such a machine draws: a turbostat log, a table of power, or 'generic'.")
-@click.option("--soc", help="Of tables of operating points: only this chip.")
-@click.option("--clusters", help="Of tables of operating points: clusters and CPUs, as A55x4,A76x2,X1x2.")
+@click.option("--power", help="Source of power: a turbostat log, a table of power, or 'generic'.")
+@click.option("--soc", help="Chip to read from tables of operating points.")
+@click.option("--clusters", help="Clusters and CPUs of tables of operating points, e.g. A55x4,A76x2,X1x2.")
 @points_option
 @interval_option
-@click.option("--calibration", type=click.Path(path_type=Path), help="What 'opplab host calibrate' measured: its JSON.")
+@click.option("--calibration", type=click.Path(path_type=Path), help="JSON of 'opplab host calibrate'.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def import_(
     sources: tuple[Path, ...],
@@ -230,13 +230,13 @@ def import_(
     """Make a machine file from a dump, a device tree, or measurements.
 
     The first of SOURCES is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs
-    snapshot, a turbostat log, an energy_model debugfs folder or the text that `grep -r ^` prints of it, a device tree
-    (.dtb, or .dts that needs no preprocessor), LISA's plat_info.yml, or a folder of Wattson power curves.  Further
-    SOURCES are tables of operating points.  Their CoreMark sets capacities, their power is fitted as 'opplab fit power'
-    does it.
+    snapshot or a turbostat log. It may also be a device tree (.dtb, or .dts that needs no preprocessor), LISA's
+    plat_info.yml, or a folder of Wattson power curves. A debugfs folder energy_model may be given as the output of
+    `grep -r ^`, too. Further SOURCES are tables of operating points. Their CoreMark sets capacities, and their power is
+    fitted as by 'opplab fit power'.
 
     Tables alone also make a machine: freqbench's CSV or JSON, or a log of rails (a column of MHz and one of W each).
-    Rows without power are operating points too.  Three measured points a cluster are enough.
+    Rows without power are operating points too. Three measured points a cluster are enough.
 
     Without -o the file goes to standard output; sources, defaults and what is missing go to standard error.
     """

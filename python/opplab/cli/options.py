@@ -191,7 +191,7 @@ def points_option(function: F) -> F:
 
 def interval_option(function: F) -> F:
     """Add ``--interval``: what intervals of fitted power are of."""
-    words = "What intervals are of: one meter and chip, another chip by such a meter, or the kind by any meter."
+    words = "Scope of the intervals: one meter and chip, another chip by such a meter, or the kind by any meter."
     names = click.Choice(["meter", "chip", "kind"])
     return click.option("--interval", type=names, default="meter", show_default=True, help=words)(function)
 

@@ -547,7 +547,7 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
             texts.append((title, render_table(beside, "text", width), render_table(beside, "text")))
         shown = "".join(f"\n{title}\n{table}" for title, table, _ in texts)
         shown += "".join(f"{flow(line, width)}\n" for line in (legend, score) if line)
-        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts) + (score and f"\n{score}\n")
+        kept = "\n".join(f"{title}\n{table}" for title, _, table in texts) + (score and f"\n{flow(score, 80)}\n")
     else:
         shown = answer.text(width, None if how.everything else LINES)
         kept = answer.text(80, None)

@@ -211,11 +211,12 @@ def published(
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("../shared/silicon"))
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def silicon(folder: Path, output_format: str) -> None:
-    """Predict measurements of real hardware that a fit did not use, and say how far the predictions are.
+    """Predict measurements of real hardware that a fit did not use, and report the errors.
 
-    FOLDER holds the measurements (../shared/silicon, if none is given): freqbench's tables, opp_power.csv.
-    One line a set and what was left out of it: median and 90th percentile of the relative error, the same of the
-    simplest rival, skill (1 less the ratio of the medians), and the share of values within the predicted interval.
+    FOLDER holds the measurements (default: ../shared/silicon); freqbench's tables are recognised (opp_power.csv).
+    Prints one line per set and left-out part: median and 90th percentile of the relative error, and the simplest
+    rival's. Skill is 1 less the ratio of the medians. The last column is the share of values within the predicted
+    interval.
     """
     from opplab.agreement import silicon as scoreboard
 

@@ -35,7 +35,8 @@ def check(text: str, path: Path) -> None:
         if path not in _told:
             _told.add(path)
             again = f"opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}"
-            print(f"opplab: {path} does not say which model it is fitted to: check it with `{again}`", file=sys.stderr)
+            words = f"calibration {path.stem} has no fingerprint of its model; check it with `{again}`"
+            print(f"opplab: {words}", file=sys.stderr)
         return
     if fitted["model"] != fingerprint(benchmark):
         raise InputError(
@@ -49,7 +50,7 @@ def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> di
     name = f"{benchmark}@{machine}"
     if name in catalog.names("calibration"):
         print(
-            f"opplab: constants of {benchmark} as calibrated on {machine} (opplab calibrate --show {name})",
+            f"opplab: {benchmark} uses the constants calibrated on {machine} (opplab calibrate --show {name})",
             file=sys.stderr,
         )
         return {"calibration": name, **params}
