@@ -20,7 +20,7 @@ from opplab.files import toml_of
 from opplab.fit import freqbench, opp_power
 from opplab.fit.curve import SPREAD
 from opplab.fit.machine_check import check
-from opplab.fit.machine_export import placements
+from opplab.fit.machine_export import export, placements
 from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text
 from opplab.fit.opp_machine import layout, machine_of_points
 from opplab.simulation.machine import Machine
