@@ -424,15 +424,15 @@ gates! {
         Interleaved = "interleaved" since (6, 4), "each group's at a time of its own, drawn at its creation", [Code("fair.c:init_cfs_bandwidth()", "6.12.117")];
     }
     cfs_first_runtime: CfsFirstRuntime, "What a queue of a group with a quota has before it took anything." {
-        Nothing = "nothing" since (4, 17), "nothing: where the pool is empty, the first task waits for the next period", [Replaced("956dfda6a708"), Code("core.c:tg_set_cfs_bandwidth()", "6.12.117")];
+        Nothing = "nothing" since (4, 14), "nothing: where the pool is empty, the first task waits for the next period", [Replaced("956dfda6a708"), Code("core.c:tg_set_cfs_bandwidth()", "6.12.117")];
         OneNs = "1ns" since (6, 18), recorded "6.18", "1 ns: the first task runs up to a tick before it is charged", [Commit("956dfda6a708")];
     }
     cfs_throttle: CfsThrottle, "What of a task group stops on a CPU whose quota has run out." {
-        Queue = "queue" since (4, 17), "its queue, with all tasks in it, wherever they are", [Replaced("e1fad12dcb66"), Code("fair.c:throttle_cfs_rq()", "6.12.117")];
+        Queue = "queue" since (4, 14), "its queue, with all tasks in it, wherever they are", [Replaced("e1fad12dcb66"), Code("fair.c:throttle_cfs_rq()", "6.12.117")];
         Task = "task" since (6, 18), recorded "6.18", "each task when it is about to return to user space", [Commit("e1fad12dcb66")];
     }
     cpu_pressure: CpuPressure, "What counts as pressure of CPUs (PSI)." {
-        Absent = "absent" since (4, 17), "nothing: there is no PSI", [Memory];
+        Absent = "absent" since (4, 14), "nothing: there is no PSI", [Memory];
         MoreThanOne = "more-than-one" since (4, 20), "some: a CPU has more than one task of the group that could run", [Memory];
         Waiting = "waiting" since (5, 7), "some: a task of the group could run and does not, throttled or behind another group's too", [Commit("b05e75d61138")];
         WithFull = "with-full" since (5, 13), "the same; full: none of those that could run does", [Commit("e7fcd7622823"), Code("psi.c:test_states()", "6.12.117")];
@@ -640,7 +640,7 @@ gates! {
         LowestNonlinear = "lowest-nonlinear" since (6, 13), "the lowest nonlinear performance; user space may lower it", [Commit("5d9a354cf839"), Code("amd-pstate.c:amd_pstate_verify()", "7.2.13")];
     }
     amd_epp_default: AmdEppDefault, "What preference amd-pstate's active mode starts with." {
-        Firmware = "firmware" since (4, 17), "the firmware's, which is performance", [Code("amd-pstate.c:amd_pstate_epp_cpu_init()", "6.12.117")];
+        Firmware = "firmware" since (4, 14), "the firmware's, which is performance", [Code("amd-pstate.c:amd_pstate_epp_cpu_init()", "6.12.117")];
         Balanced = "balanced" since (6, 14), "balance_performance, on machines that are no servers", [Mail("cpufreq/amd-pstate: Set different default EPP policy for Epyc and Ryzen"), Code("amd-pstate.c:amd_pstate_epp_cpu_init()", "6.15")];
     }
     // intel_pstate.
