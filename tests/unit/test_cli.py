@@ -220,7 +220,7 @@ def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
         (("tbench", "-m", "juno-r2", "--param", "client=1"), "did you mean `clients`?"),
         (("tbench", "-m", "juno-r2", "--param", "clients=x"), "is not of the form clients=4"),
         (("tbnch", "-m", "juno-r2"), "did you mean `tbench`?"),
-        (("juno-eas", "--param", "clients=1"), "--param is for benchmarks"),
+        (("juno-eas", "--param", "clients=1"), "--param needs a benchmark"),
         (("juno-eas", "-w", "x.json"), "--workload is for workloads"),
     ):
         check_refused(says, "run", *wrong)

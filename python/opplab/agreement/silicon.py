@@ -147,7 +147,11 @@ def score_folder(folder: Path, known: Mapping[str, Callable[[Path], list[ScoredS
     return sets
 
 
-def unknown_tables(folder: Path, known: Iterable[str] = SETS) -> list[str]:
+_BESIDE = ("freqbench/clusters.csv", "freqbench/runs.csv")
+"""Tables that are read beside those of `SETS`."""
+
+
+def unknown_tables(folder: Path, known: Iterable[str] = (*SETS, *_BESIDE)) -> list[str]:
     """Name the tables below a folder that no set reads, so that a table of another name is no silence."""
     home = folder.resolve()
     tables = sorted([*home.rglob("*.csv"), *home.rglob("*.csv.gz")])

@@ -32,9 +32,9 @@ use crate::whole::write_whole;
 
 const HELP: &str = "Usage: calibrate [OPTIONS]
 
-Measure this machine: speed, clock and power of three classes of loops by clock and busy cores, idle power and wake-up
-latency by state, time of a frequency change, second threads, the share of memory, shared cache lines, flushes of the
-disk. Each number has an interval over the rounds. What cannot be measured is named with the reason. Settings are put
+Measure this machine: speed, clock and power of three classes of loops, by clock and busy cores. Further steps are idle
+power and wake-up latency by state, frequency changes, second threads, memory, shared cache lines and the disk's
+flushes. Each number has an interval over the rounds. What cannot be measured is named with the reason. Settings are put
 back afterwards.
 
   --for TIME            time of all rounds (10m)
