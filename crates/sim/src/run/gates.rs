@@ -6,9 +6,8 @@ use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
     self, BlockedUpdate, CfsThrottle, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling,
-    Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform,
-    RtThrottling, SchedIdleCpu, SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue,
-    WakeAffineSync,
+    Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtThrottling, SchedIdleCpu,
+    SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue, WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;

@@ -67,7 +67,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let mut driver = driver_of(machine, policy);
         let capacities = known_capacities(machine, &gates.profile);
         let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
-        let topology = Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
+        let topology =
+            Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
         let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
         let custom = hooks.as_ref().is_some_and(|hooks| hooks.governs());
@@ -350,7 +351,8 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     let mut driver = driver_of(machine, policy);
     let capacities = known_capacities(machine, &gates.profile);
     let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
-    let topology = Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
+    let topology =
+        Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
 }
