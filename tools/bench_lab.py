@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "unit"), str(ROOT / "tools")]
 import make_pages  # noqa: E402
-from test_browser import Browser  # type: ignore[import-not-found]  # noqa: E402
+from test_browser import Browser  # noqa: E402
 
 import opplab  # noqa: E402
 

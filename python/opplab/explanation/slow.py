@@ -42,7 +42,7 @@ def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
     )
 
 
-def acting_limit(outcome: dict[str, Any], busy_ns: int, held_ns: dict[str, int]) -> tuple[str, str]:
+def acting_limit(outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int]) -> tuple[str, str]:
     """Give the limit that acts on the rate of a run, and what shows it.
 
     Parameters
