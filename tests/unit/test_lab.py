@@ -1,6 +1,7 @@
 """The pages that compute in the browser: the same bytes as natively, and no script runs from a link."""
 
 import base64
+import functools
 import gzip
 import json
 import random
@@ -65,8 +66,14 @@ def show(browser: Browser, folder: Path, page: str, link: str) -> str:
     raise AssertionError(f"{page} shows nothing")
 
 
+@functools.cache
+def native_program() -> Path:
+    make_pages.pages()
+    return ROOT / "target" / "release" / "opplab-page"
+
+
 def native(links: list[str], dropped: Path | None = None) -> list[str]:
-    program = [ROOT / "target" / "release" / "opplab-page", *([dropped] if dropped else [])]
+    program = [native_program(), *([dropped] if dropped else [])]
     text = "\n".join(links) + "\n"
     return subprocess.run(program, input=text, check=True, capture_output=True, text=True).stdout.splitlines()
 

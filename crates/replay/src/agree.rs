@@ -14,7 +14,7 @@ use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, shares_per_100k};
+use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
 use crate::setup::{Recorded, Setup, recording_files};
 use crate::tick::{idle_ticks, phase_ns};
@@ -349,7 +349,8 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
     let Some(prepared) = prepare(dir)? else { return Ok(None) };
     let Prepared { file, events, setup, mut case, names, threads, window, lead_ns, start } = prepared;
     let is_thread = |task: TaskIdx| names.iter().any(|name| name == events.name(task));
-    let recorded = measure(&events, &case.machine, window, &setup.start_khz, is_thread);
+    let told = Told::of(&events);
+    let recorded = measure(&events, &case.machine, window, &setup.start_khz, told, is_thread);
 
     let by_request = !case.machine.cpufreq.freq_table;
     shift_births(&mut case.workload, &threads, -(RUNS as i64 / 2 * SHIFT_NS as i64));
@@ -361,7 +362,7 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
         let ours = sink.finish(&outcome.task_names, case.duration_ns);
         let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
         let window = (lead_ns, case.duration_ns);
-        runs.push(measure(&ours, &case.machine, window, &start.khz, is_ours));
+        runs.push(measure(&ours, &case.machine, window, &start.khz, told, is_ours));
         shift_births(&mut case.workload, &threads, SHIFT_NS as i64);
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn told_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
             What::Wakeup { cpu, .. } | What::WakeupNew { cpu, .. } | What::Migrate { dest_cpu: cpu, .. } => {
                 finder.joins(now, cpu);
             }
-            What::Idle { cpu, entered } => finder.idle(now, cpu, entered),
+            What::Idle { cpu, state } => finder.idle(now, cpu, state.is_some()),
             _ => {}
         }
     }

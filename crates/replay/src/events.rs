@@ -63,9 +63,19 @@ pub enum What {
         cpu: u32,
         freq_khz: u32,
     },
+    /// The idle state that was entered; `None`: left.
     Idle {
         cpu: u32,
-        entered: bool,
+        state: Option<usize>,
+    },
+    /// Of simulated runs: `cpu` begins to leave its idle state.
+    IdleExit {
+        cpu: u32,
+    },
+    /// Of simulated runs: the state that a cluster entered; `None`: left.
+    ClusterIdle {
+        cluster: u32,
+        state: Option<usize>,
     },
     Activation {
         task: TaskIdx,
@@ -270,6 +280,11 @@ const IN_INTERRUPT: i64 = 0x08 | 0x10;
 /// `cpu_idle` states from here on mean "left".
 const IDLE_EXIT: i64 = 0xffff_ffff;
 
+/// The state that an idle event enters.
+pub(crate) fn entered(state: i64) -> Option<usize> {
+    (0..IDLE_EXIT).contains(&state).then_some(state as usize)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Name {
     Switch,
@@ -281,6 +296,8 @@ enum Name {
     Exit,
     Frequency,
     Idle,
+    IdleExit,
+    ClusterIdle,
     UpdateUtil,
     Attach,
     Group,
@@ -315,6 +332,8 @@ impl Role {
             "cgroup_mkdir" | "cgroup_rename" => (Name::Group, &["root", "id", "path"]),
             "cpu_frequency" => (Name::Frequency, &["cpu_id", "state"]),
             "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
+            "idle_exit" => (Name::IdleExit, &["cpu_id"]),
+            "cluster_idle" => (Name::ClusterIdle, &["cluster", "state"]),
             // A probe on a governor's update_util_data hook: its arguments under the kernel's names.
             _ if ["hook", "time", "flags"].iter().all(|field| schema.field_index(field).is_some()) => {
                 (Name::UpdateUtil, &["hook", "flags", "time"])
@@ -475,7 +494,9 @@ impl Builder {
             }
             Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
             Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
-            Name::Idle => What::Idle { cpu: cpu(0)?, entered: (0..IDLE_EXIT).contains(&int(1)?) },
+            Name::Idle => What::Idle { cpu: cpu(0)?, state: entered(int(1)?) },
+            Name::IdleExit => What::IdleExit { cpu: cpu(0)? },
+            Name::ClusterIdle => What::ClusterIdle { cluster: cpu(0)?, state: entered(int(1)?) },
             Name::Attach | Name::Group => {
                 let text = role.text(event, 2).unwrap_or_default();
                 let path = String::from_utf8_lossy(text).into_owned();
@@ -695,7 +716,9 @@ impl Sink for Simulated {
                 (cpu, What::Frequency { cpu, freq_khz: khz })
             }
             Event::FreqRequest { cpu, khz, .. } if self.by_request => (cpu, What::Frequency { cpu, freq_khz: khz }),
-            Event::CpuIdle { cpu, state } => (cpu, What::Idle { cpu, entered: state >= 0 }),
+            Event::CpuIdle { cpu, state } => (cpu, What::Idle { cpu, state: entered(state.into()) }),
+            Event::IdleExit { cpu } => (cpu, What::IdleExit { cpu }),
+            Event::ClusterIdle { cluster, state } => (0, What::ClusterIdle { cluster, state: entered(state.into()) }),
             Event::Activation { task, slack_ns, .. } => (0, What::Activation { task, slack_ns }),
             _ => return,
         };

@@ -2,13 +2,16 @@
 //!
 //! Frequencies are counted at the machine's own operating points: a frequency between two of them counts as the higher one, as
 //! the hardware grants it. Where the driver has no table, any frequency may be asked for: then the range is cut in [`BINS`].
+//!
+//! Energy is that of the one integrator ([`crate::energy`]). Two runs are compared by what the recording has: where it has no idle
+//! states, those of the other run do not count either ([`Told`]).
 
 use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
-use opplab_model::machine::{Cluster, Machine};
-use opplab_model::power::{ClusterActivity, CpuActivity, PointPower};
+use opplab_model::machine::Machine;
 
+use crate::energy::Integrator;
 use crate::events::{Ev, Events, Left, What};
 
 /// Time is counted from the first number up to the second, ns from the first event.
@@ -38,8 +41,6 @@ pub struct PolicyTimes {
     pub busy_ns: Vec<u64>,
     /// Frequency times time, kHz ns.
     pub khz_ns: u128,
-    /// Energy of its busy CPUs and of what they share, fJ.
-    pub active_fj: u128,
     /// Changes of frequency, between any two values.
     pub changes: u64,
 }
@@ -83,7 +84,7 @@ pub struct Measured {
     pub latencies_ns: Vec<u64>,
     /// Context switches.
     pub switches: u64,
-    /// Energy of running CPUs and of idle ones, by cluster, fJ.
+    /// Energy by cluster, fJ.
     pub energy_fj: Vec<u128>,
     /// Loops that ended with a slack below 0, and all loops with a timer.
     pub missed: (u64, u64),
@@ -96,11 +97,9 @@ pub fn opp_of(freq_khz: &[u32], khz: u32) -> usize {
 
 impl PolicyTimes {
     /// The policy was at `khz` for `ns`.
-    fn hold(&mut self, khz: u32, ns: u64, cluster: &Cluster) {
+    fn hold(&mut self, khz: u32, ns: u64) {
         self.time_ns[opp_of(&self.freq_khz, khz)] += ns;
         self.khz_ns += u128::from(khz) * u128::from(ns);
-        self.active_fj +=
-            u128::from(cluster.shared_power_uw(&cluster.opp_for(khz).into(), ClusterActivity::Awake)) * u128::from(ns);
     }
 
     /// Mean frequency, kHz.
@@ -117,16 +116,38 @@ struct CpuState {
     since_ns: u64,
 }
 
-/// Counts what happens in `window`. `start_khz` is each policy's frequency before its first change; `counts` tells whose wake-ups
-/// and latencies count.
+/// What a recording has of idle CPUs and clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    idle: bool,
+    exits: bool,
+    clusters: bool,
+}
+
+impl Told {
+    /// What `events` have.
+    pub fn of(events: &Events) -> Self {
+        let has = |one: fn(&What) -> bool| events.list.iter().any(|ev| one(&ev.what));
+        Self {
+            idle: has(|what| matches!(what, What::Idle { .. })),
+            exits: has(|what| matches!(what, What::IdleExit { .. })),
+            clusters: has(|what| matches!(what, What::ClusterIdle { .. })),
+        }
+    }
+}
+
+/// Counts what happens in `window`. `start_khz` is each policy's frequency before its first change; `counts` chooses whose wake-ups
+/// and latencies count, `told` which idle states.
 pub fn measure(
     events: &Events,
     machine: &Machine,
     window: Window,
     start_khz: &[u32],
+    told: Told,
     counts: impl Fn(TaskIdx) -> bool,
 ) -> Measured {
     let mut count = Count::new(events, machine, window, start_khz);
+    let energy_fj = energy(events, machine, window, start_khz, told);
     let nr = machine.nr_cpus();
     for ev in &events.list {
         let inside = ev.time_ns >= window.0 && ev.time_ns < window.1;
@@ -152,16 +173,13 @@ pub fn measure(
             _ => {}
         }
     }
-    count.finish()
+    Measured { energy_fj, ..count.finish() }
 }
 
 /// Counting in progress.
 struct Count<'a> {
     events: &'a Events,
-    machine: &'a Machine,
     window: Window,
-    /// The machine's cpufreq policies: cluster and CPUs.
-    policies: Vec<(u32, Vec<u32>)>,
     cpus: Vec<CpuState>,
     /// By policy: its frequency in kHz, and since when.
     frequency: Vec<(u32, u64)>,
@@ -172,7 +190,7 @@ struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    fn new(events: &'a Events, machine: &'a Machine, window: Window, start_khz: &[u32]) -> Self {
+    fn new(events: &'a Events, machine: &Machine, window: Window, start_khz: &[u32]) -> Self {
         let mut classes: Vec<u32> = machine.clusters.iter().map(|cluster| cluster.capacity).collect();
         classes.sort_unstable();
         classes.dedup();
@@ -195,7 +213,7 @@ impl<'a> Count<'a> {
         };
         let frequency = khz.map(|khz| (khz, window.0)).collect();
         let (last_cpu, woken) = (BTreeMap::new(), BTreeMap::new());
-        Self { events, machine, window, cpus, frequency, last_cpu, woken, measured, policies }
+        Self { events, window, cpus, frequency, last_cpu, woken, measured }
     }
 
     /// The time within the window that is nearest.
@@ -213,9 +231,6 @@ impl<'a> Count<'a> {
         let khz = self.frequency[state.policy].0;
         let policy = &mut self.measured.policies[state.policy];
         policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
-        let cluster = self.machine.cluster_of(policy.cpus[0]);
-        let busy_uw = cluster.cpu_power_uw(&cluster.opp_for(khz).into(), CpuActivity::Busy);
-        policy.active_fj += u128::from(busy_uw) * u128::from(ns);
         let classes = self.measured.classes.len();
         let task = self.measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
             name: self.events.name(state.current).to_owned(),
@@ -228,8 +243,7 @@ impl<'a> Count<'a> {
     /// Counts the policy's frequency up to `now`.
     fn hold(&mut self, policy: usize, now: u64) {
         let (khz, since_ns) = self.frequency[policy];
-        let cluster = &self.machine.clusters[self.policies[policy].0 as usize];
-        self.measured.policies[policy].hold(khz, now - since_ns, cluster);
+        self.measured.policies[policy].hold(khz, now - since_ns);
     }
 
     /// A CPU changes tasks; how long `next` had waited since it was woken, if it was, ns.
@@ -281,9 +295,8 @@ impl<'a> Count<'a> {
 
     fn finish(mut self) -> Measured {
         (0..self.cpus.len()).for_each(|cpu| self.settle(cpu, self.window.1));
-        (0..self.policies.len()).for_each(|policy| self.hold(policy, self.window.1));
+        (0..self.frequency.len()).for_each(|policy| self.hold(policy, self.window.1));
         self.measured.latencies_ns.sort_unstable();
-        self.measured.energy_fj = energy(&self.measured, self.machine, &self.policies);
         self.measured
     }
 }
@@ -310,19 +323,37 @@ fn first_task(events: &Events, cpu: u32) -> TaskIdx {
     first.unwrap_or(IDLE_TASK)
 }
 
-/// Energy by cluster: what the operating points say a busy CPU draws, and the shallowest idle state for the rest.
-fn energy(measured: &Measured, machine: &Machine, described: &[(u32, Vec<u32>)]) -> Vec<u128> {
-    let mut energy = vec![0; machine.clusters.len()];
-    for (policy, (cluster, cpus)) in measured.policies.iter().zip(described) {
-        let described = &machine.clusters[*cluster as usize];
-        let busy: u64 = policy.busy_ns.iter().sum();
-        let lowest = PointPower { idle_uw: None, ..described.opp_for(0).into() };
-        let idle_uw = described.cpu_power_uw(&lowest, CpuActivity::Idle(0));
-        let idle_ns = (measured.window_ns * cpus.len() as u64).saturating_sub(busy);
-        energy[*cluster as usize] += u128::from(idle_uw) * u128::from(idle_ns);
-        energy[*cluster as usize] += policy.active_fj;
+/// Energy by cluster, fJ.
+fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32], told: Told) -> Vec<u128> {
+    let mut sums = Integrator::new(machine);
+    let nr = machine.nr_cpus() as u32;
+    // The integrator's idle task is 0.
+    let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { (task as i32).saturating_add(1) };
+    sums.begin(0);
+    for ((_, cpus), &khz) in machine.policies().iter().zip(start_khz) {
+        sums.clock_becomes(0, cpus[0], Some(khz));
     }
-    energy
+    let mut begun = false;
+    for ev in events.list.iter().take_while(|ev| ev.time_ns <= window.1) {
+        let now = ev.time_ns;
+        if !begun && now >= window.0 {
+            begun = true;
+            sums.begin_again(window.0);
+        }
+        match ev.what {
+            What::Switch { prev, next, .. } if ev.cpu < nr => sums.switch(now, ev.cpu, pid(prev), pid(next)),
+            What::Frequency { cpu, freq_khz } if cpu < nr => sums.clock_becomes(now, cpu, Some(freq_khz)),
+            What::Idle { cpu, state } if told.idle && cpu < nr => sums.idle(now, cpu, state),
+            What::IdleExit { cpu } if told.exits && cpu < nr => sums.idle_exit(now, cpu),
+            What::ClusterIdle { cluster, state } if told.clusters => sums.cluster_idle(now, cluster as usize, state),
+            _ => {}
+        }
+    }
+    if !begun {
+        sums.begin_again(window.0);
+    }
+    let clusters = sums.finish(window.1.max(window.0)).clusters;
+    clusters.iter().map(|cluster| cluster.cpus_fj + cluster.shared_fj).collect()
 }
 
 /// The mean of each number of `of`.
@@ -348,7 +379,6 @@ impl Measured {
             time_ns: list(&|run| &alike(run)[nth].time_ns),
             busy_ns: list(&|run| &alike(run)[nth].busy_ns),
             khz_ns: wide(&|run| alike(run)[nth].khz_ns),
-            active_fj: wide(&|run| alike(run)[nth].active_fj),
             changes: of(&|run| alike(run)[nth].changes),
             ..alike(&runs[0])[nth].clone()
         };

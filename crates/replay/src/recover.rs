@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
         let stays = before.cpu == ev.cpu || (runs(before.cpu) && (ev.context == Context::Interrupt || !runs(ev.cpu)));
         let own_code = before.cpu == ev.cpu && ev.time_ns - before.time_ns <= TRAIN_GAP_NS;
         let mut holder = if stays { before.cpu } else { ev.cpu };
-        if matches!(before.what, What::Idle { entered: true, .. }) || (!runs(holder) && !own_code) {
+        if matches!(before.what, What::Idle { state: Some(_), .. }) || (!runs(holder) && !own_code) {
             // It passed to the next CPU in order that has a task; a CPU without one executes for some us only.
             let nr = self.cpus.len() as u32;
             holder = (1..=nr).map(|step| (before.cpu + step) % nr).find(|&cpu| runs(cpu)).unwrap_or(holder);

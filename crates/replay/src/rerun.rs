@@ -17,7 +17,7 @@ use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 use crate::ReplayError;
 use crate::agree::{start_at, takes_samples};
 use crate::events::{Events, Simulated, What, is_kernel_thread};
-use crate::measure::{Measured, PolicyTimes, alike, distance_per_100k, measure, window_start_ns};
+use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
@@ -456,7 +456,7 @@ impl Replay {
     fn measured(&self, events: &Events) -> Measured {
         let window = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
         let counts = |task: TaskIdx| !events.is_engines(task);
-        measure(events, &self.setup.machine, window, &self.setup.start_khz, counts)
+        measure(events, &self.setup.machine, window, &self.setup.start_khz, Told::of(&self.events), counts)
     }
 }
 

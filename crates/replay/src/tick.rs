@@ -19,7 +19,7 @@ pub(crate) fn phase_ns(events: &Events, tick_ns: u64) -> Option<u64> {
     let mut phases: Vec<u64> = Vec::new();
     for ev in &events.list {
         let c = ev.cpu as usize;
-        let begins = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { entered: false, .. });
+        let begins = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { state: None, .. });
         let joined = ev.time_ns - last_ns[c] < JOINED_NS;
         last_ns[c] = ev.time_ns;
         if let (Some((_, woke)), What::Waking { .. }) = (&mut under_way[c], ev.what) {
@@ -63,7 +63,7 @@ pub(crate) fn late_ticks(events: &Events, tick_ns: u64) -> Option<(u64, Vec<u64>
     let mut last_ns = vec![0; events.nr_cpus];
     let mut phases: Vec<u64> = Vec::new();
     for ev in &events.list {
-        let begins = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { entered: false, .. });
+        let begins = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { state: None, .. });
         let before_ns = std::mem::replace(&mut last_ns[ev.cpu as usize], ev.time_ns);
         if begins && ev.time_ns - before_ns > ALONE_NS {
             phases.push(ev.time_ns % tick_ns);
@@ -107,10 +107,10 @@ pub(crate) fn idle_ticks(events: &Events, hz: u32, from_ns: u64) -> Vec<(u64, u3
         if matches!(ev.what, What::Switch { .. }) {
             left_ns[c] = ev.time_ns;
         }
-        let entered = matches!(ev.what, What::Idle { entered: true, .. });
+        let entered = matches!(ev.what, What::Idle { state: Some(_), .. });
         // What follows an entry closely is an interrupt of its own.
         let joined = ev.time_ns - std::mem::replace(&mut last_ns[c], if entered { 0 } else { ev.time_ns }) < JOINED_NS;
-        let exits = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { entered: false, .. });
+        let exits = ev.context == Context::Interrupt || matches!(ev.what, What::Idle { state: None, .. });
         let first = ev.time_ns - left_ns[c] <= tick_ns + TICK_NS_MAX;
         if joined || !exits || first || ev.current != IDLE_TASK || ev.time_ns < from_ns {
             continue;

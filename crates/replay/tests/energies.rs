@@ -1,28 +1,38 @@
 //! Goal: the energy of a run is one number. Method: random machines, policies and workloads; the engine's meters, its energy by
-//! task, and what is recomputed from the exported trace agree to the femtojoule.
+//! task, what is recomputed from the exported trace, and what replay has for it agree to the femtojoule.
+
+use std::path::Path;
 
 use opplab_model::event::{NullSink, Tee};
 use opplab_model::program_class::ClassOn;
 use opplab_model::testing::Swarm;
 use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
+use opplab_replay::events::Events;
+use opplab_replay::measure::{Told, measure};
 use opplab_sim::task_energy::TaskEnergy;
 use opplab_sim::{Case, run};
 use opplab_timeline::{FIRST_PID, RunTrace};
 use opplab_trace::write::trace_dat;
 use opplab_trace::{ReadOptions, TraceFile};
 
-fn recomputed(case: &Case, trace: Vec<u8>) -> TraceEnergy {
+fn recomputed(case: &Case, trace: &TraceFile) -> TraceEnergy {
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
-    let file = TraceFile::from_bytes(trace, &options).expect("a trace");
     let mut meter = EnergyMeter::new(&case.machine);
-    file.stream(&options, &mut meter).expect("events");
+    trace.stream(&options, &mut meter).expect("events");
     meter.finish()
+}
+
+/// What `replay` has by cluster; `None` for a run in which nobody runs.
+fn replayed(case: &Case, trace: &TraceFile) -> Option<Vec<u128>> {
+    let events = Events::of(trace, Path::new("run")).ok()?;
+    let told = Told::of(&events);
+    Some(measure(&events, &case.machine, (0, events.duration_ns), &[], told, |_| true).energy_fj)
 }
 
 #[test]
 fn meters_tasks_and_traces_have_one_energy() {
     let swarm = Swarm { nr_cpus_max: 24, nr_tasks_max: 24, duration_ns: (1_000_000, 60_000_000), ..Swarm::default() };
-    let (mut runs, mut compared) = (0, 0);
+    let (mut runs, mut compared, mut replays) = (0, 0, 0);
     for seed in 0..60 {
         let swarm = Swarm { limits: seed % 2 == 0, ..swarm.clone() };
         let mut case = Case::from(swarm.case(seed));
@@ -40,8 +50,13 @@ fn meters_tasks_and_traces_have_one_energy() {
         let (tasks, nobody_fj) = used.finish(end_ns);
         let mut bytes = Vec::new();
         trace_dat(&trace.into_trace(), &mut bytes).expect("a trace.dat");
-        let energy = recomputed(&case, bytes);
+        let file = TraceFile::from_bytes(bytes, &ReadOptions::default()).expect("a trace");
+        let energy = recomputed(&case, &file);
         let clusters: Vec<u128> = energy.clusters.iter().map(|one| one.cpus_fj + one.shared_fj).collect();
+        if let Some(replayed) = replayed(&case, &file) {
+            assert_eq!(replayed, clusters, "seed {seed}");
+            replays += 1;
+        }
         if outcome.warmup.wall_ns == 0 {
             assert_eq!(clusters, outcome.cluster_energy_fj, "seed {seed}");
             assert_eq!(energy.floor_fj, outcome.floor_energy_fj, "seed {seed}");
@@ -58,5 +73,5 @@ fn meters_tasks_and_traces_have_one_energy() {
         runs += 1;
         assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()), "seed {seed}");
     }
-    assert!(runs > 50 && compared > 300, "{runs} {compared}");
+    assert!(runs > 50 && compared > 300 && replays > 40, "{runs} {compared} {replays}");
 }

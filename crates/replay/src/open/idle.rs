@@ -36,7 +36,8 @@ impl Run<'_> {
                 (cpu.entered_ns, cpu.no_tick, cpu.tickless) = (None, false, false);
                 next == IDLE_TASK
             }
-            What::Idle { entered, .. } => {
+            What::Idle { state, .. } => {
+                let entered = state.is_some();
                 if self.idle_call(ev.cpu as usize, ev.time_ns, entered) {
                     self.balance(ev.time_ns, |nohz, host, jiffies| nohz.tick(host, ev.cpu, jiffies));
                 }
