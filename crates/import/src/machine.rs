@@ -192,23 +192,12 @@ impl Maker<'_> {
             other_drivers,
             invariance,
             costs,
-            floor_uw: 0,
             smt_yield,
             smt_power,
-            cluster_idle_together: false,
-            shared_follows_machine: false,
-            program_classes: Vec::new(),
-            package_clock: false,
-            shared_stream: false,
-            constant_speed: false,
-            consumers: Vec::new(),
-            disks: Vec::new(),
-            thermal: None,
             processor: facts.processor.clone(),
-            pm_profile: opplab_model::machine::PmProfile::default(),
             package_power: facts.package_power,
             sources,
-            ranges: Vec::new(),
+            ..Machine::default()
         };
         marks::complete(&mut machine);
         Ok(machine)

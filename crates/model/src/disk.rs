@@ -132,8 +132,8 @@ impl From<&DiskClass> for Disk {
 }
 
 /// The disk of a machine file.
-pub(crate) fn disk_from(node: &Node) -> Result<Disk, Fault> {
-    let table = node.as_table("disk", &["kind", "seek_us", "flush_us", "mb_per_s", "queue"])?;
+pub(crate) fn disk_from(node: &Node, what: &str) -> Result<Disk, Fault> {
+    let table = node.as_table(what, &["kind", "seek_us", "flush_us", "mb_per_s", "queue"])?;
     let kind = table.need("kind")?;
     let name = kind.as_str("kind")?;
     let class = disk_class(name)

@@ -8,12 +8,9 @@
 
 use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 
-use crate::disk::{disk_from, disk_node};
 use crate::error::{Fault, ModelError, Pos, shorten};
-use crate::machine::{
-    Cluster, Consumer, Costs, CppcCaps, CpuList, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
-    PackagePower, PmProfile, PolicyShare, Processor, Thermal, TurboBin,
-};
+use crate::file_table::FileTable;
+use crate::machine::{Cluster, CpuList, CpuPlace, Cpufreq, Machine};
 use crate::program_class::{classes_from, classes_node};
 use crate::range::{ranges_from, ranges_node};
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
@@ -108,47 +105,18 @@ pub(crate) fn check_format(table: &Table<'_>) -> Result<(), Fault> {
     if format == 1 { Ok(()) } else { Err(Fault::new(node.at, format!("`format` is {format}; this version reads 1"))) }
 }
 
-const MACHINE_KEYS: &[&str] = &[
-    "format",
-    "name",
-    "provenance",
-    "invariance",
-    "floor_uw",
-    "floor_mw",
-    "smt_yield",
-    "smt_power",
-    "cluster_idle_together",
-    "shared_follows_machine",
-    "package_clock",
-    "shared_stream",
-    "constant_speed",
-    "numa_distance",
-    "topology",
-    "driver",
-    "costs",
-    "processor",
-    "pm_profile",
-    "package_power",
-    "consumer",
-    "disk",
-    "thermal",
-    "cluster",
-    "program_class",
-    "source",
-    "range",
-];
-
-const INVARIANCE: &[(&str, InvarianceSource)] =
-    &[("freq-change", InvarianceSource::FreqChange), ("counters-at-tick", InvarianceSource::CountersAtTick)];
+/// What of a machine is more than one key, or hangs on other tables.
+/// What of a machine is not one key alone, or depends on its clusters.
+const MACHINE_KEYS: &[&str] = &["format", "numa_distance", "topology", "driver", "cluster", "program_class", "range"];
 
 /// Converts a tree into a machine.
 ///
 /// # Errors
 /// The first thing that is wrong.
 pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
-    let table = root.as_table("machine", MACHINE_KEYS)?;
+    let mut machine = Machine::default();
+    let table = machine.read(root, "machine", MACHINE_KEYS)?;
     check_format(&table)?;
-    let name = table.need_str("name")?.to_owned();
     let clusters_node = table.need("cluster").map_err(|_| Fault::new(table.at, "the machine has no `[[cluster]]`"))?;
     let cluster_nodes = clusters_node.as_list("cluster")?;
     if cluster_nodes.is_empty() {
@@ -196,126 +164,26 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
             return Err(Fault::new(driver_nodes.at, "driver `cppc_cpufreq` needs `cppc` in every cluster"));
         }
     }
-    let cpufreq = drivers.remove(0);
     let nr_packages = package.iter().max().map_or(0, |&last| last + 1);
+    for (node, consumer) in
+        table.get("consumer").map_or(Ok(&[][..]), |node| node.as_list("consumer"))?.iter().zip(&machine.consumers)
+    {
+        if consumer.package >= nr_packages {
+            let message = format!("`package` must be at most {}, not {}", nr_packages - 1, consumer.package);
+            return Err(Fault::new(node.at, message));
+        }
+    }
     let cluster_names: Vec<String> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
-    let program_classes = classes_from(table.get("program_class"), &clusters)?;
-    let ranges = ranges_from(table.get("range"), &cluster_names)?;
-
-    let machine = Machine {
-        name,
-        provenance: table.str_or_empty("provenance")?.to_owned(),
-        cpus,
-        clusters,
-        numa_distance,
-        cpufreq,
-        other_drivers: drivers,
-        invariance: table.choice("invariance", Some(InvarianceSource::FreqChange), INVARIANCE)?,
-        costs: costs_from(&table)?,
-        floor_uw: table.power_uw("floor")?.unwrap_or(0),
-        smt_yield: table.int_or("smt_yield", 1024, 1, 1024)?,
-        cluster_idle_together: table.bool_or("cluster_idle_together", false)?,
-        shared_follows_machine: table.bool_or("shared_follows_machine", false)?,
-        package_clock: table.bool_or("package_clock", false)?,
-        smt_power: table.int_or("smt_power", 1024, 0, 1024)?,
-        shared_stream: table.bool_or("shared_stream", false)?,
-        constant_speed: table.bool_or("constant_speed", false)?,
-        processor: table.get("processor").map(processor_from).transpose()?,
-        pm_profile: table.choice("pm_profile", Some(PmProfile::default()), &PmProfile::ALL)?,
-        package_power: table.get("package_power").map(package_power_from).transpose()?,
-        consumers: match table.get("consumer") {
-            None => Vec::new(),
-            Some(node) => node
-                .as_list("consumer")?
-                .iter()
-                .map(|node| consumer_from(node, nr_packages))
-                .collect::<Result<_, _>>()?,
-        },
-        disks: match table.get("disk") {
-            None => Vec::new(),
-            Some(node) => node.as_list("disk")?.iter().map(disk_from).collect::<Result<_, _>>()?,
-        },
-        thermal: table.get("thermal").map(thermal_from).transpose()?,
-        program_classes,
-        sources: sources_from(&table)?,
-        ranges,
-    };
+    machine.program_classes = classes_from(table.get("program_class"), &clusters)?;
+    machine.ranges = ranges_from(table.get("range"), &cluster_names)?;
+    machine.cpufreq = drivers.remove(0);
+    machine.other_drivers = drivers;
+    (machine.cpus, machine.clusters, machine.numa_distance) = (cpus, clusters, numa_distance);
     let excluded = machine.ranges.iter().find_map(|range| range.excludes(&machine));
     match (excluded, table.get("range")) {
         (Some(why), Some(node)) => Err(Fault::new(node.at, why)),
         _ => Ok(machine),
     }
-}
-
-fn consumer_from(node: &Node, nr_packages: u32) -> Result<Consumer, Fault> {
-    let keys = &["name", "package", "demand_uw", "demand_mw", "least_uw", "least_mw", "frame_uj"];
-    let table = node.as_table("consumer", keys)?;
-    Ok(Consumer {
-        name: table.need_str("name")?.to_owned(),
-        package: table.int_or("package", 0, 0, i128::from(nr_packages) - 1)?,
-        demand_uw: table.power_uw("demand")?.ok_or_else(|| Fault::new(table.at, "`demand_mw` is missing"))?,
-        least_uw: table.power_uw("least")?.unwrap_or(0),
-        frame_uj: table.need_int("frame_uj", 1, 1_000_000_000_000)?,
-    })
-}
-
-fn thermal_from(node: &Node) -> Result<Thermal, Fault> {
-    let keys = &["resistance_mk_per_w", "capacitance_mj_per_k", "ambient_mc", "limit_mc", "start_mc"];
-    let table = node.as_table("thermal", keys)?;
-    let ambient_mc = table.int_or("ambient_mc", 25_000, -100_000, 200_000)?;
-    Ok(Thermal {
-        resistance_mk_per_w: table.need_int("resistance_mk_per_w", 1, 1_000_000)?,
-        capacitance_mj_per_k: table.need_int("capacitance_mj_per_k", 1, 1_000_000_000)?,
-        ambient_mc,
-        limit_mc: table.need_int("limit_mc", -100_000, 200_000)?,
-        start_mc: table.int_or("start_mc", ambient_mc, -100_000, 200_000)?,
-    })
-}
-
-fn processor_from(node: &Node) -> Result<Processor, Fault> {
-    let table = node.as_table("processor", &["vendor", "family", "model", "stepping", "model_name"])?;
-    Ok(Processor {
-        vendor: table.need_str("vendor")?.to_owned(),
-        family: table.need_int("family", 0, 4096)?,
-        model: table.need_int("model", 0, 4096)?,
-        stepping: table.int_or("stepping", 0, 0, 4096)?,
-        model_name: table.str_or_empty("model_name")?.to_owned(),
-    })
-}
-
-fn package_power_from(node: &Node) -> Result<PackagePower, Fault> {
-    let table = node.as_table(
-        "package_power",
-        &[
-            "tdp_uw",
-            "tdp_mw",
-            "pl1_uw",
-            "pl1_mw",
-            "pl1_window_ns",
-            "pl1_window_us",
-            "pl1_window_ms",
-            "pl2_uw",
-            "pl2_mw",
-            "pl2_window_ns",
-            "pl2_window_us",
-            "pl2_window_ms",
-        ],
-    )?;
-    Ok(PackagePower {
-        tdp_uw: table.power_uw("tdp")?.unwrap_or(0),
-        pl1_uw: table.power_uw("pl1")?.unwrap_or(0),
-        pl1_window_ns: table.time_ns("pl1_window")?.unwrap_or(0),
-        pl2_uw: table.power_uw("pl2")?.unwrap_or(0),
-        pl2_window_ns: table.time_ns("pl2_window")?.unwrap_or(0),
-    })
-}
-
-fn sources_from(table: &Table<'_>) -> Result<Vec<(String, String)>, Fault> {
-    let Some(node) = table.get("source") else { return Ok(Vec::new()) };
-    let crate::tree::Value::Table(entries) = &node.value else {
-        return Err(Fault::new(node.at, "`source` must be a table"));
-    };
-    entries.iter().map(|(key, node)| Ok((key.name.clone(), node.as_str(&key.name)?.to_owned()))).collect()
 }
 
 /// The part that each CPU belongs to; every CPU 0.. must be in exactly one.
@@ -392,281 +260,34 @@ fn numa_distance_from(table: &Table<'_>, nr_nodes: usize) -> Result<Vec<Vec<u32>
 }
 
 fn driver_from(node: &Node) -> Result<Cpufreq, Fault> {
-    let table = node.as_table(
-        "driver",
-        &[
-            "name",
-            "transition_latency_ns",
-            "transition_latency_us",
-            "transition_latency_ms",
-            "transition_delay_us",
-            "fast_switch",
-            "switch_ns",
-            "switch_us",
-            "switch_ms",
-            "switch_quantiles_us",
-            "dvfs_possible_from_any_cpu",
-            "freq_table",
-        ],
-    )?;
-    let driver = table.need_str("name")?;
-    let Some(driver) = DriverId::named(driver) else {
-        let at = table.need("name")?.at;
-        return Err(Fault::unknown(at, "cpufreq driver", driver, DriverId::all().map(|known| known.entry().name)));
-    };
-    let transition_latency_ns = table
-        .time_ns("transition_latency")?
-        .ok_or_else(|| Fault::new(table.at, "`transition_latency_us` is missing"))?;
-    let switch_ns = table.time_ns("switch")?.unwrap_or(transition_latency_ns);
-    Ok(Cpufreq {
-        driver,
-        transition_latency_ns,
-        transition_delay_us: table.int_or("transition_delay_us", 0, 0, 10_000_000)?,
-        fast_switch: table.need("fast_switch")?.as_bool("fast_switch")?,
-        switch_ns,
-        switch_quantiles: switch_quantiles_from(&table, switch_ns)?,
-        dvfs_possible_from_any_cpu: table.bool_or("dvfs_possible_from_any_cpu", false)?,
-        freq_table: table.bool_or("freq_table", true)?,
-    })
+    let mut driver = Cpufreq::default();
+    let table = driver.read(node, "driver", &["name"])?;
+    let name = table.need_str("name")?;
+    driver.driver = DriverId::named(name).ok_or_else(|| {
+        let known = DriverId::all().map(|known| known.entry().name);
+        Fault::unknown(table.get("name").map_or(node.at, |node| node.at), "cpufreq driver", name, known)
+    })?;
+    if driver.switch_ns == 0 && !driver.switch_quantiles.is_empty() {
+        return Err(Fault::new(node.at, "`switch_quantiles_us` needs their mean as `switch_us`"));
+    }
+    Ok(driver)
 }
 
-fn costs_from(table: &Table<'_>) -> Result<Costs, Fault> {
-    let Some(node) = table.get("costs") else {
-        return Ok(Costs { context_switch_ns: 0, wakeup_ns: 0, ipi_ns: 0, tick_ns: 0, sugov_work_ns: 0 });
-    };
-    let costs = node.as_table(
-        "costs",
-        &[
-            "context_switch_ns",
-            "context_switch_us",
-            "wakeup_ns",
-            "wakeup_us",
-            "ipi_ns",
-            "ipi_us",
-            "tick_ns",
-            "tick_us",
-            "sugov_work_ns",
-            "sugov_work_us",
-        ],
-    )?;
-    Ok(Costs {
-        context_switch_ns: costs.time_ns("context_switch")?.unwrap_or(0),
-        wakeup_ns: costs.time_ns("wakeup")?.unwrap_or(0),
-        ipi_ns: costs.time_ns("ipi")?.unwrap_or(0),
-        tick_ns: costs.time_ns("tick")?.unwrap_or(0),
-        sugov_work_ns: costs.time_ns("sugov_work")?.unwrap_or(0),
-    })
+fn driver_node(driver: &Cpufreq) -> Node {
+    let name = ("name".to_owned(), Some(Node::str(driver.driver.name)));
+    Node::table(std::iter::once(name).chain(driver.entries()))
 }
-
-const POLICY_SHARE: &[(&str, PolicyShare)] =
-    &[("shared", PolicyShare::Shared), ("core", PolicyShare::Core), ("cpu", PolicyShare::Cpu)];
 
 fn cluster_from(node: &Node) -> Result<Cluster, Fault> {
-    let table = node.as_table(
-        "cluster",
-        &[
-            "name",
-            "cpus",
-            "capacity",
-            "policy",
-            "efficiency_class",
-            "opp",
-            "boost_opp",
-            "idle",
-            "cluster_idle",
-            "cluster_idle_uw",
-            "cluster_idle_mw",
-            "cppc",
-            "base_khz",
-            "turbo",
-            "hwp",
-        ],
-    )?;
-    let opps = opps_from(table.need("opp")?, 0)?;
-    let last_khz = opps.last().map_or(0, |opp| opp.khz);
-    Ok(Cluster {
-        name: table.need_str("name")?.to_owned(),
-        cpus: cpus_from(table.need("cpus")?, "cpus")?,
-        capacity: table.need_int("capacity", 1, 1024)?,
-        policy: table.choice("policy", Some(PolicyShare::Shared), POLICY_SHARE)?,
-        opps,
-        boost_opps: table.get("boost_opp").map_or(Ok(Vec::new()), |node| opps_from(node, last_khz))?,
-        idle: idle_from(table.get("idle"), "idle")?,
-        cluster_idle: idle_from(table.get("cluster_idle"), "cluster_idle")?,
-        cluster_idle_uw: table.power_uw("cluster_idle")?,
-        efficiency_class: table.int_or("efficiency_class", 0, 0, 255)?,
-        cppc: table.get("cppc").map(cppc_from).transpose()?,
-        base_khz: table.int_or("base_khz", 0, 0, 100_000_000)?,
-        turbo: turbo_from(table.get("turbo"))?,
-        hwp: table.get("hwp").map(hwp_from).transpose()?,
-    })
-}
-
-fn turbo_from(node: Option<&Node>) -> Result<Vec<TurboBin>, Fault> {
-    let Some(node) = node else { return Ok(Vec::new()) };
-    let mut bins: Vec<TurboBin> = Vec::new();
-    for item in node.as_list("turbo")? {
-        let table = item.as_table("turbo", &["active_cores", "khz"])?;
-        let bin = TurboBin {
-            active_cores: table.need_int("active_cores", 1, NR_CPUS_MAX as i128)?,
-            khz: table.need_int("khz", 1, 100_000_000)?,
-        };
-        if bins.last().is_some_and(|last| last.active_cores >= bin.active_cores) {
-            return Err(Fault::new(item.at, "turbo bins must be in ascending order of active cores"));
+    let mut cluster = Cluster::default();
+    let table = cluster.read(node, "cluster", &[])?;
+    match (cluster.opps.last(), cluster.boost_opps.first()) {
+        (Some(last), Some(first)) if first.khz <= last.khz => {
+            let at = table.get("boost_opp").map_or(node.at, |node| node.at);
+            Err(Fault::new(at, format!("boost OPPs must be above the OPPs; {} kHz is not", first.khz)))
         }
-        bins.push(bin);
+        _ => Ok(cluster),
     }
-    Ok(bins)
-}
-
-fn hwp_from(node: &Node) -> Result<HwpCaps, Fault> {
-    let table = node.as_table("hwp", &["highest", "guaranteed", "most_efficient", "lowest"])?;
-    let level = |key: &str| table.need_int(key, 0, 255);
-    Ok(HwpCaps {
-        highest: level("highest")?,
-        guaranteed: level("guaranteed")?,
-        most_efficient: level("most_efficient")?,
-        lowest: level("lowest")?,
-    })
-}
-
-/// Operating points, ascending, all above `above_khz`.
-fn opps_from(node: &Node, above_khz: u32) -> Result<Vec<Opp>, Fault> {
-    let items = node.as_list("opp")?;
-    if items.is_empty() {
-        return Err(Fault::new(node.at, "`opp` is empty; a cluster needs at least one frequency"));
-    }
-    let mut opps: Vec<Opp> = Vec::with_capacity(items.len());
-    for item in items {
-        const POWERS: [&str; 10] = [
-            "uw",
-            "mw",
-            "busy_uw",
-            "busy_mw",
-            "cluster_uw",
-            "cluster_mw",
-            "idle_uw",
-            "idle_mw",
-            "cluster_idle_uw",
-            "cluster_idle_mw",
-        ];
-        let table = item.as_table("opp", &[&["khz", "mhz", "mv"], &POWERS[..]].concat())?;
-        let khz: u32 = match (table.get("khz"), table.get("mhz")) {
-            (Some(khz), None) => khz.as_int("khz", 1, 100_000_000)?,
-            (None, Some(mhz)) => mhz.as_int::<u32>("mhz", 1, 100_000)? * 1000,
-            (Some(_), Some(mhz)) => return Err(Fault::new(mhz.at, "`khz` and `mhz` are the same key")),
-            (None, None) => return Err(Fault::new(table.at, "`khz` is missing")),
-        };
-        if opps.last().map_or(above_khz, |last| last.khz) >= khz {
-            let message = format!("OPPs must be in ascending order of frequency; {khz} kHz comes too late");
-            return Err(Fault::new(item.at, message));
-        }
-        let power_uw = table.power_uw("")?.unwrap_or(0);
-        opps.push(Opp {
-            khz,
-            mv: table.int_or("mv", 0, 0, 10_000)?,
-            power_uw,
-            busy_uw: table.power_uw("busy")?.unwrap_or(power_uw),
-            cluster_uw: table.power_uw("cluster")?.unwrap_or(0),
-            idle_uw: table.power_uw("idle")?,
-            cluster_idle_uw: table.power_uw("cluster_idle")?,
-        });
-    }
-    Ok(opps)
-}
-
-fn idle_from(node: Option<&Node>, what: &str) -> Result<Vec<IdleState>, Fault> {
-    let Some(node) = node else { return Ok(Vec::new()) };
-    let items = node.as_list(what)?;
-    let mut states: Vec<IdleState> = Vec::with_capacity(items.len());
-    for item in items {
-        let table = item.as_table(
-            what,
-            &[
-                "name",
-                "entry_latency_ns",
-                "entry_latency_us",
-                "entry_latency_ms",
-                "exit_latency_ns",
-                "exit_latency_us",
-                "exit_latency_ms",
-                "wake_ns",
-                "wake_us",
-                "target_residency_ns",
-                "target_residency_us",
-                "target_residency_ms",
-                "uw",
-                "mw",
-            ],
-        )?;
-        let target_residency_ns = table.time_ns("target_residency")?.unwrap_or(0);
-        if states.last().is_some_and(|last| last.target_residency_ns > target_residency_ns) {
-            return Err(Fault::new(item.at, "idle states must be in ascending order of target residency"));
-        }
-        states.push(IdleState {
-            name: table.need_str("name")?.to_owned(),
-            entry_latency_ns: table.time_ns("entry_latency")?.unwrap_or(0),
-            exit_latency_ns: table.time_ns("exit_latency")?.unwrap_or(0),
-            wake_ns: table.time_ns("wake")?,
-            target_residency_ns,
-            power_uw: table.power_uw("")?.unwrap_or(0),
-        });
-    }
-    Ok(states)
-}
-
-fn cppc_from(node: &Node) -> Result<CppcCaps, Fault> {
-    let table = node.as_table(
-        "cppc",
-        &[
-            "highest_perf",
-            "nominal_perf",
-            "lowest_nonlinear_perf",
-            "lowest_perf",
-            "lowest_freq_mhz",
-            "nominal_freq_mhz",
-        ],
-    )?;
-    let max = i128::from(u32::MAX);
-    let caps = CppcCaps {
-        highest_perf: table.need_int("highest_perf", 1, max)?,
-        nominal_perf: table.need_int("nominal_perf", 1, max)?,
-        lowest_nonlinear_perf: table.int_or("lowest_nonlinear_perf", 0, 0, max)?,
-        lowest_perf: table.need_int("lowest_perf", 1, max)?,
-        lowest_freq_mhz: table.int_or("lowest_freq_mhz", 0, 0, 100_000)?,
-        nominal_freq_mhz: table.int_or("nominal_freq_mhz", 0, 0, 100_000)?,
-    };
-    if caps.lowest_perf > caps.nominal_perf || caps.nominal_perf > caps.highest_perf {
-        return Err(Fault::new(node.at, "`lowest_perf` <= `nominal_perf` <= `highest_perf` does not hold"));
-    }
-    Ok(caps)
-}
-
-fn quantity(base: &str, value: u64, units: &[(&str, u64)]) -> (String, Option<Node>) {
-    let (unit, factor) =
-        units.iter().rev().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor)).unwrap_or(&units[0]);
-    (format!("{base}{unit}"), Some(Node::from(value / factor)))
-}
-
-fn time(base: &str, ns: u64) -> (String, Option<Node>) {
-    quantity(base, ns, &[("_ns", 1), ("_us", 1000)])
-}
-
-fn int(key: &str, value: impl Into<i128>) -> (String, Option<Node>) {
-    (key.to_owned(), Some(Node::from(value)))
-}
-
-fn int_unless(key: &str, value: impl Into<i128>, default: i128) -> (String, Option<Node>) {
-    let value = value.into();
-    (key.to_owned(), (value != default).then(|| Node::from(value)))
-}
-
-fn text(key: &str, value: &str) -> (String, Option<Node>) {
-    (key.to_owned(), Some(Node::str(value)))
-}
-
-fn name_of<T: PartialEq>(names: &[(&str, T)], value: &T) -> Node {
-    Node::str(names.iter().find(|(_, candidate)| candidate == value).map_or("", |(name, _)| name))
 }
 
 /// The tree of a machine, as [`machine_from`] reads it.
@@ -680,215 +301,28 @@ pub fn machine_node(machine: &Machine) -> Node {
         Node::list(groups.iter().map(|cpus| Node::str(format_cpu_list(cpus))))
     };
     let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(driver_node);
-    let costs = &machine.costs;
-    Node::table([
-        int("format", 1),
-        text("name", &machine.name),
-        text("provenance", &machine.provenance),
-        ("invariance".to_owned(), Some(name_of(INVARIANCE, &machine.invariance))),
-        (
-            "pm_profile".to_owned(),
-            (machine.pm_profile != PmProfile::default()).then(|| name_of(&PmProfile::ALL, &machine.pm_profile)),
-        ),
-        int("floor_uw", machine.floor_uw),
-        int("smt_yield", machine.smt_yield),
-        ("cluster_idle_together".to_owned(), machine.cluster_idle_together.then(|| Node::bool(true))),
-        ("shared_follows_machine".to_owned(), machine.shared_follows_machine.then(|| Node::bool(true))),
-        ("package_clock".to_owned(), machine.package_clock.then(|| Node::bool(true))),
-        int_unless("smt_power", machine.smt_power, 1024),
-        ("shared_stream".to_owned(), Some(Node::bool(machine.shared_stream))),
-        ("constant_speed".to_owned(), machine.constant_speed.then(|| Node::bool(true))),
-        (
-            "numa_distance".to_owned(),
-            Some(Node::list(
-                machine.numa_distance.iter().map(|row| Node::list(row.iter().map(|&cell| Node::from(cell)))),
-            )),
-        ),
-        (
-            "topology".to_owned(),
-            Some(Node::table([
-                ("core", Some(group(&|place| place.core))),
-                ("llc", Some(group(&|place| place.llc))),
-                ("node", Some(group(&|place| place.node))),
-                ("package", Some(group(&|place| place.package))),
-            ])),
-        ),
-        ("driver".to_owned(), Some(Node::list(drivers))),
-        (
-            "costs".to_owned(),
-            Some(Node::table([
-                time("context_switch", costs.context_switch_ns),
-                time("wakeup", costs.wakeup_ns),
-                time("ipi", costs.ipi_ns),
-                time("tick", costs.tick_ns),
-                time("sugov_work", costs.sugov_work_ns),
-            ])),
-        ),
-        (
-            "processor".to_owned(),
-            machine.processor.as_ref().map(|processor| {
-                Node::table([
-                    text("vendor", &processor.vendor),
-                    int("family", processor.family),
-                    int("model", processor.model),
-                    int("stepping", processor.stepping),
-                    text("model_name", &processor.model_name),
-                ])
-            }),
-        ),
-        ("package_power".to_owned(), machine.package_power.as_ref().map(package_power_node)),
-        (
-            "consumer".to_owned(),
-            (!machine.consumers.is_empty()).then(|| Node::list(machine.consumers.iter().map(consumer_node))),
-        ),
-        ("disk".to_owned(), (!machine.disks.is_empty()).then(|| Node::list(machine.disks.iter().map(disk_node)))),
-        ("thermal".to_owned(), machine.thermal.as_ref().map(thermal_node)),
-        ("cluster".to_owned(), Some(Node::list(machine.clusters.iter().map(cluster_node)))),
-        ("program_class".to_owned(), classes_node(&machine.program_classes, &machine.clusters)),
-        (
-            "source".to_owned(),
-            (!machine.sources.is_empty())
-                .then(|| Node::table(machine.sources.iter().map(|(what, source)| (what, Some(Node::str(source)))))),
-        ),
-        ("range".to_owned(), ranges_node(&machine.ranges)),
-    ])
-}
-
-fn package_power_node(power: &PackagePower) -> Node {
-    let time_unless_0 = |base: &str, ns: u64| if ns == 0 { (base.to_owned(), None) } else { time(base, ns) };
-    Node::table([
-        int_unless("tdp_uw", power.tdp_uw, 0),
-        int_unless("pl1_uw", power.pl1_uw, 0),
-        time_unless_0("pl1_window", power.pl1_window_ns),
-        int_unless("pl2_uw", power.pl2_uw, 0),
-        time_unless_0("pl2_window", power.pl2_window_ns),
-    ])
-}
-
-fn consumer_node(consumer: &Consumer) -> Node {
-    Node::table([
-        text("name", &consumer.name),
-        int_unless("package", consumer.package, 0),
-        int("demand_uw", consumer.demand_uw),
-        int_unless("least_uw", consumer.least_uw, 0),
-        int("frame_uj", consumer.frame_uj),
-    ])
-}
-
-fn thermal_node(thermal: &Thermal) -> Node {
-    Node::table([
-        int("resistance_mk_per_w", thermal.resistance_mk_per_w),
-        int("capacitance_mj_per_k", thermal.capacitance_mj_per_k),
-        int("ambient_mc", thermal.ambient_mc),
-        int("limit_mc", thermal.limit_mc),
-        int_unless("start_mc", thermal.start_mc, i128::from(thermal.ambient_mc)),
-    ])
-}
-
-fn switch_quantiles_node(quantiles: &[(u32, u64)]) -> (String, Option<Node>) {
-    let pair = |&(percent, ns): &(u32, u64)| Node::list([Node::from(percent), Node::from(ns / 1000)]);
-    let list = (!quantiles.is_empty()).then(|| Node::list(quantiles.iter().map(pair)));
-    ("switch_quantiles_us".to_owned(), list)
-}
-
-/// `switch_quantiles_us`: pairs of percent and us, from 0 to 100 %, both ascending.
-fn switch_quantiles_from(table: &Table<'_>, switch_ns: u64) -> Result<Vec<(u32, u64)>, Fault> {
-    let Some(node) = table.get("switch_quantiles_us") else { return Ok(Vec::new()) };
-    let mut quantiles: Vec<(u32, u64)> = Vec::new();
-    for item in node.as_list("switch_quantiles_us")? {
-        let [percent, us] = item.as_list("switch_quantiles_us")? else {
-            return Err(Fault::new(item.at, "a quantile must be [percent, us]"));
-        };
-        let percent: u32 = percent.as_int("percent", 0, 100)?;
-        let ns = us.as_int::<u64>("us", 0, 10_000_000)? * 1000;
-        if quantiles.last().is_some_and(|&(before, before_ns)| before >= percent || before_ns > ns) {
-            return Err(Fault::new(item.at, "quantiles must ascend, by percent and by time"));
-        }
-        quantiles.push((percent, ns));
+    let topology = Node::table([
+        ("core", Some(group(&|place| place.core))),
+        ("llc", Some(group(&|place| place.llc))),
+        ("node", Some(group(&|place| place.node))),
+        ("package", Some(group(&|place| place.package))),
+    ]);
+    let row = |row: &Vec<u32>| Node::list(row.iter().map(|&cell| Node::from(cell)));
+    let before = [
+        ("costs", "numa_distance", Some(Node::list(machine.numa_distance.iter().map(row)))),
+        ("costs", "topology", Some(topology)),
+        ("costs", "driver", Some(Node::list(drivers))),
+        ("source", "cluster", Some(Node::list(machine.clusters.iter().map(FileTable::node)))),
+        ("source", "program_class", classes_node(&machine.program_classes, &machine.clusters)),
+    ];
+    let mut entries = vec![("format".to_owned(), Some(Node::from(1)))];
+    for entry in machine.entries() {
+        let here = before.iter().filter(|(next, ..)| *next == entry.0);
+        entries.extend(here.map(|(_, key, node)| ((*key).to_owned(), node.clone())));
+        entries.push(entry);
     }
-    let whole = quantiles.first().is_some_and(|(percent, _)| *percent == 0)
-        && quantiles.last().is_some_and(|(percent, _)| *percent == 100);
-    if !whole || switch_ns == 0 {
-        return Err(Fault::new(node.at, "quantiles must go from [0, us] to [100, us], with their mean as `switch_us`"));
-    }
-    Ok(quantiles)
-}
-
-fn driver_node(driver: &Cpufreq) -> Node {
-    Node::table([
-        text("name", driver.driver.name),
-        time("transition_latency", driver.transition_latency_ns),
-        int_unless("transition_delay_us", driver.transition_delay_us, 0),
-        ("fast_switch".to_owned(), Some(Node::bool(driver.fast_switch))),
-        time("switch", driver.switch_ns),
-        switch_quantiles_node(&driver.switch_quantiles),
-        ("dvfs_possible_from_any_cpu".to_owned(), Some(Node::bool(driver.dvfs_possible_from_any_cpu))),
-        ("freq_table".to_owned(), Some(Node::bool(driver.freq_table))),
-    ])
-}
-
-fn cluster_node(cluster: &Cluster) -> Node {
-    let opp = |opp: &Opp| {
-        Node::table([
-            int("khz", opp.khz),
-            int_unless("mv", opp.mv, 0),
-            int("uw", opp.power_uw),
-            int_unless("busy_uw", opp.busy_uw, i128::from(opp.power_uw)),
-            int_unless("cluster_uw", opp.cluster_uw, 0),
-            ("idle_uw".to_owned(), opp.idle_uw.map(Node::from)),
-            ("cluster_idle_uw".to_owned(), opp.cluster_idle_uw.map(Node::from)),
-        ])
-    };
-    let idle = |state: &IdleState| {
-        Node::table([
-            text("name", &state.name),
-            time("entry_latency", state.entry_latency_ns),
-            time("exit_latency", state.exit_latency_ns),
-            state.wake_ns.map_or((String::new(), None), |ns| time("wake", ns)),
-            time("target_residency", state.target_residency_ns),
-            int("uw", state.power_uw),
-        ])
-    };
-    let states = |states: &[IdleState]| (!states.is_empty()).then(|| Node::list(states.iter().map(idle)));
-    let cppc = cluster.cppc.map(|caps| {
-        Node::table([
-            int("highest_perf", caps.highest_perf),
-            int("nominal_perf", caps.nominal_perf),
-            int("lowest_nonlinear_perf", caps.lowest_nonlinear_perf),
-            int("lowest_perf", caps.lowest_perf),
-            int("lowest_freq_mhz", caps.lowest_freq_mhz),
-            int("nominal_freq_mhz", caps.nominal_freq_mhz),
-        ])
-    });
-    let turbo =
-        cluster.turbo.iter().map(|bin| Node::table([int("active_cores", bin.active_cores), int("khz", bin.khz)]));
-    let hwp = cluster.hwp.map(|caps| {
-        Node::table([
-            int("highest", caps.highest),
-            int("guaranteed", caps.guaranteed),
-            int("most_efficient", caps.most_efficient),
-            int("lowest", caps.lowest),
-        ])
-    });
-    Node::table([
-        text("name", &cluster.name),
-        text("cpus", &format_cpu_list(&cluster.cpus)),
-        int("capacity", cluster.capacity),
-        ("policy".to_owned(), Some(name_of(POLICY_SHARE, &cluster.policy))),
-        int_unless("efficiency_class", cluster.efficiency_class, 0),
-        ("opp".to_owned(), Some(Node::list(cluster.opps.iter().map(opp)))),
-        (
-            "boost_opp".to_owned(),
-            (!cluster.boost_opps.is_empty()).then(|| Node::list(cluster.boost_opps.iter().map(opp))),
-        ),
-        ("idle".to_owned(), states(&cluster.idle)),
-        ("cluster_idle".to_owned(), states(&cluster.cluster_idle)),
-        ("cluster_idle_uw".to_owned(), cluster.cluster_idle_uw.map(Node::from)),
-        ("cppc".to_owned(), cppc),
-        int_unless("base_khz", cluster.base_khz, 0),
-        ("turbo".to_owned(), (!cluster.turbo.is_empty()).then(|| Node::list(turbo))),
-        ("hwp".to_owned(), hwp),
-    ])
+    entries.push(("range".to_owned(), ranges_node(&machine.ranges)));
+    Node::table(entries)
 }
 
 const _: () = assert!(POWER_UW_MAX <= i64::MAX as i128);

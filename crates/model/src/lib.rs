@@ -13,6 +13,7 @@ pub mod error;
 pub mod event;
 pub mod experiment;
 pub mod file;
+mod file_table;
 pub mod governor;
 pub mod groups;
 pub mod ids;

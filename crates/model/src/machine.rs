@@ -8,55 +8,64 @@ use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::EmCost;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, disk_from, disk_node};
+use crate::error::Fault;
+use crate::file::{NR_CPUS_MAX, cpus_from, format_cpu_list};
+use crate::file_table::file_table;
 use crate::program_class::ProgramClass;
 use crate::range::Range;
+use crate::tree::{Node, Table, Value};
 
 /// A set of CPUs by index, in ascending order without repeats.
 pub type CpuList = Vec<u32>;
 
-/// One operating performance point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opp {
-    /// Frequency in kHz.
-    pub khz: u32,
-    /// Supply voltage in mV; 0 if unknown.
-    pub mv: u32,
-    /// What the registered energy model says one fully busy CPU draws here, in uW (what the kernel sees).
-    pub power_uw: u64,
-    /// What one fully busy CPU really draws here, in uW (what the meter sees). Equal to `power_uw` unless given.
-    pub busy_uw: u64,
-    /// What the cluster (shared cache, interconnect) draws while any of its CPUs is awake, in uW.
-    pub cluster_uw: u64,
-    /// What a CPU draws here in its shallowest idle state, in uW, where voltage and clock stay on; `None`: the same at
-    /// all, that state's `power_uw`.
-    pub idle_uw: Option<u64>,
-    /// What the cluster draws here while all its CPUs idle but no cluster state is entered, in uW; `None`:
-    /// [`Cluster::cluster_idle_uw`].
-    pub cluster_idle_uw: Option<u64>,
+file_table! {
+    /// One operating performance point.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Opp(this) {
+        /// Frequency in kHz.
+        khz: u32 = clock(),
+        /// Supply voltage in mV; 0 if unknown.
+        mv: u32 = int(0, 10_000).or(0),
+        /// What the registered energy model says one fully busy CPU draws here, in uW (what the kernel sees).
+        power_uw: u64 = own_power(),
+        /// What one fully busy CPU really draws here, in uW (what the meter sees). Equal to `power_uw` unless given.
+        busy_uw: u64 = power().or(this.power_uw),
+        /// What the cluster (shared cache, interconnect) draws while any of its CPUs is awake, in uW.
+        cluster_uw: u64 = power().or(0),
+        /// What a CPU draws here in its shallowest idle state, in uW, where voltage and clock stay on; `None`: the same at
+        /// all, that state's `power_uw`.
+        idle_uw: Option<u64> = power(),
+        /// What the cluster draws here while all its CPUs idle but no cluster state is entered, in uW; `None`:
+        /// [`Cluster::cluster_idle_uw`].
+        cluster_idle_uw: Option<u64> = power(),
+    }
 }
 
-/// One idle state, of a CPU or of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdleState {
-    /// The kernel's name, e.g. `WFI`, `cpu-sleep-0`, `C6`.
-    pub name: String,
-    /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
-    pub entry_latency_ns: u64,
-    /// Time from the wake-up to the first instruction, in ns, as the kernel is told.
-    pub exit_latency_ns: u64,
-    /// The same as it was measured, where firmware tells the kernel another; `None`: as `exit_latency_ns`.
-    pub wake_ns: Option<u64>,
-    /// Shortest stay that is worth it, in ns (the kernel's target_residency).
-    pub target_residency_ns: u64,
-    /// Power of the CPU (or cluster) in this state, in uW.
-    pub power_uw: u64,
+file_table! {
+    /// One idle state, of a CPU or of a cluster.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct IdleState(this) {
+        /// The kernel's name, e.g. `WFI`, `cpu-sleep-0`, `C6`.
+        name: String = text(),
+        /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
+        entry_latency_ns: u64 = time(),
+        /// Time from the wake-up to the first instruction, in ns, as the kernel is told.
+        exit_latency_ns: u64 = time(),
+        /// The same as it was measured, where firmware tells the kernel another; `None`: as `exit_latency_ns`.
+        wake_ns: Option<u64> = time(),
+        /// Shortest stay that is worth it, in ns (the kernel's target_residency).
+        target_residency_ns: u64 = time(),
+        /// Power of the CPU (or cluster) in this state, in uW.
+        power_uw: u64 = own_power(),
+    }
 }
 
 /// How frequencies of a cluster's CPUs are shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PolicyShare {
     /// One cpufreq policy for the cluster.
+    #[default]
     Shared,
     /// One policy a core (all its threads).
     Core,
@@ -64,93 +73,109 @@ pub enum PolicyShare {
     Cpu,
 }
 
-/// CPUs of one kind: same core, same OPPs, same idle states, one voltage rail.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cluster {
-    /// E.g. `A53`.
-    pub name: String,
-    /// Its CPUs.
-    pub cpus: CpuList,
-    /// Capacity of each of its CPUs at the highest non-boost OPP.
-    pub capacity: u32,
-    /// How frequency is shared.
-    pub policy: PolicyShare,
-    /// OPPs by ascending frequency.
-    pub opps: Vec<Opp>,
-    /// Points above the last OPP at which the hardware may run but that software cannot ask for (boost beyond
-    /// acpi-cpufreq's P0), ascending; their `power_uw` is not used. Empty: made from [`Cluster::turbo`].
-    pub boost_opps: Vec<Opp>,
-    /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
-    pub idle: Vec<IdleState>,
-    /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.
-    /// Latencies are on top of those of the CPU's state: 0 where the CPU's state already counts them, as with PSCI,
-    /// where the cluster state is also the deepest state of [`Cluster::idle`].
-    pub cluster_idle: Vec<IdleState>,
-    /// Power of the cluster while all its CPUs idle but no cluster state is entered, in uW;
-    /// `None`: `Opp::cluster_uw` of the current OPP, as while awake.
-    pub cluster_idle_uw: Option<u64>,
-    /// ACPI processor power efficiency class, for the artificial energy model.
-    pub efficiency_class: u32,
-    /// CPPC capabilities in abstract performance units, if the machine has CPPC.
-    pub cppc: Option<CppcCaps>,
-    /// Highest frequency without turbo in kHz, at which MPERF counts; 0 if unknown.
-    pub base_khz: u32,
-    /// Frequency limits by the number of active cores of the package, ascending in cores; empty if unknown.
-    pub turbo: Vec<TurboBin>,
-    /// What HWP says it can do, if the machine has HWP.
-    pub hwp: Option<HwpCaps>,
+file_table! {
+    /// CPUs of one kind: same core, same OPPs, same idle states, one voltage rail.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Cluster(this) {
+        /// E.g. `A53`.
+        name: String = text(),
+        /// Its CPUs.
+        cpus: CpuList = by(
+            "cpus",
+            |table, key| cpus_from(table.need(key)?, key),
+            |cpus| Some(Node::str(format_cpu_list(cpus)))
+        ),
+        /// Capacity of each of its CPUs at the highest non-boost OPP.
+        capacity: u32 = int(1, 1024),
+        /// How frequency is shared.
+        policy: PolicyShare = choice(POLICY_SHARE).always(),
+        /// ACPI processor power efficiency class, for the artificial energy model.
+        efficiency_class: u32 = int(0, 255).or(0),
+        /// OPPs by ascending frequency.
+        opps: Vec<Opp> = list("opp")
+            .needed("`opp` is empty; a cluster needs at least one frequency")
+            .ordered(ascends, comes_too_late),
+        /// Points above the last OPP at which the hardware may run but that software cannot ask for (boost beyond
+        /// acpi-cpufreq's P0), ascending; their `power_uw` is not used. Empty: made from [`Cluster::turbo`].
+        boost_opps: Vec<Opp> = list("boost_opp").ordered(ascends, comes_too_late),
+        /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
+        idle: Vec<IdleState> = list("idle").ordered(is_no_shallower, residency_too_short),
+        /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.
+        /// Latencies are on top of those of the CPU's state: 0 where the CPU's state already counts them, as with PSCI,
+        /// where the cluster state is also the deepest state of [`Cluster::idle`].
+        cluster_idle: Vec<IdleState> = list("cluster_idle").ordered(is_no_shallower, residency_too_short),
+        /// Power of the cluster while all its CPUs idle but no cluster state is entered, in uW;
+        /// `None`: `Opp::cluster_uw` of the current OPP, as while awake.
+        cluster_idle_uw: Option<u64> = power(),
+        /// CPPC capabilities in abstract performance units, if the machine has CPPC.
+        cppc: Option<CppcCaps> = table().checked(CppcCaps::check),
+        /// Highest frequency without turbo in kHz, at which MPERF counts; 0 if unknown.
+        base_khz: u32 = int(0, 100_000_000).or(0),
+        /// Frequency limits by the number of active cores of the package, ascending in cores; empty if unknown.
+        turbo: Vec<TurboBin> = list("turbo").ordered(has_more_cores, bins_too_late),
+        /// What HWP says it can do, if the machine has HWP.
+        hwp: Option<HwpCaps> = table(),
+    }
 }
 
-/// The highest frequency that is granted while at most a number of cores is active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TurboBin {
-    /// The limit holds up to so many active cores of the package.
-    pub active_cores: u32,
-    /// The limit in kHz.
-    pub khz: u32,
+file_table! {
+    /// The highest frequency that is granted while at most a number of cores is active.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct TurboBin(this) {
+        /// The limit holds up to so many active cores of the package.
+        active_cores: u32 = int(1, NR_CPUS_MAX as i128),
+        /// The limit in kHz.
+        khz: u32 = int(1, 100_000_000),
+    }
 }
 
-/// MSR_HWP_CAPABILITIES (0x771): performance levels of the firmware's own scale, 0..255.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HwpCaps {
-    /// Highest performance, bits 7:0.
-    pub highest: u32,
-    /// Guaranteed performance, bits 15:8.
-    pub guaranteed: u32,
-    /// Most efficient performance, bits 23:16.
-    pub most_efficient: u32,
-    /// Lowest performance, bits 31:24.
-    pub lowest: u32,
+file_table! {
+    /// MSR_HWP_CAPABILITIES (0x771): performance levels of the firmware's own scale, 0..255.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct HwpCaps(this) {
+        /// Highest performance, bits 7:0.
+        highest: u32 = int(0, 255),
+        /// Guaranteed performance, bits 15:8.
+        guaranteed: u32 = int(0, 255),
+        /// Most efficient performance, bits 23:16.
+        most_efficient: u32 = int(0, 255),
+        /// Lowest performance, bits 31:24.
+        lowest: u32 = int(0, 255),
+    }
 }
 
-/// Which processor it is: kernels choose f_max by model.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Processor {
-    /// `GenuineIntel`, `AuthenticAMD`, ... as CPUID and /proc/cpuinfo spell it.
-    pub vendor: String,
-    /// Family, as /proc/cpuinfo prints it.
-    pub family: u32,
-    /// Model, as /proc/cpuinfo prints it.
-    pub model: u32,
-    /// Stepping.
-    pub stepping: u32,
-    /// The name that the processor gives itself.
-    pub model_name: String,
+file_table! {
+    /// Which processor it is: kernels choose f_max by model.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Processor(this) {
+        /// `GenuineIntel`, `AuthenticAMD`, ... as CPUID and /proc/cpuinfo spell it.
+        vendor: String = text(),
+        /// Family, as /proc/cpuinfo prints it.
+        family: u32 = int(0, 4096),
+        /// Model, as /proc/cpuinfo prints it.
+        model: u32 = int(0, 4096),
+        /// Stepping.
+        stepping: u32 = int(0, 4096).or(0).always(),
+        /// The name that the processor gives itself.
+        model_name: String = text().or_empty(),
+    }
 }
 
-/// Power limits of one package (RAPL); 0 where unknown. All packages are alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PackagePower {
-    /// Thermal design power in uW.
-    pub tdp_uw: u64,
-    /// Long-term limit in uW.
-    pub pl1_uw: u64,
-    /// Its averaging window in ns.
-    pub pl1_window_ns: u64,
-    /// Short-term limit in uW.
-    pub pl2_uw: u64,
-    /// Its averaging window in ns.
-    pub pl2_window_ns: u64,
+file_table! {
+    /// Power limits of one package (RAPL); 0 where unknown. All packages are alike.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct PackagePower(this) {
+        /// Thermal design power in uW.
+        tdp_uw: u64 = power().or(0),
+        /// Long-term limit in uW.
+        pl1_uw: u64 = power().or(0),
+        /// Its averaging window in ns.
+        pl1_window_ns: u64 = time().or(0),
+        /// Short-term limit in uW.
+        pl2_uw: u64 = power().or(0),
+        /// Its averaging window in ns.
+        pl2_window_ns: u64 = time().or(0),
+    }
 }
 
 /// The ACPI preferred power management profile (FADT, ACPI 6.4 s5.2.9): what the maker built the machine for.
@@ -198,52 +223,58 @@ impl PmProfile {
     }
 }
 
-/// Who else draws from a package's power budget and makes progress with it: a GPU. It is always busy; what it does is
-/// in proportion to the energy that it gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Consumer {
-    /// Its name, e.g. `gpu`.
-    pub name: String,
-    /// The package that it is in.
-    pub package: u32,
-    /// What it draws when nothing limits it, in uW.
-    pub demand_uw: u64,
-    /// What it gets under a limit even if the CPUs would draw it all, in uW.
-    pub least_uw: u64,
-    /// Energy of a unit of its work (a frame), in uJ.
-    pub frame_uj: u64,
+file_table! {
+    /// Who else draws from a package's power budget and makes progress with it: a GPU. It is always busy; what it does is
+    /// in proportion to the energy that it gets.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Consumer(this) {
+        /// Its name, e.g. `gpu`.
+        name: String = text(),
+        /// The package that it is in.
+        package: u32 = int(0, NR_CPUS_MAX as i128 - 1).or(0),
+        /// What it draws when nothing limits it, in uW.
+        demand_uw: u64 = power().needed(),
+        /// What it gets under a limit even if the CPUs would draw it all, in uW.
+        least_uw: u64 = power().or(0),
+        /// Energy of a unit of its work (a frame), in uJ.
+        frame_uj: u64 = int(1, 1_000_000_000_000),
+    }
 }
 
-/// How a package heats up; all packages are alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thermal {
-    /// Thermal resistance to the ambient air, in mK/W.
-    pub resistance_mk_per_w: u64,
-    /// Heat capacity in mJ/K.
-    pub capacitance_mj_per_k: u64,
-    /// Temperature of the ambient air in thousandths of a degree Celsius.
-    pub ambient_mc: i64,
-    /// Temperature that is kept, in thousandths of a degree Celsius.
-    pub limit_mc: i64,
-    /// Temperature at the start of a run, in thousandths of a degree Celsius.
-    pub start_mc: i64,
+file_table! {
+    /// How a package heats up; all packages are alike.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Thermal(this) {
+        /// Thermal resistance to the ambient air, in mK/W.
+        resistance_mk_per_w: u64 = int(1, 1_000_000),
+        /// Heat capacity in mJ/K.
+        capacitance_mj_per_k: u64 = int(1, 1_000_000_000),
+        /// Temperature of the ambient air in thousandths of a degree Celsius.
+        ambient_mc: i64 = int(-100_000, 200_000).or(25_000).always(),
+        /// Temperature that is kept, in thousandths of a degree Celsius.
+        limit_mc: i64 = int(-100_000, 200_000),
+        /// Temperature at the start of a run, in thousandths of a degree Celsius.
+        start_mc: i64 = int(-100_000, 200_000).or(this.ambient_mc),
+    }
 }
 
-/// CPPC registers of a CPU (ACPI 6.4 s8.4.7.1), abstract performance units and MHz.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CppcCaps {
-    /// Highest performance (boost).
-    pub highest_perf: u32,
-    /// Nominal performance.
-    pub nominal_perf: u32,
-    /// Lowest nonlinear performance.
-    pub lowest_nonlinear_perf: u32,
-    /// Lowest performance.
-    pub lowest_perf: u32,
-    /// Frequency at lowest performance in MHz; 0 if unknown.
-    pub lowest_freq_mhz: u32,
-    /// Frequency at nominal performance in MHz; 0 if unknown.
-    pub nominal_freq_mhz: u32,
+file_table! {
+    /// CPPC registers of a CPU (ACPI 6.4 s8.4.7.1), abstract performance units and MHz.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct CppcCaps(this) {
+        /// Highest performance (boost).
+        highest_perf: u32 = int(1, u32::MAX as i128),
+        /// Nominal performance.
+        nominal_perf: u32 = int(1, u32::MAX as i128),
+        /// Lowest nonlinear performance.
+        lowest_nonlinear_perf: u32 = int(0, u32::MAX as i128).or(0).always(),
+        /// Lowest performance.
+        lowest_perf: u32 = int(1, u32::MAX as i128),
+        /// Frequency at lowest performance in MHz; 0 if unknown.
+        lowest_freq_mhz: u32 = int(0, 100_000).or(0).always(),
+        /// Frequency at nominal performance in MHz; 0 if unknown.
+        nominal_freq_mhz: u32 = int(0, 100_000).or(0).always(),
+    }
 }
 
 /// Where one CPU sits.
@@ -262,52 +293,134 @@ pub struct CpuPlace {
 }
 
 /// How the running kernel learns the current frequency for invariance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InvarianceSource {
     /// `arch_set_freq_scale` at each frequency change (arm64 without counters).
+    #[default]
     FreqChange,
     /// APERF/MPERF (or AMU) read at the tick.
     CountersAtTick,
 }
 
-/// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Costs {
-    /// A context switch. All but the interrupt are code that the CPU executes: times on the biggest CPU at its highest
-    /// non-boost frequency, longer on a slower clock.
-    pub context_switch_ns: u64,
-    /// A wake-up: what the waker spends.
-    pub wakeup_ns: u64,
-    /// An inter-processor interrupt, from send to receive.
-    pub ipi_ns: u64,
-    /// A periodic tick.
-    pub tick_ns: u64,
-    /// The work of one slow frequency switch in the sugov kthread, on top of `transition_latency_ns` of waiting.
-    pub sugov_work_ns: u64,
+file_table! {
+    /// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Costs(this) {
+        /// A context switch. All but the interrupt are code that the CPU executes: times on the biggest CPU at its highest
+        /// non-boost frequency, longer on a slower clock.
+        context_switch_ns: u64 = time(),
+        /// A wake-up: what the waker spends.
+        wakeup_ns: u64 = time(),
+        /// An inter-processor interrupt, from send to receive.
+        ipi_ns: u64 = time(),
+        /// A periodic tick.
+        tick_ns: u64 = time(),
+        /// The work of one slow frequency switch in the sugov kthread, on top of `transition_latency_ns` of waiting.
+        sugov_work_ns: u64 = time(),
+    }
 }
 
-/// How frequency changes are made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cpufreq {
-    /// The driver: `scmi`, `cppc_cpufreq`, `acpi-cpufreq`, `intel_pstate`, `intel_cpufreq`, ...
-    pub driver: DriverId,
-    /// cpuinfo_transition_latency in ns (schedutil derives its rate limit from it).
-    pub transition_latency_ns: u64,
-    /// policy->transition_delay_us that the driver itself sets (schedutil's rate limit in us); 0: none, so that it is
-    /// derived from the latency.
-    pub transition_delay_us: u32,
-    /// Whether the driver can switch from the scheduler's context.
-    pub fast_switch: bool,
-    /// How long the hardware takes to change the clock, in ns (a slow switch blocks the kthread as long).
-    pub switch_ns: u64,
-    /// How that time is distributed where it was measured: (percent, ns), from 0 to 100, uniform between two; empty where
-    /// only [`Self::switch_ns`] is known.
-    pub switch_quantiles: Vec<(u32, u64)>,
-    /// Whether any CPU may change any policy's frequency.
-    pub dvfs_possible_from_any_cpu: bool,
-    /// Whether requests are resolved against a frequency table (the OPPs). Without one (cppc_cpufreq) any frequency
-    /// between the lowest and the highest OPP may be asked for, and the hardware grants the lowest OPP that reaches it.
-    pub freq_table: bool,
+file_table! {
+    /// How frequency changes are made.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Cpufreq(this) {
+        /// cpuinfo_transition_latency in ns (schedutil derives its rate limit from it).
+        transition_latency_ns: u64 = time().needed(),
+        /// policy->transition_delay_us that the driver itself sets (schedutil's rate limit in us); 0: none, so that it is
+        /// derived from the latency.
+        transition_delay_us: u32 = int(0, 10_000_000).or(0),
+        /// Whether the driver can switch from the scheduler's context.
+        fast_switch: bool = flag().needed(),
+        /// How long the hardware takes to change the clock, in ns (a slow switch blocks the kthread as long).
+        switch_ns: u64 = time().or(this.transition_latency_ns).always(),
+        /// How that time is distributed where it was measured: (percent, ns), from 0 to 100, uniform between two; empty where
+        /// only [`Self::switch_ns`] is known.
+        switch_quantiles: Vec<(u32, u64)> = by("switch_quantiles_us", switch_quantiles_from, |list| switch_quantiles_node(list)),
+        /// Whether any CPU may change any policy's frequency.
+        dvfs_possible_from_any_cpu: bool = flag().always(),
+        /// Whether requests are resolved against a frequency table (the OPPs). Without one (cppc_cpufreq) any frequency
+        /// between the lowest and the highest OPP may be asked for, and the hardware grants the lowest OPP that reaches it.
+        freq_table: bool = flag().or(true).always(),
+    } given {
+        /// The driver: `scmi`, `cppc_cpufreq`, `acpi-cpufreq`, `intel_pstate`, `intel_cpufreq`, ...
+        driver: DriverId,
+    }
+}
+
+const POLICY_SHARE: &[(&str, PolicyShare)] =
+    &[("shared", PolicyShare::Shared), ("core", PolicyShare::Core), ("cpu", PolicyShare::Cpu)];
+
+const INVARIANCE: &[(&str, InvarianceSource)] =
+    &[("freq-change", InvarianceSource::FreqChange), ("counters-at-tick", InvarianceSource::CountersAtTick)];
+
+fn ascends(low: &Opp, high: &Opp) -> bool {
+    low.khz < high.khz
+}
+
+fn comes_too_late(opp: &Opp) -> String {
+    format!("OPPs must be in ascending order of frequency; {} kHz comes too late", opp.khz)
+}
+
+fn is_no_shallower(before: &IdleState, state: &IdleState) -> bool {
+    before.target_residency_ns <= state.target_residency_ns
+}
+
+fn residency_too_short(_state: &IdleState) -> String {
+    "idle states must be in ascending order of target residency".to_owned()
+}
+
+fn has_more_cores(before: &TurboBin, bin: &TurboBin) -> bool {
+    before.active_cores < bin.active_cores
+}
+
+fn bins_too_late(_bin: &TurboBin) -> String {
+    "turbo bins must be in ascending order of active cores".to_owned()
+}
+
+impl CppcCaps {
+    fn check(&self) -> Result<(), &'static str> {
+        let ordered = self.lowest_perf <= self.nominal_perf && self.nominal_perf <= self.highest_perf;
+        if ordered { Ok(()) } else { Err("`lowest_perf` <= `nominal_perf` <= `highest_perf` does not hold") }
+    }
+}
+
+/// `switch_quantiles_us`: pairs of percent and us, from 0 to 100 %, both ascending.
+fn switch_quantiles_from(table: &Table<'_>, key: &str) -> Result<Vec<(u32, u64)>, Fault> {
+    let Some(node) = table.get(key) else { return Ok(Vec::new()) };
+    let mut quantiles: Vec<(u32, u64)> = Vec::new();
+    for item in node.as_list(key)? {
+        let [percent, us] = item.as_list(key)? else {
+            return Err(Fault::new(item.at, "a quantile must be [percent, us]"));
+        };
+        let percent: u32 = percent.as_int("percent", 0, 100)?;
+        let ns = us.as_int::<u64>("us", 0, 10_000_000)? * 1000;
+        if quantiles.last().is_some_and(|&(before, before_ns)| before >= percent || before_ns > ns) {
+            return Err(Fault::new(item.at, "quantiles must ascend, by percent and by time"));
+        }
+        quantiles.push((percent, ns));
+    }
+    let percents = quantiles.first().map(|first| first.0).zip(quantiles.last().map(|last| last.0));
+    if percents != Some((0, 100)) {
+        return Err(Fault::new(node.at, "quantiles must go from [0, us] to [100, us], with their mean as `switch_us`"));
+    }
+    Ok(quantiles)
+}
+
+fn switch_quantiles_node(quantiles: &[(u32, u64)]) -> Option<Node> {
+    let pair = |&(percent, ns): &(u32, u64)| Node::list([Node::from(percent), Node::from(ns / 1000)]);
+    (!quantiles.is_empty()).then(|| Node::list(quantiles.iter().map(pair)))
+}
+
+fn sources_from(table: &Table<'_>, key: &str) -> Result<Vec<(String, String)>, Fault> {
+    let Some(node) = table.get(key) else { return Ok(Vec::new()) };
+    let Value::Table(entries) = &node.value else {
+        return Err(Fault::new(node.at, "`source` must be a table"));
+    };
+    entries.iter().map(|(key, node)| Ok((key.name.clone(), node.as_str(&key.name)?.to_owned()))).collect()
+}
+
+fn sources_node(sources: &[(String, String)]) -> Option<Node> {
+    (!sources.is_empty()).then(|| Node::table(sources.iter().map(|(what, source)| (what, Some(Node::str(source))))))
 }
 
 impl Cpufreq {
@@ -322,64 +435,67 @@ impl Cpufreq {
     }
 }
 
-/// A machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
-    /// Its name.
-    pub name: String,
-    /// Where its numbers come from, for reports.
-    pub provenance: String,
-    /// Place of each CPU.
-    pub cpus: Vec<CpuPlace>,
-    /// Its clusters.
-    pub clusters: Vec<Cluster>,
-    /// Distances between NUMA nodes, row by row (10 on the diagonal).
-    pub numa_distance: Vec<Vec<u32>>,
-    /// Frequency changes, with the machine's own driver.
-    pub cpufreq: Cpufreq,
-    /// What else the machine can be driven with; a policy chooses by name. See [`Machine::driver`].
-    pub other_drivers: Vec<Cpufreq>,
-    /// Where invariance comes from.
-    pub invariance: InvarianceSource,
-    /// Costs of the machine's own actions.
-    pub costs: Costs,
-    /// Power of everything else that is always on and metered, in uW.
-    pub floor_uw: u64,
-    /// Speed of a hardware thread while its sibling is busy, in 1/1024 of its speed alone.
-    pub smt_yield: u32,
-    /// What a second busy thread of a core draws, in 1/1024 of what the first does: 1024 as much again.
-    pub smt_power: u32,
-    /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
-    pub cluster_idle_together: bool,
-    /// Whether what clusters share (caches, mesh, memory controllers) follows the highest clock of any awake CPU of the
-    /// machine, as the uncores of a server's sockets do; otherwise that of its own CPUs.
-    pub shared_follows_machine: bool,
-    /// Whether all cores of a cluster in one package run at one clock, the highest that an awake one asks for, whatever
-    /// their policies are (Intel's client processors; a clock for each core came with Haswell-EP).
-    pub package_clock: bool,
-    /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
-    /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
-    pub shared_stream: bool,
-    /// True for an emulated machine whose CPUs execute in parallel, each as fast whatever its frequency or capacity.
-    pub constant_speed: bool,
-    /// Which processor it is, where that is known.
-    pub processor: Option<Processor>,
-    /// What the firmware says the machine is for.
-    pub pm_profile: PmProfile,
-    /// Power limits of a package, where they are known.
-    pub package_power: Option<PackagePower>,
-    /// Who else draws from the packages' budgets.
-    pub consumers: Vec<Consumer>,
-    /// Its disks; benchmarks use the first one.
-    pub disks: Vec<Disk>,
-    /// How a package heats up, if that is to limit it.
-    pub thermal: Option<Thermal>,
-    /// What kinds of programs make of its cores, in the order of the file.
-    pub program_classes: Vec<ProgramClass>,
-    /// Source of its numbers, as (what, source), in the order of the file.
-    pub sources: Vec<(String, String)>,
-    /// Within which ranges its assumed numbers may lie, in the order of the file.
-    pub ranges: Vec<Range>,
+file_table! {
+    /// A machine.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Machine(this) {
+        /// Its name.
+        name: String = text(),
+        /// Where its numbers come from, for reports.
+        provenance: String = text().or_empty(),
+        /// Where invariance comes from.
+        invariance: InvarianceSource = choice(INVARIANCE).always(),
+        /// What the firmware says the machine is for.
+        pm_profile: PmProfile = choice(&PmProfile::ALL),
+        /// Power of everything else that is always on and metered, in uW.
+        floor_uw: u64 = power(),
+        /// Speed of a hardware thread while its sibling is busy, in 1/1024 of its speed alone.
+        smt_yield: u32 = int(1, 1024).or(1024).always(),
+        /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
+        cluster_idle_together: bool = flag(),
+        /// Whether what clusters share (caches, mesh, memory controllers) follows the highest clock of any awake CPU of the
+        /// machine, as the uncores of a server's sockets do; otherwise that of its own CPUs.
+        shared_follows_machine: bool = flag(),
+        /// Whether all cores of a cluster in one package run at one clock, the highest that an awake one asks for, whatever
+        /// their policies are (Intel's client processors; a clock for each core came with Haswell-EP).
+        package_clock: bool = flag(),
+        /// What a second busy thread of a core draws, in 1/1024 of what the first does: 1024 as much again.
+        smt_power: u32 = int(0, 1024).or(1024),
+        /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:
+        /// one executes at a time, the others stand still. See crate `sim`, `stream.rs`, for who.
+        shared_stream: bool = flag().always(),
+        /// True for an emulated machine whose CPUs execute in parallel, each as fast whatever its frequency or capacity.
+        constant_speed: bool = flag(),
+        /// Costs of the machine's own actions.
+        costs: Costs = table(),
+        /// Which processor it is, where that is known.
+        processor: Option<Processor> = table(),
+        /// Power limits of a package, where they are known.
+        package_power: Option<PackagePower> = table(),
+        /// Who else draws from the packages' budgets.
+        consumers: Vec<Consumer> = list("consumer"),
+        /// Its disks; benchmarks use the first one.
+        disks: Vec<Disk> = list_by("disk", disk_from, disk_node),
+        /// How a package heats up, if that is to limit it.
+        thermal: Option<Thermal> = table(),
+        /// Source of its numbers, as (what, source), in the order of the file.
+        sources: Vec<(String, String)> = by("source", sources_from, |list| sources_node(list)),
+    } given {
+        /// Place of each CPU.
+        cpus: Vec<CpuPlace>,
+        /// Its clusters.
+        clusters: Vec<Cluster>,
+        /// Distances between NUMA nodes, row by row (10 on the diagonal).
+        numa_distance: Vec<Vec<u32>>,
+        /// Frequency changes, with the machine's own driver.
+        cpufreq: Cpufreq,
+        /// What else the machine can be driven with; a policy chooses by name. See [`Machine::driver`].
+        other_drivers: Vec<Cpufreq>,
+        /// What kinds of programs make of its cores, in the order of the file.
+        program_classes: Vec<ProgramClass>,
+        /// Within which ranges its assumed numbers may lie, in the order of the file.
+        ranges: Vec<Range>,
+    }
 }
 
 impl Cluster {

@@ -178,23 +178,13 @@ impl Swarm {
                 tick_ns: cost(draw),
                 sugov_work_ns: cost(draw),
             },
-            processor: None,
-            pm_profile: PmProfile::default(),
-            package_power: None,
             floor_uw: draw.skewed(0, 100_000_000),
             smt_yield: if smt { draw.u32(256, 1024) } else { 1024 },
             smt_power: if smt { draw.u32(0, 1024) } else { 1024 },
             cluster_idle_together: draw.chance(20),
-            shared_follows_machine: false,
-            program_classes: Vec::new(),
             package_clock: draw.chance(20),
             shared_stream: draw.chance(5),
-            constant_speed: false,
-            consumers: Vec::new(),
-            disks: Vec::new(),
-            thermal: None,
-            sources: Vec::new(),
-            ranges: Vec::new(),
+            ..Machine::default()
         };
         if self.limits {
             limit(&mut Draw::new(seed, 5), &mut machine);

@@ -190,6 +190,13 @@ impl DriverId {
     }
 }
 
+impl Default for DriverId {
+    /// The first of the registry.
+    fn default() -> Self {
+        Self(&super::DRIVERS[0][0])
+    }
+}
+
 impl core::ops::Deref for DriverId {
     type Target = DriverEntry;
 
