@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use opplab_import::read_whole_text;
-use opplab_model::file::{format_cpu_list, parse_cpu_list};
-use opplab_model::machine::CpuList;
+use opplab_model::cpus::CpuList;
+use opplab_model::cpus::{format_cpu_list, parse_cpu_list};
 use opplab_model::tree::{Node, to_json};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};

@@ -25,7 +25,7 @@ use crate::show;
 use crate::shown::Shown;
 use crate::whole::LOG_MAX;
 use opplab_import::read_whole_text;
-use opplab_model::file::{format_cpu_list, parse_cpu_list};
+use opplab_model::cpus::{format_cpu_list, parse_cpu_list};
 
 /// Where a command writes, and how it calls itself.
 pub struct Env<'a> {

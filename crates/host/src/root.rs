@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use opplab_import::{SysTree, numbered, source_tree};
-use opplab_model::file::parse_cpu_list;
-use opplab_model::machine::CpuList;
+use opplab_model::cpus::CpuList;
+use opplab_model::cpus::parse_cpu_list;
 
 use crate::error::{HostError, describe};
 

@@ -6,7 +6,7 @@ use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficien
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::energy_model::em_create_perf_table;
 use opplab_kernel::profile::EmCost;
-use opplab_model::file::format_cpu_list;
+use opplab_model::cpus::format_cpu_list;
 use opplab_model::machine::{Cluster, Machine};
 use opplab_model::tree::Node;
 

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use opplab_kernel::freq_invariance::IntelMsrs;
-use opplab_model::machine::{CppcCaps, CpuList, PackagePower, Processor};
+use opplab_model::cpus::CpuList;
+use opplab_model::machine::{CppcCaps, PackagePower, Processor};
 
 /// What kind of source it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

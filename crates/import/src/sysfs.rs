@@ -1,7 +1,8 @@
 //! Facts from a `/sys` tree, wherever that was read from. Paths and meanings: Documentation/ABI/testing/
 //! sysfs-devices-system-cpu, Documentation/admin-guide/pm.
 
-use opplab_model::machine::{CppcCaps, CpuList, PackagePower};
+use opplab_model::cpus::CpuList;
+use opplab_model::machine::{CppcCaps, PackagePower};
 
 use crate::error::{ImportError, shorten};
 use crate::facts::{CoreType, CppcFacts, CpuFacts, Facts, IdleFacts, OppFacts, PolicyFacts};
@@ -338,7 +339,7 @@ fn check_policies(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError> 
     }
     let without: Vec<u32> = facts.cpus.keys().copied().filter(|cpu| !owner.contains_key(cpu)).collect();
     if !without.is_empty() && !facts.policies.is_empty() {
-        let list = opplab_model::file::format_cpu_list(&without);
+        let list = opplab_model::cpus::format_cpu_list(&without);
         facts.notes.push(format!("CPUs {} have no cpufreq policy", shorten(&list)));
     }
     Ok(())

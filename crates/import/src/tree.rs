@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opplab_model::file::parse_cpu_list;
-use opplab_model::machine::CpuList;
+use opplab_model::cpus::CpuList;
+use opplab_model::cpus::parse_cpu_list;
 
 use crate::error::{ImportError, shorten};
 

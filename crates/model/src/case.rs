@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use crate::cpus::cpus_from;
 use crate::error::{Fault, ModelError, Pos};
-use crate::file::{check_format, cpus_from, machine_from, machine_node};
+use crate::file::{check_format, machine_from, machine_node};
 use crate::groups::GroupSpec;
 use crate::json::parse_json;
 use crate::machine::Machine;

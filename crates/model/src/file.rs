@@ -8,15 +8,13 @@
 
 use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 
+use crate::cpus::{CpuList, cpus_from, format_cpu_list};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file_table::FileTable;
-use crate::machine::{Cluster, CpuList, CpuPlace, Cpufreq, Machine};
+use crate::machine::{Cluster, CpuPlace, Cpufreq, IdleState, Machine, Opp};
 use crate::program_class::{classes_from, classes_node};
-use crate::range::{ranges_from, ranges_node};
+use crate::range::{Bounds, Range, ranges_from, ranges_node};
 use crate::tree::{Node, POWER_UW_MAX, Table, parse_toml, to_toml};
-
-/// Most CPUs of a machine.
-pub const NR_CPUS_MAX: usize = 4096;
 
 /// Reads a machine file. `file` is its name for messages.
 ///
@@ -29,73 +27,6 @@ pub fn parse_machine(file: &str, text: &str) -> Result<Machine, ModelError> {
 /// Writes a machine as a machine file that reads back as the same machine.
 pub fn machine_to_toml(machine: &Machine) -> String {
     to_toml(&machine_node(machine))
-}
-
-/// Reads a CPU list such as `0,3-5`. Order is free, repeats are not.
-///
-/// # Errors
-/// What is wrong with it, at `at`.
-pub fn parse_cpu_list(text: &str, at: Pos) -> Result<CpuList, Fault> {
-    let bad = |why: &str| Fault::new(at, format!("`{}` is not a CPU list: {why}", shorten(text)));
-    let mut cpus: CpuList = Vec::new();
-    for part in text.split(',') {
-        let part = part.trim();
-        let number = |digits: &str| -> Result<u32, Fault> {
-            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(bad("write it like `0,3-5`"));
-            }
-            let cpu: u32 = digits.parse().map_err(|_| bad("a number is too large"))?;
-            if cpu as usize >= NR_CPUS_MAX { Err(bad("a number is too large")) } else { Ok(cpu) }
-        };
-        let (first, last) = match part.split_once('-') {
-            Some((first, last)) => (number(first.trim())?, number(last.trim())?),
-            None => (number(part)?, number(part)?),
-        };
-        if first > last {
-            return Err(bad("a range runs backwards"));
-        }
-        cpus.extend(first..=last);
-    }
-    cpus.sort_unstable();
-    if let Some(pair) = cpus.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(bad(&format!("CPU {} is in it twice", pair[0])));
-    }
-    Ok(cpus)
-}
-
-/// Writes a CPU list as `0,3-5`.
-pub fn format_cpu_list(cpus: &[u32]) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut index = 0;
-    while index < cpus.len() {
-        let mut end = index;
-        while end + 1 < cpus.len() && cpus[end + 1] == cpus[end] + 1 {
-            end += 1;
-        }
-        parts.push(if end > index { format!("{}-{}", cpus[index], cpus[end]) } else { cpus[index].to_string() });
-        index = end + 1;
-    }
-    parts.join(",")
-}
-
-/// A CPU list as a node: a string as above, or a list of numbers.
-pub(crate) fn cpus_from(node: &Node, what: &str) -> Result<CpuList, Fault> {
-    let cpus = match &node.value {
-        crate::tree::Value::List(items) => {
-            let mut cpus: CpuList =
-                items.iter().map(|item| item.as_int(what, 0, NR_CPUS_MAX as i128 - 1)).collect::<Result<_, _>>()?;
-            cpus.sort_unstable();
-            if let Some(pair) = cpus.windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(Fault::new(node.at, format!("`{what}` has CPU {} twice", pair[0])));
-            }
-            cpus
-        }
-        _ => parse_cpu_list(node.as_str(what)?, node.at)?,
-    };
-    if cpus.is_empty() {
-        return Err(Fault::new(node.at, format!("`{what}` is empty")));
-    }
-    Ok(cpus)
 }
 
 /// Refuses a file that is of another format than this reader's.
@@ -174,12 +105,12 @@ pub fn machine_from(root: &Node) -> Result<Machine, Fault> {
         }
     }
     let cluster_names: Vec<String> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
-    machine.program_classes = classes_from(table.get("program_class"), &clusters)?;
+    machine.program_classes = classes_from(table.get("program_class"), &named(&clusters))?;
     machine.ranges = ranges_from(table.get("range"), &cluster_names)?;
     machine.cpufreq = drivers.remove(0);
     machine.other_drivers = drivers;
     (machine.cpus, machine.clusters, machine.numa_distance) = (cpus, clusters, numa_distance);
-    let excluded = machine.ranges.iter().find_map(|range| range.excludes(&machine));
+    let excluded = machine.ranges.iter().find_map(|range| excludes(range, &machine));
     match (excluded, table.get("range")) {
         (Some(why), Some(node)) => Err(Fault::new(node.at, why)),
         _ => Ok(machine),
@@ -313,7 +244,7 @@ pub fn machine_node(machine: &Machine) -> Node {
         ("costs", "topology", Some(topology)),
         ("costs", "driver", Some(Node::list(drivers))),
         ("source", "cluster", Some(Node::list(machine.clusters.iter().map(FileTable::node)))),
-        ("source", "program_class", classes_node(&machine.program_classes, &machine.clusters)),
+        ("source", "program_class", classes_node(&machine.program_classes, &named(&machine.clusters))),
     ];
     let mut entries = vec![("format".to_owned(), Some(Node::from(1)))];
     for entry in machine.entries() {
@@ -323,6 +254,57 @@ pub fn machine_node(machine: &Machine) -> Node {
     }
     entries.push(("range".to_owned(), ranges_node(&machine.ranges)));
     Node::table(entries)
+}
+
+/// The names and capacities of clusters.
+fn named(clusters: &[Cluster]) -> Vec<(&str, u32)> {
+    clusters.iter().map(|cluster| (cluster.name.as_str(), cluster.capacity)).collect()
+}
+
+/// The file's numbers that the range is about, where there is one of each machine or of each cluster's point or state.
+fn numbers_of(range: &Range, machine: &Machine) -> Vec<u64> {
+    let clusters = || {
+        let own = |cluster: &&Cluster| range.cluster.as_ref().is_none_or(|name| *name == cluster.name);
+        machine.clusters.iter().filter(own)
+    };
+    let opps = |of: fn(&Opp) -> u64| clusters().flat_map(|cluster| &cluster.opps).map(of).collect();
+    let idle = |of: fn(&IdleState) -> u64| clusters().flat_map(|cluster| &cluster.idle).map(of).collect();
+    let power = machine.package_power.unwrap_or_default();
+    match range.path {
+        "floor_uw" => vec![machine.floor_uw],
+        "smt_yield" => vec![machine.smt_yield.into()],
+        "smt_power" => vec![machine.smt_power.into()],
+        "costs.context_switch_ns" => vec![machine.costs.context_switch_ns],
+        "costs.wakeup_ns" => vec![machine.costs.wakeup_ns],
+        "costs.ipi_ns" => vec![machine.costs.ipi_ns],
+        "costs.tick_ns" => vec![machine.costs.tick_ns],
+        "costs.sugov_work_ns" => vec![machine.costs.sugov_work_ns],
+        "driver.transition_latency_ns" => vec![machine.cpufreq.transition_latency_ns],
+        "driver.switch_ns" => vec![machine.cpufreq.switch_ns],
+        "package_power.pl1_uw" => vec![power.pl1_uw],
+        "package_power.pl2_uw" => vec![power.pl2_uw],
+        "cluster.capacity" => clusters().map(|cluster| cluster.capacity.into()).collect(),
+        "cluster.opp.uw" => opps(|opp| opp.power_uw),
+        "cluster.opp.busy_uw" => opps(|opp| opp.busy_uw),
+        "cluster.opp.cluster_uw" => opps(|opp| opp.cluster_uw),
+        "cluster.idle.uw" => idle(|state| state.power_uw),
+        "cluster.idle.exit_latency_ns" => idle(|state| state.exit_latency_ns),
+        "cluster.idle.wake_ns" => idle(|state| state.wake_ns.unwrap_or(state.exit_latency_ns)),
+        _ => Vec::new(),
+    }
+}
+
+/// Why the range cannot hold: none of the numbers that it is about lies in it.
+fn excludes(range: &Range, machine: &Machine) -> Option<String> {
+    let Bounds::Between(low, high) = range.bounds else { return None };
+    let numbers = numbers_of(range, machine);
+    let inside = |&number: &u64| (i128::from(low)..=i128::from(high)).contains(&i128::from(number));
+    match numbers.first() {
+        Some(first) if !numbers.iter().any(inside) => {
+            Some(format!("range `{}` = [{low}, {high}] does not hold the file's own number, {first}", range.key()))
+        }
+        _ => None,
+    }
 }
 
 const _: () = assert!(POWER_UW_MAX <= i64::MAX as i128);

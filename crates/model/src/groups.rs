@@ -16,8 +16,8 @@
 
 use opplab_kernel::sched::weight::SCHED_PRIO_TO_WEIGHT;
 
+use crate::cpus::cpus_from;
 use crate::error::{Fault, shorten};
-use crate::file::cpus_from;
 use crate::tree::{Node, Table, Value};
 use crate::workload::{TaskSpec, Workload};
 

@@ -7,6 +7,7 @@
 pub mod benchmark;
 pub mod case;
 pub mod counters;
+pub mod cpus;
 pub mod decision;
 pub mod disk;
 pub mod error;

@@ -8,16 +8,13 @@ use opplab_kernel::cpufreq::driver::DriverId;
 use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::EmCost;
 
+use crate::cpus::{CpuList, NR_CPUS_MAX, cpus_from, format_cpu_list};
 use crate::disk::{Disk, disk_from, disk_node};
 use crate::error::Fault;
-use crate::file::{NR_CPUS_MAX, cpus_from, format_cpu_list};
 use crate::file_table::file_table;
 use crate::program_class::ProgramClass;
 use crate::range::Range;
 use crate::tree::{Node, Table, Value};
-
-/// A set of CPUs by index, in ascending order without repeats.
-pub type CpuList = Vec<u32>;
 
 file_table! {
     /// One operating performance point.

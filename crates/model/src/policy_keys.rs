@@ -10,8 +10,8 @@ use opplab_kernel::profile::{GATES, Invariance, KernelProfile, gate_names, profi
 use opplab_kernel::proposals::proposal::{Proposals, canonical};
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
+use crate::cpus::cpus_from;
 use crate::error::{Fault, Pos};
-use crate::file::cpus_from;
 use crate::governor::{proposal_fault, unknown_kernel};
 use crate::policy::{
     CHANGEABLE, EnergyModelSource, HwpDynamicBoost, Placement, PolicyChange, SCHED_FEATURES, SetLimit,

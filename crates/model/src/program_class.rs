@@ -17,7 +17,6 @@
 //! `1024 / capacity x ((1 - mem_share) x reference / clock + mem_share)`, shares in 1/1024.
 
 use crate::error::Fault;
-use crate::machine::Cluster;
 use crate::tree::Node;
 
 /// What a class of programs is on the CPUs of one cluster.
@@ -41,15 +40,15 @@ pub struct ProgramClass {
 }
 
 /// What runs without a class on a cluster.
-fn without_class(cluster: &Cluster) -> ClassOn {
-    ClassOn { capacity: cluster.capacity, mem_share: 0, power: 1024 }
+fn without_class(&(_, capacity): &(&str, u32)) -> ClassOn {
+    ClassOn { capacity, mem_share: 0, power: 1024 }
 }
 
-/// Reads the `[[program_class]]` tables of a machine with these clusters.
+/// Reads the `[[program_class]]` tables of a machine with these clusters (name, capacity).
 ///
 /// # Errors
 /// What is wrong, with its place and the nearest valid name.
-pub fn classes_from(node: Option<&Node>, clusters: &[Cluster]) -> Result<Vec<ProgramClass>, Fault> {
+pub fn classes_from(node: Option<&Node>, clusters: &[(&str, u32)]) -> Result<Vec<ProgramClass>, Fault> {
     let Some(node) = node else { return Ok(Vec::new()) };
     let mut classes: Vec<ProgramClass> = Vec::new();
     for item in node.as_list("program_class")? {
@@ -63,8 +62,8 @@ pub fn classes_from(node: Option<&Node>, clusters: &[Cluster]) -> Result<Vec<Pro
         for part in table.need("cluster")?.as_list("cluster")? {
             let table = part.as_table("cluster", &["name", "capacity", "mem_share", "power"])?;
             let cluster = table.need_str("name")?;
-            let Some(index) = clusters.iter().position(|known| known.name == cluster) else {
-                let names = clusters.iter().map(|known| known.name.as_str());
+            let Some(index) = clusters.iter().position(|known| known.0 == cluster) else {
+                let names = clusters.iter().map(|known| known.0);
                 return Err(Fault::unknown(table.need("name")?.at, "cluster", cluster, names));
             };
             if std::mem::replace(&mut told[index], true) {
@@ -82,10 +81,10 @@ pub fn classes_from(node: Option<&Node>, clusters: &[Cluster]) -> Result<Vec<Pro
 }
 
 /// The `[[program_class]]` tables; `None` if there are no classes.
-pub fn classes_node(classes: &[ProgramClass], clusters: &[Cluster]) -> Option<Node> {
-    let part = |(on, cluster): (&ClassOn, &Cluster)| {
+pub fn classes_node(classes: &[ProgramClass], clusters: &[(&str, u32)]) -> Option<Node> {
+    let part = |(on, (name, _)): (&ClassOn, &(&str, u32))| {
         Node::table([
-            ("name", Some(Node::str(&cluster.name))),
+            ("name", Some(Node::str(*name))),
             ("capacity", Some(Node::from(on.capacity))),
             ("mem_share", Some(Node::from(on.mem_share))),
             ("power", Some(Node::from(on.power))),

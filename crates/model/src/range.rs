@@ -10,7 +10,6 @@
 //! A run takes the file's own numbers; who draws others from the ranges is not here.
 
 use crate::error::Fault;
-use crate::machine::{Cluster, IdleState, Machine, Opp};
 use crate::tree::{Node, Value};
 
 /// The numbers of a machine file that may have a range, by path and unit. Of keys with a choice of units (`_us`, `_mw`)
@@ -138,54 +137,6 @@ fn bounds_from(node: &Node, key: &str, signed: bool) -> Result<Bounds, Fault> {
     let limit = i128::from(i64::MAX);
     let (low, high) = pair(node, key, if signed { -limit } else { 0 }, limit)?;
     Ok(Bounds::Between(low, high))
-}
-
-impl Range {
-    /// The file's numbers that the range is about, where there is one of each machine or of each cluster's point or state.
-    fn numbers(&self, machine: &Machine) -> Vec<u64> {
-        let clusters = || {
-            let own = |cluster: &&Cluster| self.cluster.as_ref().is_none_or(|name| *name == cluster.name);
-            machine.clusters.iter().filter(own)
-        };
-        let opps = |of: fn(&Opp) -> u64| clusters().flat_map(|cluster| &cluster.opps).map(of).collect();
-        let idle = |of: fn(&IdleState) -> u64| clusters().flat_map(|cluster| &cluster.idle).map(of).collect();
-        let power = machine.package_power.unwrap_or_default();
-        match self.path {
-            "floor_uw" => vec![machine.floor_uw],
-            "smt_yield" => vec![machine.smt_yield.into()],
-            "smt_power" => vec![machine.smt_power.into()],
-            "costs.context_switch_ns" => vec![machine.costs.context_switch_ns],
-            "costs.wakeup_ns" => vec![machine.costs.wakeup_ns],
-            "costs.ipi_ns" => vec![machine.costs.ipi_ns],
-            "costs.tick_ns" => vec![machine.costs.tick_ns],
-            "costs.sugov_work_ns" => vec![machine.costs.sugov_work_ns],
-            "driver.transition_latency_ns" => vec![machine.cpufreq.transition_latency_ns],
-            "driver.switch_ns" => vec![machine.cpufreq.switch_ns],
-            "package_power.pl1_uw" => vec![power.pl1_uw],
-            "package_power.pl2_uw" => vec![power.pl2_uw],
-            "cluster.capacity" => clusters().map(|cluster| cluster.capacity.into()).collect(),
-            "cluster.opp.uw" => opps(|opp| opp.power_uw),
-            "cluster.opp.busy_uw" => opps(|opp| opp.busy_uw),
-            "cluster.opp.cluster_uw" => opps(|opp| opp.cluster_uw),
-            "cluster.idle.uw" => idle(|state| state.power_uw),
-            "cluster.idle.exit_latency_ns" => idle(|state| state.exit_latency_ns),
-            "cluster.idle.wake_ns" => idle(|state| state.wake_ns.unwrap_or(state.exit_latency_ns)),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Why the range cannot hold: none of the numbers that it is about lies in it.
-    pub fn excludes(&self, machine: &Machine) -> Option<String> {
-        let Bounds::Between(low, high) = self.bounds else { return None };
-        let numbers = self.numbers(machine);
-        let inside = |&number: &u64| (i128::from(low)..=i128::from(high)).contains(&i128::from(number));
-        match numbers.first() {
-            Some(first) if !numbers.iter().any(inside) => {
-                Some(format!("range `{}` = [{low}, {high}] does not hold the file's own number, {first}", self.key()))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// The `[range]` table; `None` if there are no ranges.

@@ -1,7 +1,8 @@
 //! Machine files.
 
 use opplab_guarded::guarded;
-use opplab_model::file::{format_cpu_list, machine_to_toml, parse_machine};
+use opplab_model::cpus::format_cpu_list;
+use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::{Cluster, Cpufreq, IdleState, InvarianceSource, Machine, PolicyShare};
 use opplab_model::range::Bounds;
 use pyo3::prelude::*;

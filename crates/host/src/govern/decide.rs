@@ -12,9 +12,9 @@ use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts};
 use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::profile::SugovUtil;
+use opplab_model::cpus::format_cpu_list;
 use opplab_model::decision::words::{Names, mhz, words};
 use opplab_model::decision::{Decision, FreqContext, NO_CPU, NONE, number_of, phrase, word};
-use opplab_model::file::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
 
 use crate::error::HostError;

@@ -9,7 +9,7 @@
 //! it happened, what happened around it, and how findings are strung together.
 
 use super::{CODES, Decision, GrantLimit, NO_CPU, NONE, phrase, word};
-use crate::file::format_cpu_list;
+use crate::cpus::format_cpu_list;
 use crate::ids::{CpuIdx, IDLE_TASK, PlacementRule, TaskIdx};
 
 /// How the numbers of a record are called where it was made.

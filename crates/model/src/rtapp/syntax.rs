@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{ParseOptions, Repeats, SuspendOn, growth};
+use crate::cpus::CpuList;
+use crate::cpus::cpus_from;
 use crate::error::{Fault, Pos, nearest, shorten};
-use crate::file::cpus_from;
 use crate::groups::{GROUP_KEYS, GroupEntry};
-use crate::machine::CpuList;
 use crate::tree::{Key, Node, Value};
 
 /// A value and the place at which it was written.
@@ -891,8 +891,8 @@ fn attributes_text(attributes: &Attributes) -> String {
             write!(out, ", {name} {value}").expect("writing to a string cannot fail");
         }
     };
-    add("cpus", attributes.cpus.as_ref().map(|cpus| crate::file::format_cpu_list(&cpus.value)));
-    add("nodes_membind", attributes.nodes_membind.as_ref().map(|nodes| crate::file::format_cpu_list(&nodes.value)));
+    add("cpus", attributes.cpus.as_ref().map(|cpus| crate::cpus::format_cpu_list(&cpus.value)));
+    add("nodes_membind", attributes.nodes_membind.as_ref().map(|nodes| crate::cpus::format_cpu_list(&nodes.value)));
     add("policy", attributes.policy.as_ref().map(|policy| policy.value.name().to_owned()));
     add("priority", attributes.priority.as_ref().map(|priority| priority.value.to_string()));
     add("dl-runtime", attributes.dl_runtime_us.as_ref().map(|us| format!("{} us", us.value)));

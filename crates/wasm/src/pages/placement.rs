@@ -9,9 +9,10 @@ use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasTask, find_energy_
 use opplab_kernel::energy_model::{EmPerfDomain, em_create_perf_table};
 use opplab_kernel::profile::Eas;
 use opplab_kernel::sched::fitness::CpuCapacity;
+use opplab_model::cpus::parse_cpu_list;
 use opplab_model::decision::phrase;
 use opplab_model::error::Pos;
-use opplab_model::file::{parse_cpu_list, parse_machine};
+use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 
 use super::{Page, kernels_since, numbers, profile};
