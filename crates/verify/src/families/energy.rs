@@ -3,7 +3,7 @@
 use opplab_kernel::cpufreq::cppc::{self, ArtificialEmError, CppcPerfCaps, CppcPerfFbCtrs};
 use opplab_kernel::cpufreq::schedutil::RqFacts;
 use opplab_kernel::eas::{
-    EasCpu, EasExplanation, EasFacts, EasGates, EasTask, cpu_overutilized, find_energy_efficient_cpu,
+    EasCpu, EasEnergy, EasExplanation, EasFacts, EasGates, EasTask, cpu_overutilized, find_energy_efficient_cpu,
 };
 use opplab_kernel::energy_model::{
     EmPerfDomain, EmPerfState, em_create_artificial_table, em_create_perf_table, em_pd_get_efficient_state,
@@ -234,293 +234,231 @@ fn check_cpus(json: Json<'_>, case: &Case, domains: &[EmPerfDomain], prev_cpu: u
     if known && prev_cpu < count { Ok(()) } else { Err(json.error(format!("a CPU is not below {count}"))) }
 }
 
+/// A placement case: what the kernel of one version was given and what it decided.
+struct Placing {
+    case: Case,
+    domains: Vec<EmPerfDomain>,
+    task: EasTask,
+    overutilized: bool,
+}
+
+/// The columns of a CPU in the vectors of v5.10, v6.1 and v6.12.
+const CPU_V5_10: &[&str] = &[
+    "orig",
+    "of",
+    "util_avg",
+    "util_est",
+    "util_rt",
+    "util_dl",
+    "util_irq",
+    "dl_running_bw",
+    "uclamp_min",
+    "uclamp_max",
+    "rt_runnable",
+];
+const CPU_V6_1: &[&str] = &[
+    "orig",
+    "of",
+    "util_avg",
+    "util_est",
+    "util_rt",
+    "util_dl",
+    "util_irq",
+    "dl_running_bw",
+    "uclamp_min",
+    "uclamp_max",
+    "uclamp_idle",
+    "hw_pressure",
+    "rt_runnable",
+];
+const CPU_V6_12: &[&str] = &[
+    "orig",
+    "of",
+    "util_avg",
+    "runnable_avg",
+    "util_est",
+    "util_rt",
+    "util_dl",
+    "util_irq",
+    "dl_running_bw",
+    "uclamp_min",
+    "uclamp_max",
+    "uclamp_idle",
+    "hw_pressure",
+    "cpufreq_pressure",
+    "rt_runnable",
+];
+
+fn eas_cpu(cpu: Json<'_>, names: &[&str], uclamp_used: bool) -> Result<EasCpu, VerifyError> {
+    let columns = cpu.ints::<u64>()?;
+    if columns.len() != names.len() {
+        return Err(cpu.error(format!("a CPU has not {} columns", names.len())));
+    }
+    let of = |name: &str| names.iter().position(|known| *known == name).map_or(0, |at| columns[at]);
+    let rq = RqFacts {
+        capacity: of("orig"),
+        util_rt: of("util_rt"),
+        util_dl: of("util_dl"),
+        util_irq: of("util_irq"),
+        dl_running_bw: of("dl_running_bw"),
+        uclamp_min: of("uclamp_min"),
+        uclamp_max: of("uclamp_max"),
+        uclamp_used,
+        rt_runnable: of("rt_runnable") != 0,
+    };
+    let capacity = CpuCapacity {
+        orig: of("orig"),
+        of: of("of"),
+        hw_pressure: of("hw_pressure"),
+        cpufreq_pressure: of("cpufreq_pressure"),
+    };
+    let (util_avg, runnable_avg, util_est) = (of("util_avg"), of("runnable_avg"), of("util_est"));
+    Ok(EasCpu { rq, capacity, util_avg, runnable_avg, util_est, uclamp_idle: of("uclamp_idle") != 0 })
+}
+
+/// The performance domains, whose states `state` reads.
+fn domains_of(
+    json: Json<'_>,
+    form: EmCost,
+    state: impl Fn(Json<'_>) -> Result<EmPerfState, VerifyError>,
+) -> Result<Vec<EmPerfDomain>, VerifyError> {
+    let mut domains = Vec::new();
+    for pd in json.get("pds")?.items()? {
+        let states = pd.get("states")?.items()?.map(&state).collect::<Result<Vec<_>, _>>()?;
+        // Before v5.16 no state was skipped.
+        let flags = if form == EmCost::MilliWatt { 0 } else { pd.num::<u64>("flags")? };
+        let skip_inefficient = flags & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0;
+        domains.push(EmPerfDomain { states, cpus: cpus_of(pd.num("cpus")?), skip_inefficient, form });
+    }
+    Ok(domains)
+}
+
+fn cpus_from(json: Json<'_>, names: &[&str]) -> Result<Vec<EasCpu>, VerifyError> {
+    let uclamp_used = json.flag("uclamp_used")?;
+    json.get("cpus")?.items()?.map(|cpu| eas_cpu(cpu, names, uclamp_used)).collect()
+}
+
+/// The task, whose estimate is the recorded one or that of its pair in a form.
+fn task_of(json: Json<'_>, pair_form: Option<UtilEstForm>) -> Result<EasTask, VerifyError> {
+    let (util_est, runnable_avg) = match pair_form {
+        None => (json.num("util_est")?, json.num("runnable_avg")?),
+        Some(form) => {
+            let pair = UtilEstPair { enqueued: json.num("util_est_enqueued")?, ewma: json.num("util_est_ewma")? };
+            (pair.task_util_est_masked(form), 0)
+        }
+    };
+    Ok(EasTask {
+        prev_cpu: json.num("prev_cpu")?,
+        util_avg: json.num("util_avg")?,
+        runnable_avg,
+        util_est,
+        uclamp_min: json.num("uclamp_min")?,
+        uclamp_max: json.num("uclamp_max")?,
+        queued: pair_form != Some(UtilEstForm::V5_5) && json.flag("queued")?,
+    })
+}
+
+/// Places the task, and compares the energies that were computed on the way and the CPU.
+fn place(json: Json<'_>, diff: &mut Diff, placing: &Placing, gates: EasGates) -> Result<(), VerifyError> {
+    let Placing { case, domains, task, overutilized } = placing;
+    check_cpus(json, case, domains, task.prev_cpu)?;
+    let mut seen = EasExplanation::default();
+    let target = find_energy_efficient_cpu(domains, task, *overutilized, case, gates, &mut seen);
+    let expected = json.get("energy_calls")?.items()?.map(|call| call.ints()).collect::<Result<Vec<_>, _>>()?;
+    let width = expected.first().map_or(0, Vec::len);
+    let call = |energy: &EasEnergy| {
+        let dst = energy.dst_cpu.map_or(-1, |cpu| cpu as i64);
+        let all = [dst, energy.energy as i64, energy.max_util as i64, energy.busy_time as i64];
+        all[..width.min(4)].to_vec()
+    };
+    let calls: Vec<Vec<i64>> = seen.energies.iter().map(call).collect();
+    diff.eq("energy_calls", expected, calls).eq("target", json.num("target")?, target.map_or(-1, |cpu| cpu as i64));
+    Ok(())
+}
+
+/// Cases of v6.1 or v6.12.
+fn feec_since_v61(
+    (json, diff): (Json<'_>, &mut Diff),
+    names: &[&str],
+    mut domains: Vec<EmPerfDomain>,
+    pair_form: Option<UtilEstForm>,
+    gates: EasGates,
+) -> Result<(), VerifyError> {
+    if json.flag("no_pd")? {
+        domains.clear();
+    }
+    let task_json = json.get("task")?;
+    let uclamp_used = json.flag("uclamp_used")?;
+    let (online, affinity) = (json.num("online")?, task_json.num("affinity")?);
+    let case = Case { cpus: cpus_from(json, names)?, online, affinity, uclamp_used };
+    let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used) as u64).collect();
+    diff.eq("overutilized", json.nums::<u64>("overutilized")?, overutilized);
+    let placing = Placing { case, domains, task: task_of(task_json, pair_form)?, overutilized: false };
+    place(json, diff, &placing, gates)
+}
+
 fn feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.each_line(tally, |json, diff| {
-        let uclamp_used = json.flag("uclamp_used")?;
-        let mut domains = Vec::new();
-        for pd in json.get("pds")?.items()? {
-            let mut states = Vec::new();
-            for state in pd.get("states")?.items()? {
-                states.push(EmPerfState {
-                    freq_khz: state.nth(0)?,
-                    performance: state.nth(1)?,
-                    cost: state.nth(2)?,
-                    inefficient: state.nth::<u64>(3)? != 0,
-                    power_uw: 0,
-                });
-            }
-            domains.push(EmPerfDomain {
-                states,
-                cpus: cpus_of(pd.num("cpus")?),
-                skip_inefficient: pd.num::<u64>("flags")? & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0,
-                form: EmCost::Performance,
-            });
-        }
-        if json.flag("no_pd")? {
-            domains.clear();
-        }
-        let mut cpus = Vec::new();
-        for cpu in json.get("cpus")?.items()? {
-            let columns = cpu.ints::<u64>()?;
-            let &[
-                orig,
-                of,
-                util_avg,
-                runnable_avg,
-                util_est,
-                util_rt,
-                util_dl,
-                util_irq,
-                dl_running_bw,
-                uclamp_min,
-                uclamp_max,
-                uclamp_idle,
-                hw_pressure,
-                cpufreq_pressure,
-                rt_runnable,
-            ] = columns.as_slice()
-            else {
-                return Err(cpu.error("a CPU has not 15 columns"));
-            };
-            let rq = RqFacts {
-                capacity: orig,
-                util_rt,
-                util_dl,
-                util_irq,
-                dl_running_bw,
-                uclamp_min,
-                uclamp_max,
-                uclamp_used,
-                rt_runnable: rt_runnable != 0,
-            };
-            let capacity = CpuCapacity { orig, of, hw_pressure, cpufreq_pressure };
-            cpus.push(EasCpu { rq, capacity, util_avg, runnable_avg, util_est, uclamp_idle: uclamp_idle != 0 });
-        }
-        let task_json = json.get("task")?;
-        let task = EasTask {
-            prev_cpu: task_json.num("prev_cpu")?,
-            util_avg: task_json.num("util_avg")?,
-            runnable_avg: task_json.num("runnable_avg")?,
-            util_est: task_json.num("util_est")?,
-            uclamp_min: task_json.num("uclamp_min")?,
-            uclamp_max: task_json.num("uclamp_max")?,
-            queued: task_json.flag("queued")?,
-        };
-        let (online, affinity) = (json.num("online")?, task_json.num("affinity")?);
-        let case = Case { cpus, online, affinity, uclamp_used };
-        check_cpus(json, &case, &domains, task.prev_cpu)?;
-
-        let mut seen = EasExplanation::default();
-        let target = find_energy_efficient_cpu(&domains, &task, false, &case, EasGates::V6_12, &mut seen);
-        let calls: Vec<Vec<i64>> = seen
-            .energies
-            .iter()
-            .map(|energy| {
-                let dst = energy.dst_cpu.map_or(-1, |cpu| cpu as i64);
-                vec![dst, energy.energy as i64, energy.max_util as i64, energy.busy_time as i64]
+        let domains = domains_of(json, EmCost::Performance, |state| {
+            Ok(EmPerfState {
+                freq_khz: state.nth(0)?,
+                performance: state.nth(1)?,
+                cost: state.nth(2)?,
+                inefficient: state.nth::<u64>(3)? != 0,
+                power_uw: 0,
             })
-            .collect();
-        let expected = json.get("energy_calls")?.items()?.map(|call| call.ints()).collect::<Result<Vec<_>, _>>()?;
-        let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used) as u64).collect();
-        diff.eq("energy_calls", expected, calls)
-            .eq("overutilized", json.nums::<u64>("overutilized")?, overutilized)
-            .eq("target", json.num("target")?, target.map_or(-1, |cpu| cpu as i64));
-        Ok(())
+        })?;
+        feec_since_v61((json, diff), CPU_V6_12, domains, None, EasGates::V6_12)
     })
 }
 
 fn feec_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.each_line(tally, |json, diff| {
-        let uclamp_used = json.flag("uclamp_used")?;
-        let mut domains = Vec::new();
-        for pd in json.get("pds")?.items()? {
-            let mut states = Vec::new();
-            for state in pd.get("states")?.items()? {
-                states.push(EmPerfState {
-                    freq_khz: state.nth(0)?,
-                    power_uw: state.nth(1)?,
-                    cost: state.nth(2)?,
-                    inefficient: state.nth::<u64>(3)? != 0,
-                    performance: 0,
-                });
-            }
-            domains.push(EmPerfDomain {
-                states,
-                cpus: cpus_of(pd.num("cpus")?),
-                skip_inefficient: pd.num::<u64>("flags")? & EM_PERF_DOMAIN_SKIP_INEFFICIENCIES != 0,
-                form: EmCost::MicroWatt,
-            });
-        }
-        if json.flag("no_pd")? {
-            domains.clear();
-        }
-        let mut cpus = Vec::new();
-        for cpu in json.get("cpus")?.items()? {
-            cpus.push(cpu_v61(cpu, uclamp_used)?);
-        }
-        let task_json = json.get("task")?;
-        let pair = UtilEstPair { enqueued: task_json.num("util_est_enqueued")?, ewma: task_json.num("util_est_ewma")? };
-        let task = EasTask {
-            prev_cpu: task_json.num("prev_cpu")?,
-            util_avg: task_json.num("util_avg")?,
-            runnable_avg: 0,
-            util_est: pair.task_util_est_masked(UtilEstForm::V5_12),
-            uclamp_min: task_json.num("uclamp_min")?,
-            uclamp_max: task_json.num("uclamp_max")?,
-            queued: task_json.flag("queued")?,
-        };
-        let (online, affinity) = (json.num("online")?, task_json.num("affinity")?);
-        let case = Case { cpus, online, affinity, uclamp_used };
-        check_cpus(json, &case, &domains, task.prev_cpu)?;
-
-        let mut seen = EasExplanation::default();
-        let target = find_energy_efficient_cpu(&domains, &task, false, &case, EasGates::V6_1, &mut seen);
-        let expected = json.get("energy_calls")?.items()?.map(|call| call.ints()).collect::<Result<Vec<_>, _>>()?;
-        let width = expected.first().map_or(0, Vec::len);
-        let calls: Vec<Vec<i64>> = seen
-            .energies
-            .iter()
-            .map(|energy| {
-                let dst = energy.dst_cpu.map_or(-1, |cpu| cpu as i64);
-                let all = [dst, energy.energy as i64, energy.max_util as i64, energy.busy_time as i64];
-                all[..width.min(4)].to_vec()
+        let domains = domains_of(json, EmCost::MicroWatt, |state| {
+            Ok(EmPerfState {
+                freq_khz: state.nth(0)?,
+                power_uw: state.nth(1)?,
+                cost: state.nth(2)?,
+                inefficient: state.nth::<u64>(3)? != 0,
+                performance: 0,
             })
-            .collect();
-        let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used) as u64).collect();
-        diff.eq("energy_calls", expected, calls)
-            .eq("overutilized", json.nums::<u64>("overutilized")?, overutilized)
-            .eq("target", json.num("target")?, target.map_or(-1, |cpu| cpu as i64));
-        Ok(())
+        })?;
+        feec_since_v61((json, diff), CPU_V6_1, domains, Some(UtilEstForm::V5_12), EasGates::V6_1)
     })
-}
-
-fn cpu_v61(cpu: Json<'_>, uclamp_used: bool) -> Result<EasCpu, VerifyError> {
-    let columns = cpu.ints::<u64>()?;
-    let &[
-        orig,
-        of,
-        util_avg,
-        util_est,
-        util_rt,
-        util_dl,
-        util_irq,
-        dl_running_bw,
-        uclamp_min,
-        uclamp_max,
-        uclamp_idle,
-        thermal_pressure,
-        rt_runnable,
-    ] = columns.as_slice()
-    else {
-        return Err(cpu.error("a CPU has not 13 columns"));
-    };
-    let rq = RqFacts {
-        capacity: orig,
-        util_rt,
-        util_dl,
-        util_irq,
-        dl_running_bw,
-        uclamp_min,
-        uclamp_max,
-        uclamp_used,
-        rt_runnable: rt_runnable != 0,
-    };
-    let capacity = CpuCapacity { orig, of, hw_pressure: thermal_pressure, cpufreq_pressure: 0 };
-    let util_est =
-        u32::try_from(util_est).map_err(|_| cpu.error(format!("util_est {util_est} has more than 32 bits")))?;
-    Ok(EasCpu { rq, capacity, util_avg, runnable_avg: 0, util_est: util_est.into(), uclamp_idle: uclamp_idle != 0 })
 }
 
 fn v510_feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.lines(|json| {
-        let uclamp_used = json.flag("uclamp_used")?;
-        let mut domains = Vec::new();
-        let mut online = 0;
-        for pd in json.get("pds")?.items()? {
-            let mut states = Vec::new();
-            for state in pd.get("states")?.items()? {
-                states.push(EmPerfState {
-                    freq_khz: state.nth(0)?,
-                    power_uw: state.nth::<u32>(1)? as u64 * 1_000,
-                    cost: state.nth(2)?,
-                    performance: 0,
-                    inefficient: false,
-                });
-            }
-            let mask = pd.num::<u64>("cpus")?;
-            online |= mask;
+        let domains = domains_of(json, EmCost::MilliWatt, |state| {
+            Ok(EmPerfState {
+                freq_khz: state.nth(0)?,
+                power_uw: state.nth::<u32>(1)? as u64 * 1_000,
+                cost: state.nth(2)?,
+                performance: 0,
+                inefficient: false,
+            })
+        })?;
+        for domain in &domains {
             let mut diff = Diff::default();
-            let points: Vec<_> = states.iter().map(|state| (state.freq_khz, state.power_uw)).collect();
+            let points: Vec<_> = domain.states.iter().map(|state| (state.freq_khz, state.power_uw)).collect();
             if let Ok(built) = em_create_perf_table(&points, 1024, EmCost::MilliWatt) {
                 let costs = |states: &[EmPerfState]| states.iter().map(|state| state.cost).collect::<Vec<_>>();
-                diff.eq("cost", costs(&states), costs(&built));
+                diff.eq("cost", costs(&domain.states), costs(&built));
             }
             tally.case(|| json.place(), diff.finish());
-            domains.push(EmPerfDomain {
-                states,
-                cpus: cpus_of(mask),
-                skip_inefficient: false,
-                form: EmCost::MilliWatt,
-            });
-        }
-        let mut cpus = Vec::new();
-        for cpu in json.get("cpus")?.items()? {
-            let columns = cpu.ints::<u64>()?;
-            let &[
-                orig,
-                of,
-                util_avg,
-                util_est,
-                util_rt,
-                util_dl,
-                util_irq,
-                dl_running_bw,
-                uclamp_min,
-                uclamp_max,
-                rt_runnable,
-            ] = columns.as_slice()
-            else {
-                return Err(cpu.error("a CPU has not 11 columns"));
-            };
-            let rq = RqFacts {
-                capacity: orig,
-                util_rt,
-                util_dl,
-                util_irq,
-                dl_running_bw,
-                uclamp_min,
-                uclamp_max,
-                uclamp_used,
-                rt_runnable: rt_runnable != 0,
-            };
-            let capacity = CpuCapacity { orig, of, hw_pressure: 0, cpufreq_pressure: 0 };
-            cpus.push(EasCpu { rq, capacity, util_avg, runnable_avg: 0, util_est, uclamp_idle: false });
         }
         let task_json = json.get("task")?;
-        let pair = UtilEstPair { enqueued: task_json.num("util_est_enqueued")?, ewma: task_json.num("util_est_ewma")? };
-        let task = EasTask {
-            prev_cpu: task_json.num("prev_cpu")?,
-            util_avg: task_json.num("util_avg")?,
-            runnable_avg: 0,
-            util_est: pair.task_util_est_masked(UtilEstForm::V5_5),
-            uclamp_min: task_json.num("uclamp_min")?,
-            uclamp_max: task_json.num("uclamp_max")?,
-            queued: false,
+        let online = domains.iter().flat_map(|domain| &domain.cpus).fold(0, |mask, cpu| mask | 1 << cpu);
+        let case = Case {
+            cpus: cpus_from(json, CPU_V5_10)?,
+            online,
+            affinity: task_json.num("affinity")?,
+            uclamp_used: json.flag("uclamp_used")?,
         };
-        let case = Case { cpus, online, affinity: task_json.num("affinity")?, uclamp_used };
-        check_cpus(json, &case, &domains, task.prev_cpu)?;
-
         let overutilized = json.flag("rd_overutilized")?;
-        let mut seen = EasExplanation::default();
-        let target = find_energy_efficient_cpu(&domains, &task, overutilized, &case, EasGates::V5_10, &mut seen);
-        let calls: Vec<Vec<i64>> = seen
-            .energies
-            .iter()
-            .map(|energy| vec![energy.dst_cpu.map_or(-1, |cpu| cpu as i64), energy.energy as i64])
-            .collect();
-        let expected = json.get("energy_calls")?.items()?.map(|call| call.ints()).collect::<Result<Vec<_>, _>>()?;
+        let placing = Placing { case, domains, task: task_of(task_json, Some(UtilEstForm::V5_5))?, overutilized };
         let mut diff = Diff::default();
-        diff.eq("energy_calls", expected, calls).eq("target", json.num("target")?, target.map_or(-1, |cpu| cpu as i64));
+        place(json, &mut diff, &placing, EasGates::V5_10)?;
         tally.case(|| json.place(), diff.finish());
         Ok(())
     })
