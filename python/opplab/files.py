@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 from opplab.errors import FormatError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 __all__ = [
     "Guard",
+    "check_own",
     "check_size",
     "csv_rows",
     "decoded",
     "endless",
+    "is_leftover",
     "printable",
     "read_bytes",
     "read_text",
@@ -276,6 +278,28 @@ def csv_rows(
         message = f"failed to read {_shown_path(path)}:{line}:1: {fault}"
         raise FormatError(message, file=str(path), line=line, column=1)
     return names, rows
+
+
+def check_own(folder: Path, ours: Collection[str], what: str) -> None:
+    """Refuse a folder that holds other files than `ours`: what a command writes there would be mixed with them.
+
+    Raises
+    ------
+    InputError
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"failed to write {what} to {_shown_path(folder)}: it is not a folder")
+    # A write that was cut off is nobody's.
+    there = (file.name for file in folder.iterdir() if not is_leftover(file)) if folder.is_dir() else ()
+    if others := sorted(set(there) - set(ours)):
+        name = printable(others[0])
+        words = f"it holds other files ({name}); give another folder"
+        raise InputError(f"failed to write {what} to {_shown_path(folder)}: {words}")
+
+
+def is_leftover(file: Path) -> bool:
+    """Whether a write was cut off here."""
+    return file.name.startswith(".") and file.name.endswith(".tmp")
 
 
 @contextlib.contextmanager

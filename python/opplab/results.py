@@ -41,6 +41,9 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 OPTIONAL: dict[str, type[pl.DataType]] = {"date": pl.String}
 """Columns that a table of measurements may have beside them: equal dates in two runs are a pair."""
 
+BETTER = ("higher", "lower", "")
+"""What is better of a metric; nothing where neither is meant."""
+
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Make a results table of rows; a column that a row lacks is null.

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 from multiprocessing import get_context
 
 import pytest
+from click import BadParameter, UsageError
 from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from opplab.cli.main import opplab
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
 from opplab.comparison.method import compare_runs
+from opplab.errors import InputError
 from opplab.runs import Run, Series
 
 NAN, INF = math.nan, math.inf
@@ -149,6 +151,77 @@ def test_a_file_that_cannot_be_read_fails_the_gate(tmp_path):
     assert cli.invoke(opplab, ["compare", *files[:2], "--fail-if", "any < -2%"]).exit_code == 0
     assert cli.invoke(opplab, ["compare", *files, "--fail-if", "any < -2%"]).exit_code == 1
     assert cli.invoke(opplab, ["compare", *files, "--fail-if", "any < -2%", "--allow-missing", "broken"]).exit_code == 0
+
+
+def csv_of(path, *runs):
+    """A table of results by hand: of each run its name, unit, better and values."""
+    rows = [
+        f"{name},b,t,{unit},{better},{seed},{value}"
+        for name, unit, better, values in runs
+        for seed, value in enumerate(values)
+    ]
+    path.write_text("\n".join(["policy,benchmark,metric,unit,better,seed,value", *rows]) + "\n")
+    return str(path)
+
+
+GOOD = (100.0, 101.0, 99.0)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "words"),
+    [
+        # Twice as slow, and "99.8 % better".
+        (("ms", "lower", GOOD), ("s", "lower", (0.2, 0.2, 0.21)), "t of b is in ms in run 'a' and in s in run 'b'"),
+        (("u", "higher", GOOD), ("u", "lower", GOOD), "t of b: more is better in run 'a', and not in run 'b'"),
+        (("u", "higher", GOOD), ("u", "", GOOD), "t of b: more is better in run 'a', and not in run 'b'"),
+        (("u", "lower", GOOD), ("u", "sideways", GOOD), "`better` is 'sideways'; it is 'higher', 'lower' or empty"),
+    ],
+)
+def test_values_of_other_units_or_directions_are_not_compared(tmp_path, base, new, words):
+    cli = CliRunner()
+    both = [csv_of(tmp_path / "both.csv", ("a", *base), ("b", *new))]
+    apart = [csv_of(tmp_path / "1.csv", ("a", *base)), csv_of(tmp_path / "2.csv", ("b", *new))]
+    for files in (both, apart):
+        plain = cli.invoke(opplab, ["compare", *files])
+        assert isinstance(plain.exception, InputError)
+        assert words in str(plain.exception)
+        junit = tmp_path / "j.xml"
+        done = cli.invoke(opplab, ["compare", *files, "--fail-if", "any < -2%", "--junit", str(junit)])
+        assert done.exit_code == 1
+        assert words in done.stderr
+        assert words in ET.parse(junit).getroot().find("testcase/failure").get("message")
+
+
+def test_rows_of_one_run_in_several_units_are_refused(tmp_path):
+    file = csv_of(tmp_path / "x.csv", ("a", "ms", "lower", GOOD), ("b", "ms", "lower", GOOD), ("b", "s", "lower", [1]))
+    with pytest.raises(InputError, match="t of b in run 'b' has several units: ms, s"):
+        compare(file)
+
+
+def test_junit_is_xml_whatever_names_hold(tmp_path):
+    file, junit = csv_of(tmp_path / "x.csv", ("a", "u", "lower", GOOD), ("\x1b\x01b&<", "u", "lower", [9] * 3)), "j.xml"
+    words = ["compare", file, "--fail-if", "any < 500%", "--junit", str(tmp_path / junit)]
+    assert CliRunner().invoke(opplab, words).exit_code == 1
+    (case,) = ET.parse(tmp_path / junit).getroot()
+    assert "\\x1b\\x01b&<" in case.get("name")
+
+
+def test_a_run_against_itself_is_no_comparison(tmp_path):
+    file = csv_of(tmp_path / "x.csv", ("a", "u", "lower", GOOD), ("b", "u", "lower", GOOD))
+    with pytest.raises(BadParameter, match="'a' is there twice"):
+        opplab.main(["compare", file, "--runs", "a,a", "--fail-if", "any < -2%"], standalone_mode=False)
+    with pytest.raises(UsageError, match="needs the baselines, which --layout grid leaves out"):
+        words = ["compare", file, "--table", "overview", "--layout", "grid", "--fail-if", "any < -2%"]
+        opplab.main(words, standalone_mode=False)
+
+
+def test_values_that_are_left_out_are_named_in_every_form(tmp_path):
+    """CSV has no place for notes, and mmtests prints 0 for what it cannot compute."""
+    file = csv_of(tmp_path / "x.csv", ("a", "u", "lower", GOOD), ("b", "u", "lower", (100, "nan", 99)))
+    for words in (["--format", "csv"], ["--method", "mmtests"], []):
+        done = CliRunner().invoke(opplab, ["compare", file, *words])
+        assert done.exit_code == 0
+        assert "are no numbers" in done.output, words
 
 
 def test_an_empty_folder_says_that_it_is_empty(tmp_path):

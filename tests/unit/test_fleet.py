@@ -95,6 +95,47 @@ def test_a_second_call_continues(dumps: Path, monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(run(dumps, "--format", "csv", "--seed", "2").exception, AssertionError), "another question"
 
 
+def test_what_is_kept_is_of_the_same_files_and_whole(dumps: Path) -> None:
+    """Goal: another profile, or another answer, under the same name is not the old answer."""
+    (dumps / "hostile.tar.xz").unlink()
+    (dumps / "c.tar.xz").unlink()
+    profile = dumps.parent / "mine" / "tuned.conf"
+    profile.parent.mkdir()
+    profile.write_text("[cpu]\ngovernor=performance\nx=1\n")
+    words = ["--governor", "schedutil", "--vs", str(profile)]
+    first = run(dumps, *words)
+    assert "(kept)" not in first.stderr
+    assert "mine: without a key in simulations: [cpu] x" in first.stderr
+    assert "(kept)" in run(dumps, *words).stderr
+    profile.write_text("[cpu]\ngovernor=powersave\n")
+    assert "(kept)" not in run(dumps, *words).stderr
+    for file in (dumps.parent / "out/types").iterdir():
+        file.write_text(file.read_text().replace('"base_watts": ', '"base_watts": 9'))
+    again = run(dumps, *words)
+    assert again.exit_code == 0, again.stderr
+    assert "(kept)" not in again.stderr
+
+
+def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Path) -> None:
+    out = dumps.parent / "out"
+    out.mkdir()
+    (out / "report.html").write_text("of a sweep")
+    (out / "manifest.json").write_text("{}")
+    load = dumps.parent / "load.json"
+    load.write_text(json.dumps(LOAD))
+    short = ["--seconds", "0.1", "--iterations", "2", "--uncertainty", "0", "-j", "1"]
+    choose = ["choose", str(load), "-m", "juno-r2", *short, "-o", str(out)]
+    for words in (choose, ["fleet", str(dumps), "-w", str(load), *short, "-o", str(out)]):
+        with pytest.raises(opplab.InputError, match=r"it holds other files \(manifest.json\)"):
+            program.main(words, standalone_mode=False)
+    assert (out / "report.html").read_text() == "of a sweep"
+    choose[-1] = str(dumps.parent / "mine")
+    for seconds, note in (("0.1", False), ("0.1", False), ("0.2", True)):
+        done = CliRunner().invoke(program, [*choose, "--seconds", seconds])
+        assert done.exit_code == 0, done.stderr
+        assert ("held the answer to `Which setting for load" in done.stderr) is note
+
+
 def test_lists_and_folders_are_read(dumps: Path) -> None:
     names = dumps.parent / "list.txt"
     names.write_text("# the fleet\ndumps/a.tar.xz\ndumps/gone.tar.xz\n")

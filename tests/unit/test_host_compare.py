@@ -71,3 +71,47 @@ def test_what_cannot_be_compared_is_refused(capfd: pytest.CaptureFixture[str]) -
         done = CliRunner().invoke(main, ["host", "compare", *words])
         assert done.exit_code in (2, 3), done.output
         assert expected in capfd.readouterr().err
+
+
+def test_the_table_is_written_however_the_folder_is_named(tmp_path: Path) -> None:
+    """Goal: one reader of the command line knows the folder; COMMAND has an ``-o`` of its own."""
+    design = ["--pilot", "2", "--blocks", "2", "--same", "0", "--warm-up", "0", "--others", "100", "--env", "R=1"]
+    for number, spelling in enumerate(("-o{}", "-o={}", "--output={}")):
+        made = tmp_path / str(number)
+        words = ["host", "compare", *design, "--env", "R=2", spelling.format(made), "sh", "-c", "true", "-o", "x"]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+        assert results.read(made)["policy"].n_unique() == 2
+
+
+def test_a_folder_of_other_results_is_left_alone(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: measured results do not replace simulated ones, nor what somebody keeps."""
+    (tmp_path / "results.parquet").write_bytes((folder / "results.parquet").read_bytes())
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    compare = ["host", "compare", "--env", "R=1", "--env", "R=2", "-o", str(tmp_path), "--", "true"]
+    for words in (compare, ["host", "calibrate", "--read-only", "--for", "1s", "-o", str(tmp_path)]):
+        assert CliRunner().invoke(main, words).exit_code == 2
+        assert f"{tmp_path} holds other files" in capfd.readouterr().err
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_blocks_is_the_most(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    design = ["--blocks", "3", "--same", "0", "--warm-up", "0", "--others", "100", "--env", "R=1", "--env", "R=2"]
+    done = CliRunner().invoke(main, ["host", "compare", *design, "-o", str(tmp_path / "a"), "--", "true"])
+    assert done.exit_code == 0, done.output
+    assert results.read(tmp_path / "a")["iteration"].n_unique() == 3
+    words = ["host", "compare", *design, "--pilot", "6", "-o", str(tmp_path / "b"), "--", "true"]
+    assert CliRunner().invoke(main, words).exit_code == 2
+    assert "--pilot 6 takes more blocks than --blocks 3" in capfd.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("spelling", ["-o {}", "-o{}", "-o={}", "--output {}", "--output={}"])
+def test_observe_writes_parquet_however_the_file_is_named(tmp_path: Path, spelling: str) -> None:
+    file = tmp_path / "a b.parquet"
+    words = [word.format(file) for word in spelling.split(" ")]
+    done = CliRunner().invoke(main, ["host", "observe", "-n", "1", "--interval", "5ms", *words])
+    assert done.exit_code == 0, done.output
+    assert pl.read_parquet(file).height > 0

@@ -112,3 +112,52 @@ def test_profiles_run_as_variants(tmp_path: Path) -> None:
     energies = [dict(zip(one.metrics["metric"], one.metrics["value"], strict=True))["energy"] for one in runs]
     assert rows["tlp BAT", "energy"] == pytest.approx(sum(energies) / 3, rel=1e-12)
     assert "refuses the preference" in done.stderr
+
+
+def test_includes_have_an_end(tmp_path: Path) -> None:
+    """Each of 25 files includes the next one twice: 2^25 files."""
+    for number in range(25):
+        (tmp_path / f"b{number}").mkdir()
+        (tmp_path / f"b{number}/tuned.conf").write_text(f"[main]\ninclude=b{number + 1},b{number + 1}\n")
+    profiles(tmp_path, "b25/tuned.conf", "[cpu]\ngovernor=performance\n")
+    with pytest.raises(opplab.InputError, match=r"b0/tuned\.conf: the profile includes more than 100 files"):
+        power_profiles(str(tmp_path / "b0/tuned.conf"), INTEL)
+
+
+def test_a_profile_without_settings_is_named(tmp_path: Path) -> None:
+    text = "CPU_SCALING_GOVERNOR_ON_AC=performance\nCPU_ENERGY_PERF_POLICY_ON_BAT=power\n"
+    (found,) = profiles(tmp_path, "tlp.conf", text, ["acpi-cpufreq"]).values()
+    assert found.name == "tlp AC"
+    assert found.notes[0].endswith("tlp.conf:2: acpi-cpufreq has no energy performance preference: ignored")
+    assert found.notes[1] == "tlp BAT: no setting that this machine has: left out"
+
+
+def test_only_an_including_file_replaces_without_a_note(tmp_path: Path) -> None:
+    base = "[cpu]\ngovernor=powersave\nboost=0\nenergy_performance_preference=power\nmin_perf_pct=10\n"
+    profiles(tmp_path, "base/tuned.conf", base)
+    mine = "[main]\ninclude=base\n[cpu]\ngovernor=performance\nboost=1\nenergy_performance_preference=performance\n"
+    found = profiles(tmp_path, "mine/tuned.conf", f"{mine}min_perf_pct=20\n")["mine"]
+    assert found.keys == {"governor": "performance", "no_turbo": False, "epp": "performance", "min_perf_pct": 20}
+    assert found.notes == []
+    twice = profiles(tmp_path, "two/tuned.conf", "[cpu]\nboost=0\n[sysfs]\n/sys/x/no_turbo=0\n")["two"]
+    assert "two/tuned.conf:4: no_turbo is false here and true before; the later holds" in twice.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x/tuned.conf", "[cpu]\nboost=0\nboost=1\n"),
+        ("tlp.conf", "CPU_BOOST_ON_AC=0\nX=1\nCPU_BOOST_ON_AC=1\n"),
+        ("auto.conf", "[charger]\nturbo=never\nturbo=always\n"),
+    ],
+)
+def test_what_stands_twice_is_named(tmp_path: Path, name: str, text: str) -> None:
+    (found,) = profiles(tmp_path, name, text).values()
+    assert found.keys == {"no_turbo": False}
+    assert any(note.endswith(", too; the later holds") for note in found.notes)
+
+
+def test_long_numbers_are_refused_with_their_place(tmp_path: Path) -> None:
+    for key in ("scaling_max_freq", "energy_performance_preference"):
+        with pytest.raises(opplab.InputError, match=r"t\.conf:2: `9+` is no whole number of at most 20 digits"):
+            profiles(tmp_path, "t.conf", f"[sysfs]\n/sys/x/{key}={'9' * 5000}\n")

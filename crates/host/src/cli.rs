@@ -94,6 +94,17 @@ fn run(args: impl IntoIterator<Item = OsString>, env: &mut Env<'_>) -> Result<i3
     }
 }
 
+/// The folder of results that words of `opplab host` write to, read as the command reads them.
+pub fn output_of(args: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {
+    let mut words = lexopt::Parser::from_args(args);
+    let Ok(Some(Value(command))) = words.next() else { return None };
+    match command.to_str() {
+        Some("compare") => compare::output_of(&mut words),
+        Some("calibrate") => calibrate::output_of(&mut words),
+        _ => None,
+    }
+}
+
 /// `; did you mean ...?` for the nearest of the names.
 pub(crate) fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> String {
     let distance = |name: &str| {
@@ -243,6 +254,13 @@ fn observe(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostErro
             Long("help") | Short('h') => return print_help(env, OBSERVE_HELP),
             other => return Err(other.unexpected().into()),
         }
+    }
+    if let Some(output) = output.as_ref().filter(|output| output.extension().is_some_and(|ending| ending == "parquet"))
+    {
+        return Err(HostError::Usage(format!(
+            "{}: Parquet is written by `opplab host observe -o FILE`",
+            output.display()
+        )));
     }
     let root = Root::open(&path)?;
     let mut file = match &output {

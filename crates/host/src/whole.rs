@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use crate::error::HostError;
+
 /// The most that is read of a file of remembered settings: the largest machines need some hundred kB.
 pub(crate) const STATE_MAX: u64 = 16 << 20;
 
@@ -22,4 +24,20 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(fresh, path)?;
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Refuses a folder of somebody else: it has files, and none of `ours`.
+///
+/// # Errors
+/// If it is one.
+pub(crate) fn own_folder(folder: &Path, ours: &[&str]) -> Result<(), HostError> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let names: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.file_name()).collect();
+    if names.is_empty() || names.iter().any(|name| ours.iter().any(|own| name == own)) {
+        return Ok(());
+    }
+    Err(HostError::Usage(format!(
+        "{} holds other files and is no folder of this command; give another -o",
+        folder.display()
+    )))
 }

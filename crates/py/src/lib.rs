@@ -37,7 +37,7 @@ mod _opplab {
         case::PyCase,
         energy::{perfetto_counters, trace_energy},
         experiment::PyExperiment,
-        host::host_main,
+        host::{host_main, host_output},
         idle::trace_idle,
         import::{check_machine, fmax, import_machine, machine_checks},
         kernel::bindings,

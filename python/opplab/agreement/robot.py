@@ -174,8 +174,10 @@ def _by_governor(report: Report) -> bool:
     return set(report.commits) <= {name for name, _ in _opplab.names("governors")}
 
 
-def variants_of(report: Report, keys: Mapping[str, Any], vs: Sequence[str]) -> list[Variant]:
-    """Give the base's policy and one for each commit after it.
+def variants_of(
+    report: Report, keys: Mapping[str, Any], vs: Sequence[str], drivers: Sequence[str], said: Callable[[str], None]
+) -> list[Variant]:
+    """Give the base's policy and one for each commit after it; `drivers` and `said` as for `with_variants`.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def variants_of(report: Report, keys: Mapping[str, Any], vs: Sequence[str]) -> l
     if len(vs) != len(patches):
         what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
-    return with_variants(keys, vs)
+    return with_variants(keys, vs, drivers, said)
 
 
 def answer(
@@ -224,10 +226,10 @@ def answer(
     from opplab.agreement.predict import Z90, half_width, known_errors, sign_probability
     from opplab.simulation.machine import Machine
 
-    cpus = Machine.load(machine).nr_cpus
-    model = _model_of(report, cpus)
+    on = Machine.load(machine)
+    model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
-    variants = variants_of(report, keys, vs)
+    variants = variants_of(report, keys, vs, on.drivers, notes.append)
     results = _simulated(model, machine, variants, folder, iterations, jobs)
     parts = [Facts(part) for part in results.partition_by("iteration")]
     names = list(dict.fromkeys(results["benchmark"]))

@@ -364,6 +364,7 @@ class Choice:
     def to_json(self) -> str:
         """Give everything as JSON."""
         whole = {
+            "question": self.block().question,
             "facts": dict(self.facts),
             "goals": self.goals,
             "constraints": self.constraints,

@@ -307,11 +307,12 @@ def fleet(
     from opplab.simulation.machine import Machine
 
     types, refused = types_of(sources_of(dumps))
-    question = _question(workload, options)
     answered = []
     for number, kind in enumerate(types, start=1):
         try:
-            saving, again = _kept(output, kind, question, partial(_chosen, kind, workload, options, Machine))
+            question = _question(workload, options, Machine.parse(kind.text).drivers)
+            own = {**options, "said": lambda words, name=kind.name: said(f"{name}: {words}")}
+            saving, again = _kept(output, kind, question, partial(_chosen, kind, workload, own, Machine))
         except OpplabError as error:
             refused += [(dump, f"{kind.name}: {error}") for dump in kind.dumps]
             continue
@@ -333,7 +334,7 @@ def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machin
 
 def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:
     """Give the answer that a folder has of this type and question, or run and keep it."""
-    from opplab.files import write_text
+    from opplab.files import read_text, write_text
 
     if output is None:
         return run(), False
@@ -341,22 +342,45 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
     path = output / "types" / f"{key}.json"
     if path.exists():
         try:
-            return Saving(**json.loads(path.read_text())), True
-        except (ValueError, TypeError, OSError):
+            kept = json.loads(read_text(path, "an answer"))
+            if kept["sha256"] == _digest_of(kept["saving"]):
+                return Saving(**kept["saving"]), True
+        except (ValueError, TypeError, KeyError, OSError, InputError):
             # Cut off while it was written, or another version's: it is run again.
             pass
     saving = run()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(asdict(saving), indent=1) + "\n")
+    plain = asdict(saving)
+    write_text(path, json.dumps({"sha256": _digest_of(plain), "saving": plain}, indent=1) + "\n")
     return saving, False
 
 
-def _question(workload: Any, options: Mapping[str, Any]) -> str:
-    """Give all that an answer depends on beside the machine: the workload's content, the options, the version."""
+def _digest_of(plain: Any) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _question(workload: Any, options: Mapping[str, Any], drivers: Sequence[str]) -> str:
+    """Give all that an answer depends on beside the machine: what files say, the options, the build."""
+    from opplab.sweep.power_profiles import is_power_profile, power_profiles
+    from opplab.sweep.store import build_id
+
     asked = {name: value for name, value in options.items() if name not in ("jobs", "executor", "progress")}
-    content = Path(workload).read_bytes() if isinstance(workload, Path) and workload.is_file() else b""
-    digest = hashlib.sha256(content).hexdigest()
-    return json.dumps([str(workload), digest, asked, _opplab.__version__], sort_keys=True, default=str)
+    variants = [
+        [one.keys for one in power_profiles(text, drivers)] if is_power_profile(text) else text
+        for text in options.get("variants", ())
+    ]
+    files: list[Path] = []
+    if isinstance(workload, Path):
+        files = [workload] if workload.is_file() else sorted(workload.rglob("*"))
+    content = [[str(file), _digest_of_file(file)] for file in files if file.is_file()]
+    return json.dumps([str(workload), content, asked, variants, build_id()], sort_keys=True, default=str)
+
+
+def _digest_of_file(file: Path) -> str:
+    from opplab.files import check_size
+
+    with check_size(file, "a workload").open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _digest(text: str) -> str:

@@ -16,6 +16,7 @@ from opplab.cli.options import (
     freq_max_option,
     jobs_option,
     note,
+    note_replaced,
     output_format_option,
     output_option,
     pairs_option,
@@ -24,7 +25,6 @@ from opplab.cli.options import (
     with_generic_power,
     workers,
 )
-from opplab.errors import InputError
 from opplab.simulation.policy import Policy
 
 
@@ -168,6 +168,7 @@ def command(
     """
     from opplab.choice.choose import choose
     from opplab.cli.run import cluster
+    from opplab.files import check_own, write_text
     from opplab.report.block import LINES
     from opplab.report.text import render_table, terminal_width
     from opplab.sweep.progress import progress
@@ -184,6 +185,8 @@ def command(
         if machine is None:
             raise click.UsageError("--power is for a machine that is named: --machine NAME|FILE")
         machine = with_generic_power(machine)
+    if output is not None:
+        check_own(output, ("choice.json", "report.html"), "the answer")
     with cluster(dask, workers(jobs)) as (executor, threads):
         choice = choose(
             machine,
@@ -199,11 +202,8 @@ def command(
             **{name: values for name, values in keys.items() if values},
         )
     if output is not None:
-        from opplab.files import write_text
-
-        if output.exists() and not output.is_dir():
-            raise InputError(f"{output} is not a folder")
         output.mkdir(parents=True, exist_ok=True)
+        note_replaced(output / "choice.json", choice.block().question)
         write_text(output / "choice.json", choice.to_json())
         choice.write(output / "report.html")
     if output_format == "json":

@@ -23,7 +23,10 @@ FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
-    return [name for name in (value or "").split(",") if name]
+    names = [name for name in (value or "").split(",") if name]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise click.BadParameter(f"'{twice}' is there twice")
+    return names
 
 
 _TABLES_HELP = f"{', '.join(TABLES)} or monitor:NAME."
@@ -136,6 +139,8 @@ class Request:
 
     def print(self) -> None:
         """Write the tables, then what was skipped, then check the rules."""
+        if self.options["layout"] == "grid" and self.options["rules"]:
+            raise click.UsageError("--fail-if needs the baselines, which --layout grid leaves out")
         texts = [one.removeprefix("published:") for one in self.source if one.startswith("published:")]
         folders = [one for one in self.source if not one.startswith("published:")]
         if texts and folders:
@@ -162,6 +167,9 @@ class Request:
             from opplab.report.text import terminal_width
 
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
+        if self.form == "csv":
+            for note in dict.fromkeys(note for one in tables for note in one.notes):
+                click.echo(f"opplab: {note}", err=True)
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
         if self.options["uncertainty"]:

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from opplab.choice import DRAWS, GOVERNORS, ITERATIONS, SEED
-from opplab.cli.options import NameOf, jobs_option, output_format_option, vs_option, workers
-from opplab.errors import InputError
+from opplab.cli.options import NameOf, jobs_option, note_replaced, output_format_option, vs_option, workers
 
 
 @click.command(name="fleet")
@@ -85,13 +84,12 @@ def command(
     """
     from opplab.choice.fleet import fleet
     from opplab.cli.run import cluster
-    from opplab.files import write_text
+    from opplab.files import check_own, write_text
     from opplab.report.block import LINES
     from opplab.report.text import terminal_width
     from opplab.sweep.progress import progress
 
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is not a folder")
+    check_own(output, ("fleet.json", "report.html", "types"), "the answer")
     kernel = given.pop("kernel")
     given["variants"] = given.pop("vs")
     with cluster(dask, workers(jobs)) as (executor, threads):
@@ -108,6 +106,7 @@ def command(
             **given,
         )
     output.mkdir(parents=True, exist_ok=True)
+    note_replaced(output / "fleet.json", found.question)
     write_text(output / "fleet.json", found.to_json())
     write_text(output / "report.html", found.page())
     sys.stdout.write(found.form(output_format, terminal_width(), None if every else LINES))

@@ -6,8 +6,10 @@ Parquet output of ``observe``, and ``affinity --evaluate``, which simulates the 
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,20 +24,26 @@ def _host(words: list[str]) -> int:
     return _opplab.host_main(words, [sys.executable, "-m", "opplab", "host"])
 
 
-def _parquet(words: list[str]) -> tuple[int, str] | None:
-    """Find the Parquet file that ``observe`` is to write: its place among the words."""
-    for index, word in enumerate(words[:-1]):
-        if word in ("-o", "--output") and words[index + 1].endswith(".parquet"):
-            return index + 1, words[index + 1]
+def _parquet(words: list[str]) -> tuple[list[str], str] | None:
+    """Find the Parquet file that ``observe`` is to write, however that is spelt; give the other words, and the file."""
+    for index, word in enumerate(words):
+        if word in ("-o", "--output"):
+            rest, name = words[index + 2 :], "".join(words[index + 1 : index + 2])
+        elif found := re.fullmatch(r"(?s)(?:--output=|-o=?)(.+)", word):
+            rest, name = words[index + 1 :], found[1]
+        else:
+            continue
+        if name.endswith(".parquet"):
+            return [*words[:index], *rest], name
     return None
 
 
-def _observe_parquet(words: list[str], place: int, output: str) -> int:
+def _observe_parquet(words: list[str], output: str) -> int:
     import polars as pl
 
     with TemporaryDirectory() as folder:
         csv = Path(folder) / "observe.csv"
-        code = _host([*words[:place], str(csv), *words[place + 1 :]])
+        code = _host([*words, "-o", str(csv)])
         if csv.exists() and csv.stat().st_size:
             table = pl.read_csv(csv, null_values=["-"], infer_schema_length=None)
             # The row of all CPUs has none.
@@ -43,14 +51,13 @@ def _observe_parquet(words: list[str], place: int, output: str) -> int:
     return code
 
 
-def _calibrated(words: list[str]) -> None:
+def _calibrated(folder: Path) -> None:
     """Write the machine file of what ``calibrate`` measured beside it."""
     from opplab.cli.machine import imported
     from opplab.files import write_text
     from opplab.host.calibrated import calibrated
 
-    folder = Path(_after(words, "-o") or _after(words, "--output") or "host-calibrate")
-    if {"--help", "-h", "--dry-run", "--worker"} & set(words) or not (folder / "calibration.json").is_file():
+    if not (folder / "calibration.json").is_file():
         return
     # The agent writes the machine's files beside, so that a far machine has them here.
     text, _ = imported(folder / "sysfs.txt", None)
@@ -59,12 +66,8 @@ def _calibrated(words: list[str]) -> None:
     click.echo("\n".join([*notes, f"wrote {folder / 'machine.toml'}"]), err=True)
 
 
-def _results(words: list[str]) -> None:
+def _results(folder: Path) -> None:
     """Write the runs of ``compare`` as a results table beside them, for every command that reads results."""
-    words = words[: words.index("--")] if "--" in words else words
-    if {"--help", "-h", "--dry-run", "--worker"} & set(words):
-        return
-    folder = _folder(words)
     runs = folder / "runs.jsonl"
     if runs.is_file():
         from opplab.host.compared import results_of
@@ -101,9 +104,9 @@ def experiment(file: Path, words: tuple[str, ...]) -> None:
         click.echo(f"opplab: not set, as in all policies: {note}", err=True)
     compared = ["compare", *plan.words, *options, *run]
     code = _host(compared)
-    if code in (0, 130):
-        folder = _folder(options)
-        _results(compared)
+    folder = _output(compared)
+    if code in (0, 130) and folder is not None:
+        _results(folder)
         if (folder / "runs.jsonl").is_file():
             # `opplab score` holds it against what was sealed.
             write_text(folder / "experiment.toml", read_text(Path(loaded.file), "an experiment file"))
@@ -131,9 +134,10 @@ def _taken(words: list[str], option: str) -> str:
     return value
 
 
-def _folder(options: list[str]) -> Path:
-    """Give the results folder of ``compare``."""
-    return Path(_after(options, "-o") or _after(options, "--output") or "host-compare")
+def _output(words: Sequence[str]) -> Path | None:
+    """Give the folder that ``compare`` or ``calibrate`` writes, as these read their words; None where nothing runs."""
+    folder = _opplab.host_output(list(words))
+    return None if folder is None else Path(folder)
 
 
 def _far(words: tuple[str, ...]) -> int | None:
@@ -160,8 +164,7 @@ def _far(words: tuple[str, ...]) -> int | None:
     way = far.Ssh(host) if host else far.Adb(device)
     code, here = far.run(way, [*options, *rest], found, sudo)
     if here is not None and code in (0, 130):
-        after = [*far.output_of([*options, *rest])[0][:1], "-o", str(here)]
-        (_calibrated if options[:1] == ["calibrate"] else _results)(after)
+        (_calibrated if options[:1] == ["calibrate"] else _results)(here)
     return code
 
 
@@ -191,10 +194,11 @@ def command(words: tuple[str, ...]) -> None:
         experiment.main(args=list(words[1:]), prog_name="opplab host experiment", standalone_mode=False)
         return
     found = _parquet(list(words)) if first == ("observe",) else None
-    code = _observe_parquet(list(words), *found) if found else _host(list(words))
-    if first == ("calibrate",) and code == 0:
-        _calibrated(list(words))
-    if first == ("compare",) and code in (0, 130):
-        _results(list(words))
+    code = _observe_parquet(*found) if found else _host(list(words))
+    if code in (0, 130) and (folder := _output(words)) is not None:
+        if first == ("compare",):
+            _results(folder)
+        elif code == 0:
+            _calibrated(folder)
     if code:
         sys.exit(code)

@@ -35,6 +35,7 @@ __all__ = [
     "jobs_option",
     "machine_option",
     "note",
+    "note_replaced",
     "output_format_option",
     "output_option",
     "param_option",
@@ -319,6 +320,18 @@ def vs_option(function: F) -> F:
 def note(words: str) -> None:
     """Print what an answer leaves out, to standard error."""
     click.echo(f"opplab: {words}", err=True)
+
+
+def note_replaced(path: Path, question: str) -> None:
+    """Print which answer of another question gives way to a new one: `path` is the JSON of both."""
+    import json
+
+    try:
+        before = json.loads(files.read_text(path, "an answer"))["question"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
+        return
+    if before != question:
+        note(f"{path.parent} held the answer to `{before}`; it is replaced")
 
 
 def param_option(function: F) -> F:

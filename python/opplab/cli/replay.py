@@ -17,6 +17,7 @@ from opplab.cli.options import (
     format_option,
     freq_max_option,
     machine_option,
+    note,
     output_option,
     trace_argument,
     vs_option,
@@ -274,7 +275,7 @@ def _variants(
     if not vs:
         return [("", given)]
     base = {"governor": given.get("governor") or recorded_governor or "schedutil", **given}
-    first, *others = with_variants(base, vs)
+    first, *others = with_variants(base, vs, said=note)
     out = []
     for one in others:
         wrong = sorted(set(one.keys) - {*REPLAYED, "tunables"})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from opplab.comparison.sources import Source
     from opplab.comparison.tables import Cell, Table
-    from opplab.runs import Problem, Run
+    from opplab.runs import Problem, Run, Series
 
 TABLES = ("detail", "ratio", "significance", "nocompare", "overview", "ppw", "power")
 
@@ -144,7 +144,7 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
         bench = Benchmark(name, lambda: (), higher=higher)
     comparison = layout.Comparison(list(runs), bench, metric, seed, summary)
     main = comparison.main_index()
-    rows = []
+    rows, notes = [], []
     for index, stat in enumerate(comparison.stats):
         for operation in comparison.operations:
             marks = comparison.significance(operation) if index == main else None
@@ -161,8 +161,11 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
                 cells.append(cell)
             unit = runs[0].series[operation].unit
             better = "higher" if comparison.higher else "lower"
+            if index == main:
+                notes += [f"{operation} of {run.name}: {one.cannot}" for run, one in zip(runs, cells, strict=True)
+                          if one and one.cannot]  # fmt: skip
             rows.append(Row(stat_name(stat, comparison.higher, bench.operation_name), operation, cells, unit, better))
-    table = Table("blocks", [run.name for run in runs], rows, name, name, digits=comparison.precision)
+    table = Table("blocks", [run.name for run in runs], rows, name, name, digits=comparison.precision, notes=notes)
     table.method = "mmtests (commit 638401e): * where the intervals of two standard deviations do not overlap"
     return table
 
@@ -349,11 +352,26 @@ def load_runs(
                 found.append(load)
         if not any(one.series for one in found):
             raise InputError(_missing(place, next(one for one in found if one.name in there), wanted, report, monitor))
+        _check_agreement(found)
         problems += [problem for run in found for problem in run.problems]
         if not wanted and not monitor and not everything:
             found = [_about(run, place.declared(name)) for run in found]
         loaded.append((name, found, wanted))
     return names, loaded, problems
+
+
+def _check_agreement(runs: Sequence[Run]) -> None:
+    """Refuse runs that measure the same in other units, or to which the other direction is better."""
+    first: dict[str, tuple[str, Series]] = {}
+    for run in runs:
+        for label, series in run.series.items():
+            name, other = first.setdefault(label, (run.name, series))
+            where = f"{label} of {run.benchmark}"
+            if series.unit != other.unit and series.unit and other.unit:
+                raise InputError(f"{where} is in {other.unit} in run '{name}' and in {series.unit} in run '{run.name}'")
+            if series.higher != other.higher:
+                more, less = (name, run.name) if other.higher else (run.name, name)
+                raise InputError(f"{where}: more is better in run '{more}', and not in run '{less}'")
 
 
 def _about(run: Run, metrics: Sequence[str]) -> Run:

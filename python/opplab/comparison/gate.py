@@ -27,7 +27,7 @@ from opplab import stats
 from opplab.certainty import CONFIDENCE
 from opplab.comparison.method import change_of
 from opplab.errors import InputError
-from opplab.files import write_text
+from opplab.files import printable, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -287,7 +287,14 @@ def _cut_to(mean: float, values: Sequence[float], shape: Sequence[float]) -> lis
 
 def write_junit(path: str, checks: Sequence[Check]) -> None:
     """Write the checks as JUnit XML, under a temporary name first."""
-    from xml.sax.saxutils import escape, quoteattr
+    from xml.sax import saxutils
+
+    def escape(text: str) -> str:
+        # XML has no control characters, in whatever spelling.
+        return saxutils.escape(printable(text))
+
+    def quoteattr(text: str) -> str:
+        return saxutils.quoteattr(printable(text))
 
     failures = sum(one.failed for one in checks)
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']

@@ -179,6 +179,9 @@ class Frame(Source):
             if metric and name != metric:
                 continue
             label = f"{name}-{param}" if param else str(name)
+            if (other := found.series.get(label)) is not None:
+                mixed = f"units: {other.unit}, {unit or 'none'}" if other.unit != (unit or "") else "words of `better`"
+                raise InputError(f"{label} of {benchmark} in run '{run}' has several {mixed}")
             # A value that is not known is no number; what is computed with it is none either.
             values = [nan if value is None else value for value in values]  # noqa: PLW2901
             keys, keyed_by = (seeds, "seeds") if _complete(seeds) else (dates if _complete(dates) else None, "dates")
@@ -475,6 +478,10 @@ def _read_csv(path: str) -> pl.DataFrame:
             raise InputError(f"{path}:1: unknown column '{column}'" + (f"; did you mean '{near}'?" if near else ""))
     if "value" not in table.columns:
         raise InputError(f"{path}:1: no column 'value'")
+    if "better" in table.columns:
+        for word in table["better"].drop_nulls().unique(maintain_order=True):
+            if word not in results.BETTER:
+                raise InputError(f"{path}: `better` is '{word}'; it is 'higher', 'lower' or empty")
     try:
         return table.select(
             (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)

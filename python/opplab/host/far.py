@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import shlex
 import shutil
 import subprocess
@@ -135,11 +136,11 @@ def output_of(words: Sequence[str]) -> tuple[list[str], Path | None]:
     words = list(words)
     end = words.index("--") if "--" in words else len(words)
     for index in range(end):
-        option, mark, value = words[index].partition("=")
-        if option in ("-o", "--output") and mark:
-            words[index] = f"{option}=out/{Path(value).name}"
-            return words, Path(value)
-        if option in ("-o", "--output") and index + 1 < end:
+        if found := re.fullmatch(r"(?s)(--output=|-o=?)(.+)", words[index]):
+            here = Path(found[2])
+            words[index] = f"{found[1]}out/{here.name}"
+            return words, here
+        if words[index] in ("-o", "--output") and index + 1 < end:
             here = Path(words[index + 1])
             words[index + 1] = f"out/{here.name}"
             return words, here

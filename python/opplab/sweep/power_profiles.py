@@ -95,9 +95,13 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
         found = _tlp(path, lines, drivers)
     else:
         found = _ini(path, lines, drivers)
-    if not any(one.keys for one in found):
+    kept = [one for one in found if one.keys]
+    if not kept:
         raise InputError(f"{path}: no setting of CPU frequency, limits or the scheduler")
-    return [one for one in found if one.keys]
+    for one in found:
+        if not one.keys:
+            kept[0].notes += [*one.notes, f"{one.name}: no setting that this machine has: left out"]
+    return kept
 
 
 class _Reader:
@@ -107,6 +111,7 @@ class _Reader:
         self.profile = PowerProfile(name)
         self.drivers = drivers
         self.others: list[str] = []
+        self._places: dict[str, str] = {}
 
     @property
     def driver(self) -> str:
@@ -117,9 +122,10 @@ class _Reader:
 
     def put(self, key: str, value: Any, place: str) -> None:
         old = self.profile.keys.get(key)
-        if old is not None and old != value:
+        # A file that includes another one is there to replace its settings.
+        if old is not None and old != value and _file_of(place) == _file_of(self._places[key]):
             self.note(f"{place}: {key} is {_word(value)} here and {_word(old)} before; the later holds")
-        self.profile.keys[key] = value
+        self.profile.keys[key], self._places[key] = value, place
 
     def mode(self, value: str, place: str) -> None:
         for family, modes in _MODES.items():
@@ -152,7 +158,7 @@ class _Reader:
         if self.drivers and self.driver not in _HINTED:
             self.note(f"{place}: {self.driver} has no energy performance preference: ignored")
         elif first not in ("", "default"):
-            self.put("epp", int(first) if first.isdecimal() else first, place)
+            self.put("epp", _number(first, place) if first.isdecimal() else first, place)
 
     def turbo(self, on: str, place: str) -> None:
         self.put("no_turbo", not _flag(on, place), place)
@@ -195,13 +201,21 @@ class _Reader:
         return self.profile
 
 
+def _file_of(place: str) -> str:
+    return place.rpartition(":")[0]
+
+
 def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_DIGITS_MAX = 20
+"""Of whole numbers: as many as 64 bits have."""
+
+
 def _number(value: str, place: str) -> int:
-    if not value.strip().isdecimal():
-        raise InputError(f"{place}: `{value}` is no whole number")
+    if not value.strip().isdecimal() or len(value.strip()) > _DIGITS_MAX:
+        raise InputError(f"{place}: `{value[:40]}` is no whole number of at most {_DIGITS_MAX} digits")
     return int(value)
 
 
@@ -246,6 +260,7 @@ def _of_daemon(name: str, drivers: Sequence[str]) -> PowerProfile:
 def _tlp(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
     """Read TLP's profiles: on AC, on battery, and power-saver where the file has it."""
     values: dict[str, tuple[str, str]] = {}
+    twice: list[str] = []
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -257,7 +272,12 @@ def _tlp(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
             words = shlex.split(match[2], comments=True)
         except ValueError as error:
             raise InputError(f"{path}:{number}: {error}") from None
-        values[match[1]] = (" ".join(words), f"{path}:{number}")
+        place = f"{path}:{number}"
+        if match[1] in values:
+            twice.append(
+                f"{place}: {match[1]} is in line {values[match[1]][1].rpartition(':')[2]}, too; the later holds"
+            )
+        values[match[1]] = (" ".join(words), place)
     out = []
     for suffix, name in (("AC", "tlp AC"), ("BAT", "tlp BAT"), ("SAV", "tlp SAV")):
         if not any(key.endswith(f"_ON_{suffix}") for key in values):
@@ -275,6 +295,7 @@ def _tlp(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
         if (found := values.get("NMI_WATCHDOG")) is not None:
             reader.path("nmi_watchdog", *found)
         out.append(reader.done())
+    out[0].notes += twice
     return out
 
 
@@ -294,28 +315,37 @@ _TLP: Mapping[str, Callable[[_Reader, str, str], None]] = {
 
 
 def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
-    sections = _sections(path, lines)
+    twice: list[str] = []
+    sections = _sections(path, lines, twice.append)
     if "State" in sections:
         name = sections["State"].get("Profile", ("", ""))[0]
         if name not in _DAEMON:
             raise InputError(f"{path}: no profile `{name}`{nearest(name, list(_DAEMON))}")
         return [_of_daemon(name, drivers)]
     if {"charger", "battery"} & set(sections) and "profiles" not in sections:
-        return [
+        found = [
             _auto_cpufreq(f"auto-cpufreq {name}", sections[name], drivers)
             for name in ("charger", "battery")
             if name in sections
         ]
+        found[0].notes += twice
+        return found
     if "profiles" in sections:
-        return [_tuned(name, _profile_file(path, value), drivers) for name, (value, _) in sections["profiles"].items()]
+        named = sections["profiles"].items()
+        found = [_tuned(name, _profile_file(path, value, place), drivers) for name, (value, place) in named]
+        if found:
+            found[0].notes += twice
+        return found
     if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
         return [_tuned(path.parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
     known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
     raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
 
 
-def _sections(path: Path, lines: Sequence[str]) -> dict[str, dict[str, tuple[str, str]]]:
-    """Read sections of NAME = VALUE, each value with its place."""
+def _sections(
+    path: Path, lines: Sequence[str], said: Callable[[str], None] = lambda _: None
+) -> dict[str, dict[str, tuple[str, str]]]:
+    """Read sections of NAME = VALUE, each value with its place; what stands twice in a section goes to `said`."""
     parser = configparser.ConfigParser(
         interpolation=None, strict=False, inline_comment_prefixes=("#",), delimiters=("=",), allow_no_value=True
     )
@@ -331,6 +361,8 @@ def _sections(path: Path, lines: Sequence[str]) -> dict[str, dict[str, tuple[str
         if match := re.match(r"\s*\[([^\]]+)\]", line):
             section = match[1]
         elif match := re.match(r"\s*([^#;=\s][^=]*?)\s*=", line):
+            if before := places.get((section, match[1])):
+                said(f"{path}:{number}: {match[1]} is in line {before}, too; the later holds")
             places[section, match[1]] = number
     return {
         name: {key: (value or "", f"{path}:{places.get((name, key), 1)}") for key, value in parser[name].items()}
@@ -365,11 +397,11 @@ _TUNED = {
 def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
     """Read a profile of tuned with what it includes; its variables are left to the machine, and named."""
     reader = _Reader(name, drivers)
-    for section, key, value, place in _tuned_settings(path, ()):
+    files: list[Path] = []
+    for section, key, value, place in _tuned_settings(path, (), files, reader.note):
         if "${" in value:
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
         elif section == "cpu" and key in _TUNED:
-            reader.profile.keys.pop({"scaling_governor": "governor"}.get(_TUNED[key], ""), None)
             reader.path(_TUNED[key], value, place)
         elif section in ("sysfs", "sysctl"):
             reader.path(key.replace(".", "/") if section == "sysctl" else key, value, place)
@@ -387,14 +419,23 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
     return reader.done()
 
 
-def _tuned_settings(path: Path, seen: tuple[Path, ...]) -> Iterator[tuple[str, str, str, str]]:
-    """Give the settings of a profile and, before them, of those that it includes."""
+_FILES_MAX = 100
+"""Files that a profile includes; tuned's own have three."""
+
+
+def _tuned_settings(
+    path: Path, seen: tuple[Path, ...], files: list[Path], said: Callable[[str], None]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Give the settings of a profile and, before them, of those that it includes; `files` are those read so far."""
     if path in seen:
         raise InputError(f"{path}: the profile includes itself")
-    sections = _sections(path, read_text(path, "a profile of tuned").splitlines())
+    files.append(path)
+    if len(files) > _FILES_MAX:
+        raise InputError(f"{files[0]}: the profile includes more than {_FILES_MAX} files")
+    sections = _sections(path, read_text(path, "a profile of tuned").splitlines(), said)
     if (included := sections.get("main", {}).get("include")) is not None:
         for one in re.split(r"[,;\s]+", included[0].strip()):
-            yield from _tuned_settings(_profile_file(path, one, included[1]), (*seen, path))
+            yield from _tuned_settings(_profile_file(path, one, included[1]), (*seen, path), files, said)
     for section, given in sections.items():
         kind = given.get("type", (section, ""))[0]
         for key, (value, place) in given.items():

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
-from opplab.files import read_bytes, read_text, sync, write_bytes, write_text
+from opplab.files import check_own, is_leftover, read_bytes, read_text, sync, write_bytes, write_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,11 +65,6 @@ def build_id() -> str:
     12
     """
     return hashlib.sha256(Path(str(_opplab.__file__)).read_bytes()).hexdigest()[:12]
-
-
-def _is_leftover(file: Path) -> bool:
-    """Whether a write was cut off here."""
-    return file.name.startswith(".") and file.name.endswith(".tmp")
 
 
 class Store:
@@ -104,13 +99,9 @@ class Store:
 
     def check(self) -> None:
         """Refuse a folder that is not ours."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"failed to write results to {self.path}: it is not a folder")
-        ours = {".lock", "cases", "damaged", "failed", "manifest.json", *_INPUTS}
-        known = not self.path.is_dir() or (self.path / "manifest.json").exists()
         # A sweep that was killed as it began has left folders but no manifest.
-        if not known and any(not _is_leftover(file) and file.name not in ours for file in self.path.iterdir()):
-            raise InputError(f"failed to write results to {self.path}: it holds other files and is no results folder")
+        if not (self.path / "manifest.json").exists():
+            check_own(self.path, {".lock", "cases", "damaged", "failed", *_INPUTS}, "results")
 
     def create(self, manifest: Mapping[str, Any], *, replace: bool = False) -> bool:
         """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
@@ -149,7 +140,7 @@ class Store:
         if stale:
             self._tables = _Tables()
         # Of cases, traces and pages.
-        for file in filter(_is_leftover, self.path.rglob(".*.tmp")):
+        for file in filter(is_leftover, self.path.rglob(".*.tmp")):
             file.unlink(missing_ok=True)
         whole = {"format": MANIFEST_FORMAT, "version": _opplab.__version__, "build": build_id(), **manifest}
         write_text(self.path / "manifest.json", json.dumps(whole, indent=1) + "\n")

@@ -28,7 +28,7 @@ use crate::compare::{Supervised, dry, duration_ns, is_alone, number, supervise};
 use crate::error::HostError;
 use crate::govern::{Places, finish};
 use crate::root::{CPU, Root};
-use crate::whole::write_whole;
+use crate::whole::{own_folder, write_whole};
 
 const HELP: &str = "Usage: calibrate [OPTIONS]
 
@@ -160,6 +160,12 @@ fn variants(plan: &Plan) -> Vec<Variant> {
     plan.steps.iter().map(|step| step.variant.clone()).collect()
 }
 
+/// The folder that a command line of `calibrate` writes to, if it runs at all.
+pub(crate) fn output_of(words: &mut lexopt::Parser) -> Option<PathBuf> {
+    let options = Options::read(words).ok()??;
+    (!options.is_dry && !options.is_worker).then_some(options.output)
+}
+
 /// The command.
 pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
     let given: Vec<OsString> = words.raw_args()?.collect();
@@ -180,6 +186,7 @@ pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i3
         let words = format!("{} is not the live machine: nothing runs on it (--dry-run works)", options.root.display());
         return Err(HostError::Lacking(words));
     }
+    own_folder(&options.output, &["calibration.json", "calibration.txt", "flush.tmp", "sysfs.txt"])?;
     std::fs::create_dir_all(&options.output)
         .map_err(|error| HostError::io(options.output.display().to_string(), error))?;
     if !files(&variants(&plan)).is_empty() && !options.is_worker {

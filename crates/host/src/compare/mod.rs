@@ -43,6 +43,7 @@ use crate::clock::Stop;
 use crate::error::HostError;
 use crate::govern::{Places, finish, lock, restore_left, save};
 use crate::root::Root;
+use crate::whole::own_folder;
 
 const HELP: &str = "Usage: compare [OPTIONS] [--] COMMAND [ARGS]
 
@@ -63,7 +64,7 @@ Settings:
   --label NAME          name of a variant, in place of its settings; repeat for each variant
 Design:
   --within PERCENT      half-width of the interval at which the experiment ends (1)
-  --pilot N             blocks that determine the spread (6)
+  --pilot N             blocks that determine the spread (6, or --blocks)
   --blocks N            largest number of blocks (30)
   --for TIME            time after which no block begins (90s, 10m, 2h)
   --warm-up N           discarded runs before the first block (1)
@@ -97,7 +98,8 @@ struct Options {
     metrics: Vec<Figure>,
     by: String,
     within_ppm: u32,
-    pilot: u32,
+    pilot: Option<u32>,
+    blocks: Option<u32>,
     seed: u64,
     name: String,
     is_json: bool,
@@ -151,7 +153,8 @@ impl Options {
             metrics: Vec::new(),
             by: String::new(),
             within_ppm: 10_000,
-            pilot: 6,
+            pilot: None,
+            blocks: None,
             seed: 1,
             name: String::new(),
             is_json: false,
@@ -197,6 +200,12 @@ impl Options {
             let value = words.value()?;
             options.set(&name, value, &mut again)?;
         }
+        if let (Some(pilot), Some(blocks)) = (options.pilot, options.blocks)
+            && pilot > blocks
+        {
+            return Err(HostError::Usage(format!("--pilot {pilot} takes more blocks than --blocks {blocks}")));
+        }
+        options.plan.blocks_max = options.blocks.unwrap_or(BLOCKS.max(options.pilot.unwrap_or(0)));
         options.dimensions.extend(again.into_iter().filter(|levels| !levels.is_empty()));
         Ok(Some(options))
     }
@@ -225,8 +234,8 @@ impl Options {
             "command" => again[2].push(Level::Command(words)),
             "label" => self.labels.push(words),
             "within" => self.within_ppm = (number::<f64>(name, &words, 0.01, 100.0)? * 10_000.0).round() as u32,
-            "pilot" => self.pilot = number(name, &words, 2, 1000)?,
-            "blocks" => self.plan.blocks_max = number(name, &words, 2, 100_000)?,
+            "pilot" => self.pilot = Some(number(name, &words, 2, 1000)?),
+            "blocks" => self.blocks = Some(number(name, &words, 2, 100_000)?),
             "for" => self.plan.for_ns = Some(duration_ns(name, &words)?),
             "warm-up" => self.plan.warm_up = number(name, &words, 0, 1000)?,
             "same" => self.plan.same = number(name, &words, 0, 1000)?,
@@ -273,7 +282,7 @@ impl Options {
                 .or_else(|| line("/proc/sys/kernel/osrelease"))
                 .unwrap_or_else(|| "unknown".to_owned()),
             metric: self.by.clone(),
-            pilot: self.pilot,
+            pilot: self.pilot.unwrap_or(PILOT.min(self.plan.blocks_max)),
             within_ppm: self.within_ppm,
             command,
         };
@@ -292,6 +301,11 @@ fn releases(variants: &[Variant]) -> Option<String> {
     (!found.is_empty()).then(|| found.join(", "))
 }
 
+/// Blocks that give the deviation, where that many are allowed.
+const PILOT: u32 = 6;
+/// Blocks at most, where nothing is given.
+const BLOCKS: u32 = 30;
+
 const NAMES: &[&str] = &[
     "governor", "epp", "boost", "set", "env", "nice", "kernel", "command", "label", "within", "pilot", "blocks", "for",
     "warm-up", "same", "rest", "others", "repeats", "seed", "metric", "meter", "by", "output", "name", "format",
@@ -299,6 +313,12 @@ const NAMES: &[&str] = &[
 ];
 
 /// The command.
+/// The folder that a command line of `compare` writes to, if it runs at all.
+pub(crate) fn output_of(words: &mut lexopt::Parser) -> Option<PathBuf> {
+    let options = Options::read(words).ok()??;
+    (!options.is_dry && !options.is_worker).then_some(options.output)
+}
+
 pub(crate) fn command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {
     let given: Vec<OsString> = words.raw_args()?.collect();
     let mut words = lexopt::Parser::from_args(given.clone());
@@ -354,6 +374,7 @@ fn measured(
     }
     options.plan.variants = found;
     options.plan.figures = figures;
+    own_folder(&options.output, &["runs.jsonl", "output.txt"])?;
     std::fs::create_dir_all(&options.output)
         .map_err(|error| HostError::io(options.output.display().to_string(), error))?;
     if goes_on.is_some() {
