@@ -68,34 +68,22 @@ class Sandbox:
         RuntimeError
             It failed.
         """
-        done = subprocess.run(
-            ["bash", "-c", command],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env=self.environment,
-        )
-        if done.returncode:
-            raise RuntimeError(f"$ {command}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout, done.stderr
+        return self._started(["bash", "-c", command], f"$ {command}")
 
     def python(self, code: str) -> str:
         """Run a block after the blocks before it; give what it alone prints."""
         mark = "<<<this block>>>"
         script = "\n".join([*self.blocks, f"print({mark!r})", code])
         self.blocks.append(code)
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env=self.environment,
-        )
+        printed, _ = self._started([sys.executable, "-c", script], code)
+        return printed.partition(f"{mark}\n")[2]
+
+    def _started(self, words: Sequence[str], shown: str) -> tuple[str, str]:
+        """Run a program in the folder; `shown` stands for it if it fails."""
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=self.folder, env=self.environment)
         if done.returncode:
-            raise RuntimeError(f"{code}\n{done.stderr}")
-        return done.stdout.partition(f"{mark}\n")[2]
+            raise RuntimeError(f"{shown}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout, done.stderr
 
 
 def _said(text: str) -> str:

@@ -244,12 +244,25 @@ def unpacked(data: bytes, path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX
     return b"".join(parts)
 
 
+def preamble(text: str) -> int:
+    r"""Give the length of the lines before a table's head that are empty or begin with #.
+
+    Examples
+    --------
+    >>> preamble("# by hand\n\ncpu,khz\n")
+    11
+    """
+    found = re.match(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*", text)
+    return found.end() if found else 0
+
+
 def csv_rows(
     path: Path, what: str = "a table", *, delimiter: str = ","
 ) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Read a CSV with a head, also packed with gzip: its columns, and its rows with their lines.
 
-    Cells that a row lacks are empty; a row with more cells than columns is refused.
+    Lines before the head that are empty or begin with # are remarks.  Cells that a row lacks are
+    empty; a row with more cells than columns is refused.
 
     Raises
     ------
@@ -260,6 +273,9 @@ def csv_rows(
     import io
 
     text = decoded(unpacked(read_bytes(path, what), path, what), path, what)
+    begin = preamble(text)
+    before = text.count("\n", 0, begin)
+    text = text[begin:]
     reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="", strict=True, delimiter=delimiter)
     rows: list[tuple[int, dict[str, str]]] = []
     fault = ""
@@ -267,14 +283,14 @@ def csv_rows(
     try:
         names = [name or "" for name in reader.fieldnames or []]
         for row in reader:
-            rows.append((reader.line_num, row))
+            rows.append((before + reader.line_num, row))
             if isinstance(row.get(""), list):
                 fault = f"more cells than the {len(names)} columns"
                 break
     except csv.Error as error:
         fault = str(error)
     if fault:
-        line = max(reader.line_num, 1)
+        line = before + max(reader.line_num, 1)
         message = f"failed to read {_shown_path(path)}:{line}:1: {fault}"
         raise FormatError(message, file=str(path), line=line, column=1)
     return names, rows

@@ -281,3 +281,48 @@ def test_verify_silicon_names_tables_that_it_does_not_know(tmp_path: Path) -> No
     (folder / "opp_power.csv").rename(folder / "power.csv")
     done = CliRunner().invoke(opplab, ["verify", "silicon", str(tmp_path)])
     assert isinstance(done.exception, InputError)
+
+
+@pytest.mark.parametrize(
+    ("column", "little", "big"),
+    [
+        ("cpu", "cpu0", "cpu4"),
+        ("policy", "policy0", "policy4"),
+        ("cpus", "0-3", "4-7"),
+        ("core", "0", "4"),
+        ("core", "Cortex-A55", "Cortex-A76"),
+        ("cluster", "A55", "A76"),
+    ],
+)
+def test_people_name_clusters_in_many_ways(tmp_path: Path, column: str, little: str, big: str) -> None:
+    plain = tmp_path / "plain.csv"
+    named = tmp_path / "named.csv"
+    rows = [(0, little, 300, 30), (0, little, 1800, 170), (4, big, 500, 120), (4, big, 2500, 1200)]
+    plain.write_text("cpu,mhz,power_mw\n" + "".join(f"{cpu},{mhz},{mw}\n" for cpu, _, mhz, mw in rows))
+    named.write_text(
+        f"# by hand, in an evening\n\n{column},mhz,mW\n" + "".join(f"{name},{mhz},{mw}\n" for _, name, mhz, mw in rows)
+    )
+    machines = []
+    for table in (plain, named):
+        machine = table.with_suffix(".toml")
+        run("machine", "import", table, "--clusters", "A55x4,A76x4", "--name", "made", "-o", machine)
+        machines.append(toml_of(machine.read_text(), "a machine")["cluster"])
+    assert machines[0] == machines[1]
+
+
+def test_clusters_that_are_numbered_are_no_cpus(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("cluster,mhz,mw\n0,300,30\n0,1800,170\n1,500,120\n1,2500,1200\n")
+    run("machine", "import", table, "--clusters", "cluster0x4,cluster1x4", "-o", tmp_path / "m.toml")
+    tree = toml_of((tmp_path / "m.toml").read_text(), "a machine")
+    assert [[opp["khz"] for opp in cluster["opp"]] for cluster in tree["cluster"]] == [
+        [300_000, 1_800_000],
+        [500_000, 2_500_000],
+    ]
+
+
+def test_a_cell_that_is_no_number_has_its_line(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text('# remark\ncpu,khz,mw\n0,"1,800,000",170\n')
+    with pytest.raises(FormatError, match=r"t\.csv:3: `khz` is `1,800,000`, not a number"):
+        freqbench.read_points(table)

@@ -1,20 +1,24 @@
 //! `compare` on made machines, whose truth is known: do intervals hold it, is nothing called a change, is everything put
 //! back? Beside it what people do without the command: all runs of one setting, then all of the other.
 //!
-//! `cargo test -p opplab-host --release --test compare_made -- --ignored --nocapture` makes 2,000 experiments of each kind.
+//! `cargo test -p opplab-host --release --test compare_made -- --ignored --nocapture` makes 2,000 experiments of each kind,
+//! or `OPPLAB_EXPERIMENTS`.
 
+use opplab_host::HostError;
 use opplab_host::clock::Moment;
-use opplab_host::compare::bench::{Bench, Ran};
+use opplab_host::compare::bench::{Bench as _, Ran};
 use opplab_host::compare::design::change;
 use opplab_host::compare::log::{Head, Log};
 use opplab_host::compare::run::{Plan, experiment};
 use opplab_host::compare::settings::Settings;
-use opplab_host::compare::variants::{Level, Variant, variants};
+use opplab_host::compare::variants::{Level, variants};
 use opplab_host::root::{Made, Root};
 use opplab_stats::Mean;
 use opplab_stats::interval::ratio_interval;
-use rand_core::Rng as _;
-use rand_pcg::Pcg64;
+
+use self::bench::Kind;
+
+mod bench;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const ZONE: &str = "/sys/class/powercap/intel-rapl:0";
@@ -35,15 +39,14 @@ struct Truth {
     disturbed: f64,
 }
 
-struct Machine {
-    root: Root,
+struct Drifting {
     truth: Truth,
-    random: Pcg64,
-    now_ns: u64,
     energy_uj: f64,
     busy_ticks: u64,
     throttled: u64,
 }
+
+type Machine = bench::Machine<Drifting>;
 
 impl Machine {
     fn new(truth: Truth, seed: u64) -> Self {
@@ -62,35 +65,19 @@ impl Machine {
         made.put(format!("{ZONE}/name"), "package-0");
         made.put(format!("{ZONE}/energy_uj"), "2621000000");
         made.put(format!("{ZONE}/max_energy_range_uj"), RANGE_UJ.to_string());
-        let mut machine = Self {
-            root: Root::Made(made),
-            truth,
-            random: Pcg64::new(seed.into(), 1),
-            now_ns: 1,
-            energy_uj: 2_621_000_000.0,
-            busy_ticks: 0,
-            throttled: 0,
-        };
+        let kind = Drifting { truth, energy_uj: 2_621_000_000.0, busy_ticks: 0, throttled: 0 };
+        let mut machine = Self::of(kind, made, seed);
         machine.show();
         machine
     }
 
-    fn made(&self) -> &Made {
-        let Root::Made(made) = &self.root else { unreachable!("it was made so") };
-        made
-    }
-
     fn show(&mut self) {
-        let half = self.busy_ticks / 2;
+        let half = self.kind.busy_ticks / 2;
         let line = |cpu: u32| format!("cpu{cpu} {half} 0 0 {} 0 0 0 0 0 0\n", self.now_ns / 10_000_000);
         let total = format!("cpu  {} 0 0 {} 0 0 0 0 0 0\n", 2 * half, self.now_ns / 5_000_000);
         self.made().put("/proc/stat", format!("{total}{}{}intr 0\nctxt 0\n", line(0), line(1)));
-        self.made().put(format!("{ZONE}/energy_uj"), (self.energy_uj as u64 % RANGE_UJ).to_string());
-        self.made().put(format!("{CPU}/cpu0/thermal_throttle/core_throttle_count"), self.throttled.to_string());
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+        self.made().put(format!("{ZONE}/energy_uj"), (self.kind.energy_uj as u64 % RANGE_UJ).to_string());
+        self.made().put(format!("{CPU}/cpu0/thermal_throttle/core_throttle_count"), self.kind.throttled.to_string());
     }
 
     fn normal(&mut self) -> f64 {
@@ -103,60 +90,35 @@ impl Machine {
         let is_fast =
             self.root.text(&format!("{CPU}/cpufreq/policy0/scaling_governor")).is_ok_and(|now| now == "performance");
         let hours = self.now_ns as f64 / 3.6e12;
-        let log = (1.0 + self.truth.drift).ln() * hours + self.truth.noise * self.normal();
-        60.0 * log.exp() * if is_fast { self.truth.ratio } else { 1.0 }
+        let log = (1.0 + self.kind.truth.drift).ln() * hours + self.kind.truth.noise * self.normal();
+        60.0 * log.exp() * if is_fast { self.kind.truth.ratio } else { 1.0 }
     }
 
     fn pass(&mut self, wall_s: f64, busy_cpus: f64) {
         self.now_ns += (wall_s * 1e9) as u64;
-        self.energy_uj += wall_s * 60e6;
-        self.busy_ticks += (wall_s * busy_cpus / TICK_S) as u64;
+        self.kind.energy_uj += wall_s * 60e6;
+        self.kind.busy_ticks += (wall_s * busy_cpus / TICK_S) as u64;
         self.show();
     }
 }
 
-impl Bench for Machine {
-    fn root(&self) -> &Root {
-        &self.root
-    }
-
-    fn now(&self) -> Moment {
-        Moment { time_ns: self.now_ns, slept_ns: 0 }
-    }
-
-    fn time_of_day_s(&self) -> f64 {
-        self.now_ns as f64 / 1e9
-    }
-
-    fn rest(&mut self, ns: u64) -> bool {
-        self.now_ns += ns;
-        true
-    }
-
-    fn is_ended(&self) -> bool {
-        false
-    }
-
-    fn run(
-        &mut self,
-        _variant: &Variant,
-        poll: &mut dyn FnMut(&Root, Moment),
-    ) -> Result<Option<Ran>, opplab_host::HostError> {
-        let mut wall_s = self.wall_s();
+impl Kind for Drifting {
+    fn run(machine: &mut Machine, poll: &mut dyn FnMut(&Root, Moment)) -> Result<Option<Ran>, HostError> {
+        let mut wall_s = machine.wall_s();
         let mut busy_cpus = 1.0;
-        if self.unit() < self.truth.disturbed {
-            if self.unit() < 0.5 {
+        if machine.unit() < machine.kind.truth.disturbed {
+            if machine.unit() < 0.5 {
                 busy_cpus = 1.8;
             } else {
-                self.throttled += 1;
+                machine.kind.throttled += 1;
             }
             wall_s *= 1.2;
         }
         let mut left_s = wall_s;
         while left_s > 0.0 {
             let step_s = left_s.min(1.0);
-            self.pass(step_s, busy_cpus);
-            poll(&self.root, self.now());
+            machine.pass(step_s, busy_cpus);
+            poll(&machine.root, machine.now());
             left_s -= step_s;
         }
         Ok(Some(Ran { wall_s, cpu_s: [wall_s, 0.0], ..Ran::default() }))
@@ -261,11 +223,13 @@ fn intervals_hold_the_truth_and_settings_are_put_back() {
 #[test]
 #[ignore = "2,000 experiments of each kind"]
 fn coverage() {
+    let n: u32 = std::env::var("OPPLAB_EXPERIMENTS").map_or(2_000, |words| words.parse().expect("a number"));
+    // Of a count whose share is 5 %: four deviations.
+    let alarms_max = 5.0 + 4.0 * (5.0 * 95.0 / f64::from(n)).sqrt();
     println!("truth   noise  drift/h  blocks  held   alarms | runs in sequence: held   alarms");
     for (ratio, noise, drift) in
         [(1.0, 0.005, 0.02), (0.97, 0.005, 0.02), (1.0, 0.005, 0.0), (1.0, 0.02, 0.02), (0.99, 0.002, -0.05)]
     {
-        let n = 2000;
         let score = score(Truth { ratio, noise, drift, disturbed: 0.05 }, n);
         let percent = |count: u32| 100.0 * f64::from(count) / f64::from(n);
         println!(
@@ -277,6 +241,6 @@ fn coverage() {
             percent(score.rival_alarms)
         );
         assert!((93.0..=97.0).contains(&percent(score.held)), "{score:?}");
-        assert!(ratio != 1.0 || percent(score.alarms) <= 7.0, "{score:?}");
+        assert!(ratio != 1.0 || percent(score.alarms) <= alarms_max, "{score:?}");
     }
 }

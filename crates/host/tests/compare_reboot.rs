@@ -8,31 +8,29 @@ use std::path::{Path, PathBuf};
 
 use opplab_host::HostError;
 use opplab_host::clock::Moment;
-use opplab_host::compare::bench::{Bench, Ran};
+use opplab_host::compare::bench::{Bench as _, Ran};
 use opplab_host::compare::log::{Head, Kind, Log};
 use opplab_host::compare::reboot::{Asked, UNIT, WANTED, clean, prepare, running};
 use opplab_host::compare::run::{Ended, Plan, experiment};
 use opplab_host::compare::settings::Settings;
 use opplab_host::compare::variants::{Level, Variant, variants};
 use opplab_host::root::{Made, Root};
-use rand_core::Rng as _;
-use rand_pcg::Pcg64;
+
+mod bench;
 
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const GRUBENV: &str = "/boot/grub/grubenv";
 const OWN: &str = "6.1";
 
-struct Machine {
-    root: Root,
-    random: Pcg64,
-    now_ns: u64,
+struct Grub {
     /// Share of runs in which the power goes.
     loss: f64,
     n_starts: u32,
     n_losses: u32,
-    has_power: bool,
 }
+
+type Machine = bench::Machine<Grub>;
 
 impl Machine {
     fn new(loss: f64) -> Self {
@@ -45,16 +43,9 @@ impl Machine {
         made.put(GRUBENV, format!("{:#<1024}", "# GRUB Environment Block\nsaved_entry=0\n"));
         made.put("/sys/devices/system/cpu/cpufreq/policy0/scaling_available_governors", "performance schedutil");
         made.put("/sys/devices/system/cpu/online", "0");
-        let random = Pcg64::new(11, 1);
-        let mut machine =
-            Self { root: Root::Made(made), random, now_ns: 1, loss, n_starts: 0, n_losses: 0, has_power: true };
+        let mut machine = Self::of(Grub { loss, n_starts: 0, n_losses: 0 }, made, 11);
         machine.start();
         machine
-    }
-
-    fn made(&self) -> &Made {
-        let Root::Made(made) = &self.root else { unreachable!("it was made so") };
-        made
     }
 
     fn start(&mut self) {
@@ -65,50 +56,25 @@ impl Machine {
         self.made().put(GRUBENV, format!("{:#<1024}", kept.join("\n") + "\n"));
         self.made().put(RELEASE, next.unwrap_or_else(|| OWN.to_owned()));
         self.made().put(GOVERNOR, "schedutil");
-        self.made().put("/proc/sys/kernel/random/boot_id", self.n_starts.to_string());
-        self.n_starts += 1;
+        self.made().put("/proc/sys/kernel/random/boot_id", self.kind.n_starts.to_string());
+        self.kind.n_starts += 1;
         self.has_power = true;
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-impl Bench for Machine {
-    fn root(&self) -> &Root {
-        &self.root
-    }
-
-    fn now(&self) -> Moment {
-        Moment { time_ns: self.now_ns, slept_ns: 0 }
-    }
-
-    fn time_of_day_s(&self) -> f64 {
-        self.now_ns as f64 / 1e9
-    }
-
-    fn rest(&mut self, ns: u64) -> bool {
-        self.now_ns += ns;
-        true
-    }
-
-    fn is_ended(&self) -> bool {
-        !self.has_power
-    }
-
-    fn run(&mut self, _: &Variant, poll: &mut dyn FnMut(&Root, Moment)) -> Result<Option<Ran>, HostError> {
-        let is_new = running(&self.root) == "6.12";
-        let is_fast = self.root.text(GOVERNOR).is_ok_and(|now| now == "performance");
-        if self.unit() < self.loss {
-            self.n_losses += 1;
-            self.has_power = false;
+impl bench::Kind for Grub {
+    fn run(machine: &mut Machine, poll: &mut dyn FnMut(&Root, Moment)) -> Result<Option<Ran>, HostError> {
+        let is_new = running(&machine.root) == "6.12";
+        let is_fast = machine.root.text(GOVERNOR).is_ok_and(|now| now == "performance");
+        if machine.unit() < machine.kind.loss {
+            machine.kind.n_losses += 1;
+            machine.has_power = false;
             return Ok(None);
         }
         let wall_s =
-            60.0 * if is_new { 0.9 } else { 1.0 } * if is_fast { 0.8 } else { 1.0 } * (1.0 + 0.01 * self.unit());
-        self.now_ns += (wall_s * 1e9) as u64;
-        poll(&self.root, self.now());
+            60.0 * if is_new { 0.9 } else { 1.0 } * if is_fast { 0.8 } else { 1.0 } * (1.0 + 0.01 * machine.unit());
+        machine.now_ns += (wall_s * 1e9) as u64;
+        poll(&machine.root, machine.now());
         Ok(Some(Ran { wall_s, ..Ran::default() }))
     }
 }
@@ -181,7 +147,7 @@ fn all(machine: &mut Machine, path: &Path, blocks: u32) -> Log {
                 );
                 // The power may go here as well: the one-shot entry is on the disk, or it is not.
                 if machine.unit() < 0.1 {
-                    machine.n_losses += 1;
+                    machine.kind.n_losses += 1;
                     if machine.unit() < 0.5 {
                         machine.made().put(GRUBENV, format!("{:#<1024}", "# GRUB Environment Block\nsaved_entry=0\n"));
                     }
@@ -225,20 +191,25 @@ fn a_block_has_one_start_of_each_kernel() {
     let log = all(&mut machine, &place.join("runs.jsonl"), 8);
     check(&machine, &log, 8);
     // The first start was there; of each block at most two more.
-    assert!(machine.n_starts <= 1 + 2 * 8, "{}", machine.n_starts);
+    assert!(machine.kind.n_starts <= 1 + 2 * 8, "{}", machine.kind.n_starts);
     std::fs::remove_dir_all(&place).expect("writable");
 }
 
-/// `make host-coverage` runs more of them.
+/// `make kill-test` prints their count.
 #[test]
 fn fifty_power_losses_lose_nothing() {
     let place = folder("reboot-loss");
     let mut machine = Machine::new(0.3);
     let blocks = 40;
     let log = all(&mut machine, &place.join("runs.jsonl"), blocks);
-    assert!(machine.n_losses >= 50, "{}", machine.n_losses);
+    assert!(machine.kind.n_losses >= 50, "{}", machine.kind.n_losses);
     check(&machine, &log, blocks);
-    println!("{} power losses, {} starts, {} runs, nothing lost", machine.n_losses, machine.n_starts, log.runs.len());
+    println!(
+        "{} power losses, {} starts, {} runs, nothing lost",
+        machine.kind.n_losses,
+        machine.kind.n_starts,
+        log.runs.len()
+    );
     std::fs::remove_dir_all(&place).expect("writable");
 }
 

@@ -252,7 +252,10 @@ def import_(
     else:
         tables = sources[1:]
         if clusters is not None or (soc is not None and not tables):
-            raise click.UsageError("--clusters and --soc are for tables of operating points")
+            message = (
+                "--clusters and --soc are for tables of operating points, with columns such as khz and busy_mean_mw"
+            )
+            raise click.UsageError(f"{first}: {message}")
         text, facts = _of_source(first, tables, soc, wanted)
     measured = tuple(str(path) for path in tables if any(p.busy_mw > 0 for p in freqbench.read_points(path, False)))
     if power is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
-from opplab.files import check_size, csv_rows, decoded, read_bytes, unpacked
+from opplab.files import check_size, csv_rows, decoded, preamble, read_bytes, unpacked
 from opplab.fit import rails
 from opplab.fit.columns import known_column, plain
 
@@ -42,7 +42,7 @@ class Point:
     flags: str = ""
     mv: float | None = None
     rail: str = ""
-    """The rail that was measured, if the source is a log of rails; `cpu` is its number then."""
+    """The rail or cluster that was measured, if the source names it; `cpu` is its number then."""
 
 
 @dataclass
@@ -80,12 +80,13 @@ class Curve:
 _ALIASES: dict[str, dict[str, float]] = {
     "soc": dict.fromkeys(("soc", "chip", "device"), 1),
     "run": {"run": 1},
-    "cpu": dict.fromkeys(("cpu", "cpu_num", "cpu_number", "policy"), 1),
+    "cpu": dict.fromkeys(("cpu", "cpus", "cpu_num", "cpu_number", "policy"), 1),
+    "rail": dict.fromkeys(("cluster", "core", "core_type", "domain", "rail"), 1),
     "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "frequency": 1, "mhz": 1000, "freq_mhz": 1000,
             "frequency_mhz": 1000, "ghz": 1e6, "freq_ghz": 1e6, "frequency_ghz": 1e6, "hz": 1e-3, "freq_hz": 1e-3,
             "frequency_hz": 1e-3},
     "busy_mean_mw": {"busy_mean_mw": 1, "busy_mean_w": 1000, "busy_mean_uw": 1e-3, "busy_mw": 1, "busy_w": 1000,
-                     "busy_uw": 1e-3, "power_mean_mw": 1, "power_mw": 1, "power_w": 1000, "power_uw": 1e-3,
+                     "busy_uw": 1e-3, "mw": 1, "power_mean_mw": 1, "power_mw": 1, "power_w": 1000, "power_uw": 1e-3,
                      "active": 1},
     "static_mw": {"static": 1},
     "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3,
@@ -95,6 +96,9 @@ _ALIASES: dict[str, dict[str, float]] = {
     "mv": {"mv": 1, "millivolt": 1, "microvolt": 1e-3, "uv": 1e-3, "volt": 1000},
 }  # fmt: skip
 """A quantity's names, also in other units, and the factor to ours; freqbench's own ``results.csv`` is among them."""
+
+_FIRST_CPU = re.compile(r"(?:cpu|policy)?_?(\d{1,6})(?:-\d+)?", re.IGNORECASE)
+"""A CPU, a policy, or the first CPU of a range."""
 
 _KHZ = (20_000, 20_000_000)
 _LEAST_KHZ = 1000
@@ -127,7 +131,7 @@ def is_points(path: Path) -> bool:
         start = file.read(4096)
     if start.startswith(b"\x1f\x8b"):
         start = unpacked(read_bytes(path, "measurements"), path, "measurements")[:4096]
-    names = re.split(r"[,;\t]", start.decode("utf-8", "replace").lstrip("\ufeff").split("\n", 1)[0])
+    names = re.split(r"[,;\t]", _head(start.decode("utf-8", "replace")))
     plain_names = {plain(name) for name in names}
     if rails.of(names):
         return True
@@ -199,8 +203,12 @@ def _read_csv(file: Path) -> list[Point]:
         found = units[name]
         return row[found[0]].strip() if found else ""
 
+    clusters: dict[str, int] = {}
     for line, row in rows:
-        cpu = told("cpu", row, line) if units["cpu"] else 0
+        of = "cpu" if units["cpu"] else "rail"
+        cpu, rail = _part(units[of][0] if units[of] else "", words(of, row), clusters)
+        if cpu is None and not rail:
+            cpu = told("cpu", row, line) if units["cpu"] else 0
         khz = told("khz", row, line)
         if cpu is None or khz is None or khz <= 0:
             raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
@@ -212,13 +220,28 @@ def _read_csv(file: Path) -> list[Point]:
         speed, idle = told("coremark_iter_per_s", row, line), told("online_idle_mean_mw", row, line)
         run, flags = words("run", row), words("flags", row)
         mv = told("mv", row, line)
-        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags, mv))
+        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags, mv, rail))
     return points
 
 
+def _part(column: str, text: str, clusters: dict[str, int]) -> tuple[float | None, str]:
+    """Give the CPU of a cell, and the cluster if that is what it names; `clusters` has the numbers of those so far."""
+    if plain(column) not in ("cluster", "domain", "rail") and (first := _FIRST_CPU.fullmatch(text)):
+        return int(first[1]), ""
+    if plain(column) not in _ALIASES["rail"] or not text:
+        return None, ""
+    name = f"cluster{text}" if text.isdigit() else text.lower().removeprefix("cortex-")
+    return clusters.setdefault(name, len(clusters)), name
+
+
+def _head(text: str) -> str:
+    """Give a table's line of column names."""
+    text = text.lstrip("\ufeff")
+    return text[preamble(text) :].split("\n", 1)[0]
+
+
 def _separator(file: Path) -> str:
-    text = decoded(unpacked(read_bytes(file, "a table"), file, "a table"), file, "a table")
-    head = text.split("\n", 1)[0]
+    head = _head(decoded(unpacked(read_bytes(file, "a table"), file, "a table"), file, "a table"))
     return next((mark for mark in (",", ";", "\t") if mark in head), ",")
 
 
