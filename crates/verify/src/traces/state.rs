@@ -18,6 +18,11 @@ pub(super) struct Task {
     pub(super) avg: SchedAvg,
     /// `load_avg` and `runnable_avg` were recorded (or computed) once.
     pub(super) averages_known: bool,
+    /// It was queued at the last update.
+    pub(super) on_rq: bool,
+    /// Its `load_avg` if somebody set its policy or niceness since the last period ended, which no event shows: one for each
+    /// time at which that may have been.
+    pub(super) renewed: Vec<u64>,
     /// It is a group's entity.
     pub(super) group: bool,
     /// The queue that it was updated in last.
