@@ -45,7 +45,9 @@ fn recordings_in_the_repository_agree() {
 #[test]
 fn recordings_with_groups_agree() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/groups");
-    for (name, outside_per_1000) in [("x86-612-groups-nested", 10), ("x86-612-groups-quota3", 15)] {
+    for (name, outside_per_1000) in
+        [("x86-612-groups-nested", 10), ("x86-612-groups-quota3", 15), ("x86-612-groups-mixed", 10)]
+    {
         let report = verify_recording(&folder.join(name)).expect("the recording is readable");
         for (kind, count) in report.rows().filter(|(kind, _)| !kind.starts_with("signal_")) {
             println!("{name} {kind} {} of {} {}", count.exact, count.total, count.remark());

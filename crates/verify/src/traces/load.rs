@@ -137,6 +137,7 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
     let masked = task_util_est_masked(&found);
     queue_estimate(ev, state, report, Some(masked), leaves);
 
+    let newborn = !group && state.newborn.remove(&pid);
     if !group && let Some((avg, cpu, cfs)) = state.new_tasks.remove(&pid) {
         let weight = facts.weight;
         let cfs = Some(cfs);
@@ -169,8 +170,12 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
         report.compare("carry_se", ev.time_ns(), carried(&found), carried(&task.avg), cause);
         found.load_avg = task.avg.load_avg;
         found.runnable_avg = task.avg.runnable_avg;
+    } else if newborn {
+        // What it was born with: post_init_entity_util_avg() gives both averages one value.
+        found.load_avg = init_entity_runnable_average(facts.weight, true).load_avg;
+        found.runnable_avg = found.util_avg;
     }
-    let averages_known = known.is_some_and(|task| task.averages_known);
+    let averages_known = known.map_or(newborn, |task| task.averages_known);
     // Out of its queue and into it at once, as __sched_setscheduler() does, or a change of its CPUs or its group.
     let requeued = |task: &Task| task.on_rq && !on_rq && task.avg.last_update_time == found.last_update_time;
     let mut renewed = known.map(|task| task.renewed.clone()).unwrap_or_default();
@@ -656,6 +661,7 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
         Kind::SchedProcessFork => {
             let child = ev.get("child_pid")?;
             state.cpus[ev.cpu()].context.forking = Some(child);
+            state.newborn.insert(child);
             // A number that is used again is another task.
             if let Some(old) = state.by_pid.remove(&child) {
                 state.tasks.remove(&old);

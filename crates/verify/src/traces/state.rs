@@ -170,6 +170,8 @@ pub(super) struct State<'a> {
     pub(super) overutilized: Option<bool>,
     /// Tasks that were attached when they were made, before their first update: averages, CPU, queue.
     pub(super) new_tasks: BTreeMap<i64, (SchedAvg, usize, u64)>,
+    /// Tasks whose birth was seen, until their first update.
+    pub(super) newborn: BTreeSet<i64>,
     /// Tasks that joined a queue in a way that could not be followed, until their next update.
     pub(super) stale: BTreeSet<i64>,
     /// A task of the deadline class ran that has a bandwidth (the governor's threads have none).
@@ -239,6 +241,7 @@ impl<'a> State<'a> {
             migrating: BTreeMap::new(),
             overutilized: None,
             new_tasks: BTreeMap::new(),
+            newborn: BTreeSet::new(),
             stale: BTreeSet::new(),
             deadline_tasks: false,
             has_pelt_events: recording.events.iter().any(|event| event.kind() == Kind::PeltCfs),
