@@ -299,6 +299,14 @@ impl Workload {
         })
     }
 
+    /// What is wrong with a run whose own tasks had all ended after `ended_ns`, in the warm-up.
+    pub fn ended_in_warmup(&self, ended_ns: u64) -> String {
+        let [warmup, ended] = [self.warmup_ns, ended_ns].map(|ns| ns as f64 / 1e9);
+        format!(
+            "the tasks end after {ended} s, in the warm-up of {warmup} s, which leaves nothing to measure: give a shorter `warmup`, or \"none\""
+        )
+    }
+
     /// What no interpreter of programs checks again: every index is in range, every loop is closed in its own order,
     /// every program ends, every CPU exists.
     ///

@@ -193,6 +193,21 @@ fn energy_by_group_is_the_meters_sum() {
     }
 }
 
+/// What ends within its warm-up has no figures. It had some, of one event: energy by group lay below the meters.
+#[test]
+fn a_run_that_ends_in_its_warmup_is_refused() {
+    let ops = vec![Op::Run { work_ns: MS, fixed: 0 }, Op::Exit];
+    let tasks = vec![TaskSpec { name: "short".into(), initial: true, ops, ..TaskSpec::default() }, hog("free")];
+    let workload = Workload { name: "short".into(), tasks, nr_main: 1, warmup_ns: 30 * MS, ..Workload::default() };
+    let policy = Policy { governor: "performance".into(), ..Policy::default() };
+    let case = Case { machine: machine(1), workload, policy, seed: 7, duration_ns: 100 * MS };
+    let refused = run(&case, &mut NullSink).expect_err("nothing to measure").0;
+    assert!(
+        refused.starts_with("the tasks end after 0.0") && refused.contains("in the warm-up of 0.03 s"),
+        "{refused}"
+    );
+}
+
 /// `cpu.stat` and `cpu.pressure` of a group on Linux 6.18 with HZ=250 and two CPUs, after 20 s.
 struct Recorded {
     quota_us: (u64, u64),

@@ -21,6 +21,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let mut before = Outcome::default();
         if warmup_end > BOOT_NS {
             self.run_until(warmup_end);
+            if self.has_ended() && self.error.is_none() {
+                return Err(CaseError(self.case.workload.ended_in_warmup(self.wall_ns())));
+            }
             before = self.totals();
         }
         self.run_until(end);
@@ -47,12 +50,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.outcome.engine_events += 1;
             self.dispatch(waiter);
             self.settle();
-            if self.nr_main_left == 0 && self.case.workload.nr_main > 0 {
+            if self.has_ended() {
                 return;
             }
         }
         self.samples_until(end);
         self.now = end;
+    }
+
+    /// The benchmark's own tasks have ended, if it has such.
+    fn has_ended(&self) -> bool {
+        self.nr_main_left == 0 && self.case.workload.nr_main > 0
     }
 
     fn dispatch(&mut self, waiter: Waiter) {

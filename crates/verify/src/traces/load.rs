@@ -6,7 +6,7 @@ use opplab_kernel::pelt::{
     HalfLife32, SchedAvg, SeFacts, se_runnable, update_dl_rq_load_avg, update_load_avg_blocked_se,
     update_load_avg_cfs_rq, update_load_avg_se, update_rt_rq_load_avg,
 };
-use opplab_kernel::sched::attach::{init_entity_runnable_average, post_init_entity_util_avg};
+use opplab_kernel::sched::attach::{CfsAvg, init_entity_runnable_average, post_init_entity_util_avg};
 use opplab_kernel::sched::weight::NICE_0_LOAD;
 use opplab_kernel::util_est::{UTIL_AVG_UNCHANGED, task_util_est_masked, util_est_update};
 
@@ -137,9 +137,11 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
     let masked = task_util_est_masked(&found);
     queue_estimate(ev, state, report, Some(masked), leaves);
 
+    let newborn = !group && state.newborn.remove(&pid);
     if !group && let Some((avg, cpu, cfs)) = state.new_tasks.remove(&pid) {
         let weight = facts.weight;
-        state.tasks.insert(addr, Task { pid, weight, avg, averages_known: true, group, cfs: Some(cfs), cpu });
+        let cfs = Some(cfs);
+        state.tasks.insert(addr, Task { pid, weight, avg, averages_known: true, group, cfs, cpu, ..Task::default() });
     }
     if group {
         // Its weight was changed after its last update.
@@ -168,14 +170,30 @@ fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> O
         report.compare("carry_se", ev.time_ns(), carried(&found), carried(&task.avg), cause);
         found.load_avg = task.avg.load_avg;
         found.runnable_avg = task.avg.runnable_avg;
+    } else if newborn {
+        // What it was born with: post_init_entity_util_avg() gives both averages one value.
+        found.load_avg = init_entity_runnable_average(facts.weight, true).load_avg;
+        found.runnable_avg = found.util_avg;
     }
-    let averages_known = known.is_some_and(|task| task.averages_known);
+    let averages_known = known.map_or(newborn, |task| task.averages_known);
+    // Out of its queue and into it at once, as __sched_setscheduler() does, or a change of its CPUs or its group.
+    let requeued = |task: &Task| task.on_rq && !on_rq && task.avg.last_update_time == found.last_update_time;
+    let mut renewed = known.map(|task| task.renewed.clone()).unwrap_or_default();
+    if known.is_some_and(requeued) {
+        let mut reweighted = found;
+        CfsAvg::default().reweight::<HalfLife32>(&mut reweighted, facts.weight, facts.weight);
+        renewed.push(reweighted.load_avg);
+    }
     let mut avg = found;
     let crossed = run(Kind::UpdSe, &mut avg, &facts);
     let pending = crossed.then_some(Pending { from: Kind::UpdSe, addr, before: found, facts });
     begin(ev, state, report, pending);
     let cfs = known_cfs(state, addr);
-    let task = Task { pid, weight: facts.weight, avg, averages_known: averages_known || crossed, group, cfs, cpu };
+    if crossed {
+        renewed.clear();
+    }
+    let averages_known = averages_known || crossed;
+    let task = Task { pid, weight: facts.weight, avg, averages_known, on_rq, renewed, group, cfs, cpu };
     state.tasks.insert(addr, task);
     if !group {
         state.by_pid.insert(pid, addr);
@@ -202,6 +220,8 @@ fn upd_blk(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
         found = SchedAvg { load_avg: task.avg.load_avg, runnable_avg: task.avg.runnable_avg, ..found };
         found.util_est = task.avg.util_est;
         (weight, averages_known, cpu) = (task.weight, task.averages_known, left.unwrap_or(task.cpu));
+    } else if let Some(&first) = state.first_weight.get(&pid) {
+        weight = first;
     }
     let facts = UpdateFacts { now: ev.u("now")?, weight, ..UpdateFacts::default() };
     let mut avg = found;
@@ -210,7 +230,7 @@ fn upd_blk(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     begin(ev, state, report, pending);
     let cfs = known_cfs(state, addr);
     let averages_known = averages_known || crossed && weight != 0;
-    state.tasks.insert(addr, Task { pid, weight, avg, averages_known, group, cfs, cpu });
+    state.tasks.insert(addr, Task { pid, weight, avg, averages_known, group, cfs, cpu, ..Task::default() });
     if !group {
         state.by_pid.insert(pid, addr);
     }
@@ -263,6 +283,17 @@ fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
         let facts = opplab_kernel::sched::attach::CfsFacts::default();
         let now = queue.avg.avg.last_update_time;
         queue.avg.update::<HalfLife32>(now, facts);
+        if carried(&found) != carried(&queue.avg.avg)
+            && let Some(se) = state.cpus[ev.cpu()].context.last_se
+            && let Some(task) = state.tasks.get_mut(&se).filter(|task| !task.renewed.is_empty())
+        {
+            // What its renewal takes out and puts back is rounded.
+            let (mut avg, mut renewed) = (task.avg, queue.avg);
+            renewed.reweight::<HalfLife32>(&mut avg, task.weight, task.weight);
+            if carried(&found) == carried(&renewed.avg) {
+                (queue.avg, task.avg) = (renewed, avg);
+            }
+        }
         let cause = if !state.has_pelt_events {
             "what joined or left was not recorded (no probe)"
         } else if !queue.averages_known || !root {
@@ -326,6 +357,7 @@ fn pelt_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     if let Some(task) = state.tasks.get_mut(&addr) {
         task.avg = got;
         task.averages_known = true;
+        task.renewed.clear();
         task.weight = ev.u("w")?;
     }
     Some(())
@@ -435,10 +467,15 @@ fn moved(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport, addr:
             report.without_input("attach", "the averages of a task that was not updated before");
             return;
         }
-        let (mut avg, weight) = (task.avg, task.weight);
-        let masked = task_util_est_masked(&avg);
-        let mut after = queue.avg;
-        after.attach::<HalfLife32>(&mut avg, weight);
+        let masked = task_util_est_masked(&task.avg);
+        let attached = |load_avg: u64| {
+            let (mut avg, mut after) = (SchedAvg { load_avg, ..task.avg }, queue.avg);
+            after.attach::<HalfLife32>(&mut avg, task.weight);
+            (avg, after)
+        };
+        let renewed =
+            task.renewed.iter().map(|&load_avg| attached(load_avg)).find(|(_, after)| sums(&after.avg) == sums(got));
+        let (avg, after) = renewed.unwrap_or_else(|| attached(task.avg.load_avg));
         compare(report, "attach", &after.avg);
         if let Some(task) = state.tasks.get_mut(&se) {
             task.avg = avg;
@@ -624,6 +661,7 @@ fn other(ev: &Ev<'_>, state: &mut State<'_>) -> Option<()> {
         Kind::SchedProcessFork => {
             let child = ev.get("child_pid")?;
             state.cpus[ev.cpu()].context.forking = Some(child);
+            state.newborn.insert(child);
             // A number that is used again is another task.
             if let Some(old) = state.by_pid.remove(&child) {
                 state.tasks.remove(&old);

@@ -18,6 +18,11 @@ pub(super) struct Task {
     pub(super) avg: SchedAvg,
     /// `load_avg` and `runnable_avg` were recorded (or computed) once.
     pub(super) averages_known: bool,
+    /// It was queued at the last update.
+    pub(super) on_rq: bool,
+    /// Its `load_avg` if somebody set its policy or niceness since the last period ended, which no event shows: one for each
+    /// time at which that may have been.
+    pub(super) renewed: Vec<u64>,
     /// It is a group's entity.
     pub(super) group: bool,
     /// The queue that it was updated in last.
@@ -165,6 +170,8 @@ pub(super) struct State<'a> {
     pub(super) overutilized: Option<bool>,
     /// Tasks that were attached when they were made, before their first update: averages, CPU, queue.
     pub(super) new_tasks: BTreeMap<i64, (SchedAvg, usize, u64)>,
+    /// Tasks whose birth was seen, until their first update.
+    pub(super) newborn: BTreeSet<i64>,
     /// Tasks that joined a queue in a way that could not be followed, until their next update.
     pub(super) stale: BTreeSet<i64>,
     /// A task of the deadline class ran that has a bandwidth (the governor's threads have none).
@@ -234,6 +241,7 @@ impl<'a> State<'a> {
             migrating: BTreeMap::new(),
             overutilized: None,
             new_tasks: BTreeMap::new(),
+            newborn: BTreeSet::new(),
             stale: BTreeSet::new(),
             deadline_tasks: false,
             has_pelt_events: recording.events.iter().any(|event| event.kind() == Kind::PeltCfs),
