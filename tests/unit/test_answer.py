@@ -166,6 +166,13 @@ def test_every_run_keeps_its_experiment_and_every_later_command_works(
     assert (folder / "run.html").exists() == (not more)
 
 
+def test_too_few_draws_name_how_many_are_enough(load: Path, tmp_path: Path) -> None:
+    words = ("run", str(load), "-m", "juno-r2", "--seconds", "0.1", "--vs", "governor=performance", "--uncertainty")
+    few = " ".join(run(*words, "8", "-o", str(tmp_path / "few")).stdout.split())
+    assert "needs 40 draws, has 8" in few
+    assert "Next: --uncertainty 40" in few
+
+
 def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> None:
     out = ("-m", "juno-r2", "--seconds", "0.1", "-o", str(tmp_path / "out"))
     assert len(run("run", str(load), *out).stdout.splitlines()) <= 10

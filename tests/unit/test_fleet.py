@@ -95,6 +95,13 @@ def test_a_second_call_continues(dumps: Path, monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(run(dumps, "--format", "csv", "--seed", "2").exception, AssertionError), "another question"
 
 
+def test_one_machine_is_not_called_machines(dumps: Path) -> None:
+    for name in ("a", "b", "hostile"):
+        (dumps / f"{name}.tar.xz").unlink()
+    done = run(dumps, "--governor", "schedutil,performance")
+    assert " on 1 machine of 1 type? " in " ".join(done.stdout.split())
+
+
 def test_lists_and_folders_are_read(dumps: Path) -> None:
     names = dumps.parent / "list.txt"
     names.write_text("# the fleet\ndumps/a.tar.xz\ndumps/gone.tar.xz\n")

@@ -42,7 +42,8 @@ class Point:
     flags: str = ""
     mv: float | None = None
     rail: str = ""
-    """The rail that was measured, if the source is a log of rails; `cpu` is its number then."""
+    """The rail or cluster that was measured, in small letters, where the source has its name instead of a CPU; `cpu`
+    is its number then."""
 
 
 @dataclass
@@ -81,6 +82,7 @@ _ALIASES: dict[str, dict[str, float]] = {
     "soc": dict.fromkeys(("soc", "chip", "device"), 1),
     "run": {"run": 1},
     "cpu": dict.fromkeys(("cpu", "cpu_num", "cpu_number", "policy"), 1),
+    "cluster": dict.fromkeys(("cluster", "cluster_name", "core_type", "core"), 1),
     "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "frequency": 1, "mhz": 1000, "freq_mhz": 1000,
             "frequency_mhz": 1000, "ghz": 1e6, "freq_ghz": 1e6, "frequency_ghz": 1e6, "hz": 1e-3, "freq_hz": 1e-3,
             "frequency_hz": 1e-3},
@@ -90,7 +92,9 @@ _ALIASES: dict[str, dict[str, float]] = {
     "static_mw": {"static": 1},
     "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3,
                             "idle_mw": 1, "idle_w": 1000},
-    "coremark_iter_per_s": dict.fromkeys(("coremark_iter_per_s", "coremarks_iter_s", "coremark_score"), 1),
+    "coremark_iter_per_s": dict.fromkeys(
+        ("coremark_iter_per_s", "coremarks_iter_s", "coremark_score", "coremark", "coremark_it_s", "coremark_iter_s",
+         "coremark_iterations_s", "coremark_per_s"), 1),
     "flags": {"flags": 1},
     "mv": {"mv": 1, "millivolt": 1, "microvolt": 1e-3, "uv": 1e-3, "volt": 1000},
 }  # fmt: skip
@@ -174,6 +178,7 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
 def _read_csv(file: Path) -> list[Point]:
     points: list[Point] = []
+    clusters: dict[str, int] = {}
     mark = _separator(file)
     columns, rows = csv_rows(file, delimiter=mark)
     if found := rails.of(columns):
@@ -200,7 +205,8 @@ def _read_csv(file: Path) -> list[Point]:
         return row[found[0]].strip() if found else ""
 
     for line, row in rows:
-        cpu = told("cpu", row, line) if units["cpu"] else 0
+        cluster = "" if units["cpu"] else words("cluster", row).lower()
+        cpu = told("cpu", row, line) if units["cpu"] else clusters.setdefault(cluster, len(clusters))
         khz = told("khz", row, line)
         if cpu is None or khz is None or khz <= 0:
             raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
@@ -212,7 +218,7 @@ def _read_csv(file: Path) -> list[Point]:
         speed, idle = told("coremark_iter_per_s", row, line), told("online_idle_mean_mw", row, line)
         run, flags = words("run", row), words("flags", row)
         mv = told("mv", row, line)
-        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags, mv))
+        points.append(Point(words("soc", row), run, int(cpu), round(khz), busy, speed, idle, flags, mv, cluster))
     return points
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty
+from opplab.certainty import Certainty, certainty, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.confidence import mean_of
@@ -563,5 +563,7 @@ def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_u
         intervals = (
             f"intervals of {', '.join(dict.fromkeys(line.metric for line in sure.lines))} cover runs and assumptions"
         )
-        step = "opplab machine show has the sources"
+        needed = quantile_draws(0.95)
+        enough = sure.number >= needed
+        step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, wake_up))) or 'nothing is marked'}. Next: {step}."

@@ -309,7 +309,7 @@ def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
     if "profiles" in sections:
         return [_tuned(name, _profile_file(path, value), drivers) for name, (value, _) in sections["profiles"].items()]
     if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
-        return [_tuned(path.parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
+        return [_tuned(path.absolute().parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
     known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
     raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
 
@@ -415,4 +415,4 @@ def _profile_file(beside: Path, name: str, place: str = "") -> Path:
         file = folder / name / "tuned.conf"
         if file.is_file():
             return file
-    raise InputError(f"{place or beside}: no profile `{name}` beside it or below /usr/lib/tuned")
+    raise InputError(f"{place or beside}: no profile `{name}` beside it or below /usr/lib/tuned; copy its folder there")
