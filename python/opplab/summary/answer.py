@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, quantile_draws
-from opplab.report.block import FORMATS, LINES, Block
+from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.confidence import mean_of
 
@@ -109,6 +109,11 @@ class Change:
         if self.value == 0 and self.certainty.low is None:
             return "0 %"
         return self.certainty.text(self.value)
+
+    @property
+    def short(self) -> str:
+        """``-3.4*``, for tables of many."""
+        return f"{self.value:+.1f}{'*' if self.certainty.is_clear else ''}" if self.value else "0"
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,41 @@ class Answer(Block):
                 for row in second
             ]
         return [rows for rows in (first, second, self._groups(lines)) if rows]
+
+    def heats(self) -> list[Heat]:
+        """Give of each metric that has changes a table of points and variants, where there are several of both."""
+        compared = [one for one in self.lines if one.changes]
+        places = self._places()[:-1]
+        points = list(dict.fromkeys((one.machine, one.workload) for one in compared))
+        variants = list(dict.fromkeys((one.base, one.variant) for one in compared))
+        if len(points) < 2 or len(variants) < 2:
+            return []
+        at = {(one.machine, one.workload, one.base, one.variant): one for one in compared}
+        one_base = len({base for base, _ in variants}) == 1
+        out = []
+        told = dict.fromkeys(name for one in compared for name in one.changes if name in self._told())
+        # What the first sentence is about stands first.
+        for metric in sorted(told, key=lambda name: name != self._first(compared[0])):
+            heat = Heat([], [])
+            for point in points:
+                lines = [at.get((*point, *pair)) for pair in variants]
+                found = [None if one is None else one.changes.get(metric) for one in lines]
+                shown = next(one for one in lines if one is not None)
+                names = {name: self._place(shown, name) for name in places}
+                head = f"{_title(metric)}, %"
+                named = {(name if number else head): text for number, (name, text) in enumerate(names.items())}
+                columns = [variant if one_base else f"{variant} / {base}" for base, variant in variants]
+                cells = ["" if one is None else one.short for one in found]
+                heat.rows.append({**named, **dict(zip(columns, cells, strict=True))})
+                sign = 1 if self.units[metric][1] == "higher" else -1
+                heat.gains.append([None if one is None else sign * one.value for one in found])
+            out.append(heat)
+        return out
+
+    def _first(self, one: Line) -> str:
+        """The metric of the first sentence: work that is not done is not energy that is saved."""
+        metric = next(iter(one.changes))
+        return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in self._told() else metric
 
     def size(self) -> int:
         """Give the number of lines."""
@@ -469,10 +509,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     compared = [one for one in answer.lines if one.changes]
     if not compared:
         return _alone(answer)
-    metric = next(iter(compared[0].changes))
-    if metric == "energy" and ENERGY_PER_WORK in answer._told():
-        # Work that is not done is not energy that is saved.
-        metric = ENERGY_PER_WORK
+    metric = answer._first(compared[0])
     words = [
         f"{_place(answer, one)}: {_title(metric)} {change.words}, {change.certainty.words}"
         for one in compared
