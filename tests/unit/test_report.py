@@ -221,6 +221,11 @@ def test_strips_are_drawn_where_policies_differ() -> None:
     assert page_of._differ([bar("x", 40.0)]), "one policy is not compared"
 
 
+def test_small_values_keep_their_digits() -> None:
+    cell = page_of._estimate_cell(confidence.Estimate(0.08861, 0.00042, 5))
+    assert cell["text"] == "0.08861 \u00b1 0.00042"
+
+
 def test_a_few_missed_activations_are_no_alarm() -> None:
     made = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.2)
     blocks = publish.blocks_of(made, made.run())

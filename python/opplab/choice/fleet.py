@@ -190,7 +190,6 @@ class Fleet(Block):
     def page(self) -> str:
         """Give the answer as one self-contained page."""
         from opplab.report.html import render
-        from opplab.summary.sure import table_of
 
         return render(
             "choice.html",
@@ -205,7 +204,7 @@ class Fleet(Block):
             commands=self.commands_text().splitlines(),
             label="by machine type",
             panels=[],
-            tables=[table_of("Every machine type", [self._line(*one) for one in self.types])] if self.types else [],
+            tables=[],
             note=METHOD,
             version=_opplab.__version__,
             footer=f"Made by opplab {_opplab.__version__}.",
@@ -417,6 +416,9 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     sure = [(kind, saving) for kind, saving in answered if saving.clear and saving.watts is not None]
     if not answered:
         return "No machine type could be answered."
+    if all(saving.setting == saving.baseline for _, saving in answered):
+        bases = " or ".join(dict.fromkeys(saving.baseline for _, saving in answered))
+        return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
     if not sure:
         return f"No saving is clear: of {_several(len(answered), 'machine type')} no interval excludes zero."
     total = sum((saving.watts or 0.0) * len(kind.dumps) for kind, saving in sure) * HOURS / 1000

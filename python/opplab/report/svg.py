@@ -171,7 +171,7 @@ def lines(
             if half is not None and not (one.band and len(known) > 1):
                 marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
             at = _plain(x) if names is None else names[int(x)]
-            words = f"{one.label}, {x_label} {at}: {y:.2f}" + (f" \u00b1 {half:.2f}" if half is not None else "")
+            words = f"{one.label}, {x_label} {at}: {y:.4g}" + (f" \u00b1 {half:.2g}" if half is not None else "")
             marks.append(
                 element(
                     "circle",
@@ -206,8 +206,11 @@ def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
     --------
     >>> _reach([3.0, -2.5, 4.0]), _reach([3.0, -2.0, 3.0, 400.0]), _reach([0.1]), _reach([3.0], [-50.0, 60.0])
     (5.0, 36.0, 1.0, 9.0)
+    >>> _reach([0.0, 0.0, 0.0, 3.0, 10.0])
+    12.5
     """
-    sizes = sorted(abs(value) for value in values)
+    # What does not change takes no room.
+    sizes = sorted(abs(value) for value in values if value) or [0.0]
     usual, most = max(sizes[len(sizes) // 2], 0.5), sizes[-1]
     widest = max(map(abs, ends), default=0.0)
     return max(1.0, min(max(1.25 * most, 1.05 * widest), 3 * most, 12 * usual))

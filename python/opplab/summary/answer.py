@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity"]
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -242,7 +242,7 @@ class Answer(Block):
                     row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}"
             first.append(row)
             if one.base:
-                changes = {_title(metric): change.words for metric, change in one.changes.items() if metric in told}
+                changes = {title_of(metric): change.words for metric, change in one.changes.items() if metric in told}
                 second.append({**place, "against": one.base, **changes})
         named = dict.fromkeys(key for row in second for key in row)
         second = [{key: row.get(key, "") for key in named} for row in second]
@@ -274,7 +274,7 @@ class Answer(Block):
                 found = [None if one is None else one.changes.get(metric) for one in lines]
                 shown = next(one for one in lines if one is not None)
                 names = {name: self._place(shown, name) for name in places}
-                head = f"{_title(metric)}, %"
+                head = f"{title_of(metric)}, %"
                 named = {(name if number else head): text for number, (name, text) in enumerate(names.items())}
                 columns = [variant if one_base else f"{variant} / {base}" for base, variant in variants]
                 cells = ["" if one is None else one.short for one in found]
@@ -331,7 +331,8 @@ class Answer(Block):
         return {**super().facts(), "assumed": self.assumed, "missing": self.missing}
 
 
-def _title(metric: str) -> str:
+def title_of(metric: str) -> str:
+    """Give a metric's name in heads and sentences."""
     return {
         ENERGY_PER_WORK: "energy/work",
         "missed_activations": "missed",
@@ -341,7 +342,7 @@ def _title(metric: str) -> str:
 
 def _head(metric: str, unit: str, better: str) -> str:
     own = metric in metrics.answers([metric])
-    return f"{_title(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
+    return f"{title_of(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
 
 
 def answer_of(
@@ -511,7 +512,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         return _alone(answer)
     metric = answer._first(compared[0])
     words = [
-        f"{_place(answer, one)}: {_title(metric)} {change.words}, {change.certainty.words}"
+        f"{_place(answer, one)}: {title_of(metric)} {change.words}, {change.certainty.words}"
         for one in compared
         if (change := one.changes.get(metric)) is not None
     ]
@@ -519,7 +520,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if len(words) > SENTENCES:
         reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
         why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
-        words = [f"{_title(metric)}: {clear} of {len(words)} changes are clear{why}"]
+        words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
     out = ["; ".join(words) + "."]
     for one in compared:
         if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
@@ -547,7 +548,7 @@ def _alone(answer: Answer) -> str:
         return f"{len(answer.lines)} lines, compared with nothing: no baseline is named."
     one = answer.lines[0]
     words = [
-        f"{_title(metric)} {quantity(value, scale)} {unit}"
+        f"{title_of(metric)} {quantity(value, scale)} {unit}"
         for metric in answer.units
         if (value := one.values.get(metric)) is not None
         and not any(metric in pair for pair in PAIRS.values())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
+from opplab.summary.answer import quantity
 from opplab.summary.pairs import Block, Line, find_published, place_names, places_of
 from opplab.summary.sure import sure_section
 from opplab.sweep.confidence import Estimate, estimate
@@ -415,16 +416,18 @@ def _columns(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> 
 def _cell(value: float | None, form: str, half: float | None = None, class_: str = "") -> dict[str, Any]:
     if value is None or math.isnan(value):
         return {"text": "\u2013", "value": "", "class": class_}
-    text = format(value, form).replace("-", "\u2212")
+    text = (format(value, form) if form else quantity(value)).replace("-", "\u2212")
     if half is not None:
-        text += f" \u00b1 {half:.2f}"
+        decimals = len(text.partition(".")[2])
+        text += f" \u00b1 {half:.{decimals}f}"
     return {"text": text, "value": f"{value:.6g}", "class": class_}
 
 
 def _estimate_cell(value: Estimate | None, class_: str = "") -> dict[str, Any]:
     if value is None:
         return _cell(None, "", None, class_)
-    return _cell(value.mean, ".2f", value.half if value.varies else None, class_)
+    # Published means as they were printed.
+    return _cell(value.mean, ".2f" if class_ == "pub" else "", value.half if value.varies else None, class_)
 
 
 def _change_cell(line: Line) -> dict[str, Any]:
