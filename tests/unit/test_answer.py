@@ -144,6 +144,40 @@ def test_machines_and_workloads_are_never_pooled(load: Path) -> None:
             assert one.changes["energy"].value == pytest.approx(100 * (ratio - 1))
 
 
+def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
+    """A row a machine, a column a variant, the change in the cell, its colour the direction: a matrix in a terminal."""
+    file = load.parent / "heat.toml"
+    file.write_text(
+        'format = 1\nname = "heat"\nabout = "two factors"\nmachine = ["juno-r2", "pixel4"]\nbaseline = "schedutil"\n'
+        'seed = 1\niterations = 2\nduration = "200ms"\n[[policy]]\nlabel = "schedutil"\n'
+        '[[policy]]\nlabel = "fast"\ngovernor = "performance"\n[[policy]]\nlabel = "slow"\ngovernor = "powersave"\n'
+        f'[[workload]]\nlabel = "load"\nrtapp = "{load}"\n'
+    )
+    experiment = opplab.Experiment.load(file)
+    made = answer_of(experiment, experiment.run(jobs=1))
+    heats = made.heats()
+    first = heats[0]
+    assert list(first.rows[0]) == [next(iter(first.rows[0])), "fast", "slow"]
+    assert [row[next(iter(row))] for row in first.rows] == ["juno-r2", "pixel4"]
+    change = {(one.machine, one.variant): one.changes for one in made.lines if one.base}
+    metric = "energy" if next(iter(first.rows[0])).startswith("energy,") else "energy_per_work"
+    for row, gains, styles in zip(first.rows, first.gains, first.styles(), strict=True):
+        machine, *_ = row.values()
+        for variant, gain, style in zip(("fast", "slow"), gains, styles[1:], strict=True):
+            one = change[machine, variant][metric]
+            assert row[variant].rstrip("*") == f"{one.value:+.1f}"
+            assert row[variant].endswith("*") == one.certainty.is_clear
+            assert gain == -one.value, "less energy is better"
+            assert style.startswith("background:rgba(192" if one.value > 0 else "background:rgba(27")
+    lines = made.text(WIDTH).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert any(line.split() == list(first.rows[1].values()) for line in lines)
+    for row in first.rows:
+        assert all(f">{text}</td>" in made.html() for text in row.values())
+    # One factor needs no matrix.
+    assert not Answer(made.question, "", [one for one in made.lines if one.variant != "slow"], made.units).heats()
+
+
 @pytest.mark.parametrize("more", [(), ("--governor", "schedutil,performance"), ("--iterations", "2")])
 def test_every_run_keeps_its_experiment_and_every_later_command_works(
     load: Path, tmp_path: Path, more: tuple[str, ...]
@@ -164,6 +198,12 @@ def test_every_run_keeps_its_experiment_and_every_later_command_works(
     if "--governor" in more:
         assert "clear" in run("compare", str(folder), "--uncertainty", "40").stdout
     assert (folder / "run.html").exists() == (not more)
+
+
+def test_too_few_draws_name_how_many_are_enough(load: Path, tmp_path: Path) -> None:
+    words = ("run", str(load), "-m", "juno-r2", "--seconds", "0.1", "--vs", "governor=performance", "--uncertainty")
+    few = " ".join(run(*words, "8", "-o", str(tmp_path / "few")).stdout.split())
+    assert "Next: --uncertainty 40" in few
 
 
 def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> None:

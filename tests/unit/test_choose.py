@@ -424,7 +424,7 @@ def test_the_block_has_the_numbers_of_single_runs_and_fits_80_columns() -> None:
 
 def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
     """Active intel_pstate and amd-pstate have no schedutil: the driver is switched first, and settings name it."""
-    both = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}]}
+    both = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}], "cluster": [{"hwp": {}}]}
     settings = with_drivers(grid(["schedutil", "powersave"]), both, {})
     assert labels_of(settings) == ["schedutil intel_cpufreq", "powersave intel_pstate"]
     status = "/sys/devices/system/cpu/intel_pstate/status"
@@ -439,6 +439,10 @@ def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
     assert words[0] == "# intel_pstate refuses the preference balance_power under its governor performance"
     assert words[1].endswith("echo balance_power > $p/energy_performance_preference; done")
     single = {"driver": [{"name": "scmi"}]}
+    # A command that fails on this machine is none: without HWP, and with acpi-cpufreq, there is no such file.
+    older = {**both, "cluster": [{"name": "pkg0"}]}
+    assert commands_of(preferred[1], older)[-1].startswith("# intel_pstate has no preference on this machine")
+    assert commands_of(preferred[1], {"driver": [{"name": "acpi-cpufreq"}]})[-1].startswith("# acpi-cpufreq has no")
     assert with_drivers(grid(["schedutil", "powersave"]), single, {}) == grid(["schedutil", "powersave"])
     assert not any("status" in line for line in commands_of(grid(["schedutil"])[0], single))
 

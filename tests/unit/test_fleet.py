@@ -136,6 +136,15 @@ def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Pat
         assert ("held the answer to `Which setting for load" in done.stderr) is note
 
 
+def test_one_machine_is_not_called_machines(dumps: Path) -> None:
+    for name in ("a", "b", "hostile"):
+        (dumps / f"{name}.tar.xz").unlink()
+    done = run(dumps, "--governor", "schedutil,performance")
+    words = " ".join(done.stdout.split())
+    assert " on 1 machine of 1 type? " in words
+    assert "The baseline, schedutil intel_cpufreq, is the best on 1 machine type: nothing to change." in words
+
+
 def test_lists_and_folders_are_read(dumps: Path) -> None:
     names = dumps.parent / "list.txt"
     names.write_text("# the fleet\ndumps/a.tar.xz\ndumps/gone.tar.xz\n")

@@ -157,6 +157,28 @@ def test_what_is_wrong_is_refused(tmp_path: Path) -> None:
     assert isinstance(done.exception, InputError) and "name one with --soc" in str(done.exception)
 
 
+def test_a_table_may_name_clusters_instead_of_cpus(tmp_path: Path) -> None:
+    """What people type from a spreadsheet: a name of a cluster a row, units in brackets, semicolons."""
+    rows = ["Cluster;Frequency (MHz);CoreMark (it/s);Power (mW)"]
+    rows += [f"little;{mhz};{3 * mhz};{mw:.1f}" for mhz, mw in zip(LITTLE, watts(LITTLE, 1800, 0.05), strict=True)]
+    rows += [f"Big;{mhz};{6 * mhz};{mw:.1f}" for mhz, mw in zip(BIG, watts(BIG, 2500, 0.4), strict=True)]
+    table = tmp_path / "typed.csv"
+    table.write_text("\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="--clusters, as in bigx4,littlex4"):
+        machine_of_points([table], None, None, None)
+    tree, missing = machine_of_points([table], None, layout("little x4,big x2"), "typed")
+    assert [(one["name"], one["cpus"]) for one in tree["cluster"]] == [("little", "0-3"), ("big", "4-5")]
+    assert [one["capacity"] for one in tree["cluster"]] == [round(1024 * 3 * 1800 / (6 * 2500)), 1024]
+    assert [[opp["khz"] // 1000 for opp in one["opp"]] for one in tree["cluster"]] == [list(LITTLE), list(BIG)]
+    assert not any("capacities" in words for words in missing)
+    machine = tmp_path / "typed.toml"
+    run("machine", "import", table, "--clusters", "littlex4,bigx2", "-o", machine)
+    for cluster, points in zip(Machine.load(machine).describe()["clusters"], (LITTLE, BIG), strict=True):
+        scale = 0.05 if points is LITTLE else 0.4
+        drawn = [(opp["busy_uw"] + opp["cluster_uw"]) / 1000 for opp in cluster["opps"]]
+        assert drawn == pytest.approx(watts(points, points[-1], scale), rel=0.12)
+
+
 def test_a_log_of_rails_is_a_table(tmp_path: Path) -> None:
     log = tmp_path / "rails.csv"
     lines = ["time_s,a15_mhz,a15_v,a15_w,a15_load,a7_mhz,a7_w,ram_w"]

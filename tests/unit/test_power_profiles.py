@@ -54,6 +54,16 @@ def test_tuned_includes_and_takes_the_first_governor_that_there_is(tmp_path: Pat
     assert [one.keys["governor"] for one in both.values()] == ["powersave", "performance"]
 
 
+def test_a_profile_of_the_current_folder_has_the_folder_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "latency"
+    folder.mkdir()
+    (folder / "tuned.conf").write_text("[main]\nsummary=s\n[cpu]\ngovernor=performance\n[sysctl]\nvm.x=1\n")
+    monkeypatch.chdir(folder)
+    (found,) = power_profiles(Path("tuned.conf"), ["acpi-cpufreq"])
+    assert found.name == "latency"
+    assert found.notes == ["latency: without a key in simulations: x"]
+
+
 def test_auto_cpufreq_and_the_daemon(tmp_path: Path) -> None:
     text = "[charger]\ngovernor = performance\nturbo = auto\n[battery]\ngovernor = powersave\nturbo = never\n"
     found = profiles(tmp_path, "auto-cpufreq.conf", text + "scaling_max_freq = 1000000\nenable_thresholds = true\n")

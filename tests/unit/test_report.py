@@ -1,5 +1,6 @@
 """The report: self-contained, labelled, and saying what it does not know."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 import opplab
 from opplab.cli.main import opplab as main
 from opplab.report import svg
+from opplab.summary import page as page_of
 from opplab.summary import pairs, publish
 from opplab.summary.answer import answer_of
 from opplab.sweep import confidence
@@ -199,6 +201,37 @@ def test_a_page_of_any_experiment_speaks_of_its_own_metrics() -> None:
     for empty in (" at .", "number of <", "energy", "missed, %", "nan", "None"):
         assert empty not in page
     assert "Iops against load" in page
+
+
+def test_machines_side_by_side_share_an_axis_that_shows_their_changes(tmp_path: Path) -> None:
+    one = [("tasks 1", [svg.Change("fast", "v1", 3.0, 2.0, 4.0, clear=True)])]
+    other = [("tasks 1", [svg.Change("fast", "v1", 9.0, 8.0, 10.0, clear=True)])]
+    reach = max(svg.reach_of(one), svg.reach_of(other))
+    places = [
+        re.findall(r'<rect x="([\d.]+)"[^>]*class="box"', svg.changes("a", at, "%", reach)) for at in (one, other)
+    ]
+    middle = (130 + svg.WIDTH - 14) / 2
+    assert (float(places[1][0]) + 3.5 - middle) / (float(places[0][0]) + 3.5 - middle) == pytest.approx(3, rel=0.01)
+
+
+def test_strips_are_drawn_where_policies_differ() -> None:
+    bar = lambda name, share: svg.Bar(name, "v0", [("a", "f0", share), ("b", "f1", 100 - share)])  # noqa: E731
+    assert not page_of._differ([bar("x", 40.0), bar("y", 40.3)])
+    assert page_of._differ([bar("x", 40.0), bar("y", 41.0)])
+    assert page_of._differ([bar("x", 40.0)]), "one policy is not compared"
+
+
+def test_small_values_keep_their_digits() -> None:
+    cell = page_of._estimate_cell(confidence.Estimate(0.08861, 0.00042, 5))
+    assert cell["text"] == "0.08861 \u00b1 0.00042"
+
+
+def test_a_few_missed_activations_are_no_alarm() -> None:
+    made = opplab.Experiment.load("juno-eas", iterations=2, seconds=0.2)
+    blocks = publish.blocks_of(made, made.run())
+    line = dataclasses.replace(blocks[0].lines[0], base_missed=0.02, variant_missed=2.5)
+    cells = page_of._rows([dataclasses.replace(blocks[0], lines=(line,))], has_published=False, has_missed=True)[0]
+    assert [(cell["text"], cell["class"]) for cell in cells[-2:]] == [("0.02", ""), ("2.50", "miss")]
 
 
 def test_runs_without_variation_have_no_interval() -> None:

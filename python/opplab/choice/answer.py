@@ -225,7 +225,7 @@ class Choice:
 
     def block(self) -> Answer:
         """Give the block that all answers have: a line a setting, the best first, with changes against the baseline."""
-        from opplab.summary.answer import Answer, Change, Line
+        from opplab.summary.answer import Answer, Change, Line, title_of
 
         facts = dict(self.facts)
         limited = self.constraints or any(option.meets < 1 for option in self.options)
@@ -250,7 +250,7 @@ class Choice:
         limits = f", {' and '.join(self.constraints)}" if self.constraints else ""
         runs = facts.get("runs of each setting", "")
         question = (
-            f"Which setting for {facts['workload']} on {facts['machine']}? Best in {self.goals[0]}{limits} "
+            f"Which setting for {facts['workload']} on {facts['machine']}? Best in {title_of(self.goals[0])}{limits} "
             f"(Linux {facts['kernel profile']}, {facts['simulated time']}, runs of each: {runs})"
         )
         units = {metric: self.units[metric] for metric in columns}
@@ -270,11 +270,13 @@ class Choice:
         number, _ = self.samples
         return (
             f"Assumed: {len(self.assumptions)} numbers, drawn {number} times; intervals cover runs and assumptions. "
-            "Next: --output FOLDER writes a report."
+            f"Next: opplab machine show {dict(self.facts).get('machine', '')} has their sources."
         )
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
+        from opplab.summary.answer import title_of
+
         first = self.options[0]
         chosen = self.recommended
         limits = " and ".join(self.constraints)
@@ -283,8 +285,9 @@ class Choice:
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
             return [nearest, *self._tests_nothing()]
         goal = self.goals[0]
+        title = title_of(goal)
         out = [
-            f"Recommended: {chosen.label}: {goal} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
+            f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
             f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
         out += self._left_out()
@@ -295,7 +298,7 @@ class Choice:
             out.append(f"{', '.join(same)}: the same in every run, so that nothing here decides between them.")
         elif self.gap is not None and kept:
             second = kept[0]
-            text = f"Next is {second.label}, {goal} {self.gap.certainty.text(self.gap.value)}"
+            text = f"Next is {second.label}, {title} {self.gap.certainty.text(self.gap.value)}"
             ends = (self.gap.low, self.gap.high)
             little = all(end is not None and abs(end) <= LITTLE for end in ends)
             doubt = f"they differ by less than {LITTLE:g} %, either will do" if little else self.gap.certainty.words

@@ -190,7 +190,6 @@ class Fleet(Block):
     def page(self) -> str:
         """Give the answer as one self-contained page."""
         from opplab.report.html import render
-        from opplab.summary.sure import table_of
 
         return render(
             "choice.html",
@@ -205,7 +204,7 @@ class Fleet(Block):
             commands=self.commands_text().splitlines(),
             label="by machine type",
             panels=[],
-            tables=[table_of("Every machine type", [self._line(*one) for one in self.types])] if self.types else [],
+            tables=[],
             note=METHOD,
             version=_opplab.__version__,
             footer=f"Made by opplab {_opplab.__version__}.",
@@ -320,10 +319,9 @@ def fleet(
         answered.append((kind, saving))
     answered.sort(key=lambda one: -(one[1].watts or 0.0) * len(one[0].dumps))
     label = str(getattr(workload, "name", workload))
-    asked = f"Which setting for {label} on {sum(len(kind.dumps) for kind, _ in answered)} machines of {len(answered)} "
-    return Fleet(
-        asked + "types? Least energy by unit of work", _finding(answered), answered, refused, _assumed(answered)
-    )
+    machines = _several(sum(len(kind.dumps) for kind, _ in answered), "machine")
+    asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
+    return Fleet(f"{asked} Least energy by unit of work", _finding(answered), answered, refused, _assumed(answered))
 
 
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machine: type[Machine]) -> Saving:
@@ -442,13 +440,22 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     sure = [(kind, saving) for kind, saving in answered if saving.clear and saving.watts is not None]
     if not answered:
         return "No machine type could be answered."
+    if all(saving.setting == saving.baseline for _, saving in answered):
+        bases = " or ".join(dict.fromkeys(saving.baseline for _, saving in answered))
+        return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
     if not sure:
-        return f"No saving is clear: the intervals of all {len(answered)} machine types include zero or are not known."
+        return f"No saving is clear: of {_several(len(answered), 'machine type')} no interval excludes zero."
     total = sum((saving.watts or 0.0) * len(kind.dumps) for kind, saving in sure) * HOURS / 1000
     count = sum(len(kind.dumps) for kind, _ in sure)
-    words = f"Clear savings: {_number(total)} kWh a year on {count} machines of {len(sure)} types."
+    words = (
+        f"Clear savings: {_number(total)} kWh a year on {_several(count, 'machine')} of {_several(len(sure), 'type')}."
+    )
     others = len(answered) - len(sure)
-    return f"{words} On the other {others} types no saving is clear." if others else words
+    return f"{words} On the other {_several(others, 'type')} no saving is clear." if others else words
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:

@@ -18,6 +18,7 @@ def page(choice: Choice) -> str:
     """Give the page."""
     from opplab import _opplab
     from opplab.report.html import panel, render
+    from opplab.summary.answer import title_of
     from opplab.summary.sure import table_of, tornado
     from opplab.uncertainty.parts import LEVEL
 
@@ -26,7 +27,7 @@ def page(choice: Choice) -> str:
     panels.append(panel("Probability of being the best", probabilities(choice)))
     if choice.hangs and len(choice.options) > 1:
         first, second = choice.options[:2]
-        title = f"{choice.goals[0]}, {second.label} against {first.label}: what decides"
+        title = f"{title_of(choice.goals[0])}, {second.label} against {first.label}: what decides"
         rows = [
             {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}
             for one in choice.hangs
@@ -37,7 +38,7 @@ def page(choice: Choice) -> str:
         "choice.html",
         title="Which setting?",
         subtitle=f"{dict(choice.facts).get('workload', '')} on {dict(choice.facts).get('machine', '')}: "
-        f"{', '.join(choice.goals)}{limits}",
+        f"{', '.join(map(title_of, choice.goals))}{limits}",
         facts=choice.facts,
         answer=choice.block().html(),
         commands=[] if chosen is None else chosen.commands,
@@ -69,9 +70,10 @@ def page(choice: Choice) -> str:
 
 def picture_title(choice: Choice) -> str:
     """Describe what the picture shows."""
-    if len(choice.metrics) < 2:
-        return f"{choice.metrics[0]} of each setting"
-    return f"{choice.metrics[1]} against {choice.metrics[0]}"
+    from opplab.summary.answer import title_of
+
+    names = [title_of(metric) for metric in choice.metrics]
+    return f"{names[0]} of each setting" if len(names) < 2 else f"{names[1]} against {names[0]}"
 
 
 def pareto_picture(choice: Choice) -> str:

@@ -274,8 +274,10 @@ def writes_of(
     if idle := keys.get("idle_governor"):
         write("idle_governor", idle, f"{CPU}/cpuidle/current_governor")
     if (epp := keys.get("epp")) not in (None, ""):
+        if not _has_epp(driver, machine, keys):
+            out.append(Unset("epp", f"{driver} has no preference on this machine: epp={epp} changes nothing"))
         # EBUSY: intel_pstate.c:store_energy_performance_preference(), amd-pstate.c of the same name, v6.12.
-        if mode == "active" and governor == "performance" and epp != "performance":
+        elif mode == "active" and governor == "performance" and epp != "performance":
             out.append(Unset("epp", f"{driver} refuses the preference {epp} under its governor performance"))
         else:
             write("epp", epp, f"{every}/energy_performance_preference")
@@ -357,6 +359,13 @@ def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[Write | Un
             words = f"in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}"
             found.append(Unset(name, words))
     return found
+
+
+def _has_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+    """Report whether `energy_performance_preference` exists: in active amd-pstate, and in intel_pstate with HWP."""
+    if driver.startswith("intel"):
+        return not keys.get("no_hwp") and all("hwp" in cluster for cluster in machine.get("cluster", []))
+    return driver in ("", "amd-pstate-epp")
 
 
 def driver_names(machine: Mapping[str, Any]) -> list[str]:

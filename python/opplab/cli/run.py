@@ -451,7 +451,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     seconds = time.monotonic() - start
     _finish(experiment, store, tally, how)
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
-    speed = f", {tally.simulated_ns / 1e9 / seconds:.0f} simulated seconds a second" if tally.done else ""
+    speed = f", {tally.simulated_ns / 1e9 / seconds:.3g} simulated seconds a second" if tally.done else ""
     spared = f", {tally.spared} were not needed" if tally.spared else ""
     click.echo(f"{tally.done} cases in {seconds:.1f} s{skipped}{spared}{speed}", err=True)
     if tally.problems:

@@ -81,7 +81,7 @@ _ALIASES: dict[str, dict[str, float]] = {
     "soc": dict.fromkeys(("soc", "chip", "device"), 1),
     "run": {"run": 1},
     "cpu": dict.fromkeys(("cpu", "cpus", "cpu_num", "cpu_number", "policy"), 1),
-    "rail": dict.fromkeys(("cluster", "core", "core_type", "domain", "rail"), 1),
+    "rail": dict.fromkeys(("cluster", "cluster_name", "core", "core_type", "domain", "rail"), 1),
     "khz": {"khz": 1, "freq_khz": 1, "frequency_khz": 1, "frequency": 1, "mhz": 1000, "freq_mhz": 1000,
             "frequency_mhz": 1000, "ghz": 1e6, "freq_ghz": 1e6, "frequency_ghz": 1e6, "hz": 1e-3, "freq_hz": 1e-3,
             "frequency_hz": 1e-3},
@@ -91,7 +91,9 @@ _ALIASES: dict[str, dict[str, float]] = {
     "static_mw": {"static": 1},
     "online_idle_mean_mw": {"online_idle_mean_mw": 1, "online_idle_mean_w": 1000, "online_idle_mean_uw": 1e-3,
                             "idle_mw": 1, "idle_w": 1000},
-    "coremark_iter_per_s": dict.fromkeys(("coremark_iter_per_s", "coremarks_iter_s", "coremark_score"), 1),
+    "coremark_iter_per_s": dict.fromkeys(
+        ("coremark_iter_per_s", "coremarks_iter_s", "coremark_score", "coremark", "coremark_it_s", "coremark_iter_s",
+         "coremark_iterations_s", "coremark_per_s"), 1),
     "flags": {"flags": 1},
     "mv": {"mv": 1, "millivolt": 1, "microvolt": 1e-3, "uv": 1e-3, "volt": 1000},
 }  # fmt: skip
@@ -178,6 +180,7 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
 def _read_csv(file: Path) -> list[Point]:
     points: list[Point] = []
+    clusters: dict[str, int] = {}
     mark = _separator(file)
     columns, rows = csv_rows(file, delimiter=mark)
     if found := rails.of(columns):

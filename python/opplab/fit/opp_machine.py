@@ -141,7 +141,7 @@ def _guessed(points: Sequence[Point]) -> Layout:
     cpus = sorted({point.cpu for point in points})
     if rails := sorted({point.rail for point in points if point.rail}):
         words = ",".join(f"{rail}x4" for rail in rails)
-        raise InputError(f"a log of rails does not have the CPUs of each: --clusters, as in {words}")
+        raise InputError(f"the number of CPUs of each cluster is not in the table: --clusters, as in {words}")
     firsts = [0 if cpu == 1 else cpu for cpu in cpus]
     if firsts[0] != 0 or len(set(firsts)) != len(firsts):
         raise InputError(f"which CPUs are a cluster? CPUs {', '.join(map(str, cpus))} were measured: --clusters")

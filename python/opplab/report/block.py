@@ -13,12 +13,48 @@ from typing import Any
 
 from opplab.certainty import CONFIDENCE
 
-__all__ = ["FORMATS", "LINES", "Block"]
+__all__ = ["FORMATS", "LINES", "Block", "Heat"]
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
 LINES = 12
 """Lines of a screenful; `--all` has the others."""
+
+BETTER, WORSE = "27,111,181", "192,61,29"
+"""Blue and red of heat tables, which readers who confuse red and green can tell apart."""
+SHADE_MOST, SHADE_LEAST_PERCENT = 0.6, 3.0
+"""Opacity of the largest change, which the page's own colours shine through in the light and the dark, and the change
+that has it where all are smaller."""
+
+
+@dataclass
+class Heat:
+    """A table of changes over two factors, whose cells are coloured by size and direction.
+
+    Attributes
+    ----------
+    rows : list of dict of str to str
+        What names a row, then a cell a column.
+    gains : list of list of float or None
+        Of each cell the change in percent, positive where it is better; None where there is none.
+    """
+
+    rows: list[dict[str, str]]
+    gains: list[list[float | None]]
+
+    def styles(self) -> list[list[str]]:
+        """Give the style of each cell, also of those that name the row."""
+        sizes = [abs(one) for line in self.gains for one in line if one is not None]
+        top = max([*sizes, SHADE_LEAST_PERCENT])
+        return [
+            [""] * (len(row) - len(line)) + ["" if one is None else _shade(one / top) for one in line]
+            for row, line in zip(self.rows, self.gains, strict=True)
+        ]
+
+
+def _shade(share: float) -> str:
+    # The root keeps small changes visible beside a large one.
+    return f"background:rgba({BETTER if share > 0 else WORSE},{SHADE_MOST * abs(share) ** 0.5:.2f})"
 
 
 @dataclass
@@ -39,6 +75,10 @@ class Block:
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
         """Give the tables, each of at most so many lines."""
         raise NotImplementedError
+
+    def heats(self) -> list[Heat]:
+        """Give the tables over two factors, the first of which a terminal shows, too."""
+        return []
 
     def rows(self) -> list[dict[str, Any]]:
         """Give one row a value, in the units of the results, for programs."""
@@ -63,6 +103,7 @@ class Block:
 
         parts = [flow(line, width) for line in (self.question, self.finding) if line]
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
+        parts += [render_table(heat.rows, "text", width).rstrip("\n") for heat in self.heats()[:1]]
         if most is not None and self.size() > most:
             parts.append(f"{self.size() - most} more lines: --all")
         parts += [flow(line, width) for line in self.below() if line]
@@ -72,7 +113,8 @@ class Block:
         """Give it as Markdown."""
         from opplab.report.text import render_table
 
-        parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in self.tables())]
+        tables = [*self.tables(), *(heat.rows for heat in self.heats())]
+        parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in tables)]
         return "\n\n".join(part.rstrip() for part in (*parts, *self.below()) if part) + "\n"
 
     def latex(self) -> str:
@@ -112,20 +154,23 @@ class Block:
         out = [f'<p class="question">{html.escape(self.question)}</p>']
         out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
         out += [self._table(rows) for rows in self.tables()]
+        out += [self._table(heat.rows, heat.styles()) for heat in self.heats()]
         out += [f'<p class="note">{html.escape(line)}</p>' for line in self.below() if line]
         return "\n".join(out)
 
-    def _table(self, rows: Sequence[Mapping[str, str]]) -> str:
-        heads = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td{'' if at < self.names() else ' class=n'}>{html.escape(text)}</td>"
-                for at, text in enumerate(row.values())
-            )
-            + "</tr>"
-            for row in rows
-        )
+    def _table(self, rows: Sequence[Mapping[str, str]], styles: Sequence[Sequence[str]] = ()) -> str:
+        names = self.names() - bool(styles)
+
+        def cell(tag: str, text: str, at: int, style: str = "") -> str:
+            number = "" if at < names else " class=n"
+            return f"<{tag}{number}{style}>{html.escape(text)}</{tag}>"
+
+        heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
+        cells = [
+            "".join(cell("td", text, at, _style(styles, line, at)) for at, text in enumerate(row.values()))
+            for line, row in enumerate(rows)
+        ]
+        body = "".join(f"<tr>{one}</tr>" for one in cells)
         return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
     def _repr_html_(self) -> str:
@@ -137,6 +182,10 @@ class Block:
         return self.text()
 
     __repr__ = __str__
+
+
+def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:
+    return f' style="{styles[line][at]}"' if styles and styles[line][at] else ""
 
 
 def _latex(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Change", "Series", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
+__all__ = ["Change", "Series", "changes", "lines", "plane", "reach_of", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
 CLOCK_HEIGHT = 20
@@ -171,7 +171,7 @@ def lines(
             if half is not None and not (one.band and len(known) > 1):
                 marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
             at = _plain(x) if names is None else names[int(x)]
-            words = f"{one.label}, {x_label} {at}: {y:.2f}" + (f" \u00b1 {half:.2f}" if half is not None else "")
+            words = f"{one.label}, {x_label} {at}: {y:.4g}" + (f" \u00b1 {half:.2g}" if half is not None else "")
             marks.append(
                 element(
                     "circle",
@@ -206,19 +206,36 @@ def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
     --------
     >>> _reach([3.0, -2.5, 4.0]), _reach([3.0, -2.0, 3.0, 400.0]), _reach([0.1]), _reach([3.0], [-50.0, 60.0])
     (5.0, 36.0, 1.0, 9.0)
+    >>> _reach([0.0, 0.0, 0.0, 3.0, 10.0])
+    12.5
     """
-    sizes = sorted(abs(value) for value in values)
+    # What does not change takes no room.
+    sizes = sorted(abs(value) for value in values if value) or [0.0]
     usual, most = max(sizes[len(sizes) // 2], 0.5), sizes[-1]
     widest = max(map(abs, ends), default=0.0)
     return max(1.0, min(max(1.25 * most, 1.05 * widest), 3 * most, 12 * usual))
 
 
-def changes(title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label: str) -> str:
-    """Draw changes with intervals below each other around zero; what is beyond the axis has an arrow and its number."""
-    left, right, top, thick, gap = 130, 14, 6, 13, 6
+def reach_of(groups: Sequence[tuple[str, Sequence[Change]]]) -> float:
+    """Give how far to either side an axis reaches that suits these changes."""
     known = [one.value for _, own in groups for one in own if math.isfinite(one.value)] or [0.0]
-    ends = [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
-    reach = _reach(known, [end for end in ends if math.isfinite(end)])
+    return _reach(known, [end for end in _ends(groups) if math.isfinite(end)])
+
+
+def _ends(groups: Sequence[tuple[str, Sequence[Change]]]) -> list[float]:
+    return [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
+
+
+def changes(
+    title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label: str, reach: float | None = None
+) -> str:
+    """Draw changes with intervals below each other around zero; what is beyond the axis has an arrow and its number.
+
+    Pictures that are compared share an axis by their `reach`, which then has both sides.
+    """
+    left, right, top, thick, gap = 130, 14, 6, 13, 6
+    ends = _ends(groups) if reach is None else [-reach, reach]
+    reach = reach_of(groups) if reach is None else reach
     # One side is enough where nothing goes to the other.
     low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
     high = reach if max(ends) > 0.02 * reach else 0.1 * reach

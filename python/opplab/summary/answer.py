@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty
-from opplab.report.block import FORMATS, LINES, Block
+from opplab.certainty import Certainty, certainty, quantile_draws
+from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.confidence import mean_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity"]
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -109,6 +109,11 @@ class Change:
         if self.value == 0 and self.certainty.low is None:
             return "0 %"
         return self.certainty.text(self.value)
+
+    @property
+    def short(self) -> str:
+        """``-3.4*``, for tables of many."""
+        return f"{self.value:+.1f}{'*' if self.certainty.is_clear else ''}" if self.value else "0"
 
 
 @dataclass(frozen=True)
@@ -237,7 +242,7 @@ class Answer(Block):
                     row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}"
             first.append(row)
             if one.base:
-                changes = {_title(metric): change.words for metric, change in one.changes.items() if metric in told}
+                changes = {title_of(metric): change.words for metric, change in one.changes.items() if metric in told}
                 second.append({**place, "against": one.base, **changes})
         named = dict.fromkeys(key for row in second for key in row)
         second = [{key: row.get(key, "") for key in named} for row in second]
@@ -248,6 +253,41 @@ class Answer(Block):
                 for row in second
             ]
         return [rows for rows in (first, second, self._groups(lines)) if rows]
+
+    def heats(self) -> list[Heat]:
+        """Give of each metric that has changes a table of points and variants, where there are several of both."""
+        compared = [one for one in self.lines if one.changes]
+        places = self._places()[:-1]
+        points = list(dict.fromkeys((one.machine, one.workload) for one in compared))
+        variants = list(dict.fromkeys((one.base, one.variant) for one in compared))
+        if len(points) < 2 or len(variants) < 2:
+            return []
+        at = {(one.machine, one.workload, one.base, one.variant): one for one in compared}
+        one_base = len({base for base, _ in variants}) == 1
+        out = []
+        told = dict.fromkeys(name for one in compared for name in one.changes if name in self._told())
+        # What the first sentence is about stands first.
+        for metric in sorted(told, key=lambda name: name != self._first(compared[0])):
+            heat = Heat([], [])
+            for point in points:
+                lines = [at.get((*point, *pair)) for pair in variants]
+                found = [None if one is None else one.changes.get(metric) for one in lines]
+                shown = next(one for one in lines if one is not None)
+                names = {name: self._place(shown, name) for name in places}
+                head = f"{title_of(metric)}, %"
+                named = {(name if number else head): text for number, (name, text) in enumerate(names.items())}
+                columns = [variant if one_base else f"{variant} / {base}" for base, variant in variants]
+                cells = ["" if one is None else one.short for one in found]
+                heat.rows.append({**named, **dict(zip(columns, cells, strict=True))})
+                sign = 1 if self.units[metric][1] == "higher" else -1
+                heat.gains.append([None if one is None else sign * one.value for one in found])
+            out.append(heat)
+        return out
+
+    def _first(self, one: Line) -> str:
+        """The metric of the first sentence: work that is not done is not energy that is saved."""
+        metric = next(iter(one.changes))
+        return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in self._told() else metric
 
     def size(self) -> int:
         """Give the number of lines."""
@@ -291,7 +331,8 @@ class Answer(Block):
         return {**super().facts(), "assumed": self.assumed, "missing": self.missing}
 
 
-def _title(metric: str) -> str:
+def title_of(metric: str) -> str:
+    """Give a metric's name in heads and sentences."""
     return {
         ENERGY_PER_WORK: "energy/work",
         "missed_activations": "missed",
@@ -301,7 +342,7 @@ def _title(metric: str) -> str:
 
 def _head(metric: str, unit: str, better: str) -> str:
     own = metric in metrics.answers([metric])
-    return f"{_title(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
+    return f"{title_of(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
 
 
 def answer_of(
@@ -469,12 +510,9 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     compared = [one for one in answer.lines if one.changes]
     if not compared:
         return _alone(answer)
-    metric = next(iter(compared[0].changes))
-    if metric == "energy" and ENERGY_PER_WORK in answer._told():
-        # Work that is not done is not energy that is saved.
-        metric = ENERGY_PER_WORK
+    metric = answer._first(compared[0])
     words = [
-        f"{_place(answer, one)}: {_title(metric)} {change.words}, {change.certainty.words}"
+        f"{_place(answer, one)}: {title_of(metric)} {change.words}, {change.certainty.words}"
         for one in compared
         if (change := one.changes.get(metric)) is not None
     ]
@@ -482,7 +520,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if len(words) > SENTENCES:
         reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
         why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
-        words = [f"{_title(metric)}: {clear} of {len(words)} changes are clear{why}"]
+        words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
     out = ["; ".join(words) + "."]
     for one in compared:
         if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
@@ -510,7 +548,7 @@ def _alone(answer: Answer) -> str:
         return f"{len(answer.lines)} lines, compared with nothing: no baseline is named."
     one = answer.lines[0]
     words = [
-        f"{_title(metric)} {quantity(value, scale)} {unit}"
+        f"{title_of(metric)} {quantity(value, scale)} {unit}"
         for metric in answer.units
         if (value := one.values.get(metric)) is not None
         and not any(metric in pair for pair in PAIRS.values())
@@ -563,5 +601,7 @@ def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_u
         intervals = (
             f"intervals of {', '.join(dict.fromkeys(line.metric for line in sure.lines))} cover runs and assumptions"
         )
-        step = "opplab machine show has the sources"
+        needed = quantile_draws(0.95)
+        enough = sure.number >= needed
+        step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, wake_up))) or 'nothing is marked'}. Next: {step}."

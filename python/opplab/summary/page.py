@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
+from opplab.summary.answer import quantity
 from opplab.summary.pairs import Block, Line, find_published, place_names, places_of
 from opplab.summary.sure import sure_section
 from opplab.sweep.confidence import Estimate, estimate
@@ -36,6 +37,13 @@ STEPS = 21
 
 SCALES_MAX = 4
 """So many times as high may one of two sets of values be for both to be read in one picture."""
+
+
+MISSED_ALARM = 1.0
+"""Percent of activations missed from which a cell is red."""
+
+DIFFERS = 0.5
+"""Percentage points by which strips of two policies differ at least where they are drawn."""
 
 
 @dataclass
@@ -233,7 +241,7 @@ def findings(blocks: Sequence[Block]) -> list[str]:
         out += _distance(metric, [line for block in blocks if block.metric == metric for line in block.lines])
     missed = [value for line in lines for value in (line.base_missed, line.variant_missed) if value is not None]
     if missed:
-        text = "none" if max(missed) == 0 else f"at most {max(missed):.2g} % in a cell"
+        text = "none" if max(missed) == 0 else f"at most {max(missed):.2g} %"
         out.append(f"Missed activations: {text}.")
     return out
 
@@ -349,7 +357,7 @@ def _share_a_scale(ours: Sequence[svg.Series], theirs: Sequence[svg.Series]) -> 
 
 def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[tuple[str, str]]:
     """Draw the changes as intervals around zero; one panel a machine and benchmark, published ones as rings."""
-    panels = []
+    drawn: list[tuple[str, list[tuple[str, list[svg.Change]]], str]] = []
     for (machine, benchmark), name in places_of(blocks).items():
         chosen = [block for block in blocks if (block.machine, block.benchmark) == (machine, benchmark)]
         groups: dict[str, list[svg.Change]] = {}
@@ -377,8 +385,11 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
         first = chosen[0]
         title = f"{name}: {pairs}" if first.metric == "energy" else f"{name}, {first.metric}: {pairs}"
         better = f", {first.better} is better" if first.better else ""
-        panels.append((title, svg.changes(title, list(groups.items()), f"change of {first.metric}, %{better}")))
-    return panels
+        drawn.append((title, list(groups.items()), f"change of {first.metric}, %{better}"))
+    # Small multiples: one axis for all panels, unless it would hide the changes of some.
+    reaches = [svg.reach_of(groups) for _, groups, _ in drawn]
+    shared = max(reaches) if len(reaches) > 1 and max(reaches) <= SCALES_MAX * min(reaches) else None
+    return [(title, svg.changes(title, groups, label, shared)) for title, groups, label in drawn]
 
 
 def _ratio_half(base: Estimate, variant: Estimate) -> float | None:
@@ -405,16 +416,18 @@ def _columns(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> 
 def _cell(value: float | None, form: str, half: float | None = None, class_: str = "") -> dict[str, Any]:
     if value is None or math.isnan(value):
         return {"text": "\u2013", "value": "", "class": class_}
-    text = format(value, form).replace("-", "\u2212")
+    text = (format(value, form) if form else quantity(value)).replace("-", "\u2212")
     if half is not None:
-        text += f" \u00b1 {half:.2f}"
+        decimals = len(text.partition(".")[2])
+        text += f" \u00b1 {half:.{decimals}f}"
     return {"text": text, "value": f"{value:.6g}", "class": class_}
 
 
 def _estimate_cell(value: Estimate | None, class_: str = "") -> dict[str, Any]:
     if value is None:
         return _cell(None, "", None, class_)
-    return _cell(value.mean, ".2f", value.half if value.varies else None, class_)
+    # Published means as they were printed.
+    return _cell(value.mean, ".2f" if class_ == "pub" else "", value.half if value.varies else None, class_)
 
 
 def _change_cell(line: Line) -> dict[str, Any]:
@@ -452,7 +465,7 @@ def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> lis
                 ]
             if has_missed:
                 row += [
-                    _cell(missed, ".2f", None, "miss" if missed and missed >= 0.005 else "")
+                    _cell(missed, ".2f", None, "miss" if missed and missed >= MISSED_ALARM else "")
                     for missed in (line.base_missed, line.variant_missed)
                 ]
             rows.append(row)
@@ -488,7 +501,8 @@ def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tup
             for place, name in means.names.items():
                 if place[0] == machine:
                     panels += _residency_panels(means, classes, (place, name), cluster, clock, idle)
-            groups.append((keys, panels))
+            if panels:
+                groups.append((keys, panels))
     return groups
 
 
@@ -520,12 +534,21 @@ def _residency_panels(
                     metrics += [(state, class_, f"idle_residency:{cluster}@{state}") for state, class_ in idle.items()]
                 parts = [(name, class_, means.mean(metric, place, param, policy)) for name, class_, metric in metrics]
                 group.append(svg.Bar(policy, classes[policy], parts))
-            bars.append((param.partition("=")[2] or param, group))
+            if _differ(group):
+                bars.append((param.partition("=")[2] or param, group))
+        if not bars:
+            continue
         name, _ = _split(means.params[place][-1]) if means.params[place] else ("", None)
         by = f" by number of {name}" if name else ""
         title = f"{cluster}, {where}: {words}{by}"
         panels.append((title, svg.stacked(title, bars)))
     return panels
+
+
+def _differ(bars: Sequence[svg.Bar]) -> bool:
+    """Report whether bars of several policies are worth a look; one policy's always are."""
+    shares = zip(*([percent for _, _, percent in bar.parts] for bar in bars), strict=True)
+    return len(bars) < 2 or any(max(part) - min(part) >= DIFFERS for part in shares)
 
 
 def _clock_classes(steps: Sequence[int]) -> dict[int, str]:

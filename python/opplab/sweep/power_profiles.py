@@ -337,7 +337,7 @@ def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
             found[0].notes += twice
         return found
     if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
-        return [_tuned(path.parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
+        return [_tuned(path.absolute().parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
     known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
     raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
 
@@ -456,4 +456,4 @@ def _profile_file(beside: Path, name: str, place: str = "") -> Path:
         file = folder / name / "tuned.conf"
         if file.is_file():
             return file
-    raise InputError(f"{place or beside}: no profile `{name}` beside it or below /usr/lib/tuned")
+    raise InputError(f"{place or beside}: no profile `{name}` beside it or below /usr/lib/tuned; copy its folder there")

@@ -35,7 +35,7 @@ def progress(total: int) -> Iterator[Callable[[Tally], None]]:
                 rate = tally.done / max(now - start, 1e-9)
                 left = (total - finished - tally.failed) / rate if rate else 0
                 failed = f", {tally.failed} failed" if tally.failed else ""
-                print(f"{finished}/{total} cases, {rate:.1f} a second, {left:.0f} s left{failed}", file=sys.stderr)
+                print(f"{finished}/{total} cases, {rate:.3g} a second, {left:.0f} s left{failed}", file=sys.stderr)
 
         yield line
         return
