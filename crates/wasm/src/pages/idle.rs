@@ -15,7 +15,7 @@ use opplab_model::decision::words::{Names, words};
 use opplab_model::file::parse_machine;
 use opplab_replay::idle::missed;
 
-use super::{Page, kernels_since, profile};
+use super::{MS, Page, US, kernels_since, profile};
 use crate::answer::{Answer, Chart, Lane, Series, Table};
 use crate::machines::{MACHINES, machine_text};
 use crate::query::{Control, Values, plain};
@@ -43,8 +43,6 @@ pub const PAGE: Page = Page {
     run: super::Run::Now(answer),
 };
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
 /// PM QoS does not limit the exit latency.
 const ANY_LATENCY_NS: u64 = u64::MAX >> 1;
 /// Sleeps of one length before the choice counts in the picture of all lengths.

@@ -20,7 +20,7 @@ use opplab_model::machine::{Cpufreq, Machine};
 use opplab_sim::Case;
 
 use super::bench::busy_mhz;
-use super::{Page, few, kernels_since, profile};
+use super::{MS, Page, few, kernels_since, profile};
 use crate::answer::{Answer, Chart, Series, Table};
 use crate::machines::{MACHINES, machine_text};
 use crate::query::{Control, Values};
@@ -44,7 +44,6 @@ pub const PAGE: Page = Page {
     run: super::Run::Now(answer),
 };
 
-const MS: u64 = 1_000_000;
 /// Beginnings of runs that averages leave out.
 const SETTLING: u64 = 2;
 /// So many choices can be told apart in a picture.

@@ -15,7 +15,7 @@ use opplab_kernel::profile::{KernelProfile, MigratePeltLag, UtilEstDequeue};
 use opplab_kernel::sched::attach::{CfsAvg, CfsFacts};
 use opplab_kernel::util_est::{UtilEstForm, UtilEstPair, task_util_est, util_est_update};
 
-use super::{Page, kernels_since, profile};
+use super::{MS, Page, US, kernels_since, profile};
 use crate::answer::{Answer, Chart, Lane, Series};
 use crate::query::{Control, Values};
 
@@ -40,8 +40,6 @@ pub const PAGE: Page = Page {
 };
 
 const WEIGHT: u64 = 1024 << 10;
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
 /// The distance of the thin line's points.
 const SAMPLE_NS: u64 = MS / 2;
 

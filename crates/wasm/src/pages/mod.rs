@@ -17,6 +17,11 @@ use crate::Dropped;
 use crate::answer::Answer;
 use crate::query::{Control, Values};
 
+/// A microsecond in ns.
+const US: u64 = 1_000;
+/// A millisecond in ns.
+const MS: u64 = 1_000_000;
+
 /// A question with parameters.
 #[derive(Debug)]
 pub struct Page {

@@ -12,7 +12,7 @@ use opplab_model::experiment::{SourceText, parse_experiment};
 use opplab_model::ids::TaskIdx;
 use opplab_sim::{Case, GroupStat};
 
-use super::{Page, few, kernels_since, profile};
+use super::{MS, Page, US, few, kernels_since, profile};
 use crate::answer::{Answer, Chart, Lane, Series, Table};
 use crate::query::{Control, Values};
 
@@ -36,8 +36,6 @@ pub const PAGE: Page = Page {
     run: super::Run::Now(answer),
 };
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
 const GROUP: &str = "/group";
 
 fn controls() -> Vec<Control> {

@@ -11,7 +11,7 @@ use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::decision::words::{Names, mhz, words};
 use opplab_model::decision::{Decision, FreqContext};
 
-use super::{Page, numbers, profile};
+use super::{MS, Page, US, numbers, profile};
 use crate::answer::{Answer, Chart, Series, Table};
 use crate::query::{Control, Values};
 
@@ -34,8 +34,6 @@ pub const PAGE: Page = Page {
     run: super::Run::Now(answer),
 };
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
 /// When the utilisation steps.
 const STEP_NS: u64 = 20 * MS;
 const END_NS: u64 = 100 * MS;
