@@ -92,6 +92,14 @@ def test_an_export_is_not_mixed_with_another(tmp_path: Path) -> None:
     check_refused("it holds other files (cpu_idle.parquet)", *words)
 
 
+def test_a_trace_without_events_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("# tracer: nop\n#\n")
+    for more in ([], ["--format", "json"]):
+        done = opplab("trace", "info", str(tmp_path / "t.txt"), *more)
+        assert done.returncode == 0, done.stderr
+        assert "t.txt: it holds no event" in done.stderr
+
+
 def test_an_answer_without_rows_is_named(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(WORK)
     words = ["meter", "rails", "--workload", str(tmp_path / "w.json"), "--machine", "juno-r2", "--seconds", "0.05"]
