@@ -114,14 +114,23 @@ SYSFS = {
     "sys/devices/system/cpu/cpu0/cpuidle/state0/usage": "17",
     "sys/devices/system/cpu/cpuidle/current_driver": "psci_idle",
     "sys/devices/system/cpu/cpuidle/current_governor": "menu",
-    "sys/kernel/debug/energy_model/cpu0/ps:450000/frequency": "450000",
-    "sys/kernel/debug/energy_model/cpu0/ps:450000/power": "50000",
-    "sys/kernel/debug/energy_model/cpu0/cpus": "0",
+    **{
+        f"sys/kernel/debug/energy_model/cpu{cpu}/{name}": text
+        for cpu in (0, 1)
+        for name, text in {
+            "cpus": str(cpu),
+            **{f"ps:{khz}/frequency": str(khz) for khz in (450000, 800000, 950000)},
+            **{f"ps:{khz}/power": str((cpu + 1) * khz // 9) for khz in (450000, 800000, 950000)},
+        }.items()
+    },
     "sys/class/powercap/intel-rapl:0/name": "package-0",
     "sys/class/powercap/intel-rapl:0/energy_uj": "123456789",
     "sys/class/powercap/intel-rapl:0/max_energy_range_uj": "262143328850",
     "proc/stat": "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 100 0 0 50 0 0 0 0 0 0\ncpu1 0 0 0 100 0 0 0 0 0 0",
-    "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\nmodel name\t: X\nstepping\t: 1",
+    "proc/cpuinfo": "\n\n".join(
+        f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\nmodel name\t: X\nstepping\t: 1"
+        for cpu in (0, 1)
+    ),
     "proc/sys/kernel/sched_energy_aware": "1",
     "proc/version": "Linux version 6.12.0 (x@y) #1 SMP",
     "proc/cmdline": "quiet",
@@ -148,6 +157,15 @@ SYSFS = {
         }.items()
     },
 }
+
+PROFILES = {
+    "base/tuned.conf": "[main]\nsummary=s\n[cpu]\ngovernor=schedutil|powersave\nboost=0\n[disk]\n#devices=sda\n",
+    "mine/tuned.conf": "[main]\ninclude=base\n[sysfs]\n/sys/x/scaling_max_freq=800000\n[cpu]\ngovernor=performance\n",
+    "tlp.conf": "CPU_SCALING_GOVERNOR_ON_AC=performance\nCPU_MAX_PERF_ON_BAT=30\nCPU_BOOST_ON_BAT=0\n",
+    "auto-cpufreq.conf": "[charger]\ngovernor = performance\nturbo = auto\n[battery]\ngovernor = powersave\n",
+    "state.ini": "[State]\nProfile=balanced\n",
+}
+"""Power profiles of distributions."""
 
 DEVICE_TREE = """/dts-v1/;
 / {
@@ -258,6 +276,14 @@ def build(folder: Path) -> dict[str, list[Path]]:
     made["sysfs"] = [folder / "sysfs/copy"]
     made["cgroup"] = [cgroup_trees.v2(folder / "cgroup/tree"), cgroup_trees.v1(folder / "cgroup/v1")]
     put("pod", "pods.yaml", (TOP / "tests/data/pods.yaml").read_bytes())
+    made["profile"] = []
+    for name, text in PROFILES.items():
+        file = folder / "profile" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        made["profile"].append(file)
+    for mail in sorted((TOP / "tests/unit/robot").glob("*.txt"))[:3]:
+        put("mail", mail.name, mail.read_bytes())
     put("power", "points.csv", power_table())
     put("power", "watts.csv", watts_table())
     put("power", "turbostat.txt", TURBOSTAT)
@@ -280,6 +306,26 @@ def build(folder: Path) -> dict[str, list[Path]]:
     return made
 
 
+def _of_predictions(folder: Path, made: dict[str, list[Path]]) -> None:
+    """Add a seal, what was measured of it, and its score."""
+    place = folder / "made"
+    case = ["--results", "predicted", "--uncertainty", "2", "-j", "1"]
+    run(place, "predict", str(folder / "experiment/small.toml"), "-o", "sealed.json", *case)
+    made["seal"] = [place / "sealed.json"]
+    made["record"] = [place / "record"]
+    (place / "record").mkdir()
+    rows = json.loads((place / "sealed.json").read_text(encoding="utf-8"))["rows"]
+    names = ("machine", "workload", "param", "metric", "baseline", "variant")
+    scored = [
+        {name: row[name] for name in names}
+        | {"predicted": row["ratio"], "low": 0.9, "high": 1.1, "measured": 1.0, "pairs": 3}
+        | {"measured_low": 0.9, "measured_high": 1.1}
+        for row in rows
+    ]
+    plain = {"kind": "score", "machine": "m", "version": "1", "experiment": "small", "rows": scored}
+    (place / "record/m.json").write_text(json.dumps(plain, indent=1), encoding="utf-8")
+
+
 def _made_by_the_program(folder: Path, made: dict[str, list[Path]], put: object) -> None:
     """Add what only the program writes: results folders, cases, traces of runs, Parquet."""
     place = folder / "made"
@@ -295,6 +341,12 @@ def _made_by_the_program(folder: Path, made: dict[str, list[Path]], put: object)
     )
     made["log"] = [place / "govern.jsonl"]
     made["results"] = [place / "single", place / "sweep"]
+    run(place, "learn", str(folder / "recording/burst"), "-o", "model.toml")
+    made["model"] = [place / "model.toml"]
+    _of_predictions(folder, made)
+    folders = ["--root", str(folder / "sysfs/copy"), "--governor", "schedutil,userspace", "--blocks", "2"]
+    run(place, "host", "compare", *folders, "--state", "state", "-o", "runs", "--", "true")
+    made["runs"] = [place / "runs"]
     write = "from opplab import Experiment; print(Experiment.of_results('single').cases[0].json)"
     case_file = place / "case.json"
     case_file.write_bytes(

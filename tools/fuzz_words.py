@@ -39,8 +39,14 @@ class Call:
 PIPED = "PIPED"
 """The file in a call's folder that reaches it by a pipe, as its standard input."""
 
+RUNS = ["--root", "sysfs", "--governor", "=schedutil,userspace", "--blocks", "=2", "--same", "=0", "--warm-up", "=0"]
+RUNS += ["--state", "=state"]
+"""Of `host compare`: short, and below a tree of its own."""
+
 PLACES: dict[str, list[list[str]]] = {
-    "run": [["experiment"], ["workload", "--machine", "machine"], ["workload", "--machine", "machine"], ["results"]],
+    "run": [["experiment"], ["workload", "--machine", "machine"], ["workload", "--machine", "machine"], ["results"]]
+    + [["workload", "--machine", "machine", "--vs", vs] for vs in ("profile", "=vs")]
+    + [["model", "--machine", "machine"]],
     "status": [["results"]],
     "list": [[], ["=kind"], ["=kind", "=name"]],
     "experiment show": [["experiment"]],
@@ -54,10 +60,33 @@ PLACES: dict[str, list[list[str]]] = {
     "machine check": [["machine"], ["dump"], ["sysfs"]],
     "fmax": [["machine"], ["dump"], ["sysfs"]],
     "learn": [["trace"], ["recording"]],
-    "choose": [["experiment"], ["results"], ["--workload", "workload", "--machine", "machine"]],
+    "choose": [
+        ["workload", "--machine", "machine"],
+        ["workload", "--machine", "machine", "--vs", "profile"],
+        ["workload", "--machine", "machine", "--output", "results"],
+        ["trace", "--machine", "machine"],
+        ["recording"],
+    ],
     "fit power": [["power"], ["machine", "power"], ["power", "--check", "power"]],
     "calibrate": [["--show"], ["=name", "=name"], ["=name", "=name", "--experiment", "experiment"]],
     "explain": [["case"], ["results"], ["trace"], ["log"], ["recording"]],
+    "fleet": [
+        ["dump", "--workload", "workload", "--output", "=folder"],
+        ["sysfs", "dump", "--workload", "=name", "--vs", "profile"],
+        ["dump", "--workload", "workload", "--output", "results"],
+    ],
+    "predict": [
+        ["experiment", "--output", "=sealed.json", "--results", "=out", "--uncertainty", "=2"],
+        ["experiment", "--output", "=sealed.json", "--results", "results", "--uncertainty", "=2"],
+        ["experiment", "--output", "=o.csv", "--results", "=out"],
+        ["mail", "--machine", "machine", "--vs", "=vs", "--results", "=out"],
+        ["mail", "--machine", "machine", "--vs", "profile", "--results", "=out"],
+    ],
+    "score": [["seal", "table"], ["seal", "results"], ["seal", "table", "--record", "=out"], ["record"]],
+    "kernels diff": [
+        ["=kernel", "=kernel"],
+        ["=kernel", "=kernel", "--machine", "machine", "--workload", "workload", "--seconds", "=0.02", "--seeds", "=1"],
+    ],
     "compare": [["table"], ["table", "table"], ["results"], ["mmtests"], ["benchlog"], ["benchlog", "benchlog"]],
     "meter": [["=meter", "experiment"], ["=meter", "--workload", "workload", "--machine", "machine"]],
     "trace info": [["trace"]],
@@ -67,6 +96,7 @@ PLACES: dict[str, list[list[str]]] = {
     "trace energy": [["trace", "--machine", "machine"]],
     "trace idle": [["trace", "--machine", "machine"], ["trace", "--sysfs", "dump"]],
     "trace sql": [["trace", "=query"]],
+    "trace to-rtapp": [["trace", "--machine", "machine"]],
     "trace view": [["trace", "--output", "=html"]],
     "replay": [["trace", "--machine", "machine"], ["recording"]],
     "verify vectors": [["vectors"], ["vectors", "vectors"]],
@@ -86,6 +116,13 @@ PLACES: dict[str, list[list[str]]] = {
         ["=govern", "--explain", "log"],
         ["=govern", "--restore", "--root", "sysfs"],
         ["=govern", "--governor", "=governor", "--for", "=20ms", "--dry-run", "--root", "sysfs"],
+        ["=compare", *RUNS, "--output", "=out", "--", "=true"],
+        ["=compare", *RUNS, "--output", "results", "--", "=true"],
+        ["=compare", "--report", "--output", "runs"],
+        ["=compare", *RUNS, "--output", "runs", "--", "=true"],
+        ["=calibrate", "--dry-run", "--root", "sysfs"],
+        ["=experiment", "experiment", "--root", "sysfs", "--dry-run", "--", "=true"],
+        ["=affinity", "=--evaluate", "--root", "sysfs", "--cpus", "=cpus", "--seconds", "=0.02"],
     ],
 }
 """Positional arguments of each command, by kind of file; ``=`` stands before words that are no files."""
@@ -93,6 +130,9 @@ PLACES: dict[str, list[list[str]]] = {
 FIXED: dict[str, list[str]] = {
     "run": ["--seconds", "0.02", "-j", "1"],
     "meter": ["--seconds", "0.02"],
+    "fleet": ["--seconds", "0.02", "--iterations", "1", "--uncertainty", "0", "-j", "1"],
+    "choose": ["--seconds", "0.02", "--iterations", "1", "--uncertainty", "0", "-j", "1"],
+    "predict": ["-j", "1"],
     "calibrate": ["--rounds", "1", "--steps", "1", "--seeds", "1", "-j", "1"],
 }
 """What keeps a call short."""
@@ -128,7 +168,9 @@ WORDS = {
     "=trace-out": ["o.dat", "o.txt", "o.parquet", "o.pftrace", "o.csv", "o.json", "folder", "o"],
     "=html": ["o.html"],
     "=query": ["select * from events limit 3", "select count(*) from switches", "select", "drop table events", "\0"],
-    "=cpus": ["0", "0-1", "0x3", "9", "-", "4294967295", "0-4294967295"],
+    "=kernel": ["6.1", "6.12", "6.12.117", "5.10", "4.14", "6.1.0-56-amd64", "99.1", "6.6.88", "x"],
+    "=vs": ["governor=ondemand", "hz=1000 kernel=6.1", "power-profiles-daemon", "hz=" + "9" * 5000, "x=y", "hz=nan"],
+    "=cpus": ["5-3", "\u00b2", "0", "0-1", "0x3", "9", "-", "4294967295", "0-4294967295"],
     "=governor": ["schedutil", "ondemand", "conservative", "performance", "powersave", "x"],
 }
 
@@ -221,7 +263,7 @@ CUT = [
     "learn",
     "compare",
 ]
-CUT += ["trace sql", "trace export", "trace view"]
+CUT += ["trace sql", "trace export", "trace view", "trace to-rtapp"]
 """Commands that answer from files whose forms show that an end is missing."""
 
 
@@ -316,7 +358,13 @@ def _option(draw: random.Random, option: click.Option, corpus: Corpus, folder: P
             return [flag, _place(draw, draw.choice(["results", "results", "mmtests", "recording"]), corpus, folder)]
         if name in ("output", "html", "junit", "perfetto"):
             return [flag, draw.choice(["o", "o.html", "o.toml", "o.json", "o.csv", "o.dat", "none/o", "."])]
-        given = {"workload": "workload", "baseline": "table", "check": "power", "experiment": "experiment"}
+        given = {
+            "record": "record",
+            "workload": "workload",
+            "baseline": "table",
+            "check": "power",
+            "experiment": "experiment",
+        }
         return [flag, _place(draw, given.get(name, "dump"), corpus, folder)]
     if name == "machine":
         return [flag, _place(draw, "machine", corpus, folder)]

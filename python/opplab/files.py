@@ -212,7 +212,8 @@ def toml_of(text: str, file: str | Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # Numbers of thousands of digits are no `TOMLDecodeError`.
         raise FormatError(f"{file}: {error}; it is read as TOML 1.0 here", file=str(file)) from None
 
 

@@ -51,6 +51,62 @@ def test_devices_and_named_pipes_are_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
     check_refused("pipe", "trace", "info", str(pipe))
+    # A workload that may be a model of `learn` is looked into first.
+    zero = tmp_path / "zero.toml"
+    zero.symlink_to("/dev/zero")
+    for file in (pipe, zero):
+        check_refused("not a device or a named pipe", "run", "-w", str(file), "-m", "juno-r2")
+
+
+@pytest.mark.parametrize(
+    ("words", "args"),
+    [
+        ("more digits than any that is meant", ["run", "tbench", "-m", "juno-r2", "--set", "hz={}"]),
+        ("more digits than any that is meant", ["run", "tbench", "-m", "juno-r2", "--vs", "hz={}"]),
+        (
+            "more digits than any that is meant",
+            ["choose", "tbench", "-m", "juno-r2", "--search", "rate_limit_us=1..{}"],
+        ),
+        ("is not a list of CPUs", ["host", "affinity", "--evaluate", "--machine", "juno-r2", "--cpus", "0-{}"]),
+    ],
+)
+def test_numbers_of_thousands_of_digits_are_no_mistake_of_ours(words: str, args: list[str]) -> None:
+    check_refused(words, *(word.format("9" * 5000) for word in args))
+
+
+@pytest.mark.parametrize("cpus", ["5-3", "\u00b2", "0-4294967295", "-", "", "1-"])
+def test_cpus_that_are_no_list_are_refused(cpus: str) -> None:
+    words = ["host", "affinity", "--evaluate", f"--cpus={cpus}", "--machine", "juno-r2"]
+    check_refused("is not a list of CPUs such as 0,3-5", *words)
+
+
+def test_an_export_is_not_mixed_with_another(tmp_path: Path) -> None:
+    """Goal: a folder of events is of one trace, and no folder of results."""
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(SWITCH.format(1, 1, 2) * number)
+    words = ["trace", "export", str(tmp_path / "1.txt"), "-o", str(tmp_path / "out")]
+    assert opplab(*words).returncode == 0
+    words[2] = str(tmp_path / "2.txt")
+    assert opplab(*words).returncode == 0
+    (tmp_path / "out/cpu_idle.parquet").write_bytes(b"of another")
+    check_refused("it holds other files (cpu_idle.parquet)", *words)
+
+
+def test_a_trace_without_events_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("# tracer: nop\n#\n")
+    for more in ([], ["--format", "json"]):
+        done = opplab("trace", "info", str(tmp_path / "t.txt"), *more)
+        assert done.returncode == 0, done.stderr
+        assert "t.txt: it holds no event" in done.stderr
+
+
+def test_an_answer_without_rows_is_named(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text(WORK)
+    words = ["meter", "rails", "--workload", str(tmp_path / "w.json"), "--machine", "juno-r2", "--seconds", "0.05"]
+    done = opplab(*words)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "the answer has no rows" in done.stderr
+    assert "no rows" not in opplab(*words, "--every", "0.01").stderr
 
 
 LABELS = ["/tmp/x/ABS", "../../x", "a/b", "a_b", "a\nb", "a\x1b]0;x\x07b", "a\x00b", "x" * 300, "..", ".", "", " "]

@@ -348,3 +348,26 @@ def test_a_cell_that_is_no_number_has_its_line(tmp_path: Path) -> None:
     table.write_text('# remark\ncpu,khz,mw\n0,"1,800,000",170\n')
     with pytest.raises(FormatError, match=r"t\.csv:3: `khz` is `1,800,000`, not a number"):
         freqbench.read_points(table)
+
+
+@pytest.mark.parametrize("watts", ["nan", "-5", "", "0"])
+def test_rows_that_are_left_out_are_counted(tmp_path: Path, watts: str) -> None:
+    rows = ["busy_cores,mhz,pkgwatt"]
+    rows += [f"{cores},{mhz},{8 + cores * mhz / 1000 * 1.7:.2f}" for cores in (0, 1, 2) for mhz in (800, 1500, 2200)]
+    whole, spoilt = tmp_path / "whole.csv", tmp_path / "spoilt.csv"
+    whole.write_text("\n".join(rows) + "\n")
+    spoilt.write_text("\n".join([*rows[:3], f"0,2200,{watts}", *rows[4:]]) + "\n")
+    words = "1 of 9 rows are left out: no watts above 0, no clock or no load"
+    for name in ("whole", "spoilt"):
+        fit = CliRunner().invoke(opplab, ["fit", "power", "kaby-lake-i7-7500u", str(tmp_path / f"{name}.csv")])
+        checked = ["fit", "power", "kaby-lake-i7-7500u", str(whole), "--check", str(tmp_path / f"{name}.csv")]
+        for done in (fit, CliRunner().invoke(opplab, checked)):
+            assert done.exit_code == 0, done.output
+            assert (words in done.output) is (name == "spoilt")
+
+
+def test_power_below_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "points.csv"
+    file.write_text("soc,cpu,khz,busy_mean_mw\nchip,0,300000,20\nchip,0,600000,-5\nchip,0,900000,90\n")
+    with pytest.raises(FormatError, match=r"points\.csv:3: `busy_mean_mw` is -5, less than nothing"):
+        freqbench.read_points(file)

@@ -176,3 +176,48 @@ def test_few_draws_give_no_interval(place: Path, tmp_path: Path) -> None:
     assert call(*words, "--uncertainty", "2", "--metric", "energy", "-j", "1").exit_code == 0
     rows = json.loads((tmp_path / "s.json").read_text())["rows"]
     assert {(row["low"], row["reason"]) for row in rows} == {(None, "needs 20 draws, has 2")}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ratio", math.nan, "`ratio` is nan, which is no ratio"),
+        ("ratio", math.inf, "`ratio` is inf, which is no ratio"),
+        ("ratio", "abc", "`ratio` is 'abc', which is no ratio"),
+        ("ratio", None, "`ratio` is None, which is no ratio"),
+        ("ratio", -1.0, "`ratio` is -1.0, which is no ratio"),
+        ("low", None, "`low` is None, which is no ratio"),
+        ("high", math.nan, "`high` is nan, which is no ratio"),
+        ("low", 5.0, "`low` is 5.0, above `high`"),
+        ("metric", 5, "`metric` is 5, which is no text"),
+        ("machine", None, "`machine` is None, which is no text"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused_under_a_whole_seal_and_in_a_record(
+    place: Path, tmp_path: Path, name: str, value: object, words: str
+) -> None:
+    """Whoever writes a seal can compute its hash."""
+    made = json.loads((place / "sealed.json").read_text())
+    made["rows"][0][name] = value
+    del made["seal_sha256"]
+    made["seal_sha256"] = sealed._hash_of(made)
+    (tmp_path / "sealed.json").write_text(json.dumps(made))
+    path = measured(place, alike(1.1))
+    assert words in refused("score", tmp_path / "sealed.json", path)
+    if name in ("low", "high"):
+        assert call("score", place / "sealed.json", path, "--record", tmp_path / "r").exit_code == 0
+        (file,) = (tmp_path / "r").iterdir()
+        score = json.loads(file.read_text())
+        score["rows"][0][name] = value
+        file.write_text(json.dumps(score))
+        assert words in refused("score", tmp_path / "r")
+
+
+def test_measured_values_that_are_no_numbers_are_not_scored(place: Path, tmp_path: Path) -> None:
+    table = pl.read_csv(measured(place, alike(1.1)))
+    spoilt = (pl.col("policy") == "performance") & (pl.col("iteration") == 0)
+    table = table.with_columns(value=pl.when(spoilt).then(math.nan).otherwise(pl.col("value")))
+    table.write_csv(tmp_path / "spoilt.csv")
+    done = call("score", place / "sealed.json", tmp_path / "spoilt.csv", "--all")
+    assert done.exit_code == 1
+    assert "performance: measured, but 1 of" in " ".join(done.output.split())

@@ -120,6 +120,9 @@ fn recorded_files_have_the_events_of_perf_script() {
         &["record", "-q", "-a", "-z", "-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "cpu-clock"],
         &["record", "-q", "-a", "-g", "-e", "sched:sched_switch", "-e", "cpu-clock"],
         &["sched", "record", "-q"],
+        &["record", "-q", "-a", "--switch-events", "-e", "sched:sched_switch", "-e", "cpu-clock"],
+        &["record", "-q", "-a", "-W", "-d", "-k", "CLOCK_MONOTONIC", "-e", "sched:sched_switch", "-e", "cpu-clock"],
+        &["record", "-q", "-a", "-B", "-N", "--all-cgroups", "--call-graph", "dwarf", "-e", "sched:sched_switch"],
     ] {
         let mut command = Command::new("perf");
         command.args(arguments).args(["-o", path, "--", "sh", "-c", "for i in 1 2 3 4 5; do true | true; done"]);
@@ -133,6 +136,6 @@ fn recorded_files_have_the_events_of_perf_script() {
         assert_eq!(info.events, expected, "{arguments:?}");
         recorded += 1;
     }
-    println!("{recorded} of 5 ways to record were possible");
+    println!("{recorded} of 8 ways to record were possible");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opplab.agreement.scoreboard import score
-from opplab.agreement.sealed import Score, Scored, Seal, cell_of, figures_row
+from opplab.agreement.sealed import Score, Scored, Seal, cell_of, check_row, check_text, figures_row
 from opplab.errors import InputError
 from opplab.files import read_text, safe_name, write_text
 from opplab.report.block import Block
@@ -69,6 +69,10 @@ def track_record(folder: Path) -> Record:
     for path in files:
         try:
             plain = json.loads(read_text(path, "a score"))
+            check_text(plain, "machine", "experiment")
+            for row in plain["rows"]:
+                check_row(row, "predicted", ("low", "high"), ("measured_low", "measured_high"))
+                check_row(row, "measured")
             cells = [cell_of(row, plain["experiment"]) for row in plain["rows"] if plain["kind"] == KIND]
             machines.setdefault(plain["machine"], []).extend(cells)
         except (ValueError, TypeError, KeyError) as error:

@@ -27,6 +27,7 @@ from opplab.report.block import Block
 if TYPE_CHECKING:
     from os import PathLike
 
+    from opplab.comparison.tables import Table
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.parts import Parts
 
@@ -119,6 +120,10 @@ class Seal:
             made = plain.pop("format"), plain.pop("level")
             rows = [Row(**row) for row in plain.pop("rows")]
             found = cls(**plain, rows=rows)
+            for name in ("experiment", "file", "file_sha256", "version"):
+                check_text(plain, name)
+            for row in rows:
+                check_row(asdict(row), "ratio", ("low", "high"))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{path}: no sealed predictions (`opplab predict FILE.toml -o ...`): {error}") from None
         if made != (FORMAT, LEVEL):
@@ -131,6 +136,42 @@ class Seal:
         """Refuse an experiment's file that is not the one that was sealed."""
         if file_hash(path) != self.file_sha256:
             raise InputError(f"{path}: changed since it was predicted (file_sha256 of the seal differs)")
+
+
+def check_text(plain: Mapping[str, Any], *names: str) -> None:
+    """Refuse what should be texts and is not.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name in names:
+        if not isinstance(plain[name], str):
+            raise TypeError(f"`{name}` is {plain[name]!r}, which is no text")
+
+
+def check_row(plain: Mapping[str, Any], ratio: str, *ends: tuple[str, str]) -> None:
+    """Refuse a row of predictions or of a score whose names or numbers cannot be; intervals may be absent.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    check_text(plain, "machine", "workload", "param", "metric", "baseline", "variant")
+    _check_ratio(plain, ratio)
+    for low, high in ends:
+        if plain[low] is None and plain[high] is None:
+            continue
+        _check_ratio(plain, low)
+        _check_ratio(plain, high)
+        if plain[low] > plain[high]:
+            raise ValueError(f"`{low}` is {plain[low]}, above `{high}`, {plain[high]}")
+
+
+def _check_ratio(plain: Mapping[str, Any], name: str) -> None:
+    value = plain[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"`{name}` is {value!r}, which is no ratio")
 
 
 def file_hash(path: Path) -> str:
@@ -366,7 +407,7 @@ def score_of(
                 made = compare(results, baseline=base, confidence=LEVEL, everything=True)
             except UnknownName as error:
                 raise InputError(f"the baseline is not measured: {error}; `--as '{row.baseline}=NAME'`") from None
-            tables[base] = [one for table in made for one in table.to_frame().to_dicts()]
+            tables[base] = [one for table in made for one in _lines(table)]
         near = _measured(row, tables[base], other, several=len(machines) > 1)
         if isinstance(near, str):
             left.append(f"{row.name}: {near}")
@@ -399,6 +440,18 @@ def score_of(
         " (mean). 1 is perfect, 0 no better."
     )
     return Score(question, finding, cells, figures, left, sealed.experiment, machine)
+
+
+def _lines(table: Table) -> list[dict[str, Any]]:
+    """Give the cells of a table, each with why its values are not whole."""
+    cannot = {
+        (row.operation, row.metric, run): cell.cannot
+        for row in table.rows
+        for run, cell in zip(table.runs, row.cells, strict=True)
+        if cell
+    }
+    lines = table.to_frame().to_dicts()
+    return [{**one, "cannot": cannot.get((one["operation"], one["metric"], one["run"]), "")} for one in lines]
 
 
 def _measured(
@@ -437,6 +490,8 @@ def _measured(
         return f"the results have no `{row.param}` (they have {_list(params)})"
     if len(same) > 1:
         return "several rows of the results are it"
+    if same[0]["cannot"]:
+        return f"measured, but {same[0]['cannot']}"
     return same[0] if same[0]["ratio"] is not None else "the results have no ratio to the baseline"
 
 

@@ -100,6 +100,9 @@ def code_of(error: BaseException) -> int:
         return _say("not enough memory for that", 2)
     if isinstance(error, OpplabError) and not isinstance(error, InternalError):
         return _say(str(error), 2)
+    if isinstance(error, ValueError) and "integer string conversion" in str(error):
+        # Python's bound on what takes quadratic time; nothing that is meant has 4300 digits.
+        return _say("a number has more digits than any that is meant", 2)
     if lack := _lack(error):
         return _say(lack, 2)
     # A panic that no call into the extension caught on its way.

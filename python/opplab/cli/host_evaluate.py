@@ -6,6 +6,7 @@ not know (power of a machine that tells none) is left out and said.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -46,10 +47,11 @@ def parse_cpus(text: str) -> list[int]:
     """Read a list of CPUs such as ``0,3-5``."""
     cpus: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
+        low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if low > high:
             raise InputError(f"--cpus: `{text}` is not a list of CPUs such as 0,3-5")
-        cpus += range(int(first), int(last or first) + 1)
+        cpus += range(low, high + 1)
     return sorted(set(cpus))
 
 

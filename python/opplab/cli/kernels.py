@@ -91,14 +91,17 @@ def _runs(
     for kernel in kernels:
         policy = opplab.Policy(kernel=kernel, governor=governor)
         sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
         for seed in range(1, seeds + 1):
             metrics = opplab.simulate(machine, work, policy, seconds=seconds, seed=seed).metrics
             for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
                 name = row["metric"]
                 if ":" not in name and row["value"] is not None:
-                    sums[name] = sums.get(name, 0.0) + row["value"] / seeds
+                    sums[name] = sums.get(name, 0.0) + row["value"]
+                    counts[name] = counts.get(name, 0) + 1
                     units[name] = row["unit"]
-        means.append(sums)
+        # What a run does not know is not 0.
+        means.append({name: total / counts[name] for name, total in sums.items()})
     before, after = means
     return [
         {

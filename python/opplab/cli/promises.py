@@ -30,6 +30,7 @@ REFUSED = "one line with file, position and the nearest valid name"
 DAMAGED = "damage with its place, after the answer from the rest (`--damaged-ok`: 0)"
 HOST = "the file or setting that lacks or refuses"
 SHORT = ("--seconds", "0.02")
+FEW = ("--iterations", "1", "--uncertainty", "0", "-j", "1")
 
 PROMISES: dict[str, Promise] = {
     "run": Promise(
@@ -75,19 +76,33 @@ PROMISES: dict[str, Promise] = {
         "baselines that are built in", "constants at the end of their range, as notes", "2", ("--show",)
     ),
     "learn": Promise("a recording", DAMAGED, "1", ("{recording}", "-o", "{out}")),
-    "choose": Promise("runs of settings", "settings that do not differ, by name", "2; 1 of cases"),
-    "fleet": Promise("dumps of machines", "dumps that are refused, by name; the others are answered", "1, 2"),
+    "choose": Promise(
+        "runs of settings",
+        "settings that do not differ, by name",
+        "2; 1 of cases",
+        ("{workload}", "--machine", "{machine}", *SHORT, *FEW),
+    ),
+    "fleet": Promise(
+        "dumps of machines",
+        "dumps that are refused, by name; the others are answered",
+        "1, 2",
+        ("{sysfs}", "--workload", "{workload}", *SHORT, *FEW, "-o", "{out}"),
+    ),
     "predict": Promise(
         "an experiment and its baseline, or a mail of the kernel robot",
         "rows without a model or an interval, with the reason",
         "2",
+        ("{experiment}", "-o", "{out}.json", "--results", "{out}", "--uncertainty", "2", "-j", "1"),
     ),
     "score": Promise(
         "sealed predictions and results",
         "a seal or a file that was changed is refused; rows without a partner or an interval, by name",
         "1, 2",
+        ("{record}",),
     ),
-    "kernels diff": Promise("two kernels", "a release that is not known, with the one that stands for it", "2"),
+    "kernels diff": Promise(
+        "two kernels", "a release that is not known, with the one that stands for it", "2", ("6.1", "6.12")
+    ),
     "explain": Promise(
         "a case, a recording or a log", f"values that the trace lacks; {DAMAGED}", "1, 2", ("{case}", "--cpu", "0")
     ),

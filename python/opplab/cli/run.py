@@ -253,13 +253,12 @@ def _is_workload(what: str) -> bool:
 
 def _is_model(path: Path) -> bool:
     """Whether a file is a model of `opplab learn`."""
-    import tomllib
-
+    from opplab.files import read_text, toml_of
     from opplab.trace.learn import is_model
 
     try:
-        return path.suffix == ".toml" and is_model(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        return path.suffix == ".toml" and is_model(toml_of(read_text(path, "a workload file"), path))
+    except (OSError, FormatError):
         return False
 
 

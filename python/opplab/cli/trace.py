@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from opplab.cli.group import Group
-from opplab.cli.options import format_option, machine_option, output_format_option, trace_argument
+from opplab.cli.options import format_option, machine_option, note, output_format_option, trace_argument
 from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
@@ -111,6 +111,9 @@ def info(file: Path, output_format: str) -> None:
 
     trace = Trace(file)
     about = trace.info
+    if not about["events"]:
+        # As what `perf stat record` writes: a whole file without samples.
+        note(f"{file}: it holds no event")
     if output_format == "json":
         first = {name: about[name] for name in ("events", "cpus", "duration_ns")}
         click.echo(json.dumps({**first, **{name: about[name] for name in about if name not in first}}, indent=2))

@@ -120,6 +120,8 @@ def _number(row: dict[str, str], key: str, file: Path, line: int, decimal: str =
         raise FormatError(f"{file}:{line}: `{key}` is `{text}`, not a number", file=str(file), line=line) from None
     if not np.isfinite(value):
         raise FormatError(f"{file}:{line}: `{key}` is not finite", file=str(file), line=line)
+    if value < 0:
+        raise FormatError(f"{file}:{line}: `{key}` is {value:g}, less than nothing", file=str(file), line=line)
     return value
 
 

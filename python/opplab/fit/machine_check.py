@@ -50,7 +50,9 @@ def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None =
     # Units are the smallest, and defaults are filled in.
     tree = toml_of(Machine.parse(text).to_toml(), "the machine file")
     left_out: list[str] = []
-    rows = _of_points(tree, table, fits, soc, left_out) if freqbench.is_points(table) else _of_log(tree, table)
+    rows = (
+        _of_points(tree, table, fits, soc, left_out) if freqbench.is_points(table) else _of_log(tree, table, left_out)
+    )
     if not rows:
         raise InputError("; ".join([f"{table}: no point to compare with the machine `{tree['name']}`", *left_out]))
     error = np.abs([row["error"] for row in rows])
@@ -134,9 +136,10 @@ def _of_points(
     return rows
 
 
-def _of_log(tree: Tree, log: Path) -> list[dict[str, Any]]:
+def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
     """Compare intervals of a whole machine: its busy cores at their clock, and what it draws awake or asleep."""
     samples = read_samples(log)
+    left_out += [samples.left_out] if samples.left_out else []
     topology = tree.get("topology", {})
     cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
     cores, packages = len(topology.get("core", [])) or cpus, len(topology.get("package", [0]))

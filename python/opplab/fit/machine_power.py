@@ -208,7 +208,7 @@ def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[st
 
 
 def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
-    cannot = []
+    cannot = [samples.left_out] if samples.left_out else []
     if _cores(tree) < sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"]):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
     most = float(np.max(samples.load)) if samples.load_is_share else float(np.max(samples.load)) / _cores(tree)

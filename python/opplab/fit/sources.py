@@ -41,6 +41,8 @@ class Samples:
     """The column that the watts are from."""
     by_package: list[list[float]] = field(default_factory=list)
     """Loads of the single packages, where the source has them apart."""
+    left_out: str = ""
+    """How many rows lack something, in words; empty where none does."""
 
     def busy_cores(self, cores: int, packages: int, second_thread: float = 0.0) -> Floats:
         """Give busy cores of a machine with so many; a core with both threads busy counts 1 and `second_thread`.
@@ -200,6 +202,8 @@ def read_samples(path: Path) -> Samples:
         cores = None
     packages = [table.by_package[i] for i in np.flatnonzero(good)] if table.by_package else []
     scope = table.names["watts"]
+    lacking = len(good) - int(np.count_nonzero(good))
+    left_out = f"{lacking} of {len(good)} rows are left out: no watts above 0, no clock or no load" if lacking else ""
     return Samples(
         path.name,
         watts[good],
@@ -210,4 +214,5 @@ def read_samples(path: Path) -> Samples:
         cores,
         scope,
         packages,
+        left_out,
     )

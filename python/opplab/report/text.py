@@ -260,7 +260,9 @@ def terminal_width() -> int | None:
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], output_format: str) -> None:
-    """Write rows to standard output."""
+    """Write rows to standard output; that there are none goes to standard error."""
+    if not rows:
+        sys.stderr.write("opplab: the answer has no rows\n")
     sys.stdout.write(render_table(rows, output_format, terminal_width()))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.files import replacing, safe_name
+from opplab.files import check_own, replacing, safe_name
 from opplab.trace.frames import Layout, frame_of, write_one_table, write_pieces
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ def _parquet(trace: Trace, path: Path, names: Sequence[str], from_ns: int | None
                 table.write_parquet(parts[-1][event], compression="lz4", statistics=False)
 
         trace.pieces(keep, names or None, from_ns=from_ns, to_ns=to_ns, events_max=PIECE)
+        if not single:
+            # Events of another trace beside these would be taken for this one's.
+            names_made = [_file_name(event) for event in (whole[0] if whole else layout.events)]
+            check_own(path, [*names_made, Path(scratch).name], "the events")
         if whole:
             _write_whole(whole[0], path, single)
             return

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
+from opplab.files import toml_of
 from opplab.trace.frames import check_fields
 
 if TYPE_CHECKING:
@@ -383,10 +383,7 @@ def read(path: Path) -> Model:
     from opplab import catalog
 
     text = catalog.read_text(path, "a model file")
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"failed to read {path}: {error}") from None
+    data = toml_of(text, path)
     if not is_model(data):
         raise InputError(f"{path} is no model of `opplab learn`: it has no [learnt] and [[group]]")
     groups = []
