@@ -138,8 +138,11 @@ const MACHINE_KEYS: &[&str] = &[
     "range",
 ];
 
-const INVARIANCE: &[(&str, InvarianceSource)] =
-    &[("freq-change", InvarianceSource::FreqChange), ("counters-at-tick", InvarianceSource::CountersAtTick)];
+const INVARIANCE: &[(&str, InvarianceSource)] = &[
+    ("freq-change", InvarianceSource::FreqChange),
+    ("counters-at-tick", InvarianceSource::CountersAtTick),
+    ("none", InvarianceSource::Absent),
+];
 
 /// Converts a tree into a machine.
 ///

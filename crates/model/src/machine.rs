@@ -268,6 +268,8 @@ pub enum InvarianceSource {
     FreqChange,
     /// APERF/MPERF (or AMU) read at the tick.
     CountersAtTick,
+    /// It does not: x86 without these counters, such as many virtual machines.
+    Absent,
 }
 
 /// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.

@@ -67,7 +67,7 @@ def _results(words: list[str]) -> None:
     folder = _folder(words)
     runs = folder / "runs.jsonl"
     if runs.is_file():
-        from opplab.host.compared import results_of
+        from opplab.comparison.measured import results_of
 
         results.write(results_of(runs), folder / "results.parquet")
 
