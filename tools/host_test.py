@@ -112,7 +112,7 @@ def main() -> int:
     parser.add_argument(
         "--losses", type=int, default=3, metavar="N", help="power losses of the guest of two kernels (3)"
     )
-    parser.add_argument("--timeout", type=float, default=840, metavar="S", help="longest time for all guests")
+    parser.add_argument("--timeout", type=float, default=1200, metavar="S", help="longest time for all guests")
     parser.add_argument("--soak", type=float, metavar="MIN", help="run the guest that is under fire so long")
     options = parser.parse_args()
     guests = GUESTS

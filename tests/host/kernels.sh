@@ -34,6 +34,8 @@ fi
 mkdir -p /out/measured && cp /disk/*.txt /out/ && cp $OUT/* /out/measured/ && cp -r /disk/calibrated /out/
 [ $code = 0 ] && ok compare "$(wc -l </disk/starts.txt) starts" || not_ok compare $code "$(cat /disk/errors.txt)"
 cat /disk/report.txt
+twice=$(grep '"kind":"block"' $OUT/runs.jsonl | cut -d, -f1-4 | sort | uniq -d)
+[ -z "$twice" ] && ok runs "$(grep -c '"kind":"block"' $OUT/runs.jsonl), each once" || not_ok runs "$twice"
 for left in $UNIT $WANTED $OUT/starts /run/opplab-govern.json; do [ -e $left ] && not_ok left $left; done
 grep -q next_entry=. /boot/grub/grubenv && not_ok left "$(cat /boot/grub/grubenv)"
 [ "$(wc -c </boot/grub/grubenv)" = 1024 ] || not_ok grubenv "$(wc -c </boot/grub/grubenv) bytes"
