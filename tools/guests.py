@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,9 +65,13 @@ def say(words: str) -> None:
     print(words, flush=True)
 
 
-def run(*words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program and give its output."""
-    return subprocess.run(words, check=check, cwd=cwd, capture_output=True, text=True)
+def run(
+    *words: str, check: bool = True, cwd: Path | None = None, timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program without input and give its output."""
+    return subprocess.run(
+        words, check=check, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
+    )
 
 
 def install(packages: Mapping[str, str]) -> None:
@@ -132,13 +138,14 @@ class Apt:
         shutil.rmtree(packed)
 
 
-def kernel(folder: Path, apt: Apt, architecture: str) -> Path:
-    """Download and unpack a stock kernel: 6.12 if the release offers it, else the release's own."""
+def kernel(folder: Path, apt: Apt, architecture: str, version: str = "6.12") -> Path:
+    """Download and unpack a stock kernel: of this version if the release offers it, else the release's own."""
     ready = sorted(folder.glob(f"*-{architecture}/boot/vmlinuz-*"))
     if ready:
         return ready[-1].parent.parent
-    names = apt.cache("pkgnames", "linux-image-6.12").split()
-    stock = [name for name in names if re.fullmatch(rf"linux-image-6\.12\.\d+[^-]*-{architecture}", name)]
+    names = apt.cache("pkgnames", f"linux-image-{version}").split()
+    one = rf"linux-image-{re.escape(version)}\.\d+[^-]*(-\d+)?-{architecture}"
+    stock = [name for name in names if re.fullmatch(one, name)]
     stock.sort(key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
     if not stock:
         depends = apt.cache("depends", "--important", f"linux-image-{architecture}:{architecture}")
@@ -228,3 +235,66 @@ def cpio(files: dict[str, tuple[int, bytes]]) -> bytes:
         out += bytes(-len(out) % 4) + data
         out += bytes(-len(out) % 4)
     return bytes(out)
+
+
+def initramfs(files: Files, script: str) -> bytes:
+    """Make the guest's files: programs, the agent, modules, the test."""
+    content = {name: (0o100755, path.read_bytes()) for name, path in files.programs.items()}
+    if files.agent:
+        content["bin/opplab-agent"] = (0o100755, files.agent.read_bytes())
+    order: list[str] = []
+    options = {module: words for module, _, words in (line.partition(" ") for line in files.modules)}
+
+    def add(module: str) -> None:
+        """Add a module behind those that it needs."""
+        name = re.sub("[-_]", "[-_]", module)
+        # Newer packages have their files below usr.
+        for top in ("", "usr/"):
+            for path in files.root.glob(f"{top}lib/modules/*/kernel/**/{name}.ko*"):
+                data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+                file = path.name.partition(".")[0] + ".ko"
+                if f"modules/{file}" in content:
+                    continue
+                content[f"modules/{file}"] = (0o100644, data)
+                needs = re.search(rb"\0depends=([^\0]*)\0", data)
+                for needed in (needs[1].decode() if needs else "").split(","):
+                    if needed:
+                        add(needed)
+                order.append(f"{file} {options.get(module, '')}\n")
+
+    for module in options:
+        add(module)
+    content["modules/order"] = (0o100644, "".join(order).encode())
+    content["init"] = (0o100755, (HERE / "init").read_bytes())
+    content["test/run.sh"] = (0o100644, (HERE / script).read_bytes())
+    for name in ("steps.sh", "load.json", "periodic.json", "bursts.sh", "probes.events"):
+        content[f"test/{name}"] = (0o100644, (HERE / name).read_bytes())
+    return cpio(content)
+
+
+def empty_disk(work: Path) -> Path:
+    """Make the disk to which a guest writes its /out."""
+    disk = work / "out"
+    disk.write_bytes(b"")
+    os.truncate(disk, 256 << 20)
+    return disk
+
+
+def handed_over(consoles: Sequence[Path], disk: Path, out: Path, why: str) -> tuple[str, int]:
+    """Give what a guest's script printed and its status; the files of its /out come to ``out``.
+
+    ``why`` is the reason if the script did not come to its end.
+    """
+    text = b"".join(console.read_bytes() for console in consoles if console.exists())
+    console = text.decode(errors="replace").replace("\r", "")
+    (out / "console.txt").write_text(console)
+    found = re.search(r"@@BEGIN\n(.*)@@END (\d+)", console, re.DOTALL)
+    if found is None:
+        begun = console.partition("@@BEGIN\n")[2]
+        return f"{begun}\nnot ok: the guest did not come to an end ({why}); console in {out}\n", 1
+    try:
+        with tarfile.open(disk) as archive:
+            archive.extractall(out, filter="data")
+    except tarfile.TarError as error:
+        return f"{found[1]}\nnot ok: no files came out of the guest: {error}\n", 1
+    return found[1], int(found[2])

@@ -10,97 +10,57 @@ passes faster than ours where it has nothing to do), while CPUs go and come, oth
 from __future__ import annotations
 
 import argparse
-import lzma
-import os
-import re
 import shutil
 import stat
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import arm64_guest
+import kernels_guest
 import phone_guest
 import x86_guest
-from guests import HERE, Files, Guest, Skip, cpio, run, say
+from guests import Files, Guest, Skip, empty_disk, handed_over, initramfs, run, say
 
 AGENT_BYTES_MAX = 5_000_000
-GUESTS = [*x86_guest.GUESTS, arm64_guest.GUEST, phone_guest.GUEST]
+GUESTS = [*x86_guest.GUESTS, arm64_guest.GUEST, phone_guest.GUEST, kernels_guest.GUEST]
 
 
-def files_of(guest: Guest, work: Path, agent: Path) -> Files:
-    """What a guest is made of; unpacked packages and programs that were built are taken again."""
+def files_of(guest: Guest, work: Path, agent: Path) -> list[Files]:
+    """What a guest is made of, a kernel each; unpacked packages and programs that were built are taken again."""
     if guest == arm64_guest.GUEST:
-        return arm64_guest.files(work, boot)
+        return [arm64_guest.files(work, boot)]
     if guest == phone_guest.GUEST:
-        return phone_guest.files(work)
-    return x86_guest.files(work, agent)
-
-
-def initramfs(files: Files, script: str) -> bytes:
-    """Make the guest's files: programs, the agent, modules, the test."""
-    content = {name: (0o100755, path.read_bytes()) for name, path in files.programs.items()}
-    if files.agent:
-        content["bin/opplab-agent"] = (0o100755, files.agent.read_bytes())
-    order = []
-    for line in files.modules:
-        module, _, options = line.partition(" ")
-        # Newer packages have their files below usr.
-        for path in [
-            path for top in ("", "usr/") for path in files.root.glob(f"{top}lib/modules/*/kernel/**/{module}.ko*")
-        ]:
-            data = path.read_bytes()
-            content[f"modules/{module}.ko"] = (0o100644, lzma.decompress(data) if path.suffix == ".xz" else data)
-            order.append(f"{module}.ko {options}\n")
-    content["modules/order"] = (0o100644, "".join(order).encode())
-    content["init"] = (0o100755, (HERE / "init").read_bytes())
-    content["test/run.sh"] = (0o100644, (HERE / script).read_bytes())
-    for name in ("steps.sh", "load.json", "probes.events"):
-        content[f"test/{name}"] = (0o100644, (HERE / name).read_bytes())
-    return cpio(content)
+        return [phone_guest.files(work)]
+    if guest == kernels_guest.GUEST:
+        return kernels_guest.files(work, agent)
+    return [x86_guest.files(work, agent)]
 
 
 def boot(files: Files, out: Path, guest: Guest, timeout_s: float) -> tuple[str, int]:
     """Boot the guest; give what its script printed and its status. The files of its /out come to ``out``."""
     work = Path(tempfile.mkdtemp(prefix="opplab-guest-"))
+    out.mkdir(parents=True, exist_ok=True)
     try:
         image = next(iter(sorted(files.root.glob("boot/vmlinuz-*"))))
         words, early = files.machine(work, guest, image)
         (work / "initrd").write_bytes(early + initramfs(files, guest.script))
-        disk = work / "disk"
-        disk.write_bytes(b"")
-        os.truncate(disk, 256 << 20)
+        disk = empty_disk(work)
         words[-1] += " quiet panic=-1 oops=panic nokaslr noautogroup"
         words += ["-seed", "1", "-nographic", "-no-reboot", "-nodefaults", "-serial", f"file:{work / 'console'}"]
         words += ["-kernel", str(image), "-initrd", str(work / "initrd")]
         words += ["-drive", f"file={disk},format=raw,if=virtio"]
         try:
-            done = subprocess.run(
-                words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
-            )
+            done = run(*words, check=False, timeout_s=timeout_s)
         except subprocess.TimeoutExpired:
             done = None
-        text = (work / "console").read_bytes() if (work / "console").exists() else b""
-        console = text.decode(errors="replace").replace("\r", "")
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "console.txt").write_text(console)
         for writes in work.glob("pstate_writes_*"):
             shutil.copy(writes, out / writes.name)
-        found = re.search(r"@@BEGIN\n(.*)@@END (\d+)", console, re.DOTALL)
-        if found is None:
-            why = "it took too long" if done is None else done.stderr[-500:]
-            begun = console.partition("@@BEGIN\n")[2]
-            return f"{begun}\nnot ok: the guest did not come to an end ({why}); console in {out}\n", 1
-        try:
-            with tarfile.open(disk) as archive:
-                archive.extractall(out, filter="data")
-        except tarfile.TarError as error:
-            return f"{found[1]}\nnot ok: no files came out of the guest: {error}\n", 1
-        return found[1], int(found[2])
+        why = "it took too long" if done is None else done.stderr[-500:]
+        return handed_over([work / "console"], disk, out, why)
     finally:
         shutil.rmtree(work)
 
@@ -110,17 +70,20 @@ def is_static(agent: Path) -> bool:
     return b"/ld-linux" not in agent.read_bytes()
 
 
-def verify_recording(folder: Path) -> bool:
-    """Open the guest's recording as users do, and recompute what its kernel decided; true if nothing is wrong."""
-    archive = folder / "recording.tar.zst"
-    if not archive.exists():
-        return True
+def check_results(folder: Path) -> bool:
+    """Open what the guest recorded and measured as users do; true if nothing is wrong."""
     opplab = [sys.executable, "-m", "opplab"]
-    if run(*opplab, "--version", check=False).returncode != 0:
-        say("skipped: the recording was not verified, as opplab is not built (make dev)")
+    commands: list[list[str]] = []
+    if (archive := folder / "recording.tar.zst").exists():
+        # What its kernel decided is computed anew.
+        commands += [[*words, str(archive)] for words in (["trace", "info"], ["verify", "traces"], ["replay"])]
+    if (folder / "measured").exists():
+        commands += kernels_guest.commands(folder)
+    if commands and run(*opplab, "--version", check=False).returncode != 0:
+        say("skipped: what the guest wrote was not verified, as opplab is not built (make dev)")
         return True
-    for words in (["trace", "info"], ["verify", "traces"], ["replay"]):
-        done = run(*opplab, *words, str(archive), check=False)
+    for words in commands:
+        done = run(*opplab, *words, check=False)
         say(done.stdout.rstrip())
         say(f"{'ok' if done.returncode == 0 else 'not ok'} opplab {' '.join(words)} {done.stderr.strip()}")
         if done.returncode != 0:
@@ -146,7 +109,10 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path("target/host-test"), help="folder for kernels and output")
     parser.add_argument("--only", choices=[guest.name for guest in GUESTS], help="run one guest")
     parser.add_argument("--append", default="", help="words for the guest's kernel command line, such as kills=10")
-    parser.add_argument("--timeout", type=float, default=840, metavar="S", help="longest time for all guests")
+    parser.add_argument(
+        "--losses", type=int, default=3, metavar="N", help="power losses of the guest of two kernels (3)"
+    )
+    parser.add_argument("--timeout", type=float, default=1200, metavar="S", help="longest time for all guests")
     parser.add_argument("--soak", type=float, metavar="MIN", help="run the guest that is under fire so long")
     options = parser.parse_args()
     guests = GUESTS
@@ -164,7 +130,7 @@ def main() -> int:
         out = options.work / "out" / guest.name
         try:
             files = files_of(guest, options.work, options.agent)
-            agent = files.agent or options.agent
+            agent = files[0].agent or options.agent
             if agent not in checked:
                 checked.add(agent)
                 passed &= check_agent(agent)
@@ -175,9 +141,13 @@ def main() -> int:
         # Preparing (downloads, building) is not the guests' time.
         start += time.monotonic() - begin
         begin = time.monotonic()
-        text, status = boot(files, out, chosen, options.timeout - (begin - start))
+        left_s = options.timeout - (begin - start)
+        if guest == kernels_guest.GUEST:
+            text, status = kernels_guest.boot(options.work, files, out, options.losses, left_s + 60 * options.losses)
+        else:
+            text, status = boot(files[0], out, chosen, left_s)
         say(text.rstrip())
-        good = status == 0 and "not ok" not in text and verify_recording(out)
+        good = status == 0 and "not ok" not in text and check_results(out)
         say(f"guest {guest.name} {'passed' if good else 'FAILED'} in {time.monotonic() - begin:.0f} s; output in {out}")
         passed &= good
     say(f"{'passed' if passed else 'FAILED'} in {time.monotonic() - start:.0f} s")

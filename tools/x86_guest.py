@@ -45,6 +45,15 @@ def libraries(program: Path) -> list[Path]:
     return [Path(path) for path in re.findall(r"(/\S+) \(0x", out)]
 
 
+def programs() -> dict[str, Path]:
+    """Give a guest's programs, by their places in it, with their libraries."""
+    rt_app = Path(shutil.which("rt-app") or "")
+    # libgcc_s is loaded by threads that are cancelled.
+    extra = [path for path in [Path("/lib/x86_64-linux-gnu/libgcc_s.so.1")] if path.exists()]
+    found = {"bin/busybox": Path(shutil.which("busybox") or ""), "usr/bin/rt-app": rt_app}
+    return found | {str(library).lstrip("/"): library for library in [*libraries(rt_app), *extra]}
+
+
 def files(work: Path, agent: Path) -> Files:
     """What an x86 guest is made of: this machine's own programs.
 
@@ -54,13 +63,7 @@ def files(work: Path, agent: Path) -> Files:
         If something of it is not to be had here.
     """
     install(PACKAGES)
-    root = kernel(work / "kernel", Apt(), "amd64")
-    rt_app = Path(shutil.which("rt-app") or "")
-    # libgcc_s is loaded by threads that are cancelled.
-    extra = [path for path in [Path("/lib/x86_64-linux-gnu/libgcc_s.so.1")] if path.exists()]
-    programs = {"bin/busybox": Path(shutil.which("busybox") or ""), "usr/bin/rt-app": rt_app}
-    programs |= {str(library).lstrip("/"): library for library in [*libraries(rt_app), *extra]}
-    return Files(root, agent, programs, MODULES, machine)
+    return Files(kernel(work / "kernel", Apt(), "amd64"), agent, programs(), MODULES, machine)
 
 
 def pstates(folder: Path, guest: Guest, freqs_mhz: list[int], first_port: int) -> Path:

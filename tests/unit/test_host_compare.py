@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from opplab import results
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
-from opplab.host.compared import results_of
+from opplab.comparison.measured import results_of
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,16 @@ def test_compare_gates_and_reports_on_it(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     rate = results.read(folder).filter(pl.col("metric") == "rate")
     assert math.isclose(rate.filter(pl.col("policy") == "R=30")["value"].mean(), 30.0)  # type: ignore[arg-type]
+
+
+def test_the_agents_folder_is_read_without_a_table(folder: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "runs.jsonl").write_text((folder / "runs.jsonl").read_text())
+    done = [CliRunner().invoke(main, ["compare", str(place), "--metric", "rate"]) for place in (folder, alone)]
+    assert [one.exit_code for one in done] == [0, 0], done[1].output
+    assert "Hmean rate" in done[1].output
+    assert done[0].output.replace(folder.name, alone.name) == done[1].output
 
 
 @pytest.mark.parametrize("damage", ["{", '{"kind": "block"}\n', "[]\n", '{"experiment": "host compare"}\n'])

@@ -272,3 +272,15 @@ fn what_is_written_is_limits_and_idle_states_only() {
         assert!(is_limit || path.ends_with("/disable"), "{path}");
     }
 }
+
+/// Goal: of one core, "one" and "all" busy cores are one step, which is measured once.
+#[test]
+fn one_core_is_measured_once_at_each_clock() {
+    let machine = Machine::new(true, true);
+    machine.made().put(format!("{CPU}/online"), "0");
+    let plan = Plan::of(&machine.root, &[]);
+    for (index, step) in plan.steps.iter().enumerate() {
+        let twice = plan.steps.iter().skip(index + 1).find(|other| other.what == step.what);
+        assert!(twice.is_none(), "{twice:?}");
+    }
+}

@@ -172,6 +172,8 @@ impl Maker<'_> {
         let cpufreq = self.driver();
         let invariance = if facts.flags.iter().any(|flag| flag == "aperfmperf") {
             InvarianceSource::CountersAtTick
+        } else if self.is_x86() && !facts.flags.is_empty() {
+            InvarianceSource::Absent
         } else {
             InvarianceSource::FreqChange
         };
@@ -540,8 +542,10 @@ impl Maker<'_> {
         let told = facts.driver().unwrap_or("");
         let entry = DriverId::named(told).unwrap_or_else(|| {
             let vendor = facts.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+            // Intel's own driver shows no table of frequencies.
+            let has_table = facts.policies.values().any(|policy| !policy.opps.is_empty());
             let name = match vendor {
-                "GenuineIntel" => "intel_pstate",
+                "GenuineIntel" if !has_table => "intel_pstate",
                 "" => "cpufreq-dt",
                 _ => "acpi-cpufreq",
             };

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use opplab_import::{Facts, SourceKind, import, import_bytes, to_machine};
-use opplab_model::machine::{Machine, PolicyShare};
+use opplab_model::machine::{InvarianceSource, Machine, PolicyShare};
 use opplab_testdata::shared;
 use proptest::prelude::*;
 
@@ -25,31 +25,58 @@ fn error(file: &str, bytes: &[u8]) -> String {
 
 // ---------------------------------------------------------------------------------------------- shared data
 
-/// Goal: a cpufreq whose frequencies are 0 is a source without frequencies, and not a machine of one odd clock.
-#[test]
-fn zero_frequencies_are_no_frequency() {
-    let folder = std::env::temp_dir().join(format!("opplab-zero-khz-{}", std::process::id()));
-    let cpu = "sys/devices/system/cpu";
-    for (file, text) in [
-        (format!("{cpu}/online"), "0"),
-        (format!("{cpu}/cpufreq/policy0/related_cpus"), "0"),
-        (format!("{cpu}/cpufreq/policy0/cpuinfo_min_freq"), "0"),
-        (format!("{cpu}/cpufreq/policy0/cpuinfo_max_freq"), "0"),
-        (
-            "proc/cpuinfo".to_owned(),
-            "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\ncpu MHz\t\t: 926.502\n",
-        ),
-    ] {
+/// The machine of a tree of these files.
+fn of_tree(name: &str, files: &[(&str, &str)]) -> Result<Machine, String> {
+    let folder = std::env::temp_dir().join(format!("opplab-{name}-{}", std::process::id()));
+    for (file, text) in files {
         let path = folder.join(file);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
         std::fs::write(path, text).expect("it can be written");
     }
-    let made = opplab_import::import(&folder)
+    let made = import(&folder)
         .map_err(|error| error.to_string())
-        .and_then(|facts| opplab_import::to_machine(&facts).map_err(|error| error.to_string()));
+        .and_then(|facts| to_machine(&facts).map_err(|error| error.to_string()));
     std::fs::remove_dir_all(&folder).expect("it can be removed");
-    let error = made.map(|imported| imported.machine.clusters[0].opps.clone()).expect_err("it has no frequency");
+    made.map(|imported| imported.machine)
+}
+
+const XEON: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\ncpu MHz\t\t: 926.502\n";
+const ONE_POLICY: [(&str, &str); 2] =
+    [("sys/devices/system/cpu/online", "0"), ("sys/devices/system/cpu/cpufreq/policy0/related_cpus", "0")];
+
+/// Goal: a cpufreq whose frequencies are 0 is a source without frequencies, and not a machine of one odd clock.
+#[test]
+fn zero_frequencies_are_no_frequency() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let limits = [format!("{policy}/cpuinfo_min_freq"), format!("{policy}/cpuinfo_max_freq")];
+    let files = [ONE_POLICY[0], ONE_POLICY[1], (&limits[0], "0"), (&limits[1], "0"), ("proc/cpuinfo", XEON)];
+    let error = of_tree("zero-khz", &files).map(|machine| machine.clusters[0].opps.clone()).expect_err("no frequency");
     assert!(error.contains("it has no frequency of any CPU"), "{error}");
+}
+
+/// Goal: an x86 machine whose flags lack aperfmperf has no invariance, as the kernel decides it; and a driver that nobody
+/// models is, where it has a table of frequencies, one that has such a table.
+#[test]
+fn a_virtual_machine_with_a_table_of_frequencies_is_one() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let [table, driver] = ["scaling_available_frequencies", "scaling_driver"].map(|name| format!("{policy}/{name}"));
+    for (flags, invariance) in
+        [("hypervisor", InvarianceSource::Absent), ("hypervisor aperfmperf", InvarianceSource::CountersAtTick)]
+    {
+        let cpuinfo = format!("{XEON}flags\t\t: fpu {flags}\n");
+        let files = [
+            ONE_POLICY[0],
+            ONE_POLICY[1],
+            (&table, "2000000 1500000 1000000 "),
+            (&driver, "made-clock"),
+            ("proc/cpuinfo", &cpuinfo),
+        ];
+        let machine = of_tree("guest", &files).expect("it is a machine");
+        assert_eq!(machine.invariance, invariance);
+        assert_eq!(machine.cpufreq.driver.name, "acpi-cpufreq");
+        let clocks: Vec<u32> = machine.clusters[0].opps.iter().map(|opp| opp.khz).collect();
+        assert_eq!(clocks, [1_000_000, 1_500_000, 2_000_000]);
+    }
 }
 
 #[test]

@@ -36,7 +36,6 @@ pub(crate) fn check_format(table: &Table<'_>) -> Result<(), Fault> {
     if format == 1 { Ok(()) } else { Err(Fault::new(node.at, format!("`format` is {format}; this version reads 1"))) }
 }
 
-/// What of a machine is more than one key, or hangs on other tables.
 /// What of a machine is not one key alone, or depends on its clusters.
 const MACHINE_KEYS: &[&str] = &["format", "numa_distance", "topology", "driver", "cluster", "program_class", "range"];
 

@@ -21,7 +21,7 @@ impl Machine {
     pub fn platform(&self) -> Platform {
         match self.invariance {
             InvarianceSource::FreqChange => Platform::Arm,
-            InvarianceSource::CountersAtTick => {
+            InvarianceSource::CountersAtTick | InvarianceSource::Absent => {
                 let vendor = self.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
                 Platform::of_vendor(vendor).unwrap_or(Platform::Intel)
             }

@@ -297,6 +297,8 @@ pub enum InvarianceSource {
     FreqChange,
     /// APERF/MPERF (or AMU) read at the tick.
     CountersAtTick,
+    /// It does not: x86 without these counters, such as many virtual machines.
+    Absent,
 }
 
 file_table! {
@@ -348,7 +350,11 @@ const POLICY_SHARE: &[(&str, PolicyShare)] =
     &[("shared", PolicyShare::Shared), ("core", PolicyShare::Core), ("cpu", PolicyShare::Cpu)];
 
 const INVARIANCE: &[(&str, InvarianceSource)] =
-    &[("freq-change", InvarianceSource::FreqChange), ("counters-at-tick", InvarianceSource::CountersAtTick)];
+    &[
+        ("freq-change", InvarianceSource::FreqChange),
+        ("counters-at-tick", InvarianceSource::CountersAtTick),
+        ("none", InvarianceSource::Absent),
+    ];
 
 fn ascends(low: &Opp, high: &Opp) -> bool {
     low.khz < high.khz

@@ -72,6 +72,7 @@ impl PyMachine {
         let invariance = match machine.invariance {
             InvarianceSource::FreqChange => "freq-change",
             InvarianceSource::CountersAtTick => "counters-at-tick",
+            InvarianceSource::Absent => "none",
         };
         dict.set_item("invariance", invariance)?;
         dict.set_item("floor_uw", machine.floor_uw)?;

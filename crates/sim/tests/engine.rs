@@ -309,6 +309,10 @@ fn x86_counters_make_utilisation_invariant() {
     let (none, base) = (last("none", ""), last("", "max_P"));
     let (all, one) = (last("", "turbo-all-cores"), last("", "turbo-1-core"));
     assert!(none > base && base > all && all > one, "{none} {base} {all} {one}");
+    // A machine without the counters, whatever the policy says of f_max.
+    let mut without = case_of("", "max_P");
+    without.machine.invariance = InvarianceSource::Absent;
+    assert_eq!(last_of(&without), none);
     assert_eq!(last("", "turbo-3-cores"), all);
     // What was seen of the lowest clock: the search stays at the base frequency, the recent past falls to it.
     let (recent, search) = (last("", "recent"), last("", "search"));

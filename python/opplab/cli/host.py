@@ -70,7 +70,7 @@ def _results(folder: Path) -> None:
     """Write the runs of ``compare`` as a results table beside them, for every command that reads results."""
     runs = folder / "runs.jsonl"
     if runs.is_file():
-        from opplab.host.compared import results_of
+        from opplab.comparison.measured import results_of
 
         results.write(results_of(runs), folder / "results.parquet")
 

@@ -29,6 +29,9 @@ from opplab.runs import Problem, Run, Series
 if TYPE_CHECKING:
     import polars as pl
 
+_RUNS = "runs.jsonl"
+"""The file of runs in a folder of `opplab host compare`."""
+
 
 class Source:
     """Results of one or more runs."""
@@ -419,7 +422,8 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
     if not first.exists():
         raise FileNotFoundError(2, "No such file or directory", str(first))
     tables = [path for path in paths if Path(path).suffix == ".parquet" or (Path(path) / "cases").is_dir()]
-    tables += [path for path in paths if (Path(path) / "results.parquet").is_file() and path not in tables]
+    written = [path for path in paths if any((Path(path) / name).is_file() for name in (_RUNS, "results.parquet"))]
+    tables += [path for path in written if path not in tables]
     csv = [path for path in paths if Path(path).suffix == ".csv"]
     if tables or csv:
         if len(tables) + len(csv) != len(paths):
@@ -443,8 +447,12 @@ def _read_table(path: str) -> pl.DataFrame:
     import polars as pl
 
     from opplab import results
+    from opplab.comparison.measured import results_of
 
     place = Path(path)
+    if (place / _RUNS).is_file():
+        # The agent alone writes no table, and runs may have come since one was written.
+        return results_of(place / _RUNS)
     if place.is_dir() and not (place / "results.parquet").is_file():
         files = sorted((place / "cases").glob("*.parquet"))
     else:

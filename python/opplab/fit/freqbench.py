@@ -204,14 +204,16 @@ def _read_csv(file: Path) -> list[Point]:
         value = _number(row, column, file, line, decimal)
         return None if value is None else value * factor
 
+    def column_of(name: str) -> str:
+        return (units[name] or ("", 1))[0]
+
     def words(name: str, row: dict[str, str]) -> str:
-        found = units[name]
-        return row[found[0]].strip() if found else ""
+        return row[column].strip() if (column := column_of(name)) else ""
 
     clusters: dict[str, int] = {}
     for line, row in rows:
         of = "cpu" if units["cpu"] else "rail"
-        cpu, rail = _part(units[of][0] if units[of] else "", words(of, row), clusters)
+        cpu, rail = _part(column_of(of), words(of, row), clusters)
         if cpu is None and not rail:
             cpu = told("cpu", row, line) if units["cpu"] else 0
         khz = told("khz", row, line)

@@ -258,7 +258,9 @@ impl Plan {
                 self.unknown(&format!("loops at {} MHz", khz / 1000), "the policies' limits cannot be read");
                 continue;
             };
-            for count in [1, cores.len()] {
+            let mut counts = vec![1, cores.len()];
+            counts.dedup();
+            for count in counts {
                 let cpus = cores.get(..count).unwrap_or(cores).to_vec();
                 for class in Class::ALL {
                     self.add(What::Busy { class, cpus: cpus.clone(), khz: Some(khz) }, variant.clone());

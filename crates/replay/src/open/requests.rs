@@ -63,7 +63,7 @@ impl Run<'_> {
             cur_khz: *cur_khz,
             freq_ref_khz: match self.machine.invariance {
                 InvarianceSource::FreqChange => limits.max_khz,
-                InvarianceSource::CountersAtTick => 0,
+                InvarianceSource::CountersAtTick | InvarianceSource::Absent => 0,
             },
             freq_invariant: self.freq_invariant,
             can_update: self.machine.cpufreq.dvfs_possible_from_any_cpu || members.contains(&here),

@@ -66,7 +66,7 @@ impl FreqMaxRatios {
     /// # Errors
     /// [`CaseError`] if there is no such f_max, or it cannot be told from what the machine file knows.
     pub(crate) fn new(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Self, CaseError> {
-        if machine.invariance == InvarianceSource::FreqChange {
+        if machine.invariance != InvarianceSource::CountersAtTick {
             let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();
             return Ok(Self { by_cluster, estimate: None });
         }

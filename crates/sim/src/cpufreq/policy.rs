@@ -76,7 +76,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // x86 has no arch_scale_freq_ref(): the hardware's maximum counts.
             freq_ref_khz: match self.case.machine.invariance {
                 InvarianceSource::FreqChange => self.topology.reference_khz[policy.cluster],
-                InvarianceSource::CountersAtTick => 0,
+                InvarianceSource::CountersAtTick | InvarianceSource::Absent => 0,
             },
             freq_invariant: self.gates.freq_invariant,
             can_update,

@@ -12,7 +12,7 @@ use opplab_kernel::profile::{
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
 use opplab_kernel::util_est::UtilEstForm;
-use opplab_model::machine::Machine;
+use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
@@ -105,7 +105,7 @@ impl Gates {
     pub(crate) fn new(policy: &Policy, machine: &Machine) -> Result<Self, CaseError> {
         let profile = policy.profile()?;
         let platform = machine.platform();
-        let invariant = profile.freq_invariant(platform);
+        let invariant = profile.freq_invariant(platform) && machine.invariance != InvarianceSource::Absent;
         let (freq_invariant, scaled_contribution) = match policy.invariance.as_str() {
             "" => (invariant, invariant && profile.invariance == Invariance::ScaledContribution),
             "none" => (false, false),
