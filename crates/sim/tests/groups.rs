@@ -258,7 +258,6 @@ fn throttled_time_is_that_of_a_recorded_kernel_that_nothing_disturbs() {
         limited.quota = quota(quota_us, period_us);
         let outcome = outcome(1, "6.12.117", vec![hog("hog")], vec![limited], 4);
         let stat = &outcome.groups[0];
-        println!("{quota_us} of {period_us}: {stat:?}, recorded {nr_periods} {nr_throttled} {throttled_us} {usage_us}");
         assert!(stat.nr_periods.abs_diff(nr_periods) <= 4 && stat.nr_throttled.abs_diff(nr_throttled) <= 4, "{stat:?}");
         for (ours, theirs) in [(stat.throttled_ns / 1000, throttled_us), (stat.usage_ns / 1000, usage_us)] {
             assert!(ours.abs_diff(theirs) * 100 <= theirs * 3, "{quota_us} of {period_us}: {ours} for {theirs}");
