@@ -349,12 +349,11 @@ file_table! {
 const POLICY_SHARE: &[(&str, PolicyShare)] =
     &[("shared", PolicyShare::Shared), ("core", PolicyShare::Core), ("cpu", PolicyShare::Cpu)];
 
-const INVARIANCE: &[(&str, InvarianceSource)] =
-    &[
-        ("freq-change", InvarianceSource::FreqChange),
-        ("counters-at-tick", InvarianceSource::CountersAtTick),
-        ("none", InvarianceSource::Absent),
-    ];
+const INVARIANCE: &[(&str, InvarianceSource)] = &[
+    ("freq-change", InvarianceSource::FreqChange),
+    ("counters-at-tick", InvarianceSource::CountersAtTick),
+    ("none", InvarianceSource::Absent),
+];
 
 fn ascends(low: &Opp, high: &Opp) -> bool {
     low.khz < high.khz

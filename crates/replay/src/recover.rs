@@ -632,12 +632,44 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
     }
     let of = kept.iter().map(|(task, _)| events.task_groups.of.get(*task as usize).copied().unwrap_or(ROOT));
     let of_tasks: Vec<(u32, usize)> = (first_task..).zip(of).collect();
-    add_groups(&events.task_groups.list, &of_tasks, nr_cpus, workload);
+    let cpus = cpus_of_groups(recording, &events.task_groups.list);
+    add_groups(&events.task_groups.list, &cpus, &of_tasks, nr_cpus, workload);
     exits_ns
 }
 
+/// The CPUs that each group's tasks may use: of the sets before and after the recording that in which they ran for longer, if that
+/// was most of their time. No event shows when a set was changed.
+fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<Option<Vec<u32>>> {
+    let (events, (start_ns, end_ns)) = (recording.events, recording.window);
+    // By group and CPU: how long its tasks and those of groups below it ran.
+    let mut ran: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); groups.len()];
+    let mut since: BTreeMap<u32, u64> = BTreeMap::new();
+    for ev in events.list.iter().filter(|ev| (start_ns..end_ns).contains(&ev.time_ns)) {
+        let What::Switch { prev, .. } = ev.what else { continue };
+        let from_ns = since.insert(ev.cpu, ev.time_ns).unwrap_or(start_ns);
+        let mut group = events.task_groups.of.get(prev as usize).copied().unwrap_or(ROOT);
+        while group != ROOT {
+            *ran[group].entry(ev.cpu).or_default() += ev.time_ns - from_ns;
+            group = groups[group].parent;
+        }
+    }
+    let chosen = groups.iter().zip(&ran).map(|(group, ran)| {
+        let within = |set: &&Vec<u32>| -> u64 { set.iter().filter_map(|cpu| ran.get(cpu)).sum() };
+        let (before, after) = (group.settings.cpus.as_ref(), group.settings.cpus_after.as_ref());
+        let set = after.filter(|after| before.is_none_or(|before| within(after) > within(&before))).or(before)?;
+        (within(&set) * 2 >= ran.values().sum()).then(|| set.clone())
+    });
+    chosen.collect()
+}
+
 /// Adds the control groups that tasks of the workload are in, by the tasks' places, with those above them.
-fn add_groups(groups: &[Group], of_tasks: &[(u32, usize)], nr_cpus: u32, workload: &mut Workload) {
+fn add_groups(
+    groups: &[Group],
+    cpus_of: &[Option<Vec<u32>>],
+    of_tasks: &[(u32, usize)],
+    nr_cpus: u32,
+    workload: &mut Workload,
+) {
     let mut used: BTreeSet<usize> = BTreeSet::new();
     for &(_, mut group) in of_tasks {
         while group != ROOT && used.insert(group) {
@@ -650,8 +682,8 @@ fn add_groups(groups: &[Group], of_tasks: &[(u32, usize)], nr_cpus: u32, workloa
         let Group { path, parent, settings } = &groups[group];
         let place = workload.groups.len() as u32;
         places.insert(group, place);
-        let above = groups[*parent].settings.cpus.as_ref();
-        let cpus = settings.cpus.as_ref().filter(|&cpus| Some(cpus) != above);
+        let above = cpus_of[*parent].as_ref();
+        let cpus = cpus_of[group].as_ref().filter(|&cpus| Some(cpus) != above);
         let cpus = cpus.map(|cpus| cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect::<Vec<u32>>());
         let cpus = cpus.filter(|cpus| !cpus.is_empty() && cpus.len() < nr_cpus as usize);
         let cpus = cpus.map(|cpus| cpu_set(workload, &cpus));

@@ -17,7 +17,11 @@ const FILES: [&str; 8] = [
 ];
 
 fn recording() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../verify/tests/data/groups/x86-612-groups-quota3")
+    folder("quota3")
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../verify/tests/data/groups/x86-612-groups-{name}"))
 }
 
 /// Distance of the closed loop's 95th percentile of wake-up latencies, in parts of 100 000.
@@ -66,4 +70,13 @@ fn quotas_stop_a_replay_as_they_stopped_the_recording() {
     let without = latency_off(&untold);
     assert!(with < 20_000 && without > 60_000, "{with} with quotas, {without} without");
     std::fs::remove_dir_all(&bare).unwrap();
+}
+
+/// No event shows that a group's CPUs were changed, but where its tasks ran does: 0 and 2 before the recording and for a part of it,
+/// then 1.
+#[test]
+fn groups_have_the_cpus_that_their_tasks_ran_on() {
+    let workload = Replay::read(&folder("mixed"), None).unwrap().workload;
+    let batch = workload.groups.iter().find(|group| group.name == "/batch").unwrap();
+    assert_eq!(batch.cpus.map(|set| workload.cpu_sets[set as usize].as_slice()), Some(&[1][..]));
 }

@@ -54,6 +54,8 @@ pub struct Settings {
     pub quota: Option<Quota>,
     /// `cpuset.cpus.effective`, in ascending order; `None`: not known.
     pub cpus: Option<Vec<u32>>,
+    /// The same at the end, if it is another.
+    pub cpus_after: Option<Vec<u32>>,
     /// `cpu.uclamp.min` and `.max` as they are written: percent, or `max`.
     pub uclamp: [Option<String>; 2],
     /// The cpu controller is on there, so that the kernel has a task group of it.
@@ -269,9 +271,10 @@ impl Groups {
                 let place = groups.group(&group.path);
                 groups.list[place].settings.clone_from(&group.settings);
             } else if let Some(&place) = groups.by_path.get(&group.path) {
-                // A quota that was set in between.
-                let quota = &mut groups.list[place].settings.quota;
-                *quota = quota.or(group.settings.quota);
+                // What was set in between.
+                let settings = &mut groups.list[place].settings;
+                settings.quota = settings.quota.or(group.settings.quota);
+                settings.cpus_after = group.settings.cpus.clone().filter(|cpus| settings.cpus.as_ref() != Some(cpus));
             }
         }
         (groups.told, groups.has_settings) = (groups.told | late.told, groups.has_settings | late.has_settings);

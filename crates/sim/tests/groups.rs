@@ -243,6 +243,28 @@ impl Recorded {
     }
 }
 
+/// `cpu.stat` of a group with one task that always runs, alone on one CPU of a stock 6.12.117 (HZ=250) under instruction counting, where
+/// nothing else takes time: after 4 s, with the 20 ms or so that the shell needs to begin it.
+#[test]
+fn throttled_time_is_that_of_a_recorded_kernel_that_nothing_disturbs() {
+    for (quota_us, period_us, nr_periods, nr_throttled, throttled_us, usage_us) in [
+        (20_000, 100_000, 41, 40, 3_112_623, 814_418),
+        (10_000, 50_000, 81, 81, 3_198_852, 813_519),
+        (5_000, 20_000, 201, 201, 3_002_480, 1_006_844),
+        (50_000, 100_000, 41, 40, 1_998_390, 2_022_022),
+        (2_000, 10_000, 404, 403, 3_222_997, 806_261),
+    ] {
+        let mut limited = group("/limited", None, &[0]);
+        limited.quota = quota(quota_us, period_us);
+        let outcome = outcome(1, "6.12.117", vec![hog("hog")], vec![limited], 4);
+        let stat = &outcome.groups[0];
+        assert!(stat.nr_periods.abs_diff(nr_periods) <= 4 && stat.nr_throttled.abs_diff(nr_throttled) <= 4, "{stat:?}");
+        for (ours, theirs) in [(stat.throttled_ns / 1000, throttled_us), (stat.usage_ns / 1000, usage_us)] {
+            assert!(ours.abs_diff(theirs) * 100 <= theirs * 3, "{quota_us} of {period_us}: {ours} for {theirs}");
+        }
+    }
+}
+
 /// Recorded in a guest whose CPUs had other work, at a load of 14 beside the group of the highest weight. Periods, throttled ones,
 /// usage and pressure are within 3 %, throttled time too where periods are 50 and 100 ms. Those of 20 ms miss it on idle CPUs (4.1 %)
 /// and meet it beside six other tasks on each CPU: with those, tasks stop later.
