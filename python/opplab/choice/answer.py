@@ -19,7 +19,10 @@ __all__ = ["Choice", "Option"]
 LITTLE = 1.0
 """Percent; who differs by less is as good."""
 
-COLUMNS = ("energy", "power", "energy_per_work", "missed_activations", "latency_p50", "latency_p99")
+COLUMNS = (
+    *("energy", "power", "energy_per_work", "missed_activations"),
+    *("response_p50", "response_p99", "latency_p50", "latency_p99"),
+)
 """The columns of every answer, in their order; others stand before them."""
 
 LEFT_OUT = 3
@@ -258,10 +261,12 @@ class Choice:
 
     def _compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
+        from opplab.summary.answer import NEVER_COMPARED
+
         return {
             metric
             for metric in columns
-            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in ("power", "latency_p50")
+            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in NEVER_COMPARED
         }
 
     def _assumed(self) -> str:
@@ -275,7 +280,7 @@ class Choice:
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
-        from opplab.summary.answer import title_of
+        from opplab.summary.answer import PAIRS, title_of
 
         first = self.options[0]
         chosen = self.recommended
@@ -290,6 +295,12 @@ class Choice:
             f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
             f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
+        for metric in reversed(PAIRS["response"]):
+            change = chosen.changes.get(metric)
+            if change is not None and change.certainty.is_clear and change.value > LITTLE:
+                words = change.certainty.text(change.value)
+                out.append(f"Its price: {title_of(metric)} {words} against {self.baseline}.")
+                break
         out += self._left_out()
         out += self._tests_nothing()
         kept = [option for option in self.options[1:] if option.meets >= 0.5]

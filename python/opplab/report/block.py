@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -155,7 +156,7 @@ class Block:
         out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
         out += [self._table(rows) for rows in self.tables()]
         out += [self._table(heat.rows, heat.styles()) for heat in self.heats()]
-        out += [f'<p class="note">{html.escape(line)}</p>' for line in self.below() if line]
+        out += [f'<p class="note">{_unbroken(html.escape(line))}</p>' for line in self.below() if line]
         return "\n".join(out)
 
     def _table(self, rows: Sequence[Mapping[str, str]], styles: Sequence[Sequence[str]] = ()) -> str:
@@ -182,6 +183,11 @@ class Block:
         return self.text()
 
     __repr__ = __str__
+
+
+def _unbroken(text: str) -> str:
+    """Keep options in one line, which break at their hyphens."""
+    return re.sub(r"(?<!\S)--[a-z-]+", r'<span style="white-space:nowrap">\g<0></span>', text)
 
 
 def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:

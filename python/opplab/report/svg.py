@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Change", "Series", "changes", "lines", "plane", "reach_of", "stacked", "ticks", "timeline"]
+__all__ = ["Change", "Series", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
 CLOCK_HEIGHT = 20
@@ -216,29 +216,28 @@ def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
     return max(1.0, min(max(1.25 * most, 1.05 * widest), 3 * most, 12 * usual))
 
 
-def reach_of(groups: Sequence[tuple[str, Sequence[Change]]]) -> float:
-    """Give how far to either side an axis reaches that suits these changes."""
+def axis_of(groups: Sequence[tuple[str, Sequence[Change]]]) -> tuple[float, float]:
+    """Give the ends of an axis that suits these changes."""
+    ends = [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
     known = [one.value for _, own in groups for one in own if math.isfinite(one.value)] or [0.0]
-    return _reach(known, [end for end in _ends(groups) if math.isfinite(end)])
-
-
-def _ends(groups: Sequence[tuple[str, Sequence[Change]]]) -> list[float]:
-    return [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
+    reach = _reach(known, [end for end in ends if math.isfinite(end)])
+    # One side is enough where nothing goes to the other.
+    low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
+    return low, reach if max(ends) > 0.02 * reach else 0.1 * reach
 
 
 def changes(
-    title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label: str, reach: float | None = None
+    title: str,
+    groups: Sequence[tuple[str, Sequence[Change]]],
+    x_label: str,
+    axis: tuple[float, float] | None = None,
 ) -> str:
     """Draw changes with intervals below each other around zero; what is beyond the axis has an arrow and its number.
 
-    Pictures that are compared share an axis by their `reach`, which then has both sides.
+    Pictures that are compared share an `axis`.
     """
     left, right, top, thick, gap = 130, 14, 6, 13, 6
-    ends = _ends(groups) if reach is None else [-reach, reach]
-    reach = reach_of(groups) if reach is None else reach
-    # One side is enough where nothing goes to the other.
-    low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
-    high = reach if max(ends) > 0.02 * reach else 0.1 * reach
+    low, high = axis or axis_of(groups)
 
     def at(value: float) -> float:
         return left + (min(max(value, low), high) - low) / (high - low) * (WIDTH - left - right)
