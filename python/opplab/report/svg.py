@@ -14,6 +14,8 @@ from html import escape
 __all__ = ["Change", "Series", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
+POINTS_MAX = 40
+"""More points than these are a curve."""
 CLOCK_HEIGHT = 20
 
 
@@ -120,14 +122,21 @@ def lines(
     zero: bool = True,
     height: int = 300,
     names: Sequence[str] | None = None,
+    key: bool = False,
 ) -> str:
-    """Draw points with intervals against a number, joined by lines; `names` stand for x = 0, 1, ... if given."""
+    """Draw points with intervals against a number, joined by lines; `names` stand for x = 0, 1, ... if given.
+
+    Many points are a curve: without marks, against round numbers.  With `key` the lines are named on top, where no
+    page does it.
+    """
     xs = [x for one in series for x, _, _ in one.points]
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
     y_ticks = ticks(min([*ends, *([0.0] if zero else [])]), max(ends), 5)
-    left, right, top, bottom = _room(y_ticks), 12, 12, 44
+    left, right, top, bottom = _room(y_ticks), 12, 30 if key else 12, 44
+    is_curve = len(set(xs)) > POINTS_MAX
     span = (max(xs) - min(xs)) or 1.0
-    x_low, x_high = min(xs) - 0.07 * span, max(xs) + 0.07 * span
+    beside = 0.0 if is_curve else 0.07 * span
+    x_low, x_high = min(xs) - beside, max(xs) + beside
 
     def at_x(x: float) -> float:
         return left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right)
@@ -140,7 +149,7 @@ def lines(
         strong = " zero" if tick == 0 and y_ticks[0] < 0 else ""
         out.append(element("line", x1=left, x2=WIDTH - right, y1=at_y(tick), y2=at_y(tick), class_="grid" + strong))
         out.append(text(left - 6, at_y(tick) + 4, _plain(tick), "end"))
-    for x in sorted(set(xs)):
+    for x in [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high] if is_curve else sorted(set(xs)):
         out.append(element("line", x1=at_x(x), x2=at_x(x), y1=height - bottom, y2=height - bottom + 4, class_="axis"))
         name = _plain(x) if names is None else names[int(x)]
         out.append(text(at_x(x), height - bottom + 17, name, "middle"))
@@ -156,7 +165,7 @@ def lines(
     )
     for number, one in enumerate(series):
         # Points at one x stand side by side, so that intervals do not hide each other.
-        shift = (number - (len(series) - 1) / 2) * 2.4
+        shift = 0.0 if is_curve else (number - (len(series) - 1) / 2) * 2.4
         marks = []
         known = [(at_x(x) + shift, y, half) for x, y, half in one.points if half is not None]
         if one.band and len(known) > 1:
@@ -166,7 +175,11 @@ def lines(
         if not one.hollow and len(one.points) > 1:
             path = "M" + "L".join(f"{at_x(x) + shift:.1f} {at_y(y):.1f}" for x, y, _ in one.points)
             marks.append(element("path", d=path, class_="line"))
-        for x, y, half in one.points:
+        if key:
+            start = left + number * (WIDTH - left - right) / len(series)
+            marks.append(element("line", x1=start, x2=start + 16, y1=12, y2=12, class_="line"))
+            out.append(text(start + 21, 16, one.label))
+        for x, y, half in () if is_curve else one.points:
             px, py = at_x(x) + shift, at_y(y)
             if half is not None and not (one.band and len(known) > 1):
                 marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
