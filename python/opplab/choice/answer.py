@@ -31,7 +31,7 @@ LEFT_OUT = 3
 SURE = 0.9
 """From this probability on a recommendation is called sure."""
 
-# What would tell an assumed number, by the end of its key.
+# Measurements that replace an assumed number, by the end of its key.
 _MEASURES = (
     (
         "idle.uw",
@@ -138,7 +138,7 @@ class Choice:
     idle: list[tuple[str, str]] = field(default_factory=list)
 
     def chance(self, probability: float) -> str:
-        """Give a probability as far as the draws (without draws: the iterations) tell it apart from none and all.
+        """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
 
         Of 16 draws that all agree nobody knows 100 %, but "all 16 draws".
         """

@@ -278,7 +278,7 @@ def _answer(
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
     cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
     best = cost.min(axis=1, keepdims=True)
-    # Equal settings share: which of them is best cannot be told.
+    # Equal settings share: none of them is the best.
     winners = feasible & (cost <= best + 1e-9 * np.abs(np.where(np.isfinite(best), best, 0.0)))
     shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
     options = []
@@ -360,7 +360,7 @@ def _excess(
     bounds: Sequence[tuple[str, Constraint]],
     units: Mapping[str, tuple[str, str]],
 ) -> float:
-    """Say by which share of its bound a setting breaks the constraint that it breaks most."""
+    """Give the share of its bound by which a setting breaks the constraint that it breaks most."""
     found = [0.0]
     for metric, limit in bounds:
         bound = limit.bound_in(units[metric][0], baseline.parts[metric].value)

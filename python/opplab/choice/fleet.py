@@ -427,7 +427,7 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         f"Clear savings: {_number(total)} kWh a year on {_several(count, 'machine')} of {_several(len(sure), 'type')}."
     )
     others = len(answered) - len(sure)
-    return f"{words} On the other {_several(others, 'type')} no saving is clear." if others else words
+    return f"{words} On {_several(others, 'other type')} no saving is clear." if others else words
 
 
 def _several(number: int, what: str) -> str:

@@ -357,7 +357,7 @@ def load_runs(
 
 
 def _about(run: Run, metrics: Sequence[str]) -> Run:
-    """Keep what a benchmark is about, in that order; everything where nothing is said."""
+    """Keep what a benchmark is about, in that order; everything where nothing is named."""
     from opplab.runs import Run as Column
 
     kept = Column(run.name, run.benchmark)

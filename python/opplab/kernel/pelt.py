@@ -246,7 +246,7 @@ class SchedAvg(_kernel.SchedAvg):
     -----
     ``update_load_avg_se(now_ns, on_rq=, running=, weight=)``, ``update_load_avg_blocked_se(now_ns, weight=)`` and
     ``update_load_avg_cfs_rq(now_ns, load_weight=, nr_runnable=, has_curr=)`` account the time up to ``now_ns`` on
-    PELT's clock, and say whether the averages were recomputed.
+    PELT's clock, and report whether the averages were recomputed.
     Source: include/linux/sched.h: struct sched_avg, kernel/sched/pelt.c; v6.12.
 
     Examples

@@ -1,6 +1,6 @@
 """A block of an answer, the same in terminal, page, Markdown, mail and notebook.
 
-A line with the question, a sentence that says what is sure, tables, and lines for what is missing and what is assumed.
+A line with the question, a sentence on what is sure, tables, and lines for what is missing and what is assumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINES = 12
 """Lines of a screenful; `--all` has the others."""
 
 BETTER, WORSE = "27,111,181", "192,61,29"
-"""Blue and red of heat tables, which readers who confuse red and green can tell apart."""
+"""Blue and red of heat tables, which readers who confuse red and green can distinguish."""
 SHADE_MOST, SHADE_LEAST_PERCENT = 0.6, 3.0
 """Opacity of the largest change, which the page's own colours shine through in the light and the dark, and the change
 that has it where all are smaller."""

@@ -17,7 +17,7 @@ STYLE = """
 .opplab h4{margin:2px 0 6px;font-size:14px}.opplab table{border-collapse:collapse;margin:6px 0}
 .opplab td,.opplab th{padding:1px 10px 1px 0;text-align:left;border:0;background:none;vertical-align:top}
 .opplab .n{text-align:right;font-variant-numeric:tabular-nums}.opplab th{font-weight:400;opacity:.7}
-.opplab svg{width:100%;height:auto;display:block;max-width:900px}
+.opplab svg{width:100%;height:auto;display:block;max-width:640px}
 .opplab svg text{font:11.5px system-ui,sans-serif;fill:currentColor;opacity:.8}.opplab svg text.tiny{font-size:10px}
 .opplab svg .lane,.opplab svg .row{fill:#8883}.opplab svg .clock{fill:none;stroke:currentColor;stroke-width:1.2}
 .opplab .topology svg{width:auto}.opplab .topology rect{fill:none;stroke:#8888}

@@ -110,7 +110,8 @@ class Series:
 def _room(y_ticks: Sequence[float]) -> int:
     """Give the space left of a picture that its numbers and the axis's name need."""
     digits = max(len(_plain(tick)) for tick in y_ticks)
-    return 50 if digits <= 4 else 24 + 7 * digits
+    # Narrow screens have larger letters.
+    return max(50, 26 + 8 * digits)
 
 
 def lines(
@@ -137,6 +138,8 @@ def lines(
     span = (max(xs) - min(xs)) or 1.0
     beside = 0.0 if is_curve else 0.07 * span
     x_low, x_high = min(xs) - beside, max(xs) + beside
+    if is_curve and 0 < x_low < 0.05 * span:
+        x_low = 0.0
 
     def at_x(x: float) -> float:
         return left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right)

@@ -225,7 +225,7 @@ class _Axis:
 
 
 def findings(blocks: Sequence[Block]) -> list[str]:
-    """Describe in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
+    """Describe what the comparison comes to, good or bad; changes within their interval are not significant."""
     names = places_of(blocks)
     groups = groupby(blocks, lambda block: ((block.machine, block.benchmark), block.metric, block.base))
     out = [_comparison(names[place], list(run)) for (place, _, _), run in groups]
