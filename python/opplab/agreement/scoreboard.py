@@ -2,8 +2,8 @@
 
 An experiment's ``[[compare]]`` entries name the rows of the published tables that belong to each workload. A *cell* is
 one published number of a variant; what is compared is its ratio to the baseline's number of the same row, so that
-neither the length of a run nor the unit matters. The baseline's own cells are no predictions and are not counted; benchmark
-constants are fitted to nothing else.
+neither the length of a run nor the unit matters. The baseline's own cells are no predictions and are not counted;
+benchmark constants are fitted to nothing else.
 
 This module computes; it runs no simulation.
 """

@@ -280,7 +280,7 @@ class Choice:
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
-        from opplab.summary.answer import PAIRS, title_of
+        from opplab.summary.answer import title_of
 
         first = self.options[0]
         chosen = self.recommended
@@ -295,12 +295,8 @@ class Choice:
             f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
             f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
-        for metric in reversed(PAIRS["response"]):
-            change = chosen.changes.get(metric)
-            if change is not None and change.certainty.is_clear and change.value > LITTLE:
-                words = change.certainty.text(change.value)
-                out.append(f"Its price: {title_of(metric)} {words} against {self.baseline}.")
-                break
+        if price := self.price():
+            out.append(f"Its price: {price} against {self.baseline}.")
         out += self._left_out()
         out += self._tests_nothing()
         kept = [option for option in self.options[1:] if option.meets >= 0.5]
@@ -327,6 +323,17 @@ class Choice:
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
         return out
+
+    def price(self) -> str:
+        """Give what the recommended setting clearly costs in response time, p99 before p50; empty if nothing."""
+        from opplab.summary.answer import PAIRS, title_of
+
+        changes = {} if self.recommended is None else self.recommended.changes
+        for metric in reversed(PAIRS["response"]):
+            change = changes.get(metric)
+            if change is not None and change.certainty.is_clear and change.value > LITTLE:
+                return f"{title_of(metric)} {change.certainty.text(change.value)}"
+        return ""
 
     def _left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""
