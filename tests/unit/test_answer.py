@@ -83,6 +83,15 @@ def test_numbers_are_those_of_parquet_and_of_python(compared: tuple[Path, str], 
     assert f"{1e3 * rows['schedutil', 'energy']['mean']:.2f} " in shown, "four digits, in mJ"
 
 
+def test_python_measures_what_the_command_measures(compared: tuple[Path, str], load: Path) -> None:
+    folder, _ = compared
+    table = pl.read_parquet(folder / "results.parquet").filter(policy="powersave", seed=2)
+    run_ = opplab.simulate("juno-r2", load, "powersave", seconds=0.4, seed=2)
+    assert dict(zip(run_.metrics["metric"], run_.metrics["value"], strict=True)) == dict(
+        zip(table["metric"], table["value"], strict=True)
+    )
+
+
 def test_deadlines_are_judged_by_response_times(compared: tuple[Path, str]) -> None:
     """A wake-up on an idle CPU costs nothing in the engine: `0 / 0` would stand where the governor matters most."""
     folder, shown = compared
