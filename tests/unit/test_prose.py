@@ -85,7 +85,20 @@ def test_python_has_no_programs_that_speak() -> None:
 
 
 # Crates whose comments and messages are done, file by file.
-DONE = ("import", "results", "stats", "meter", "guarded", "testdata", "study", "py", "signals", "timeline", "trace")
+DONE = (
+    "import",
+    "results",
+    "stats",
+    "meter",
+    "guarded",
+    "testdata",
+    "study",
+    "py",
+    "signals",
+    "timeline",
+    "trace",
+    "verify",
+)
 
 
 @pytest.mark.parametrize("crate", DONE)
