@@ -47,15 +47,21 @@ class Heat:
         """Give the style of each cell, also of those that name the row."""
         sizes = [abs(one) for line in self.gains for one in line if one is not None]
         top = max([*sizes, SHADE_LEAST_PERCENT])
-        return [
-            [""] * (len(row) - len(line)) + ["" if one is None else _shade(one / top) for one in line]
-            for row, line in zip(self.rows, self.gains, strict=True)
-        ]
+        out = []
+        for row, line in zip(self.rows, self.gains, strict=True):
+            texts = list(row.values())
+            named = len(texts) - len(line)
+            shades = [
+                "" if one is None else _shade(one / top, text) for one, text in zip(line, texts[named:], strict=True)
+            ]
+            out.append([""] * named + shades)
+        return out
 
 
-def _shade(share: float) -> str:
-    # The root keeps small changes visible beside a large one.
-    return f"background:rgba({BETTER if share > 0 else WORSE},{SHADE_MOST * abs(share) ** 0.5:.2f})"
+def _shade(share: float, text: str) -> str:
+    # The root keeps small changes visible beside a large one; what is not clear is pale.
+    opacity = SHADE_MOST * abs(share) ** 0.5 * (1 if text.endswith("*") else 0.4)
+    return f"background:rgba({BETTER if share > 0 else WORSE},{opacity:.2f})"
 
 
 @dataclass
