@@ -103,6 +103,17 @@ NOTEBOOKS: dict[str, list[tuple[str, str]]] = {
             "    util = kernel.pelt(times_ns, running, half_life=half_life).util_avg\n"
             '    print(f"half-life {half_life:>2} ms: {util[-16:].min():>4} to {util[-16:].max():>4} of 1024")',
         ),
+        (
+            "markdown",
+            "A short half-life follows the task at once and swings; a long one smooths, and is late. `util_avg` of"
+            " a task that starts, with 8 ms of work every 16 ms, and sleeps from 200 ms on:",
+        ),
+        (
+            "code",
+            "burst = running & (np.arange(400) < 200)\nkernel.plot_signals(\n    times_ns,\n    {\n"
+            '        f"half-life {ms} ms": kernel.pelt(times_ns, burst, half_life=ms).util_avg\n'
+            "        for ms in (8, 16, 32)\n    },\n)",
+        ),
         ("markdown", "At half the clock, an invariant signal counts half of the time:"),
         ("code", "int(kernel.pelt(times_ns, running, freq_scale=512).util_avg[-1])"),
         ("markdown", "How long does a task that begins to run need to fill a CPU?"),

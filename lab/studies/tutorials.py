@@ -20,7 +20,7 @@ from lab.studies import pages
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tutorials", "howto")
 # So many lines of output, of so many characters, are shown.
-LINES_MAX = 30
+LINES_MAX = 40
 CHARS_MAX = 160
 _BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n.*?```\n)?", re.DOTALL)
 
@@ -36,7 +36,7 @@ class Sandbox:
         Columns of the terminal that the commands see.
     """
 
-    def __init__(self, folder: Path, width: int = 120) -> None:
+    def __init__(self, folder: Path, width: int = 88) -> None:
         self.folder = folder
         self.blocks: list[str] = []
         tools = folder / ".bin"

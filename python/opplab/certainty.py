@@ -41,7 +41,7 @@ class Certainty:
 
     @property
     def words(self) -> str:
-        """``clear``, ``not clear``, or why nothing can be said."""
+        """``clear``, ``not clear``, or why it is unknown."""
         return self.reason or ("clear" if self.is_clear else "not clear")
 
     @property

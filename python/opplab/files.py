@@ -104,7 +104,7 @@ class Guard:
     """A text stream that lets nothing through that a terminal would obey: names come from files of others."""
 
     encoding = "utf-8"
-    """What may be written, whatever the terminal's encoding: click writes past a stream that says ASCII."""
+    """What may be written, whatever the terminal's encoding: click writes past a stream of ASCII."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -174,7 +174,7 @@ def read_bytes(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     Raises
     ------
     OSError
-        What the system said.
+        The system's error.
     InputError
         As `check_size`, and for pipes out of which more comes.
     """

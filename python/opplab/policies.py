@@ -51,7 +51,7 @@ class GovernorFacts(NamedTuple):
     iowait: bool
     #: All CPUs of the cpufreq policy.
     cpus: tuple[GovernorCpu, ...]
-    #: What the driver was last told.
+    #: What was last requested of the driver.
     cur_khz: int
     #: What the governor last asked for, as the frequency table resolves it; 0 if nothing.
     requested_khz: int

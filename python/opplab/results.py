@@ -91,7 +91,7 @@ def read(path: str | Path) -> pl.DataFrame:
 def read_parquet(file: str | Path) -> pl.DataFrame:
     """Read a Parquet file; a damaged one, on which the reader may panic, is an error of the input.
 
-    What the reader's threads say of their panic is not for the terminal.
+    What the reader's threads print of their panic is not for the terminal.
 
     Raises
     ------

@@ -24,7 +24,7 @@ def mean(
     seed: int = 1,
     stream: int = 0,
 ) -> tuple[float, tuple[float, float], tuple[float, float]]:
-    """Mean, Student-t interval, and BCa bootstrap interval (NaN unless `resamples` says how many).
+    """Mean, Student-t interval, and BCa bootstrap interval (NaN unless `resamples` is given).
 
     Examples
     --------

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import results, stats
 from opplab.cli.main import opplab as main
+from opplab.report.block import Heat
 from opplab.summary.answer import Answer, answer_of
 from opplab.sweep.variants import with_variants
 
@@ -81,6 +82,15 @@ def test_numbers_are_those_of_parquet_and_of_python(compared: tuple[Path, str], 
         words = f"{row['change_percent']:+.1f} % [{row['low_percent']:+.1f}, {row['high_percent']:+.1f}]"
         assert words in " ".join(shown.split())
     assert f"{1e3 * rows['schedutil', 'energy']['mean']:.2f} " in shown, "four digits, in mJ"
+
+
+def test_python_measures_what_the_command_measures(compared: tuple[Path, str], load: Path) -> None:
+    folder, _ = compared
+    table = pl.read_parquet(folder / "results.parquet").filter(policy="powersave", seed=2)
+    run_ = opplab.simulate("juno-r2", load, "powersave", seconds=0.4, seed=2)
+    assert dict(zip(run_.metrics["metric"], run_.metrics["value"], strict=True)) == dict(
+        zip(table["metric"], table["value"], strict=True)
+    )
 
 
 def test_deadlines_are_judged_by_response_times(compared: tuple[Path, str]) -> None:
@@ -169,6 +179,9 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
             assert row[variant].endswith("*") == one.certainty.is_clear
             assert gain == -one.value, "less energy is better"
             assert style.startswith("background:rgba(192" if one.value > 0 else "background:rgba(27")
+    # What is not clear is paler than what is.
+    pale, full = Heat([{"energy, %": "a", "x": "+5.0", "y": "+5.0*"}], [[-5.0, -5.0]]).styles()[0][1:]
+    assert float(pale.rstrip(")").split(",")[-1]) < 0.5 * float(full.rstrip(")").split(",")[-1])
     lines = made.text(WIDTH).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert any(line.split() == list(first.rows[1].values()) for line in lines)

@@ -360,6 +360,40 @@ def test_a_benchmark_keeps_its_throughput() -> None:
     assert fast.parts["energy_per_work"].value == pytest.approx(by_hand, rel=1e-12)
 
 
+def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
+    """The lowest clock does the work of an idle phone, and makes each request wait."""
+    load = {
+        "global": {"duration": 1},
+        "tasks": {"t": {"instance": 4, "loop": -1, "run": 500, "timer": {"ref": "unique", "period": 16000}}},
+    }
+    found = opplab.choose(
+        "juno-r2",
+        opplab.Workload.parse(json.dumps(load), name="load"),
+        governors=["performance", "powersave"],
+        seconds=0.3,
+        iterations=8,
+        uncertainty=0,
+        jobs=1,
+    )
+    assert found.recommended is not None
+    assert found.recommended.label == "powersave"
+    change = found.recommended.changes["response_p99"]
+    file = tmp_path / "by_hand.toml"
+    file.write_text(
+        'format = 1\nname = "by hand"\nabout = "the same runs"\nmachine = "juno-r2"\nseed = 1\niterations = 8\n'
+        'duration = "300ms"\n[[policy]]\nlabel = "performance"\ngovernor = "performance"\n[[policy]]\n'
+        'label = "powersave"\ngovernor = "powersave"\n[[workload]]\nlabel = "load"\nrtapp = "load.json"\n'
+    )
+    (tmp_path / "load.json").write_text(json.dumps(load))
+    rows = opplab.Experiment.load(file).run(jobs=1).filter(metric="response_p99")
+    p99 = {policy: rows.filter(policy=policy)["value"].mean() for policy in ("performance", "powersave")}
+    assert change.value == pytest.approx(100 * (p99["powersave"] / p99["performance"] - 1), rel=1e-3)
+    assert change.value > 50
+    words = f"Its price: response p99 {change.certainty.text(change.value)} against performance."
+    assert words in found.findings()
+    assert "response p50/p99" in str(found.block())
+
+
 def test_settings_have_names_of_their_own() -> None:
     settings = [Setting((("governor", "schedutil"), ("hz", hz))) for hz in (250, 1000)]
     assert labels_of(settings) == ["hz=250", "hz=1000"]

@@ -136,6 +136,19 @@ def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Pat
         assert ("held the answer to `Which setting for load" in done.stderr) is note
 
 
+def test_a_setting_that_makes_requests_wait_has_its_price(dumps: Path) -> None:
+    for name in ("b", "c", "hostile"):
+        (dumps / f"{name}.tar.xz").unlink()
+    done = run(dumps, "--governor", "performance,powersave", "--seconds", "0.3", "--iterations", "5")
+    whole = json.loads((dumps.parent / "out" / "fleet.json").read_text())
+    (row,) = whole["rows"]
+    words = " ".join(done.stdout.split())
+    (kept,) = (dumps.parent / "out" / "types").glob("*.json")
+    saving = json.loads(kept.read_text())
+    assert (row["setting"] == "powersave") == bool(saving["price"])
+    assert not saving["price"] or f"{row['machine_type']} {saving['price']}." in words
+
+
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     for name in ("a", "b", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()

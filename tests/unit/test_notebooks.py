@@ -1,12 +1,15 @@
 """The notebooks run, hold what they are made of, and objects show themselves."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opplab
 from lab.studies import notebooks
+from opplab import kernel
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 
@@ -41,6 +44,27 @@ def test_objects_show_themselves(tmp_path: Path) -> None:
     assert str(run.metrics).splitlines()[0].split() == ["metric", "value", "unit", "better"]
     with pytest.raises(opplab.InputError, match="not within the run"):
         run.plot(start=5)
+
+
+def test_the_curve_of_a_signal_is_its_values() -> None:
+    times_ns = np.arange(1, 201) * 1_000_000
+    util = kernel.pelt(times_ns, np.ones(200, dtype=bool)).util_avg
+    picture = kernel.plot_signals(times_ns, {"util_avg": util, "half": util // 2})
+    path, half = re.findall(r'<path d="M([^"]*)"', picture.image)
+    ys = [float(point.split()[1]) for point in path.split("L")]
+    assert len(ys) == 200
+    assert "<circle" not in picture.image, "so many points are a curve"
+    # Height is linear in the value, and half of it is half as high.
+    bottom = ys[0] + (ys[0] - ys[-1]) * float(util[0]) / float(util[-1] - util[0])
+    for y, value in zip(ys, util, strict=True):
+        assert bottom - y == pytest.approx((bottom - ys[-1]) * float(value) / float(util[-1]), abs=0.3)
+    assert bottom - float(half.split("L")[-1].split()[1]) == pytest.approx((bottom - ys[-1]) / 2, abs=0.5)
+    for name in ("util_avg", "half", "time, ms"):
+        assert f">{name}</text>" in picture._repr_html_()
+    with pytest.raises(opplab.InputError, match="`short` has 1 values for 200 times"):
+        kernel.plot_signals(times_ns, {"short": [1]})
+    with pytest.raises(opplab.InputError, match="nothing to draw"):
+        kernel.plot_signals([], {})
 
 
 def test_names_stand_for_objects() -> None:

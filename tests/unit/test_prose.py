@@ -1,6 +1,8 @@
 """What users read first is short and in the field's words: README, limitations, tutorials, how-tos and help."""
 
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,53 @@ def test_help_has_short_sentences_in_plain_words() -> None:
     speech = [f"{name}: {text}" for name, text in _help() if SPEECH.search(text)]
     assert not speech, "\n".join(speech)
     assert not [name for name, text in _help() if "\\b" in text or "\b" in text]
+
+
+def _speech_in(file: Path) -> list[str]:
+    """Give the comments, docstrings and messages of a module that let a program speak; names of the code may."""
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(file.read_text(encoding="utf-8")).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING) and token.string != '"told"':
+            text = re.sub(r"\{[^{}]*\}|^ *said : callable$", "", token.string, flags=re.MULTILINE)
+            lines = text.splitlines()
+            found += [f"{file}:{token.start[0] + at}: {line}" for at, line in enumerate(lines) if SPEECH.search(line)]
+    return found
+
+
+def test_python_has_no_programs_that_speak() -> None:
+    found = [line for file in sorted((ROOT / "python/opplab").rglob("*.py")) for line in _speech_in(file)]
+    assert not found, "\n".join(found)
+
+
+# Crates whose comments and messages are done, file by file.
+DONE = (
+    "import",
+    "results",
+    "stats",
+    "meter",
+    "guarded",
+    "testdata",
+    "study",
+    "py",
+    "signals",
+    "timeline",
+    "trace",
+    "verify",
+)
+
+
+@pytest.mark.parametrize("crate", DONE)
+def test_rust_has_no_programs_that_speak(crate: str) -> None:
+    found = []
+    for file in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            comment = re.sub(r"`[^`]*`", "", line.partition("//")[2])
+            # "wake-share": a mark that machine files hold.
+            strings = [one for one in re.findall(r'"([^"]*)"', line) if one != "told" and "wake-share" not in one]
+            words = [re.sub(r"\{[^{}]*\}", "", one) for one in strings]
+            if any(SPEECH.search(one) for one in (comment, *words)):
+                found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found, "\n".join(found)
 
 
 def test_help_of_an_option_starts_with_what_it_is() -> None:

@@ -203,15 +203,14 @@ def test_a_page_of_any_experiment_speaks_of_its_own_metrics() -> None:
     assert "Iops against load" in page
 
 
-def test_machines_side_by_side_share_an_axis_that_shows_their_changes(tmp_path: Path) -> None:
+def test_machines_side_by_side_share_an_axis_that_shows_their_changes() -> None:
     one = [("tasks 1", [svg.Change("fast", "v1", 3.0, 2.0, 4.0, clear=True)])]
     other = [("tasks 1", [svg.Change("fast", "v1", 9.0, 8.0, 10.0, clear=True)])]
-    reach = max(svg.reach_of(one), svg.reach_of(other))
-    places = [
-        re.findall(r'<rect x="([\d.]+)"[^>]*class="box"', svg.changes("a", at, "%", reach)) for at in (one, other)
-    ]
-    middle = (130 + svg.WIDTH - 14) / 2
-    assert (float(places[1][0]) + 3.5 - middle) / (float(places[0][0]) + 3.5 - middle) == pytest.approx(3, rel=0.01)
+    axis = (-1.0, 12.0)
+    places = [re.findall(r'<rect x="([\d.]+)"[^>]*class="box"', svg.changes("a", at, "%", axis)) for at in (one, other)]
+    zero = 130 + 1 / 13 * (svg.WIDTH - 144)
+    assert (float(places[1][0]) + 3.5 - zero) / (float(places[0][0]) + 3.5 - zero) == pytest.approx(3, rel=0.01)
+    assert svg.axis_of(one) == pytest.approx((-0.42, 4.2))
 
 
 def test_strips_are_drawn_where_policies_differ() -> None:

@@ -1,6 +1,6 @@
-//! Consistency and known traps of a machine: each finding says what it costs and what to do.
+//! Consistency and known traps of a machine: each finding has its cost and a remedy.
 //!
-//! Findings come from what is known; a check whose facts a source does not tell is silent.
+//! Findings come from what is known; a check whose facts a source lacks is silent.
 
 use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;

@@ -1,11 +1,11 @@
-//! `/proc/cpuinfo` of x86: the processor, its flags, and the topology where sysfs does not say it.
+//! `/proc/cpuinfo` of x86: the processor, its flags, and the topology where sysfs lacks it.
 
 use opplab_model::machine::Processor;
 
 use crate::error::{ImportError, shorten};
 use crate::facts::Facts;
 
-/// What one block of the file says.
+/// One block of the file.
 #[derive(Default)]
 struct Block {
     cpu: Option<u32>,

@@ -1,7 +1,7 @@
-//! Flattened device trees (Devicetree Specification v0.4, chapter 5), and what their `cpus` node says of a machine:
+//! Flattened device trees (Devicetree Specification v0.4, chapter 5), and the machine of their `cpus` node:
 //! `capacity-dmips-mhz`, `dynamic-power-coefficient`, `operating-points-v2`, `cpu-idle-states`, `cpu-map`.
 //!
-//! The reader is our own, some hundred lines: the libraries that fit the licence recurse without limit and do not say
+//! The reader is our own, some hundred lines: the libraries that fit the licence recurse without limit and do not report
 //! at which byte a blob is broken. It neither recurses nor trusts an offset.
 
 use std::collections::BTreeMap;
@@ -177,7 +177,7 @@ pub(crate) fn import(name: &str, file: &str, bytes: &[u8]) -> Result<Facts, Impo
         return Err(ImportError::whole(file, "no node /cpus is in it"));
     };
     if let Some(model) = tree.nodes[0].string("model") {
-        facts.notes.push(format!("the tree says it is `{}`", shorten(model)));
+        facts.notes.push(format!("model of the tree: `{}`", shorten(model)));
     }
     let is_cpu = |&index: &usize| {
         let node = &tree.nodes[index];

@@ -23,7 +23,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What this crate says when it refuses a source.
+/// Why this crate refuses a source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("failed to import {file}{place}: {message}")]
 pub struct ImportError {

@@ -1,6 +1,6 @@
-//! What a source told about a machine, before anything is made of it.
+//! What a source has about a machine, before anything is made of it.
 //!
-//! Everything is optional: a turbostat header knows no topology, a device tree knows no turbo. [`Facts::told`] says
+//! Everything is optional: a turbostat header knows no topology, a device tree knows no turbo. [`Facts::told`] lists
 //! where each kind of fact was read; [`crate::machine`] makes a machine of it and reports what is missing.
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl CoreType {
 pub struct IdleFacts {
     /// `POLL`, `C1E`, `cpu-sleep-0`, ...
     pub name: String,
-    /// Time to enter in ns, where the source tells it apart.
+    /// Time to enter in ns, where the source has it apart.
     pub entry_latency_ns: u64,
     /// Exit latency in ns.
     pub latency_ns: u64,
@@ -101,7 +101,7 @@ pub struct CpuFacts {
     pub core: Option<CpuList>,
     /// CPUs that share its last-level cache.
     pub llc: Option<CpuList>,
-    /// CPUs of its cluster, as a device tree or the ACPI PPTT tell.
+    /// CPUs of its cluster, by a device tree or the ACPI PPTT.
     pub cluster: Option<CpuList>,
     /// NUMA node.
     pub node: Option<u32>,
@@ -165,7 +165,7 @@ pub struct PolicyFacts {
     pub base_khz: Option<u32>,
     /// `bios_limit`.
     pub bios_limit_khz: Option<u32>,
-    /// `cpuinfo_transition_latency`; `None` where the driver says CPUFREQ_ETERNAL.
+    /// `cpuinfo_transition_latency`; `None` where the driver has CPUFREQ_ETERNAL.
     pub transition_latency_ns: Option<u64>,
     /// The table of frequencies or operating points, ascending.
     pub opps: Vec<OppFacts>,
@@ -196,10 +196,10 @@ pub struct PowerPoint {
     pub idle1_uw: u64,
 }
 
-/// What a source told.
+/// The facts of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Name of the machine: the source's file name without its ending, unless the source says it.
+    /// Name of the machine: the source's file name without its ending, unless the source names it.
     pub name: String,
     /// Kind of source.
     pub kind: SourceKind,
@@ -246,7 +246,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Nothing told yet.
+    /// Nothing read yet.
     pub fn new(name: &str, kind: SourceKind, source: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -281,7 +281,7 @@ impl Facts {
         }
     }
 
-    /// Whether a kind of fact was told.
+    /// Whether a kind of fact was read.
     pub fn knows(&self, what: &str) -> bool {
         self.told.iter().any(|(told, _)| told == what)
     }

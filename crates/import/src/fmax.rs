@@ -1,7 +1,7 @@
 //! What is f_max here, and what would each choice do?
 //!
 //! Every candidate is given in kHz and as the kernel's ratio to the base frequency in 1/1024; for each kernel profile
-//! the report says which one that kernel takes on this processor and from which register or CPPC field, and for each
+//! the report names the one that kernel takes on this processor and from which register or CPPC field, and for each
 //! candidate what utilisation a fully busy CPU then shows at base and at turbo, and where schedutil tips.
 //!
 //! Integer arithmetic throughout, by the functions of crate `kernel`. Not here: estimates that move while the machine
@@ -27,7 +27,7 @@ use crate::msr::{self, TurboForm, turbo_form};
 pub struct FmaxInput {
     /// The machine's name.
     pub name: String,
-    /// The processor; `None`: not x86, or not told.
+    /// The processor; `None`: not x86, or unknown.
     pub processor: Option<Processor>,
     /// Highest frequency without turbo, kHz.
     pub base_khz: u32,
@@ -49,7 +49,7 @@ pub struct FmaxInput {
     pub driver: String,
     /// Turbo switched off by the user.
     pub no_turbo: bool,
-    /// Whether the processor has APERF and MPERF; `None` if not told.
+    /// Whether the processor has APERF and MPERF; `None` if unknown.
     pub aperfmperf: Option<bool>,
     /// Base frequency that cpufreq shows, where it differs from what MPERF counts at, kHz.
     pub base_frequency_khz: Option<u32>,
@@ -146,7 +146,7 @@ impl FmaxInput {
     }
 }
 
-/// `cpuinfo_max_freq` as acpi-cpufreq forms it from P0 and CPPC; `highest_perf` is what [`boost_numerator`] says. `None`
+/// `cpuinfo_max_freq` as acpi-cpufreq forms it from P0 and CPPC; `highest_perf` is [`boost_numerator`]'s. `None`
 /// without boost.
 pub fn acpi_max_boost_khz(p0_khz: u32, highest_perf: u64, caps: &CppcCaps) -> Option<u32> {
     max_boost_khz(p0_khz, caps.nominal_freq_mhz, highest_perf, caps.nominal_perf)
@@ -316,7 +316,7 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
         push(report, FreqMax::Mid.name(), of(midpoint(boost)), midpoint(boost), format!("({fraction} + 1) / 2"));
         push(report, FreqMax::MaxBoost.name(), of(boost), boost, fraction);
     }
-    // What turbo bins say, of the source itself or published elsewhere.
+    // Turbo bins, of the source itself or published elsewhere.
     let told: &[TurboBin] = &input.turbo;
     let from_cpuinfo = by_cppc && told.len() == 1 && told[0].khz == input.cpuinfo_max_khz;
     let (bins, whose) = match published {
@@ -570,7 +570,7 @@ fn tipping(report: &mut FmaxReport) {
     }
     let mut points: Vec<u32> = input.opps_khz.clone();
     if points.len() > 8 {
-        // A table of every 100 MHz says no more than its landmarks.
+        // A table of every 100 MHz shows no more than its landmarks.
         points = points.first().copied().into_iter().chain([input.base_khz]).collect();
         points.extend(input.turbo.iter().map(|bin| bin.khz));
     }

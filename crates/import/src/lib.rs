@@ -1,4 +1,4 @@
-//! Machines from what machines say: a dump, a copied `/sys` tree or the live one, a snapshot, a turbostat log, the
+//! Machines from their own data: a dump, a copied `/sys` tree or the live one, a snapshot, a turbostat log, the
 //! kernel's energy model, a device tree, LISA's platform info, Wattson's power curves.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`import`] opens paths; everything below it reads bytes that are handed in and neither panics nor guesses: wrong
-//! input is an [`ImportError`] with file and place, what a source does not say stays `None` in [`Facts`].
+//! input is an [`ImportError`] with file and place, what a source lacks stays `None` in [`Facts`].
 //! Not here: measuring, and writing to the machine.
 
 pub mod check;

@@ -1,5 +1,5 @@
-//! From [`Facts`] to a machine: what the source told is taken as it is, what it did not tell is left out or filled from
-//! a named default, and [`Imported`] says which is which.
+//! From [`Facts`] to a machine: what the source has is taken as it is, what it lacks is left out or filled from
+//! a named default, and [`Imported`] lists both.
 //!
 //! CPUs are grouped into clusters: same package, same kind of core, same frequencies, idle states and CPPC registers.
 
@@ -24,9 +24,9 @@ use crate::msr;
 pub struct Imported {
     /// The machine.
     pub machine: Machine,
-    /// What the source did not tell and nothing was put in its place.
+    /// What the source lacks and nothing was put in its place.
     pub missing: Vec<String>,
-    /// What the source did not tell and was filled: (what, name of the default and its value).
+    /// What the source lacks and was filled: (what, name of the default and its value).
     pub defaults: Vec<(String, String)>,
     /// What is noteworthy beside that.
     pub notes: Vec<String>,
@@ -178,7 +178,7 @@ impl Maker<'_> {
             InvarianceSource::FreqChange
         };
         let other_drivers = self.other_drivers(&cpufreq, &clusters);
-        // Where the source lies is the user's business; the name of the file says enough.
+        // Where the source lies is the user's business; the name of the file is enough.
         let short = self.source_name();
         let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
         let mut sources: Vec<(String, String)> =
@@ -231,7 +231,7 @@ impl Maker<'_> {
                 policy.opps.iter().map(|opp| (opp.khz, opp.uv, opp.power_uw)).collect()
             }),
             idle: of_cpu.idle.iter().map(|state| (state.name.clone(), state.latency_ns, state.residency_ns)).collect(),
-            // HWP moves the most efficient level about, so it does not tell kinds of CPU apart.
+            // HWP moves the most efficient level about, so it does not separate kinds of CPU.
             cppc: of_cpu.cppc.map(|cppc| {
                 let caps = cppc.caps;
                 [caps.highest_perf, caps.nominal_perf, caps.lowest_perf, caps.lowest_freq_mhz, caps.nominal_freq_mhz]
@@ -240,7 +240,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Capacity of each group: as told; of a hybrid processor by highest performance; or all alike.
+    /// Capacity of each group: as read; of a hybrid processor by highest performance; or all alike.
     fn capacities(&mut self, groups: &[(Kind, Vec<u32>)]) -> Vec<u32> {
         let told: Vec<u32> = groups.iter().filter_map(|(kind, _)| kind.capacity).filter(|&cap| cap > 0).collect();
         if told.len() == groups.len() {
@@ -311,10 +311,10 @@ impl Maker<'_> {
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.default(
                 "cluster.turbo",
-                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is not told",
+                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is unknown",
             );
         }
-        // Small cores have bins of their own, of which the registers that were dumped say nothing.
+        // Small cores have bins of their own, which the dumped registers lack.
         if matches!(kind.core_type, Some(CoreType::Atom | CoreType::LowPower)) && max_khz != 0 {
             turbo.clear();
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
@@ -348,7 +348,7 @@ impl Maker<'_> {
         })
     }
 
-    /// The highest frequency without turbo: as cpufreq, the registers, CPPC or the table tell, in this order.
+    /// The highest frequency without turbo: by cpufreq, the registers, CPPC or the table, in this order.
     fn base_khz(&mut self, cpu: u32, policy: Option<&PolicyFacts>, cppc: Option<CppcCaps>) -> u32 {
         if let Some(khz) = policy.and_then(|policy| policy.base_khz) {
             self.mark("cluster.base_khz", "base_khz");
@@ -399,7 +399,7 @@ impl Maker<'_> {
         let lone = turbo.iter().map(|bin| bin.khz).max().unwrap_or(base_khz);
         let min = policy.and_then(|policy| policy.min_khz).unwrap_or(0);
         let max = policy.and_then(|policy| policy.max_khz).unwrap_or(lone);
-        // The clock of an instant stands for a machine without cpufreq only, not for a cpufreq that tells 0.
+        // The clock of an instant stands for a machine without cpufreq only, not for a cpufreq that reports 0.
         let told_0 = policy.is_some_and(|policy| policy.max_khz == Some(0));
         if let Some(khz) = self.facts.cpu_mhz_khz.filter(|_| max == 0 && !told_0) {
             self.default("cluster.opp", "cpu-mhz: one frequency, `cpu MHz` of /proc/cpuinfo, as there is no cpufreq");
@@ -454,7 +454,7 @@ impl Maker<'_> {
                 }
             }
             deepest_ns = deepest_ns.max(state.residency_ns);
-            // Device trees and intel_idle's tables tell the worst case, for the governor to be safe with.
+            // Device trees and intel_idle's tables have the worst case, for the governor to be safe with.
             let worst_case = state.latency_ns >= WORST_CASE_NS;
             if worst_case {
                 let why =
@@ -498,7 +498,7 @@ impl Maker<'_> {
                 self.default(what, value);
             }
         }
-        // Groups are told as lists; the first CPU of a list names it.
+        // Groups are given as lists; the first CPU of a list names it.
         let mut dense: [BTreeMap<u32, u32>; 4] = Default::default();
         let mut place = |level: usize, key: u32| {
             let next = dense[level].len() as u32;
@@ -550,7 +550,7 @@ impl Maker<'_> {
                 _ => "acpi-cpufreq",
             };
             let why = match told {
-                "" => "not told".to_owned(),
+                "" => "no driver is named".to_owned(),
                 told => format!("the source's driver {told} is not modelled"),
             };
             self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
@@ -558,7 +558,7 @@ impl Maker<'_> {
         });
         let latency = facts.policies.values().find_map(|policy| policy.transition_latency_ns);
         let transition_latency_ns = latency.unwrap_or_else(|| {
-            self.default("driver.transition_latency", "latency-0: not told");
+            self.default("driver.transition_latency", "latency-0: the source has none");
             0
         });
         let shared = facts.policies.values().any(|policy| policy.cpus.len() > 1);
@@ -608,7 +608,7 @@ impl Maker<'_> {
     }
 }
 
-/// What a driver does as its source says.
+/// What a driver does by its source.
 fn cpufreq(entry: DriverId, shared: bool, transition_latency_ns: u64, transition_delay_us: u32) -> Cpufreq {
     Cpufreq {
         driver: entry,

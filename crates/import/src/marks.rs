@@ -1,19 +1,19 @@
 //! Marks and ranges that an imported machine's numbers still lack: where each is from, and how far an assumed one may be
-//! off. What the source tells and what is taken from a named default is marked where it is read.
+//! off. What the source has and what is taken from a named default is marked where it is read.
 
 use opplab_model::machine::Machine;
 use opplab_model::range::{Bounds, Range};
 
-/// What a wake-up takes of a told exit latency, which is the worst case: in thousandths. Measured are
+/// What a wake-up takes of a declared exit latency, which is the worst case: in thousandths. Measured are
 /// 0.05 to 0.06 (C2 of a Zen 2: 20 to 24 of 400 us) up to all of it.
 pub(crate) const WAKE_PERMILLE: u64 = 300;
-/// From here on, in ns, a told exit latency is taken for a worst case.
+/// From here on, in ns, a declared exit latency is taken for a worst case.
 pub(crate) const WORST_CASE_NS: u64 = 100_000;
 
 /// Of each number (key in the machine file) the marks that may be there under another name, and its own mark otherwise.
 const MARKS: &[(&str, &[&str], &str)] = &[
     ("floor_uw", &[], "[D] 0 by definition: power is that of the CPUs; what else a meter sees is not in the machine"),
-    ("cluster.capacity", &["capacity"], "[D] the biggest core is the unit; one kind of core, or no other is told"),
+    ("cluster.capacity", &["capacity"], "[D] the biggest core is the unit; one kind of core, or no other is known"),
     ("smt_yield", &[], "[S] the cores have one thread"),
     ("smt_power", &[], "[S] the cores have one thread"),
     ("numa_distance", &["node"], "[S] one node"),

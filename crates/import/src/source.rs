@@ -10,7 +10,7 @@ use crate::facts::{Facts, SourceKind};
 use crate::tree::{CPU, SysTree};
 use crate::{cpuinfo, dtb, dts, energy_model, pepc, platinfo, snapshot, sysfs, turbostat, wattson};
 
-/// Why nothing was imported: the file could not be read, or says something wrong.
+/// Why nothing was imported: the file could not be read, or its content is wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The system refused.
@@ -46,7 +46,7 @@ pub fn import(path: &Path) -> Result<Facts, SourceError> {
         let own = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let debugfs = beside(&own.replacen("sysfs", "debugfs", 1)).filter(|(file, _)| *file != shown);
         let cpuinfo = beside("cpuinfo.txt");
-        // The folder says what it is about; the file is called alike everywhere.
+        // The folder's name is the machine's; the file is called alike everywhere.
         let parent = path.parent().map(|parent| stem(&parent.display().to_string())).unwrap_or_default();
         let name = if own.starts_with("sysfs") && !parent.is_empty() { parent } else { stem(&shown) };
         return Ok(snapshot::import(
@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<Vec<u8>, SourceError> {
 /// refused.
 ///
 /// # Errors
-/// What the system said, or why the file is not read.
+/// The system's error, or why the file is not read.
 pub fn read_whole(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     let meta = std::fs::metadata(path)?;
@@ -277,7 +277,7 @@ fn read_folder(folder: &Path, shown: &str, tree: &mut SysTree, depth: u32) -> Re
     Ok(())
 }
 
-/// Files that say nothing here and are many.
+/// Files without use here, of which there are many.
 fn is_wanted(path: &str) -> bool {
     let per_cpu = path.strip_prefix(CPU).unwrap_or("");
     !["/cache/", "/stats/", "/microcode/", "/crash_notes", "/hotplug/", "/thermal_throttle/", "/mce"]

@@ -69,7 +69,7 @@ impl SysTree {
         self.entries.is_empty()
     }
 
-    /// The text at `path` without blanks around it. `None` too where the kernel had nothing to say.
+    /// The text at `path` without blanks around it. `None` too where the kernel's file is empty.
     pub fn text(&self, path: &str) -> Option<&str> {
         let text = self.entries.get(path)?.text.trim();
         (!text.is_empty() && !text.starts_with('<')).then_some(text)

@@ -30,7 +30,7 @@ const REGISTERS: &[(&str, u32)] = &[
     ("MSR_PKG_POWER_INFO", 0x614),
 ];
 
-/// What the header says of all CPUs.
+/// The header's facts about all CPUs.
 #[derive(Default)]
 struct Header {
     registers: Vec<(u32, u64)>,

@@ -2,7 +2,7 @@
 //! frequency, on which static and interconnect power depend). Powers in mW; `active` is one busy CPU.
 //!
 //! Of the second table the rows with the lowest other frequency are taken: the CPUs' own part. How many CPUs a policy
-//! has is not told; a policy's number is its first CPU, so all but the last follow from the next one's number.
+//! has is unknown; a policy's number is its first CPU, so all but the last follow from the next one's number.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> R
             ));
         }
         for cpu in id..end {
-            // Two idle states, of which only the powers are told.
+            // Two idle states, of which only the powers are known.
             let state = |name: &str, latency_ns: u64, residency_ns: u64| IdleFacts {
                 name: name.to_owned(),
                 entry_latency_ns: 0,

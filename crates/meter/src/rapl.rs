@@ -17,7 +17,7 @@ pub struct RaplConfig {
 }
 
 impl Default for RaplConfig {
-    /// 61 uJ and 976 562 ns, as MSR_RAPL_POWER_UNIT 0xa0e03 says.
+    /// 61 uJ and 976 562 ns, by MSR_RAPL_POWER_UNIT 0xa0e03.
     fn default() -> Self {
         Self { energy_unit: 14, update_ns: 976_562 }
     }

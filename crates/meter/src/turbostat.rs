@@ -1,7 +1,7 @@
 //! turbostat's table, in its own text format (tools/power/x86/turbostat/turbostat.c, v6.12: format_counters()).
 //!
 //! One block an interval: a line of column names, the summary, a line a CPU; columns by tabs. Values of a core or a
-//! package stand on its first CPU only. The columns that a run can tell are there: no IRQ, SMI, IPC, temperatures.
+//! package stand on its first CPU only. The columns that a run can fill are there: no IRQ, SMI, IPC, temperatures.
 
 use std::fmt::Write;
 

@@ -124,7 +124,7 @@ impl PyExperiment {
         self.inner.calibrate(&sources).map_err(|error| model_error(py, error))
     }
 
-    /// The free constants that the file does not say: `[(workload, benchmark, name, value, calibration)]`.
+    /// The free constants that the file does not set: `[(workload, benchmark, name, value, calibration)]`.
     fn constants(&self) -> Vec<(String, &'static str, &'static str, u64, Option<String>)> {
         let constants = self.inner.constants().into_iter();
         constants

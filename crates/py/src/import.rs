@@ -38,7 +38,7 @@ fn pairs(list: &[(String, String)]) -> Option<Node> {
     Some(Node::list(list.iter().map(|(what, place)| Node::list([Node::str(what), Node::str(place)]))))
 }
 
-/// Imports a source: the machine, and as JSON what was told, what is missing and what was filled from a default.
+/// Imports a source: the machine, and as JSON what was read, what is missing and what was filled from a default.
 #[guarded]
 #[pyfunction]
 pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine, String)> {
@@ -54,7 +54,7 @@ pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine,
     Ok((PyMachine { inner: imported.machine }, to_json(&report)))
 }
 
-/// What a source or a machine file tells: exactly one of `path` and `text` (a machine file called `file`) is given.
+/// The facts of a source or a machine file: exactly one of `path` and `text` (a machine file called `file`) is given.
 fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Option<Facts>, Machine, FmaxInput)> {
     if let Some(text) = text {
         let machine = parse_machine(path, text).map_err(|error| model_error(py, error))?;

@@ -62,7 +62,7 @@ impl PyMachine {
         Self { inner: Machine { name: name.to_owned(), ..self.inner.clone() } }
     }
 
-    /// Everything that the machine says, as dicts and lists.
+    /// Everything about the machine, as dicts and lists.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let machine = &self.inner;
         let dict = PyDict::new(py);

@@ -57,7 +57,7 @@ pub(crate) fn trace_misfits(
 
 /// Replays the trace at `path` under its own policy and, if anything is given, under a changed one: JSON.
 ///
-/// `machine`: what it ran on (`None`: the snapshot beside it tells). `mode`: `open`, `closed` or
+/// `machine`: what it ran on (`None`: taken from the snapshot beside it). `mode`: `open`, `closed` or
 /// `auto` ([`Replay::compare_nearer`]). `recorded`: governor, driver and kernel of the recording, where somebody knows them.
 #[guarded]
 #[pyfunction]

@@ -286,7 +286,7 @@ pub(crate) fn rtapp_logs(py: Python<'_>, case: &HookedCase) -> PyResult<Vec<(Str
     Ok(named.filter_map(|(name, log)| log.map(|text| (log_file_name("rt-app", name), text))).collect())
 }
 
-/// Keeps the loops that rt-app would log: (end, task, phase, what the event says).
+/// Keeps the loops that rt-app would log: (end, task, phase, the event's text).
 #[derive(Default)]
 struct Loops(Vec<(u64, u32, u16, LoopRecord)>);
 

@@ -50,7 +50,7 @@ fn stats_mean(
 
 /// Compare two samples: interval of the ratio of the means, test of their difference, and its size.
 ///
-/// `paired` says that the values of equal index belong together, whose interval is Student's t on the logarithm of the ratio;
+/// `paired` means that the values of equal index belong together, whose interval is Student's t on the logarithm of the ratio;
 /// of others `resamples` of 0 asks for the delta method instead of a bootstrap.
 #[guarded]
 #[pyfunction]

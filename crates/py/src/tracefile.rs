@@ -56,7 +56,7 @@ fn gaps(missed: &[Missed]) -> Vec<(u32, u64, Option<u64>)> {
     missed.iter().map(|gap| (gap.cpu, gap.time_ns, gap.count)).collect()
 }
 
-/// What the trace at `path` says about itself, and how many events of each name it holds.
+/// What the trace at `path` holds about itself, and how many events of each name it holds.
 #[guarded]
 #[pyfunction]
 pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
@@ -91,7 +91,7 @@ pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, Py
 /// Tasks by pid.
 type NamesByPid = Vec<(i32, String)>;
 
-/// Names of tasks by pid: those that scheduling events tell, and over them the trace's own list; what was damaged.
+/// Names of tasks by pid: those of scheduling events, and over them the trace's own list; what was damaged.
 #[guarded]
 #[pyfunction]
 pub(crate) fn trace_task_names(py: Python<'_>, path: PathBuf) -> PyResult<(NamesByPid, Vec<String>)> {

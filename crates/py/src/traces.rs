@@ -90,7 +90,7 @@ fn record(py: Python<'_>, table: &str, row: &Bound<'_, PyDict>) -> PyResult<Deci
     Decision::of(table, &number).ok_or_else(|| raise(py, "InputError", format!("no record of `{table}`: {row}")))
 }
 
-/// What a decision record says in words: `title`, `how` (the chain), `text` (the sentence) and `outcome`. `names` is the governor,
+/// A decision record in words: `title`, `how` (the chain), `text` (the sentence) and `outcome`. `names` is the governor,
 /// the driver, the policy's frequencies and CPUs, and whether wakers are known; `task` names a task; `lines` are the other records
 /// of the decision, with their tables.
 #[guarded]
@@ -130,7 +130,7 @@ pub(crate) fn point_name(driver: &str, opps_khz: Vec<u32>, khz: u32) -> String {
     Names { governor: "", p_states, opps_khz: &opps_khz, cpus: &[], knows_waker: false, task: &task }.point(khz)
 }
 
-/// What the small numbers of columns say as parts of sentences: column, word, phrase.
+/// The small numbers of columns as parts of sentences: column, word, phrase.
 #[guarded]
 #[pyfunction]
 pub(crate) fn decision_phrases() -> Vec<(&'static str, &'static str, &'static str)> {

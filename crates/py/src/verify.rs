@@ -32,7 +32,7 @@ pub(crate) fn find_vectors(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBu
 /// Replays one vector file: `(family, cases, mismatches, first)`; `cases` is `None` when the family is not built.
 #[guarded]
 #[pyfunction]
-#[expect(clippy::type_complexity, reason = "a plain tuple is what the Python stub says")]
+#[expect(clippy::type_complexity, reason = "a plain tuple is what the Python stub has")]
 pub(crate) fn verify_file(
     py: Python<'_>,
     path: PathBuf,

@@ -28,7 +28,7 @@ impl PyWorkload {
 #[guarded]
 #[pymethods]
 impl PyWorkload {
-    /// Reads the text of an rt-app file. `repeats` says what repeated keys mean: `json-c` or `workgen`.
+    /// Reads the text of an rt-app file. `repeats` selects what repeated keys mean: `json-c` or `workgen`.
     #[staticmethod]
     fn parse(py: Python<'_>, name: String, file: String, text: &str, repeats: &str) -> PyResult<Self> {
         let repeats = match repeats {

@@ -3,7 +3,7 @@
 //!
 //! Load tracking's periods of 1024 us end at multiples of its clock, so it matters which clock a trace has.
 
-/// What the scheduler's clock is ahead of the trace clock `local`, in ns, as the first of the kernel's logs says that tells: 0 if
+/// What the scheduler's clock is ahead of the trace clock `local`, in ns, by the first of the kernel's logs that has it: 0 if
 /// none does (kernel/sched/clock.c:__set_sched_clock_stable(), v6.12).
 ///
 /// ```

@@ -1,5 +1,5 @@
 //! How late the events of a trace are: a CPU may be stopped, by the host of a virtual machine or an emulator, between the reading
-//! of its clock and the event that tells what was done at that time.
+//! of its clock and the event that records what was done at that time.
 //!
 //! One stretch of code shows it. The scheduler writes `sched_waking` and, with interrupts off and some microseconds later,
 //! `sched_wakeup` (core.c:try_to_wake_up()); what that takes longer than usual is a stop. Other passes through the scheduler are
@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 use crate::Places;
 use opplab_trace::{Event, Sink};
 
-/// Of fewer wake-ups the slowest hundredth tells nothing.
+/// Of fewer wake-ups the slowest hundredth is no measure.
 const SPANS_MIN: usize = 100;
 
-/// The first so many tell as much as all.
+/// The first so many are as good as all.
 const SPANS_MAX: usize = 1 << 20;
 
 /// Collects wake-ups that begin and end on one CPU; feed it with events in time order as a [`Sink`] or by its methods.

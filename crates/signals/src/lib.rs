@@ -3,7 +3,7 @@
 //! [`samples`] replays every update that the kernel itself recorded (with entry state and result) and counts how many come out
 //! the same. [`pelt`] needs no such records: it rebuilds the signals from `sched_switch`, `sched_wakeup`, `sched_migrate_task`
 //! and `cpu_frequency` alone. [`residency`] sums up times: frequencies, idle states, running times, wake-up latencies;
-//! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event tells; [`late`] how
+//! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event records; [`late`] how
 //! late events are; [`groups`] which control groups there are and who is in them; [`summary`] what they come down to by task; [`clock`] is what the scheduler's clock has on the trace's.
 //!
 //! Each is a sink of events ([`opplab_trace::Sink`]), whatever format they come from.

@@ -11,7 +11,7 @@
 //! where the kernel's do if the trace clock is `local` and the scheduler's offset to it is known ([`crate::clock`]).
 //!
 //! # The error bound
-//! [`Sample::error_bound`] says by how much `util_avg` may be wrong for what the events do not tell; it halves every 32 ms that the
+//! [`Sample::error_bound`] bounds the error of `util_avg` from what the events lack; it halves every 32 ms that the
 //! signal lives, as all errors do:
 //! - the history before the trace: all of the signal;
 //! - what a new task begins with: half of the CPU (the queue of its group is not in the trace);
@@ -19,8 +19,8 @@
 //! - a running task is preempted at the clock of a wake-up or of a tick: the time from the last wake-up to the switch, if ticks
 //!   ([`crate::ticks`]) are not known to have caused it;
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
-//! - a CPU runs at a frequency that no event has told yet: the time that it runs so;
-//! - a switch may be told later than the clock was read: by the lateness of the trace's events ([`crate::late`]), if that is known;
+//! - a CPU runs at a frequency that no event has shown yet: the time that it runs so;
+//! - a switch may be recorded later than the clock was read: by the lateness of the trace's events ([`crate::late`]), if that is known;
 //! - a task that moves brings its own bound along;
 //! - a sleeping task leaves the queue of its group, of which a balance may have updated it since: the task's part of the queue;
 //! - a quota may have stopped a task's group while it slept or waited, or let it go on before it ran, where no event shows it: up to a
@@ -75,7 +75,7 @@ impl Default for CpuFacts {
     }
 }
 
-/// What the replay tells about a task or a run queue after an event.
+/// The replay's values of a task or a run queue after an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Event time.
@@ -187,7 +187,7 @@ struct Cpu {
     /// The fair class's averages were computed anew since [`PeltReplay::take_changed`].
     changed: bool,
     freq_khz: u32,
-    /// An event told the frequency, or it does not matter.
+    /// An event had the frequency, or it does not matter.
     freq_known: bool,
     /// When the running task was switched in.
     since_ns: u64,
@@ -196,7 +196,7 @@ struct Cpu {
     facts: CpuFacts,
     /// The queue's clocks as the kernel recorded them, and when it did.
     recorded: Option<(RqClock, u64)>,
-    /// What the run queue's clock is ahead of the trace clock, once a record told.
+    /// What the run queue's clock is ahead of the trace clock, once a record has it.
     skew_ns: Option<i64>,
 }
 
@@ -244,7 +244,7 @@ fn widen<H: HalfLife>(unknown: &mut SchedAvg, units: u64) {
 
 const NOT_RUNNING: SeFacts = SeFacts { weight: 1 << 20, on_rq: false, runnable: 0, running: false };
 
-/// How a runnable task is told from a sleeping one: the states are the low eight bits, above are marks.
+/// How a runnable task differs from a sleeping one: the states are the low eight bits, above are marks.
 const TASK_STATES: u64 = 0xff;
 /// `EXIT_DEAD` and `EXIT_ZOMBIE`: a switch in these is a task's last.
 const TASK_DEAD: u64 = 0x30;
@@ -795,7 +795,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     }
 
     /// `sched_update_nr_running_tp` of a CPU's queue, where a trace has it: a running task that sleeps leaves its queue here, some
-    /// time before `sched_switch` tells.
+    /// time before `sched_switch` shows it.
     ///
     /// `by_cpu` is the CPU that wrote the event. Only when no other task is left (`nr` is 0) does it take long, because the
     /// CPU then looks for work elsewhere first.
@@ -1044,7 +1044,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     }
 
     /// Whether the averages of the CPU's fair class were computed anew since the last call: a period of 1024 us ended, a task joined
-    /// or left them. Then the kernel tells the governor (fair.c:cfs_rq_util_change(), v6.12).
+    /// or left them. Then the kernel calls the governor (fair.c:cfs_rq_util_change(), v6.12).
     pub fn take_changed(&mut self, cpu: u32) -> bool {
         self.cpus.get_mut(cpu as usize).is_some_and(|rq| std::mem::take(&mut rq.changed))
     }

@@ -1,7 +1,7 @@
 //! When the scheduler's ticks are: not in a trace, but a task that is preempted without anybody waking up is preempted by a tick, and
 //! an idle CPU that wakes for nobody mostly wakes for a tick.
 //!
-//! All CPUs tick at the same phase of the same period (unless the kernel was told `skew_tick`), so a few such switches tell both.
+//! All CPUs tick at the same phase of the same period (unless the kernel has `skew_tick`), so a few such switches show both.
 //! The first pass over a trace collects them; [`crate::pelt`] uses the result in a second one.
 
 use std::ops::ControlFlow;
@@ -113,7 +113,7 @@ impl TickFinder {
     }
 }
 
-/// The first so many tell the phase as well as all.
+/// The first so many show the phase as well as all.
 const TIMES_MAX: usize = 1 << 20;
 
 fn keep(times_ns: &mut Vec<u64>, time_ns: u64) {

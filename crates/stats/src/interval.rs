@@ -51,7 +51,7 @@ pub(crate) struct LogRatio {
 }
 
 impl LogRatio {
-    /// Of values of which those of equal index belong together; None where it cannot be said.
+    /// Of values of which those of equal index belong together; None where it is unknown.
     pub(crate) fn of_pairs(base: &[f64], new: &[f64], mean: Mean) -> Option<Self> {
         if mean == Mean::Harmonic {
             let times = Self::of_pairs(&mean::reciprocals(base), &mean::reciprocals(new), Mean::Arithmetic)?;
@@ -69,7 +69,7 @@ impl LogRatio {
         Some(Self { center: (mean_new / mean_base).ln(), error: spread / (n as f64).sqrt(), df: (n - 1) as f64 })
     }
 
-    /// Of independent values; None where it cannot be said.
+    /// Of independent values; None where it is unknown.
     pub(crate) fn of_two(base: &[f64], new: &[f64], mean: Mean) -> Option<Self> {
         if mean == Mean::Harmonic {
             let times = Self::of_two(&mean::reciprocals(base), &mean::reciprocals(new), Mean::Arithmetic)?;

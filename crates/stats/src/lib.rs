@@ -7,7 +7,7 @@
 //!   the mean and of the ratio ([`bootstrap`]), Holm's correction over a table and Hedges' g ([`test`](mod@test)).
 //!
 //! Rates (MB/s, transactions/s) are averaged harmonically: the default family then works on the reciprocals, which are
-//! times, where an arithmetic mean, a variance and a t interval mean what they say, and turns the ends back.
+//! times, where an arithmetic mean, a variance and a t interval are valid, and turns the ends back.
 //!
 //! What the crate does not do: read or print anything, keep state, or draw randomness that the caller did not seed. The
 //! same seed and stream give the same numbers on every machine.
@@ -29,7 +29,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval that says nothing.
+    /// The interval of an unknown value.
     pub const UNKNOWN: Self = Self { low: f64::NAN, high: f64::NAN };
 
     /// Half the width.

@@ -1,7 +1,7 @@
 //! mmtests' statistics as coded in its `Stat.pm` (commit 638401e), quirks included.
 //!
 //! Values arrive best first: ascending when lower is better, descending when higher is. Sums are plain and in that order,
-//! because tables are compared byte for byte. NaN stands for "cannot be said".
+//! because tables are compared byte for byte. NaN stands for "unknown".
 
 use crate::Mean;
 
@@ -44,7 +44,7 @@ pub fn stddev(values: &[f64], kind: Mean) -> f64 {
     }
 }
 
-/// Coefficient of variation in percent; 0 when it cannot be said.
+/// Coefficient of variation in percent; 0 when it is unknown.
 pub fn coeffvar(deviation: f64, mean: f64) -> f64 {
     if mean.is_nan() || mean == 0.0 {
         return 0.0;

@@ -153,7 +153,7 @@ impl<H: HalfLife> Loop<'_, H> {
         self.trace.span_busy.push(self.busy());
     }
 
-    /// The averages were brought up to now; `decayed` says that they moved.
+    /// The averages were brought up to now; `decayed` is set if they moved.
     fn wake(&mut self, decayed: bool, work_ns: u64) {
         let was_busy = self.busy();
         self.backlog.push_back(u128::from(work_ns.max(1)) * u128::from(self.max_khz));

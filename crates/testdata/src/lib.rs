@@ -1,6 +1,6 @@
 //! The given data that tests read in place: the folder `shared` beside the repository. Only for `[dev-dependencies]`.
 //!
-//! A test that needs what is not there ends early and says so on standard error, also where the harness keeps the output of
+//! A test that needs what is not there ends early with a line on standard error, also where the harness keeps the output of
 //! tests that pass; with `OPPLAB_SKIPPED=FILE` it adds its line to the file, from which `make test` writes its summary.
 //! With `OPPLAB_REQUIRE_SHARED=1` it fails instead.
 
@@ -27,7 +27,7 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// Says that the test that runs on this thread is skipped, and why.
+/// Reports that the test that runs on this thread is skipped, and why.
 fn skip(reason: &str) {
     let thread = thread::current();
     let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a benchmark"));

@@ -114,7 +114,7 @@ impl Reasons {
         notes
     }
 
-    /// Decisions on `cpu` that no event tells of: requests that the rate limit held back, limited grants, the firmware's
+    /// Decisions on `cpu` that no event records: requests that the rate limit held back, limited grants, the firmware's
     /// choices, idle states, pulled tasks.
     pub fn others(&self, cpu: CpuIdx, names: &RunNames<'_>) -> impl Iterator<Item = (u64, String, Notes)> {
         let here = self.others.iter().filter(move |(_, at, _)| *at == cpu);

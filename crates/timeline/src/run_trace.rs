@@ -521,7 +521,7 @@ impl RunTrace {
         }
     }
 
-    /// Requests, placements and ended activations, which the kernel tells nobody.
+    /// Requests, placements and ended activations, which the kernel does not record.
     fn decided(&mut self, now_ns: u64, event: &Event) {
         match *event {
             Event::FreqRequest { cpu, khz, util, max } => {

@@ -124,7 +124,7 @@ impl RawList<'_> {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Body<'a> {
-    /// A binary record, laid out as the schema says.
+    /// A binary record, laid out by the schema.
     Record { bytes: &'a [u8], big_endian: bool },
     /// Values by field index; shorter than the schema if the last fields are absent.
     Values(&'a [Value<'a>]),

@@ -1,7 +1,7 @@
 //! Event format files (`events/<system>/<event>/format`): where each field lies.
 //!
 //! Only the `field:` lines are used; the `print fmt:` line is not needed to get values, except for the few marks
-//! that say that people read a number in base 16.
+//! that mean that people read a number in base 16.
 
 use crate::event::{FieldDef, Kind, Loc, Schema};
 
@@ -233,7 +233,7 @@ fn classify(
     }
     match size {
         1 | 2 | 4 | 8 => {
-            // A pointer or a bool is never negative, whatever the file says.
+            // A pointer or a bool is never negative, whatever the file declares.
             let signed = signed && base != "bool";
             (Kind::Int { signed, hex }, Loc::Int { off, size: size as u8, signed })
         }
@@ -293,7 +293,7 @@ mod tests {
         \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\n\
         print fmt: \"prev_comm=%s prev_pid=%d\", REC->prev_comm\n";
 
-    /// Goal: a damaged place does not make each record as long as it says, as some hundred are gathered.
+    /// Goal: a damaged place does not make each record as long as it claims, as some hundred are gathered.
     #[test]
     fn a_field_beyond_a_page_is_none() {
         let far =

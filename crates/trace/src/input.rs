@@ -21,7 +21,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// Tells the system that a part of a mapped file has been read and need not stay in memory; reading it again still works.
+    /// Releases the memory of a part of a mapped file that has been read; reading it again still works.
     #[cfg_attr(
         unix,
         expect(unsafe_code, reason = "the advice is unsafe for writable maps, this one is read-only and of a file")
@@ -65,7 +65,7 @@ pub struct UnpackLimits {
 }
 
 impl Default for UnpackLimits {
-    /// By the file's size, unless the environment says `OPPLAB_MAX_UNPACKED=BYTES`.
+    /// By the file's size, unless the environment has `OPPLAB_MAX_UNPACKED=BYTES`.
     fn default() -> Self {
         let asked = std::env::var("OPPLAB_MAX_UNPACKED").ok().and_then(|bytes| bytes.trim().parse().ok());
         asked.map_or(Self { bytes_max: None, depth_max: 2 }, Self::up_to)
@@ -98,7 +98,7 @@ impl UnpackLimits {
 pub(crate) struct Budget {
     total: u64,
     left: u64,
-    /// Nobody said how much may come out.
+    /// Without a limit of what may come out.
     by_ratio: bool,
     depth_max: u32,
 }
@@ -309,7 +309,7 @@ const O_NONBLOCK: i32 = 0o4000;
 /// The whole of a file of at most `max` bytes, of what lies beside a trace.
 ///
 /// # Errors
-/// What the system said, or why the file is not read: devices have no end.
+/// The system's error, or why the file is not read: devices have no end.
 pub fn read_whole(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
     let too_large = || std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("is larger than {max} bytes"));
     let file = open(path)?;

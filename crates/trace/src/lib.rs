@@ -116,7 +116,7 @@ pub struct TraceFile {
 /// A trace as columns.
 #[derive(Debug)]
 pub struct Trace {
-    /// What the trace says about itself.
+    /// The trace's facts about itself.
     pub meta: Meta,
     /// One table an event that occurred, by name.
     pub tables: Vec<Table>,
@@ -129,7 +129,7 @@ pub struct Trace {
     /// What was damaged; the tables hold everything that could be read.
     pub problems: Vec<Error>,
     /// All rows in the order in which they happened, for built traces, where many events have the same time; empty if the times
-    /// tell.
+    /// give it.
     pub order: Vec<write::Row>,
 }
 
@@ -146,7 +146,7 @@ struct FirstPass {
 /// Number of events by name, and the time that they cover.
 #[derive(Debug)]
 pub struct Info {
-    /// What the trace says about itself.
+    /// The trace's facts about itself.
     pub meta: Meta,
     /// Number of events by name.
     pub events: BTreeMap<String, u64>,
@@ -350,7 +350,7 @@ impl TraceFile {
         let duration_ns = end_ns - start_ns;
         let mut meta = reader.meta().clone();
         if counter.span_ns.is_some() {
-            // Formats without a header may say less than their events do.
+            // Formats without a header may have less than their events do.
             meta.cpus = meta.cpus.max(counter.cpu_max.saturating_add(1));
         }
         Ok(Info { meta, events, start_ns, duration_ns, missed, problems })
@@ -363,7 +363,7 @@ impl Trace {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// The name of the task with this pid: from the trace's list, `<idle>` for 0, `<...>` if unknown, as trace-cmd says.
+    /// The name of the task with this pid: from the trace's list, `<idle>` for 0, `<...>` if unknown, as in trace-cmd.
     pub fn comm_of(&self, pid: i32) -> Cow<'_, str> {
         match self.tasks.get(&pid) {
             Some(name) => String::from_utf8_lossy(name),

@@ -15,7 +15,7 @@ use crate::reader::{Meta, Outcome, ReadOptions, Reader};
 use crate::ring::CpuStream;
 use crate::tracedat::{EventTable, deliver};
 
-/// Size of a page where no header says another.
+/// Size of a page where no header has another.
 const PAGE: usize = 4096;
 
 /// True if `data` are a tar file.
@@ -62,7 +62,7 @@ fn octal(digits: &[u8]) -> Option<usize> {
     })
 }
 
-/// The CPU whose pages a file holds, if its name says so.
+/// The CPU whose pages a file holds, if its name has one.
 pub(crate) fn cpu_of_name(name: &str) -> Option<u32> {
     let mut parts = name.rsplit('/');
     let last = parts.next()?;

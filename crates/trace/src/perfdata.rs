@@ -130,7 +130,7 @@ impl Attr {
     }
 }
 
-/// What perf calls an event whose name the file does not say.
+/// What perf calls an event whose name the file lacks.
 fn default_name(kind: u32, config: u64) -> String {
     let hardware = ["cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses"];
     let software = [
@@ -214,7 +214,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Reads a sample up to its raw record; `None` if it is shorter than its event says.
+/// Reads a sample up to its raw record; `None` if it is shorter than its event.
 #[inline]
 fn sample<'s>(attr: &Attr, body: &'s [u8], big_endian: bool) -> Option<Sample<'s>> {
     let mut words = Words { bytes: body, at: 0, big_endian };
@@ -358,7 +358,7 @@ impl<'a> PerfData<'a> {
         };
         let mut c = Cursor::at(data, 8, big_endian, "the header")?;
         match c.u64("the size of the header")? {
-            // A pipe's file: what the header says comes as records.
+            // A pipe's file: the header comes as records.
             16 => this.start = 16,
             104 => this.read_header(&mut c)?,
             size => {
@@ -606,7 +606,7 @@ impl<'a> PerfData<'a> {
         u64_at(body, at, self.big_endian).and_then(|id| self.by_id.get(&id).copied()).unwrap_or(0)
     }
 
-    /// Who is told at the end of a record that is no sample: time and CPU.
+    /// Whom to call at the end of a record that is no sample: time and CPU.
     fn trailer(&self, body: &[u8]) -> (u64, u32) {
         let Some(attr) = self.attrs.first().filter(|attr| attr.id_all) else { return (0, 0) };
         let parts = [part::TID, part::TIME, part::ID, part::STREAM_ID, part::CPU, part::IDENTIFIER];

@@ -134,7 +134,7 @@ pub(crate) struct Perfetto<'a> {
     problems: Vec<Error>,
 }
 
-/// What a meter of the device said.
+/// A reading of a meter of the device.
 #[derive(Clone, Copy, Debug)]
 enum Reading {
     /// Number of the rail and its energy since the boot in uJ.
@@ -598,7 +598,7 @@ struct Compact {
     columns: [Vec<u64>; 13],
 }
 
-/// The task that a CPU runs, as far as compact switches tell.
+/// The task that a CPU runs, as far as compact switches show it.
 #[derive(Clone, Copy, Default)]
 struct Running {
     pid: i64,

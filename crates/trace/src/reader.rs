@@ -65,7 +65,7 @@ fn matches_name(schema: &Schema, name: &str) -> bool {
         })
 }
 
-/// What a trace says about itself.
+/// A trace's facts about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// `trace.dat`, `perf.data`, `ftrace text`, `systrace HTML`, `perfetto`, `ring-buffer pages` or `bpftrace log`.
@@ -119,7 +119,7 @@ pub struct Outcome {
 
 /// A trace that is open for reading.
 pub trait Reader {
-    /// What the trace says about itself; formats without a header learn some of it while they stream.
+    /// The trace's facts about itself; formats without a header learn some of it while they stream.
     fn meta(&self) -> &Meta;
 
     /// The events' formats; formats without format files learn them while they stream.
@@ -128,7 +128,7 @@ pub trait Reader {
     /// Names of tasks by pid, as far as the format has such a list.
     fn tasks(&self) -> &BTreeMap<i32, Vec<u8>>;
 
-    /// The process (thread group) of each task, as far as the format tells.
+    /// The process (thread group) of each task, as far as the format has it.
     fn processes(&self) -> BTreeMap<i32, i32> {
         BTreeMap::new()
     }

@@ -31,7 +31,7 @@ pub struct Missed {
     pub cpu: u32,
     /// The time of the first event behind the gap.
     pub time_ns: u64,
-    /// How many; `None` if the kernel did not say.
+    /// How many; `None` if the kernel did not count.
     pub count: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Codec {
 }
 
 enum Source<'a> {
-    /// Pages as they lie in the file; `file` is told which of them have been read.
+    /// Pages as they lie in the file; `file` learns which of them have been read.
     Plain { data: &'a [u8], base: u64, file: Option<&'a Data>, released: usize },
     /// Pages that are decompressed a chunk at a time into `buffer`.
     Chunked { file: &'a [u8], codec: Codec, chunks: Vec<Chunk>, next: usize, buffer: Vec<u8> },
@@ -127,15 +127,15 @@ pub(crate) struct Wanted<'w> {
     pub(crate) kind: (u32, u8),
 }
 
-/// Problems beyond this many are counted by nobody: the file is damaged and that has been said.
+/// Problems beyond this many are counted by nobody: the file is damaged, which has been reported.
 pub(crate) const MAX_PROBLEMS: usize = 64;
 /// How much of a mapped file is read before it is given back: little memory, few calls.
 const RELEASE_BYTES: usize = 1 << 20;
-/// Gaps kept; a buffer that loses events on every page still has its first ones told.
+/// Gaps kept; a buffer that loses events on every page still has its first ones reported.
 const MAX_MISSED: usize = 1 << 16;
 
 impl<'a> CpuStream<'a> {
-    /// Uncompressed pages; `base` is where they start in the file, which is told what has been read.
+    /// Uncompressed pages; `base` is where they start in the file, which learns what has been read.
     pub(crate) fn plain(
         cpu: u32,
         buffer: u32,

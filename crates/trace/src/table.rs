@@ -211,7 +211,7 @@ impl fmt::Debug for IntColumn {
     }
 }
 
-/// Byte strings, end to end; string `i` ends where `ends[i]` says.
+/// Byte strings, end to end; string `i` ends at `ends[i]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VarBytes {
     data: Vec<u8>,
@@ -492,7 +492,7 @@ impl Field {
 pub struct Table {
     /// The event's name.
     pub name: String,
-    /// The event's group (`sched`, `power`, …); empty if the format does not say.
+    /// The event's group (`sched`, `power`, …); empty if the format has none.
     pub system: String,
     /// When, in nanoseconds of the trace clock plus [`crate::Meta::time_offset_ns`].
     pub time_ns: Vec<u64>,

@@ -489,7 +489,7 @@ impl Sink for Counter {
     }
 }
 
-/// Finds the names of tasks that scheduling events tell; the last one that a task had.
+/// Finds the names of tasks in scheduling events; the last one that a task had.
 #[derive(Clone, Debug, Default)]
 pub struct TaskNames {
     /// By pid.
@@ -499,7 +499,7 @@ pub struct TaskNames {
 }
 
 impl TaskNames {
-    /// The events that tell names.
+    /// The events that hold names.
     pub const EVENTS: [&str; 4] = ["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_waking"];
 }
 

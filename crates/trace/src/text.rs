@@ -615,7 +615,7 @@ fn fields<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) {
 /// A text trace that is open for reading.
 pub(crate) struct Text<'a> {
     whole: &'a [u8],
-    /// The file behind `whole`, if it is told what has been read.
+    /// The file behind `whole`, if it learns what has been read.
     file: Option<&'a Data>,
     /// The parts that hold the trace, with the number of the first line of each.
     parts: Vec<(&'a [u8], u64)>,
@@ -986,7 +986,7 @@ enum Order {
     Known,
     /// They may be; the first that is not ends the pass.
     Checked,
-    /// They are not: this pass delivers none, only tells where they are.
+    /// They are not: this pass delivers none, only their places.
     Kept,
 }
 
@@ -1168,7 +1168,7 @@ impl<'a> Text<'a> {
         Ok(Some(outcome))
     }
 
-    /// Notes what a line tells that is no event.
+    /// Notes the facts of a line that is no event.
     fn note(&self, line: &[u8], number: u64, last_ns: u64, outcome: &mut Outcome) {
         if let Some((cpu, count)) = lost_events(line) {
             outcome.missed.push(Missed { cpu, time_ns: last_ns, count });

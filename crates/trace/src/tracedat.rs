@@ -196,7 +196,7 @@ impl Formats {
 /// A trace.dat that is open for reading.
 pub(crate) struct TraceDat<'a> {
     data: &'a [u8],
-    /// The file behind `data`, if it is told what has been read.
+    /// The file behind `data`, if it learns what has been read.
     file: Option<&'a Data>,
     meta: Meta,
     events: EventTable,
@@ -309,7 +309,7 @@ impl<'a> TraceDat<'a> {
         }
     }
 
-    /// A second trace.dat behind this one (files that were joined) is told: its events are not read.
+    /// A second trace.dat behind this one (files that were joined) is reported: its events are not read.
     fn look_behind_the_end(&mut self) {
         let ends = self.buffers.iter().flat_map(|b| &b.cpus).map(|cpu| cpu.offset.saturating_add(cpu.size));
         let Some(end) = ends.max().and_then(|end| usize::try_from(end).ok()) else { return };
@@ -479,7 +479,7 @@ impl<'a> TraceDat<'a> {
                 && !visited.contains(&at)
                 && let Ok((body, offset)) = self.section(at)
             {
-                // What is broken here has been told by the chain.
+                // What is broken here has been reported by the chain.
                 let _ = self.read_v7_options(&body, offset, sections);
             }
             let Some(next) = c.offset().checked_add(size).filter(|&next| next > at) else { return };

@@ -1,4 +1,4 @@
-//! Fields of a JSON line by name or place, with errors that say the line.
+//! Fields of a JSON line by name or place, with errors that name the line.
 
 use serde_json::Value;
 

@@ -22,7 +22,7 @@ pub enum VerifyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system or the decompressor said.
+        /// The error of the operating system or the decompressor.
         reason: String,
     },
     /// A row does not have the form that its family's README describes.

@@ -22,7 +22,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The family that a file's name says, if it is a vector file.
+    /// The family of a file's name, if it is a vector file.
     pub fn family_of(path: &Path) -> Option<String> {
         let name = path.file_name()?.to_str()?;
         EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension)).map(str::to_owned)

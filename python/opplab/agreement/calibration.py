@@ -1,6 +1,6 @@
 """Fit the free constants of a benchmark model to a baseline, and only to a baseline.
 
-A benchmark model marks the constants that no source tells. `fit` runs the baseline policy of an experiment at the
+A benchmark model marks the constants that no source has. `fit` runs the baseline policy of an experiment at the
 points of a published column and moves these constants, one at a time, until the values come closest; no other policy is
 run or read. The result is a file in ``data/calibration``, which an experiment's workload names
 (``calibration = "tbench@epyc-7742-2s"``): values, what they were fitted to, and what is left.
@@ -194,7 +194,7 @@ def fit(
     baseline : Path, optional
         The table; by default the published one that the experiment compares with.
     only : sequence of str
-        Constants to fit; by default all that the model marks and the experiment does not say.
+        Constants to fit; by default all that the model marks and the experiment leaves open.
     points : sequence of str
         Parameters (``clients=1``) to fit at; by default all that are published.
     rounds, steps : int
@@ -330,7 +330,7 @@ def _simulate(
 
 
 def to_toml(made: Fit, about: Mapping[str, str]) -> str:
-    """Give the calibration file of a fit; `about` says in words what each constant is."""
+    """Give the calibration file of a fit; `about` describes each constant in words."""
     from opplab import _opplab
 
     lines = [
@@ -388,7 +388,7 @@ def listing() -> list[dict[str, Any]]:
 def show() -> list[dict[str, Any]]:
     """Give every constant that was fitted, learnt, published or assumed: one row a benchmark's, fit's and machine's.
 
-    ``how`` says which of these; ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
+    ``how`` names which of these; ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
     A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
     """
     import tomllib

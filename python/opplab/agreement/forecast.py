@@ -1,6 +1,6 @@
 """What was simulated for the rows of a published table: the forecasts that the scoreboard and predictions score.
 
-An experiment's ``[[compare]]`` entries say which rows of a table belong to which workload.
+An experiment's ``[[compare]]`` entries name the rows of a table that belong to each workload.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Facts:
         return math.fsum(quotient(metric) for metric in metrics)
 
     def explain(self, points: Sequence[Point], baseline: str, variant: str) -> str:
-        """Say in words what the simulator did differently: clocks, busy time, power, switches, migrations."""
+        """Describe what the simulator did differently: clocks, busy time, power, switches, migrations."""
         base, new = (self._pooled(points, policy) for policy in (baseline, variant))
         parts = []
         for name, unit in (("clock while busy", "GHz"), ("busy", "%"), ("power", "W")):

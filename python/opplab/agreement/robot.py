@@ -1,7 +1,7 @@
 """Answers to the kernel robot's comparisons, in their layout: sign and size of each change with a probability.
 
-A text says what ran, with which governor, and what the base reached. What the patch changes it does not say: that is a
-variant of the policy (``--vs``), one for each commit after the base. Where the columns are governors, they say it.
+A text has what ran, with which governor, and what the base reached. It lacks what the patch changes: that is a
+variant of the policy (``--vs``), one for each commit after the base. Columns that are governors are the variants.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Answer:
 
 
 def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Give the base's policy as the text says it, and notes of what it does not say."""
+    """Give the base's policy as the text has it, and notes of what it leaves open."""
     keys = dict(given)
     notes = []
     if "governor" not in keys:
@@ -214,7 +214,7 @@ def answer(
     machine : str
         What stands for the text's machine.
     policy : mapping
-        Keys of the base's policy beside what the text says.
+        Keys of the base's policy beside those of the text.
     vs : sequence of str
         What each commit after the base changes.
     folder : Path

@@ -1,9 +1,9 @@
 """How far predictions are from what was published: the scoreboard behind ``opplab verify published``.
 
-An experiment's ``[[compare]]`` entries say which rows of the published tables belong to which workload. A *cell* is one
-published number of a variant; what is compared is its ratio to the baseline's number of the same row, so that neither
-the length of a run nor the unit matters. The baseline's own cells are no predictions and are not counted; benchmark
-constants are fitted to nothing else.
+An experiment's ``[[compare]]`` entries name the rows of the published tables that belong to each workload. A *cell* is
+one published number of a variant; what is compared is its ratio to the baseline's number of the same row, so that
+neither the length of a run nor the unit matters. The baseline's own cells are no predictions and are not counted;
+benchmark constants are fitted to nothing else.
 
 This module computes; it runs no simulation.
 """

@@ -95,7 +95,7 @@ class Seal:
     rows: list[Row]
 
     def to_json(self) -> str:
-        """Give it with the hash of all that it says."""
+        """Give it with the hash of its content."""
         plain = {"format": FORMAT, "level": LEVEL, **asdict(self)}
         return json.dumps({**plain, "seal_sha256": _hash_of(plain)}, indent=1) + "\n"
 
@@ -110,7 +110,7 @@ class Seal:
         Raises
         ------
         InputError
-            If it is none, or says something else than when it was made.
+            If it is none, or was changed after it was made.
         """
         path = Path(path)
         text = read_text(path, "sealed predictions")
@@ -457,7 +457,7 @@ def _lines(table: Table) -> list[dict[str, Any]]:
 def _measured(
     row: Row, table: Sequence[dict[str, Any]], other: Mapping[str, str], *, several: bool
 ) -> dict[str, Any] | str:
-    """Find the measured ratio of a predicted one, or say why there is none."""
+    """Find the measured ratio of a predicted one, or the reason why there is none."""
     workload = other.get(row.workload, row.workload)
     own = [one for one in table if one["benchmark"] == workload]
     if not own:
@@ -484,7 +484,7 @@ def _measured(
     params = [_param(one) for one in of_metric]
     same = [one for one, param in zip(of_metric, params, strict=True) if param in (row.param, _value(row.param))]
     if not same and params == [""]:
-        # A program that was measured at one point says no parameter.
+        # A program that was measured at one point has no parameter.
         same = of_metric
     if not same:
         return f"the results have no `{row.param}` (they have {_list(params)})"

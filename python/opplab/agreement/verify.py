@@ -26,7 +26,7 @@ __all__ = ["scored_experiments", "verify_published"]
 
 
 def scored_experiments() -> list[str]:
-    """Give the built-in experiments that say what they are to be compared with."""
+    """Give the built-in experiments that name what they are compared with."""
     from opplab import _opplab
 
     found = []
@@ -189,7 +189,7 @@ def _print(board: dict[str, Any]) -> None:
 
 
 def describe(cell: dict[str, Any]) -> str:
-    """Say a cell in a line."""
+    """Describe a compared value in a line."""
     words = (cell["seed"], cell["machine"], cell["benchmark"], cell["metric"], cell["parameter"], cell["variant"])
     name = " ".join(word for word in words if word not in ("", "all", "none"))
     return f"{name}: published x{cell['published']:.3f}, predicted x{cell['predicted']:.3f}"

@@ -1,7 +1,7 @@
 """Choosing between settings of a machine: which is best for what counts, how sure that is, and what it hangs on."""
 
 GOVERNORS = ("schedutil", "performance", "powersave")
-"""What a choice is between where nobody says; the first is the baseline."""
+"""Default settings of a choice; the first is the baseline."""
 
 GOALS = ("energy",)
 ITERATIONS = 5

@@ -19,7 +19,10 @@ __all__ = ["Choice", "Option"]
 LITTLE = 1.0
 """Percent; who differs by less is as good."""
 
-COLUMNS = ("energy", "power", "energy_per_work", "missed_activations", "latency_p50", "latency_p99")
+COLUMNS = (
+    *("energy", "power", "energy_per_work", "missed_activations"),
+    *("response_p50", "response_p99", "latency_p50", "latency_p99"),
+)
 """The columns of every answer, in their order; others stand before them."""
 
 LEFT_OUT = 3
@@ -28,7 +31,7 @@ LEFT_OUT = 3
 SURE = 0.9
 """From this probability on a recommendation is called sure."""
 
-# What would tell an assumed number, by the end of its key.
+# Measurements that replace an assumed number, by the end of its key.
 _MEASURES = (
     (
         "idle.uw",
@@ -135,7 +138,7 @@ class Choice:
     idle: list[tuple[str, str]] = field(default_factory=list)
 
     def chance(self, probability: float) -> str:
-        """Give a probability as far as the draws (without draws: the iterations) tell it apart from none and all.
+        """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
 
         Of 16 draws that all agree nobody knows 100 %, but "all 16 draws".
         """
@@ -258,10 +261,12 @@ class Choice:
 
     def _compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
+        from opplab.summary.answer import NEVER_COMPARED
+
         return {
             metric
             for metric in columns
-            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in ("power", "latency_p50")
+            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in NEVER_COMPARED
         }
 
     def _assumed(self) -> str:
@@ -290,6 +295,8 @@ class Choice:
             f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
             f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
+        if price := self.price():
+            out.append(f"Its price: {price} against {self.baseline}.")
         out += self._left_out()
         out += self._tests_nothing()
         kept = [option for option in self.options[1:] if option.meets >= 0.5]
@@ -316,6 +323,17 @@ class Choice:
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
         return out
+
+    def price(self) -> str:
+        """Give what the recommended setting clearly costs in response time, p99 before p50; empty if nothing."""
+        from opplab.summary.answer import PAIRS, title_of
+
+        changes = {} if self.recommended is None else self.recommended.changes
+        for metric in reversed(PAIRS["response"]):
+            change = changes.get(metric)
+            if change is not None and change.certainty.is_clear and change.value > LITTLE:
+                return f"{title_of(metric)} {change.certainty.text(change.value)}"
+        return ""
 
     def _left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""

@@ -78,7 +78,7 @@ class Program:
         Raises
         ------
         InputError
-            If a setting does not fit; says which.
+            If a setting does not fit; names it.
         """
         out = []
         for setting, label in zip(settings, labels, strict=True):
@@ -105,11 +105,11 @@ def program_of(
     Parameters
     ----------
     machine : Machine, str, Path or None
-        None: the snapshot beside a trace tells.
+        None: taken from the snapshot beside a trace.
     workload : Workload, Benchmark, str or Path
         An rt-app file (``.json``), a benchmark model's name, or a trace.
     seconds : float, optional
-        Simulated time; what the workload says, or 10.
+        Simulated time; the workload's, or 10.
     seeds : iterable of int
     keys : dict
         Keys of the policy that all settings share.

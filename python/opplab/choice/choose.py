@@ -143,8 +143,9 @@ def choose(
     shared = dict(policy or {})
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
-    latencies = needs_latencies([*goals, *(limit.metric for limit in limits)])
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
+    latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])
     if "energy" in goals and not all(known_power(program.machine)):
         raise InputError(HOW_TO_GET_POWER)
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
@@ -248,6 +249,8 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
+    from opplab.summary.answer import PAIRS
+
     own = own_metrics(units)
     metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
     for metric in metrics:
@@ -257,7 +260,9 @@ def _answer(
     bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
     counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
     done = own[0] if own else "work_done"
-    latencies = ("latency_p50", "latency_p99") if not own else ()
+    # With deadlines the time from the timer to the end of the work counts, as in the answer of a run.
+    timed = [pair for pair in PAIRS.values() if all((point, labels[0], name) in values for name in pair)]
+    latencies = timed[0] if timed and not own else ()
     beside = [name for name in (done, "energy", "power", "missed_activations", *latencies) if name in units]
     shown = list(dict.fromkeys([*counted, *beside]))
     assumed = draws if draws is not None and any(draws.assumptions.values()) else None
@@ -273,7 +278,7 @@ def _answer(
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
     cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
     best = cost.min(axis=1, keepdims=True)
-    # Equal settings share: which of them is best cannot be told.
+    # Equal settings share: none of them is the best.
     winners = feasible & (cost <= best + 1e-9 * np.abs(np.where(np.isfinite(best), best, 0.0)))
     shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
     options = []
@@ -355,7 +360,7 @@ def _excess(
     bounds: Sequence[tuple[str, Constraint]],
     units: Mapping[str, tuple[str, str]],
 ) -> float:
-    """Say by which share of its bound a setting breaks the constraint that it breaks most."""
+    """Give the share of its bound by which a setting breaks the constraint that it breaks most."""
     found = [0.0]
     for metric, limit in bounds:
         bound = limit.bound_in(units[metric][0], baseline.parts[metric].value)

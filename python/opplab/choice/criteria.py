@@ -22,7 +22,7 @@ MISSED_SLACK = 0.1
 THROUGHPUT_SLACK = 1.0
 """Percent of work that a setting may do less than the baseline."""
 
-# What people say -> the metric.
+# Common names -> the metric.
 _ALIASES = {
     "latency": "latency_p99",
     "response": "response_p99",

@@ -69,6 +69,8 @@ class Saving:
     clear : bool
     commands : list of str
     finding : str
+    price : str
+        What the setting costs in response time; empty if nothing clear.
     """
 
     setting: str
@@ -81,6 +83,7 @@ class Saving:
     clear: bool
     commands: list[str]
     finding: str
+    price: str = ""
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -103,7 +106,18 @@ class Saving:
 
         clear = change.certainty.is_clear
         ends = saved(change.high), saved(change.low)
-        return cls(chosen.label, choice.baseline, best, power, saved(change.value), *ends, clear, commands, finding)
+        return cls(
+            chosen.label,
+            choice.baseline,
+            best,
+            power,
+            saved(change.value),
+            *ends,
+            clear,
+            commands,
+            finding,
+            choice.price(),
+        )
 
 
 @dataclass
@@ -140,7 +154,9 @@ class Fleet(Block):
 
     def below(self) -> list[str]:
         """Give what was refused, and what was assumed."""
-        return [*(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
+        prices = [f"{kind.name} {saving.price}" for kind, saving in self.types if saving.price]
+        price = [f"Price of the settings against the baseline: {'; '.join(prices)}."] if prices else []
+        return [*price, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
 
     def size(self) -> int:
         """Give the number of machine types."""
@@ -451,7 +467,7 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         f"Clear savings: {_number(total)} kWh a year on {_several(count, 'machine')} of {_several(len(sure), 'type')}."
     )
     others = len(answered) - len(sure)
-    return f"{words} On the other {_several(others, 'type')} no saving is clear." if others else words
+    return f"{words} On {_several(others, 'other type')} no saving is clear." if others else words
 
 
 def _several(number: int, what: str) -> str:

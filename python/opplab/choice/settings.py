@@ -32,7 +32,7 @@ CPUFREQ = f"{CPU}/cpufreq"
 # Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
 
-# Drivers of two or three modes -> the folder of the file `status` below /sys/devices/system/cpu, and what it says.
+# Drivers of two or three modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content.
 # Sources: intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12.
 _MODES = {
     "intel_pstate": ("intel_pstate", "active"),
@@ -118,7 +118,7 @@ def labels_of(settings: Sequence[Setting]) -> list[str]:
         if label in labels[:number]:
             if settings[number] == settings[labels.index(label)]:
                 raise InputError(f"the setting `{label}` is given twice")
-            # One says a key that another leaves to the policy.
+            # One sets a key that another leaves to the policy.
             labels[number] = f"{label} ({number + 1})"
     return labels
 

@@ -214,7 +214,7 @@ class Request:
         return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, f"{left_out} more rows: --all"])
 
     def _how_sure(self) -> None:
-        """Run the draws of a results folder's experiment, and say how sure its changes are."""
+        """Run the draws of a results folder's experiment, and report how sure its changes are."""
         from pathlib import Path
 
         from opplab import results

@@ -45,9 +45,9 @@ class Patient(io.FileIO):
 
 
 def open_streams() -> None:
-    """Make standard streams lead somewhere and give all that they are told.
+    """Make standard streams lead somewhere and write all that they are given.
 
-    Those that were closed lead nowhere, so that no file gets their numbers and what they are told.
+    Those that were closed lead nowhere, so that no file gets their numbers and their output.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:

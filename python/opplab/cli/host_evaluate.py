@@ -1,7 +1,7 @@
 """`opplab host affinity --evaluate`: what each place of the ``sugov`` kthreads would cost, by the machine's twin.
 
 The twin is simulated once a mask, with the same workload and seed; nothing is changed on the host.  What the twin does
-not know (power of a machine that tells none) is left out and said.
+not know (power of a machine without a meter) is left out, with a note.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def powered(
 def _of_points(
     paths: tuple[Path, ...], soc: str | None, clusters: str | None, name: str | None
 ) -> tuple[str, dict[str, Any]]:
-    """Give a machine file without power from tables of operating points, and what was told and is missing."""
+    """Give a machine file without power from tables of operating points, what was read and what is missing."""
     from opplab.fit.machine_power import to_machine_text
     from opplab.fit.opp_machine import layout, machine_of_points
 
@@ -182,7 +182,7 @@ def _of_points(
 
 
 def imported(source: Path, name: str | None) -> tuple[str, dict[str, Any]]:
-    """Give the machine file of a source, and what was told, left out and filled."""
+    """Give the machine file of a source, and what was read, left out and filled."""
     machine, told = _opplab.import_machine(str(source))
     if name is not None and name != machine.name:
         machine = machine.renamed(name)
@@ -199,7 +199,7 @@ def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: st
         tree = toml_of(text, "the machine file")
         if with_capacity(tree, tables, soc):
             text = to_machine_text(tree)
-            facts["notes"] = [note for note in facts["notes"] if not note.startswith("capacities are not told")]
+            facts["notes"] = [note for note in facts["notes"] if not note.startswith("capacities are missing")]
             facts["told"].append(("capacity", ", ".join(path.name for path in tables)))
     return text, facts
 

@@ -57,7 +57,7 @@ class LazyGroup(Group):
     """A group whose sub-commands are imported when they are called."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and write all that it said; an answer from a damaged trace ends with 1."""
+        """Run the command, and write all of its output; an answer from a damaged trace ends with 1."""
         with collected() as noted:
             try:
                 found = super().invoke(ctx)

@@ -95,7 +95,7 @@ class BuiltIn(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         self.more = more
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take it as it is: the command itself says what is wrong with a name."""
+        """Take it as it is: the command itself reports what is wrong with a name."""
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -418,7 +418,7 @@ def policy_options(function: F) -> F:
 
 
 def policy_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Give the keys of a policy that the options of `policy_options` say.
+    """Give the keys of a policy that the options of `policy_options` set.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""`opplab predict`: what an experiment or a table will show, said before it is measured."""
+"""`opplab predict`: what an experiment or a table will show, before it is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command promises of its answer: what it answers from, and what it says where it cannot.
+"""What every command promises of its answer: what it answers from, and how it ends where it cannot.
 
 One declaration for `RELIABILITY.md`, whose table ``python -m opplab.cli.promises`` writes, and for the test that calls
 each command with input that is empty, cut, incomplete or contradicts itself: none of them may end with 0 and no note.
@@ -16,12 +16,12 @@ BEGIN, END = "<!-- promises: made by python -m opplab.cli.promises -->\n", "<!--
 
 @dataclass(frozen=True)
 class Promise:
-    """What a command answers from, and what it says where it cannot."""
+    """What a command answers from, and how it ends where it cannot."""
 
     source: str
     cannot: str
     code: str
-    """Exit code where it cannot say."""
+    """Exit code where it cannot answer."""
     call: tuple[str, ...] = ()
     """A call that answers; ``{KIND}`` stands for a file of a kind, ``{out}`` for one that it writes."""
 

@@ -2,7 +2,7 @@
 
 ``opplab compare TREE --runs A,B -b NAME --method mmtests`` needs neither click nor polars nor the extension, and
 importing them would take longer than the table. What is not exactly of that form is left to `opplab.cli.main`, which
-also says what is wrong with it; so this module has no errors of its own.
+also reports what is wrong with it; so this module has no errors of its own.
 """
 
 from __future__ import annotations

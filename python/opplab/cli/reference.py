@@ -28,7 +28,7 @@ HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "calibrate",
 
 @dataclass(frozen=True)
 class Page:
-    """What the reference says of a command.
+    """A command as the reference describes it.
 
     Attributes
     ----------

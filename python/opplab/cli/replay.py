@@ -77,7 +77,7 @@ def _percent(part: float | None, whole: float | None) -> str:
 def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
     """Give each change of a closed loop its interval: Student's t over the pairs of runs, in percent.
 
-    A change whose interval holds 0 says nothing, as one within the error does.
+    A change whose interval includes 0 is not significant, nor is one within the error.
     """
     from opplab import stats
 
@@ -96,7 +96,7 @@ def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
-    """Make a row of each metric: what is not known is blank, a change that says nothing is marked."""
+    """Make a row of each metric: what is not known is blank, a change that is not significant is marked."""
     rows = []
     several = any("change_percent" in metric for metric in found["metrics"])
     for metric in found["metrics"]:

@@ -343,7 +343,7 @@ def _write_experiment(
 
 
 def _loaded(target: str, ad_hoc: bool, **adjusted: Any) -> Experiment:
-    """Load an experiment; of one that a command has written nobody is told a place in it."""
+    """Load an experiment; errors in one that a command has written have no place in it."""
     from opplab.sweep.experiments import Experiment
 
     try:
@@ -381,7 +381,7 @@ def _tell_no_eas(cases: Iterable[_opplab.Case]) -> None:
     """Print where the machine keeps the kernel from energy-aware scheduling, and why; once a machine and reason."""
     told: dict[tuple[str, str], None] = {}
     for case in cases:
-        # A case that cannot run says so when its turn comes.
+        # A case that cannot run fails when its turn comes.
         with contextlib.suppress(CaseError):
             why = case.why_no_eas()
             if why is not None:

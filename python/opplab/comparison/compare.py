@@ -375,7 +375,7 @@ def _check_agreement(runs: Sequence[Run]) -> None:
 
 
 def _about(run: Run, metrics: Sequence[str]) -> Run:
-    """Keep what a benchmark is about, in that order; everything where nothing is said."""
+    """Keep what a benchmark is about, in that order; everything where nothing is named."""
     from opplab.runs import Run as Column
 
     kept = Column(run.name, run.benchmark)

@@ -149,7 +149,7 @@ def rows_of_file(path: Path, *, zero: bool = True) -> tuple[Published, ...]:
     ----------
     path : Path
         Needed are ``variant`` and ``value``; ``parameter`` (``clients=4``) where the table has one. What is left out is
-        empty; the text, and the table where no column tells it, are called by the file's name.
+        empty; the text, and the table where no column has it, are called by the file's name.
 
     Raises
     ------

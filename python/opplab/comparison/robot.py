@@ -25,7 +25,7 @@ _HIGHER = (
 
 
 def better_of(metric: str) -> str:
-    """Give the better side of a metric by lkp-tests' names; empty where the name does not tell."""
+    """Give the better side of a metric by lkp-tests' names; empty where the name has none."""
     name = metric.partition(".")[2] or metric
     if any(word in name for word in _HIGHER) and "buildtime" not in name:
         return "higher"

@@ -5,7 +5,7 @@ source                              runs
 ==================================  =================================================================
 a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``
 a results folder, ``.parquet``,     the policies in it, of each machine by itself (`by_machine`); with kernel,
-``.csv`` with our columns           experiment, source and folder where these are what tells runs apart
+``.csv`` with our columns           experiment, source and folder where runs differ in these
 ``published:SEED``                  drawn by `opplab.comparison.published` instead
 any other file or folder            one run a file, read by the first of `opplab.formats` that knows it; a folder
                                     of such files is one run, each file an iteration
@@ -38,7 +38,7 @@ class Source:
 
     # What could not be read.
     problems: list[Problem]
-    # The run that the others are compared with unless somebody names another; the first where nothing is said.
+    # The run that the others are compared with unless the user names another; the first by default.
     baseline: str | None = None
 
     def runs(self) -> list[str]:
@@ -245,7 +245,7 @@ class Frame(Source):
 
 
 def _run_names(table: pl.DataFrame) -> pl.Expr:
-    """Name runs by their policies, and by whatever else tells apart what must not be averaged together."""
+    """Name runs by their policies, and by whatever else separates what must not be averaged together."""
     import polars as pl
 
     point = ["machine", "policy", "benchmark", "param", "metric"]
@@ -368,7 +368,7 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
 
 
 def _folder_name(path: Path) -> str:
-    """The name that tells result folders apart: mmtests calls them all ``work/log``."""
+    """The name that identifies a result folder: mmtests calls them all ``work/log``."""
     path = path.absolute()
     while path.name in ("log", "work", "results") and path.parent != path:
         path = path.parent

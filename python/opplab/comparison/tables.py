@@ -21,7 +21,7 @@ layout          as in
 
 **The tilde.** ``~`` stands for "same as baseline". A cell is the same when the confidence interval of its ratio
 contains 1, or when its ratio rounds to 1.00. With the overview rule it is the same when the ratio is within 2.5 % of
-1, which is what the published EPYC overview hides. A table that uses ``~`` says which rule it follows.
+1, which is what the published EPYC overview hides. A table that uses ``~`` names the rule that it follows.
 
 What the module does not do: compute (see `opplab.comparison.compare`), or know where values come from.
 """
@@ -50,9 +50,9 @@ class Cell:
     """One number of a table and what is known of it; what is not known is None."""
 
     value: float | None = None
-    # As it was printed or is to be printed, when the value alone does not say (a published "1", a count).
+    # As it was printed or is to be printed, when the value alone does not show it (a published "1", a count).
     text: str | None = None
-    # Half width behind "+-", in the units that the row says.
+    # Half width behind "+-", in the units of the row.
     spread: float | None = None
     # Decimal places of the value; None: the table's.
     digits: int | None = None

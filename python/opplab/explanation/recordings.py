@@ -33,7 +33,7 @@ def _is_recording(path: Path) -> bool:
 
 
 def is_trace(path: Path) -> bool:
-    """Tell a trace, or a recording's folder or archive, from cases, experiments and results."""
+    """Distinguish a trace, or a recording's folder or archive, from cases, experiments and results."""
     return path.suffix not in (".json", ".toml") if path.is_file() else (path / "trace.dat").is_file()
 
 
@@ -128,7 +128,7 @@ def _frequencies(path: Path, machine: Machine | None) -> tuple[dict[str, list[An
 
 
 def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None) -> Explanation:
-    """Explain the clock of a CPU of a real kernel, from its own records or from what the events tell."""
+    """Explain the clock of a CPU of a real kernel, from its own records or from the events."""
     columns, policies, origin = _frequencies(folder, machine)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
     if policy is None:

@@ -66,7 +66,7 @@ class Records:
         return found
 
     def words(self, table: str, row: dict[str, Any], cpu: int, *lines: tuple[str, dict[str, Any]]) -> dict[str, str]:
-        """Give what a record about a CPU says; `lines` are the other records of the decision."""
+        """Give the content of a record about a CPU; `lines` are the other records of the decision."""
         policy = self.policy_of[cpu]
         names = (self.facts["governor"], self.facts["driver"], policy["opps_khz"], policy["cpus"], True)
         return _opplab.decision_words(table, row, names, self.task, list(lines))

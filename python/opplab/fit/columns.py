@@ -1,6 +1,6 @@
 """Columns of logs and tables of power, known by their names, whoever wrote them: turbostat, pepc, RAPL, rails, people.
 
-A name tells its quantity and its unit: exact ones first, then by their words (``Package Power (W)``,
+A name has its quantity and its unit: exact ones first, then by their words (``Package Power (W)``,
 ``mean_bzy_mhz_of_these``).  Tables may have any separator, a preamble, repeated heads, more columns than are known,
 rows a CPU beside those of the whole, and cells that are no numbers where nothing was measured.
 """
@@ -86,7 +86,7 @@ def plain(name: str) -> str:
 
 
 def known_column(name: str) -> Column | None:
-    """Describe what a column holds by its name; None if it says nothing that is known.
+    """Describe what a column holds by its name; None if nothing in it is known.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class Table:
     """The column that each quantity is from, as `KNOWN` writes names."""
     columns: dict[str, Column]
     seconds: Floats
-    """What the log says of each row's length (turbostat's line ``10.0 sec``); not a number where it says nothing."""
+    """Each row's length by the log (turbostat's line ``10.0 sec``); not a number where it has none."""
     by_package: list[list[float]] = field(default_factory=list)
     """Loads of the single packages in each row, where the table has rows of them."""
 

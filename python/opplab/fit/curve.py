@@ -12,7 +12,7 @@
 Voltage is flat at low clocks, because the rail has a lowest voltage, and then rises nearly linearly.  Where a source
 has the voltage of each operating point, it takes the place of the curve, and leakage gets a term of its own (V^2).
 Where it has not, the shape comes from the points and from what curves of other chips look like (`shapes.Shapes`), so
-that three points are enough.  The curve cannot tell leakage from what else does not depend on the clock: both are
+that three points are enough.  The curve cannot separate leakage from what else does not depend on the clock: both are
 ``static``.
 
 Not here: files, scores, how power divides between a core and what it shares (one busy core is all that is seen).

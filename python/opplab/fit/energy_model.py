@@ -14,7 +14,7 @@ Tree = Mapping[str, Any]
 
 
 def points_of(cluster: Tree) -> list[tuple[int, int]]:
-    """Give (kHz, uW) of the points of a cluster, as its device tree would tell them."""
+    """Give (kHz, uW) of the points of a cluster, as its device tree would have them."""
     return [(opp.get("khz") or round(1000 * opp["mhz"]), opp.get("uw", 0)) for opp in cluster["opp"]]
 
 

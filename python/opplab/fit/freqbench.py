@@ -1,7 +1,7 @@
 """Tables of power by operating point, in the columns of freqbench's digest (`opp_power.csv`).
 
 A curve is the rows of one ``soc``, ``run`` and ``cpu``.  Needed are ``khz`` and ``busy_mean_mw``; with
-``coremark_iter_per_s`` a clock that was not what cpufreq said shows (speed a MHz off the median of the curve by more
+``coremark_iter_per_s`` a clock that was not the one of cpufreq shows (speed a MHz off the median of the curve by more
 than 3 %), and the clock that the work saw is taken instead.
 """
 
@@ -60,7 +60,7 @@ class Curve:
         return float(np.median(speeds)) if speeds else None
 
     def clock_mhz(self, points: Iterable[Point]) -> np.ndarray:
-        """Give the clocks of points: what the work saw where that is not what cpufreq said."""
+        """Give the clocks of points: what the work saw where cpufreq differs."""
         per_mhz = self.speed_per_mhz()
         clocks = []
         for point in points:
@@ -71,7 +71,7 @@ class Curve:
         return np.array(clocks)
 
     def clocks_off(self, points: Iterable[Point]) -> int:
-        """Count the points whose clock was not what cpufreq said."""
+        """Count the points whose clock was not that of cpufreq."""
         points = list(points)
         told = np.array([point.khz / 1000 for point in points])
         return int(np.sum(self.clock_mhz(points) != told))
@@ -126,7 +126,7 @@ def _number(row: dict[str, str], key: str, file: Path, line: int, decimal: str =
 
 
 def is_points(path: Path) -> bool:
-    """Say whether a source is a table of operating points: clocks with power or speed, and no load beside them."""
+    """Report whether a source is a table of operating points: clocks with power or speed, and no load beside them."""
     if path.is_dir():
         return (path / "cpu_1d.csv").is_file()
     if path.suffix == ".json":

@@ -60,7 +60,7 @@ class Parts:
     def bounds(self, features: Floats) -> tuple[float, float]:
         """Give the interval of 95 % of the power of one row of features by resampling.
 
-        Parts that the rows cannot tell apart may be known well together.
+        Parts that the rows cannot separate may be known well together.
         """
         low, high = np.quantile(self._drawn @ features, [0.025, 0.975])
         return float(low), float(high)

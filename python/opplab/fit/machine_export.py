@@ -21,7 +21,7 @@ SCALE = 1024
 
 
 def _power_uw(opp: Mapping[str, Any]) -> int | None:
-    """What the model is told, or else what a busy CPU draws; None if neither is known."""
+    """What the model has, or else what a busy CPU draws; None if neither is known."""
     return opp["power_uw"] or opp["busy_uw"] or None
 
 
@@ -50,7 +50,7 @@ def coefficient(opps: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None
 
 
 def inefficient(opps: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Say of each point, by rising frequency, whether the kernel marks it as inefficient."""
+    """Report of each point, by rising frequency, whether the kernel marks it as inefficient."""
     top_khz = max(opp["khz"] for opp in opps)
     out: list[bool] = []
     least: float | None = None
@@ -72,7 +72,7 @@ def _cpus(text: str) -> list[int]:
 
 
 def _warnings(cluster: Mapping[str, Any]) -> list[str]:
-    """What the kernel, or who looks at the table, would say of a cluster."""
+    """Findings about a cluster, the kernel's and those of a reader of its table."""
     opps = cluster["opps"]
     words = [
         f"{opp['khz'] / 1000:g} MHz is inefficient: a faster point costs no more"
@@ -133,7 +133,7 @@ def placements(facts: Mapping[str, Any]) -> list[tuple[int, int, str]]:
 
 
 def _eas(facts: Mapping[str, Any] | None) -> str:
-    """Say where EAS places a lone task; None is a kernel without an energy model."""
+    """Describe where EAS places a lone task; None is a kernel without an energy model."""
     if facts is None:
         return "no energy model, EAS is off: a task that wakes goes to an idle CPU that it fits on, its last one first"
     if len({cluster["capacity"] for cluster in facts["clusters"]}) < 2:

@@ -97,7 +97,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     one_clock = _is_one_clock(samples)
     core_columns, core_names = [busy, busy * samples.ghz, busy * samples.ghz**3], ["core", "core f", "core f^3"]
     if one_clock:
-        # One clock cannot tell how power follows it: as the cores of measured servers.
+        # One clock does not show how power follows it: as the cores of measured servers.
         core_columns, core_names = [busy * (samples.ghz + SERVER_CUBIC * samples.ghz**3)], ["core f"]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
     by_clock = (awake if sleeps else one) * samples.ghz
@@ -105,7 +105,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
     one_load = bool(np.ptp(busy) < 0.1 * max(float(busy.max()), 1e-9))
     if samples.cores_watts is not None:
-        # The cores' own static power counts as shared: it is there whatever is busy.  One load cannot tell it.
+        # The cores' own static power counts as shared: it is there whatever is busy.  One load does not show it.
         idle = [] if one_load else [one]
         features = np.column_stack([*core_columns, *idle])
         core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts)
@@ -351,7 +351,7 @@ def with_power(
     Returns
     -------
     (str, list of Parameter, list of str)
-        The file, what was fitted, and what the source cannot tell.
+        The file, what was fitted, and what the source leaves unknown.
     """
     text, parameters, cannot, _ = fitted_power(text, *paths, soc=soc, points=points, of=of)
     return text, parameters, cannot
@@ -404,7 +404,7 @@ def _tell_kernel(tree: Tree) -> None:
         names = ", ".join(cluster["name"] for cluster in filled)
         _mark(
             tree,
-            {"cluster.opp.uw": f"{_AS_MEASURED} ({names}): what the kernel is told is what was measured"},
+            {"cluster.opp.uw": f"{_AS_MEASURED} ({names}): the kernel's own model is what was measured"},
             {},
         )
 

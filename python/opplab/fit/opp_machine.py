@@ -1,6 +1,6 @@
 """A machine file from tables of operating points: clusters, clocks and voltages, capacity by CoreMark.
 
-Power is put in by `machine_power.with_power`, from the same tables.  What they do not say (idle states, driver, costs)
+Power is put in by `machine_power.with_power`, from the same tables.  What they lack (idle states, driver, costs)
 is that of phones, marked as assumed, with ranges.
 """
 
@@ -288,7 +288,7 @@ def machine_of_points(
 
 
 def with_capacity(tree: dict[str, Any], paths: Sequence[Path], soc: str | None) -> bool:
-    """Put capacities by CoreMark into a machine whose clusters tables measured; say whether all have one."""
+    """Put capacities by CoreMark into a machine whose clusters tables measured; report whether all have one."""
     clusters = clusters_of(tree)
     points = [(place_of(point, clusters), point) for point in read_chip(paths, soc)]
     tops = [max(khz_of_opp(opp) for opp in cluster["opp"]) for cluster in tree["cluster"]]

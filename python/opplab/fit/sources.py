@@ -34,7 +34,7 @@ class Samples:
     """Busy cores, or, if `load_is_share`, their share of all CPUs."""
     load_is_share: bool
     asleep: Floats
-    """Share of time in which the package slept; 0 where the source does not say."""
+    """Share of time in which the package slept; 0 where the source has none."""
     cores_watts: Floats | None
     """Those of the cores alone, if the source has them apart."""
     scope: str
@@ -48,7 +48,7 @@ class Samples:
         """Give busy cores of a machine with so many; a core with both threads busy counts 1 and `second_thread`.
 
         A share of all CPUs is taken for that share of the cores with all their threads; counted threads fill the cores
-        (of each package, where they are told apart) before they share them.
+        (of each package, where they are separate) before they share them.
         """
         if self.load_is_share:
             return self.load * cores * (1 + second_thread)
@@ -110,7 +110,7 @@ def _read_text(path: Path) -> str:
 
 
 def _joules_to_watts(table: Table, path: Path) -> None:
-    """Give watts of joules (`turbostat -J`), by the seconds that the log says for each interval."""
+    """Give watts of joules (`turbostat -J`), by the seconds that the log has for each interval."""
     values = table.values
     if "joules" not in values or "watts" in values:
         return
@@ -138,7 +138,7 @@ def _counter_to_watts(table: Table) -> None:
         return
     seconds, joules = np.diff(values["time"]), np.diff(values["energy"])
     watts = joules / np.where(seconds > 0, seconds, np.nan)
-    # A counter that ran over says nothing of its interval.
+    # A counter that ran over is unknown for its interval.
     watts[watts < 0] = np.nan
     for name in values:
         values[name] = values[name][1:]
@@ -159,7 +159,7 @@ def _with_meter(table: Table, folder: Path) -> None:
 
 
 _GHZ = (0.01, 12.0)
-"""Clocks of processors; beyond it a column is in another unit than its name says."""
+"""Clocks of processors; beyond it a column is in another unit than that of its name."""
 
 
 def read_samples(path: Path) -> Samples:

@@ -123,7 +123,7 @@ class Report:
 
     @property
     def testcase(self) -> str:
-        """Name of the test; that of the first metric where no line of parameters says it."""
+        """Name of the test; that of the first metric where no line of parameters has it."""
         return self.axes.get("testcase") or (self.rows[0].metric.partition(".")[0] if self.rows else "")
 
 

@@ -1,7 +1,7 @@
 """A machine file from what ``opplab host calibrate`` measured: each number with its source and its range.
 
 The machine's own files (topology, idle states, clocks) come first, by `opplab machine import`; measured numbers take
-the place of what was told or assumed.
+the place of what was read or assumed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Maker:
                 self.tree["range"][ranged] = ends
 
     def sure(self, one: Mapping[str, Any] | None) -> bool:
-        """Say whether a number is known well enough to take the place of another; what is not is a note."""
+        """Report whether a number is known well enough to take the place of another; what is not is a note."""
         if one is None:
             return False
         if one.get("low", 0) > 0 and one["high"] <= _WIDEST * one["low"]:
@@ -92,7 +92,7 @@ class _Maker:
         return False
 
     def clock(self) -> None:
-        """Put the measured highest clock where the machine says none, and turbo bins by busy cores."""
+        """Put the measured highest clock where the machine has none, and turbo bins by busy cores."""
         by_cores = {
             int(one["of"]["cores"]): one
             for one in _of(self.found, "clock", **{"class": "integer"})

@@ -26,7 +26,7 @@ from opplab.errors import InputError
 __all__ = ["Adb", "Far", "Ssh", "run"]
 
 MACHINES = {0x3E: ("x86_64", "amd64"), 0xB7: ("aarch64", "arm64"), 0x28: ("armv7l", "armv8l"), 0xF3: ("riscv64",)}
-"""An ELF file's machine -> what `uname -m` says there."""
+"""An ELF file's machine -> `uname -m` there."""
 DEFAULTS = {"compare": "host-compare", "calibrate": "host-calibrate"}
 """Commands that write a folder, and its name where none is given."""
 
@@ -57,12 +57,13 @@ class Far:
         Raises
         ------
         InputError
-            It failed, with what it said.
+            It failed, with its message.
         """
         done = subprocess.run(self.words(script), stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise InputError(f"{self.name}: {said[-1] if said else f'exit code {done.returncode}'}")
+            why = said[-1] if said else f"exit code {done.returncode}"
+            raise InputError(f"{self.name}: {why}")
         return done.stdout
 
     def send(self, data: bytes, script: str) -> None:
@@ -77,7 +78,7 @@ class Far:
 
 
 class Ssh(Far):
-    """By ssh, whose own configuration says how HOST is reached."""
+    """By ssh, whose own configuration has how HOST is reached."""
 
     def words(self, script: str) -> list[str]:
         """Give ssh's words."""
@@ -109,7 +110,7 @@ class Adb(Far):
 
 
 def machine_of(agent: Path) -> tuple[str, ...]:
-    """Give what `uname -m` says on machines that an agent runs on.
+    """Give `uname -m` of machines that an agent runs on.
 
     Raises
     ------

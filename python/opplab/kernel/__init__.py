@@ -62,6 +62,7 @@ from opplab.kernel.pelt import (
     UtilEst,
     decay_load,
     pelt,
+    plot_signals,
     ramp_up_periods,
 )
 from opplab.kernel.profiles import (
@@ -119,6 +120,7 @@ __all__ = [
     "map_util_freq",
     "map_util_perf",
     "pelt",
+    "plot_signals",
     "ramp_up_periods",
     "scale_freq_tick",
     "schedutil_cpu_util",

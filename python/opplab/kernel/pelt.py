@@ -10,8 +10,11 @@ from opplab.errors import InputError
 from opplab.kernel.native import native as _kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
+    from opplab.report.notebook import Picture
 
 __all__ = [
     "ON_RQ",
@@ -23,6 +26,7 @@ __all__ = [
     "UtilEst",
     "decay_load",
     "pelt",
+    "plot_signals",
     "ramp_up_periods",
 ]
 
@@ -43,6 +47,39 @@ class PeltSignals(NamedTuple):
     """The same while it was queued, too; with scaled contributions ``runnable_load_avg``."""
     load_avg: npt.NDArray[np.uint32]
     """Load, in units of load weight (1024 for nice 0)."""
+
+
+def plot_signals(times_ns: npt.ArrayLike, signals: Mapping[str, npt.ArrayLike]) -> Picture:
+    """Draw signals against time, a curve each.
+
+    Parameters
+    ----------
+    times_ns : array of int
+        Times of the updates.
+    signals : mapping of str to array
+        A signal of as many values, such as `util_avg`, by its name.
+
+    Returns
+    -------
+    Picture
+        A notebook shows it; its method ``write`` makes a page or an ``.svg``.
+
+    Examples
+    --------
+    >>> times = [1_000_000, 2_000_000]
+    >>> plot_signals(times, {"util_avg": pelt(times, [True, True]).util_avg})
+    Picture('0 to 2 ms')
+    """
+    from opplab.report.notebook import curves
+
+    times_ms = _times(times_ns) / 1e6
+    lines = {name: np.asarray(values).tolist() for name, values in signals.items()}
+    for name, values in lines.items():
+        if len(values) != len(times_ms):
+            raise InputError(f"`{name}` has {len(values)} values for {len(times_ms)} times")
+    if not len(times_ms) or not lines:
+        raise InputError("there is nothing to draw")
+    return curves(f"0 to {times_ms[-1]:g} ms", times_ms.tolist(), lines, "time, ms", "of 1024")
 
 
 def _times(times_ns: npt.ArrayLike) -> npt.NDArray[np.uint64]:
@@ -209,7 +246,7 @@ class SchedAvg(_kernel.SchedAvg):
     -----
     ``update_load_avg_se(now_ns, on_rq=, running=, weight=)``, ``update_load_avg_blocked_se(now_ns, weight=)`` and
     ``update_load_avg_cfs_rq(now_ns, load_weight=, nr_runnable=, has_curr=)`` account the time up to ``now_ns`` on
-    PELT's clock, and say whether the averages were recomputed.
+    PELT's clock, and report whether the averages were recomputed.
     Source: include/linux/sched.h: struct sched_avg, kernel/sched/pelt.c; v6.12.
 
     Examples

@@ -123,7 +123,7 @@ class Comparison:
         return self.stats.index(stat)
 
     def change(self, column: int, operation: str, index: int) -> tuple[float, float]:
-        """``(value, change in percent)`` as mmtests prints them: both 0 when either cannot be said."""
+        """``(value, change in percent)`` as mmtests prints them: both 0 when either is unknown."""
         value = self.value(column, operation, index)
         base = self.value(0, operation, index)
         # -1 is mmtests' old mark for "missing" and is still treated so.

@@ -1,11 +1,11 @@
 """mmtests' statistics, with mmtests' own definitions.
 
 The definitions are those of mmtests' `Stat.pm` (commit 638401e), quirks included, because the tables are compared
-byte for byte; where a quirk is not what a statistician would do, the function says so. `opplab-stats` (Rust) computes
-the same numbers; this module repeats the arithmetic because a cold ``opplab compare`` must not wait for anything to
+byte for byte; a function's text names a quirk that no statistician would choose. `opplab-stats` (Rust) computes the
+same numbers; this module repeats the arithmetic because a cold ``opplab compare`` must not wait for anything to
 be loaded, and a test holds the two equal to the last bit.
 
-Values arrive best first: ascending when lower is better, descending when higher is. NaN stands for "cannot be said".
+Values arrive best first: ascending when lower is better, descending when higher is. NaN stands for "unknown".
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def stddev(values: list[float], mean: float, harmonic: bool) -> float:
 
 
 def coeffvar(deviation: float, mean: float) -> float:
-    """Coefficient of variation in percent; 0 when either cannot be said."""
+    """Coefficient of variation in percent; 0 when either is unknown."""
     if isnan(mean) or not mean:
         return 0.0
     if isnan(deviation):

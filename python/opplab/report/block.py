@@ -1,12 +1,13 @@
 """A block of an answer, the same in terminal, page, Markdown, mail and notebook.
 
-A line with the question, a sentence that says what is sure, tables, and lines for what is missing and what is assumed.
+A line with the question, a sentence on what is sure, tables, and lines for what is missing and what is assumed.
 """
 
 from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ LINES = 12
 """Lines of a screenful; `--all` has the others."""
 
 BETTER, WORSE = "27,111,181", "192,61,29"
-"""Blue and red of heat tables, which readers who confuse red and green can tell apart."""
+"""Blue and red of heat tables, which readers who confuse red and green can distinguish."""
 SHADE_MOST, SHADE_LEAST_PERCENT = 0.6, 3.0
 """Opacity of the largest change, which the page's own colours shine through in the light and the dark, and the change
 that has it where all are smaller."""
@@ -46,15 +47,21 @@ class Heat:
         """Give the style of each cell, also of those that name the row."""
         sizes = [abs(one) for line in self.gains for one in line if one is not None]
         top = max([*sizes, SHADE_LEAST_PERCENT])
-        return [
-            [""] * (len(row) - len(line)) + ["" if one is None else _shade(one / top) for one in line]
-            for row, line in zip(self.rows, self.gains, strict=True)
-        ]
+        out = []
+        for row, line in zip(self.rows, self.gains, strict=True):
+            texts = list(row.values())
+            named = len(texts) - len(line)
+            shades = [
+                "" if one is None else _shade(one / top, text) for one, text in zip(line, texts[named:], strict=True)
+            ]
+            out.append([""] * named + shades)
+        return out
 
 
-def _shade(share: float) -> str:
-    # The root keeps small changes visible beside a large one.
-    return f"background:rgba({BETTER if share > 0 else WORSE},{SHADE_MOST * abs(share) ** 0.5:.2f})"
+def _shade(share: float, text: str) -> str:
+    # The root keeps small changes visible beside a large one; what is not clear is pale.
+    opacity = SHADE_MOST * abs(share) ** 0.5 * (1 if text.endswith("*") else 0.4)
+    return f"background:rgba({BETTER if share > 0 else WORSE},{opacity:.2f})"
 
 
 @dataclass
@@ -155,7 +162,7 @@ class Block:
         out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
         out += [self._table(rows) for rows in self.tables()]
         out += [self._table(heat.rows, heat.styles()) for heat in self.heats()]
-        out += [f'<p class="note">{html.escape(line)}</p>' for line in self.below() if line]
+        out += [f'<p class="note">{_unbroken(html.escape(line))}</p>' for line in self.below() if line]
         return "\n".join(out)
 
     def _table(self, rows: Sequence[Mapping[str, str]], styles: Sequence[Sequence[str]] = ()) -> str:
@@ -182,6 +189,11 @@ class Block:
         return self.text()
 
     __repr__ = __str__
+
+
+def _unbroken(text: str) -> str:
+    """Keep options in one line, which break at their hyphens."""
+    return re.sub(r"(?<!\S)--[a-z-]+", r'<span style="white-space:nowrap">\g<0></span>', text)
 
 
 def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:

@@ -10,7 +10,7 @@ __all__ = ["Test", "ktap"]
 
 @dataclass(frozen=True)
 class Test:
-    """A test: what it is called, how it ended, what there is to say, and the tests that it consists of.
+    """A test: what it is called, how it ended, its remarks, and the tests that it consists of.
 
     Attributes
     ----------

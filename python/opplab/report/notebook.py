@@ -9,7 +9,7 @@ from typing import Any
 
 from opplab.report import svg
 
-__all__ = ["Picture", "card", "task_color", "timeline"]
+__all__ = ["Picture", "card", "curves", "task_color", "timeline"]
 
 # Neutral colours with enough contrast on light and dark pages, and nothing outside the element.
 STYLE = """
@@ -17,7 +17,7 @@ STYLE = """
 .opplab h4{margin:2px 0 6px;font-size:14px}.opplab table{border-collapse:collapse;margin:6px 0}
 .opplab td,.opplab th{padding:1px 10px 1px 0;text-align:left;border:0;background:none;vertical-align:top}
 .opplab .n{text-align:right;font-variant-numeric:tabular-nums}.opplab th{font-weight:400;opacity:.7}
-.opplab svg{width:100%;height:auto;display:block;max-width:900px}
+.opplab svg{width:100%;height:auto;display:block;max-width:640px}
 .opplab svg text{font:11.5px system-ui,sans-serif;fill:currentColor;opacity:.8}.opplab svg text.tiny{font-size:10px}
 .opplab svg .lane,.opplab svg .row{fill:#8883}.opplab svg .clock{fill:none;stroke:currentColor;stroke-width:1.2}
 .opplab .topology svg{width:auto}.opplab .topology rect{fill:none;stroke:#8888}
@@ -25,6 +25,9 @@ STYLE = """
 .opplab .topology text.number{fill:#fff;opacity:1}.opplab .topology .c0{fill:#2563a8}
 .opplab .topology .c1{fill:#b3541e}.opplab .topology .c2{fill:#3d7a43}.opplab .topology .c3{fill:#84489c}
 .opplab svg .axis,.opplab svg .grid{stroke:#8888}
+.opplab svg .line{fill:none;stroke:currentColor;stroke-width:1.8}.opplab svg .dot{fill:currentColor}
+.opplab svg .v0{color:#2f86cf}.opplab svg .v1{color:#c07f00}.opplab svg .v2{color:#d0532f}
+.opplab svg .v3{color:#3c9a60}.opplab svg .v4{color:#8f66c4}.opplab svg .v5{color:#7a848e}
 """
 
 
@@ -99,6 +102,24 @@ def card(
 def task_color(task: int) -> str:
     """Give a colour that stays the task's own; neighbours differ."""
     return f"hsl({task * 137 % 360} 55% 52%)"
+
+
+def curves(title: str, x: Sequence[float], lines: Mapping[str, Sequence[float]], x_label: str, y_label: str) -> Picture:
+    """Draw values against a common axis, a line each.
+
+    Parameters
+    ----------
+    title : str
+    x : sequence of float
+    lines : mapping of str to sequence of float
+        As many values as `x` has, by name.
+    x_label, y_label : str
+    """
+    series = [
+        svg.Series(name, f"v{number % 6}", [(float(at), float(y), None) for at, y in zip(x, values, strict=True)])
+        for number, (name, values) in enumerate(lines.items())
+    ]
+    return Picture(svg.lines(title, series, x_label, y_label, key=True), title)
 
 
 def timeline(

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Change", "Series", "changes", "lines", "plane", "reach_of", "stacked", "ticks", "timeline"]
+__all__ = ["Change", "Series", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
+POINTS_MAX = 40
+"""More points than these are a curve."""
 CLOCK_HEIGHT = 20
 
 
@@ -108,7 +110,8 @@ class Series:
 def _room(y_ticks: Sequence[float]) -> int:
     """Give the space left of a picture that its numbers and the axis's name need."""
     digits = max(len(_plain(tick)) for tick in y_ticks)
-    return 50 if digits <= 4 else 24 + 7 * digits
+    # Narrow screens have larger letters.
+    return max(50, 26 + 8 * digits)
 
 
 def lines(
@@ -120,14 +123,23 @@ def lines(
     zero: bool = True,
     height: int = 300,
     names: Sequence[str] | None = None,
+    key: bool = False,
 ) -> str:
-    """Draw points with intervals against a number, joined by lines; `names` stand for x = 0, 1, ... if given."""
+    """Draw points with intervals against a number, joined by lines; `names` stand for x = 0, 1, ... if given.
+
+    Many points are a curve: without marks, against round numbers.  With `key` the lines are named on top, where no
+    page does it.
+    """
     xs = [x for one in series for x, _, _ in one.points]
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
     y_ticks = ticks(min([*ends, *([0.0] if zero else [])]), max(ends), 5)
-    left, right, top, bottom = _room(y_ticks), 12, 12, 44
+    left, right, top, bottom = _room(y_ticks), 12, 30 if key else 12, 44
+    is_curve = len(set(xs)) > POINTS_MAX
     span = (max(xs) - min(xs)) or 1.0
-    x_low, x_high = min(xs) - 0.07 * span, max(xs) + 0.07 * span
+    beside = 0.0 if is_curve else 0.07 * span
+    x_low, x_high = min(xs) - beside, max(xs) + beside
+    if is_curve and 0 < x_low < 0.05 * span:
+        x_low = 0.0
 
     def at_x(x: float) -> float:
         return left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right)
@@ -140,7 +152,7 @@ def lines(
         strong = " zero" if tick == 0 and y_ticks[0] < 0 else ""
         out.append(element("line", x1=left, x2=WIDTH - right, y1=at_y(tick), y2=at_y(tick), class_="grid" + strong))
         out.append(text(left - 6, at_y(tick) + 4, _plain(tick), "end"))
-    for x in sorted(set(xs)):
+    for x in [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high] if is_curve else sorted(set(xs)):
         out.append(element("line", x1=at_x(x), x2=at_x(x), y1=height - bottom, y2=height - bottom + 4, class_="axis"))
         name = _plain(x) if names is None else names[int(x)]
         out.append(text(at_x(x), height - bottom + 17, name, "middle"))
@@ -156,7 +168,7 @@ def lines(
     )
     for number, one in enumerate(series):
         # Points at one x stand side by side, so that intervals do not hide each other.
-        shift = (number - (len(series) - 1) / 2) * 2.4
+        shift = 0.0 if is_curve else (number - (len(series) - 1) / 2) * 2.4
         marks = []
         known = [(at_x(x) + shift, y, half) for x, y, half in one.points if half is not None]
         if one.band and len(known) > 1:
@@ -166,7 +178,11 @@ def lines(
         if not one.hollow and len(one.points) > 1:
             path = "M" + "L".join(f"{at_x(x) + shift:.1f} {at_y(y):.1f}" for x, y, _ in one.points)
             marks.append(element("path", d=path, class_="line"))
-        for x, y, half in one.points:
+        if key:
+            start = left + number * (WIDTH - left - right) / len(series)
+            marks.append(element("line", x1=start, x2=start + 16, y1=12, y2=12, class_="line"))
+            out.append(text(start + 21, 16, one.label))
+        for x, y, half in () if is_curve else one.points:
             px, py = at_x(x) + shift, at_y(y)
             if half is not None and not (one.band and len(known) > 1):
                 marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
@@ -216,29 +232,28 @@ def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
     return max(1.0, min(max(1.25 * most, 1.05 * widest), 3 * most, 12 * usual))
 
 
-def reach_of(groups: Sequence[tuple[str, Sequence[Change]]]) -> float:
-    """Give how far to either side an axis reaches that suits these changes."""
+def axis_of(groups: Sequence[tuple[str, Sequence[Change]]]) -> tuple[float, float]:
+    """Give the ends of an axis that suits these changes."""
+    ends = [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
     known = [one.value for _, own in groups for one in own if math.isfinite(one.value)] or [0.0]
-    return _reach(known, [end for end in _ends(groups) if math.isfinite(end)])
-
-
-def _ends(groups: Sequence[tuple[str, Sequence[Change]]]) -> list[float]:
-    return [end for _, own in groups for one in own for end in (one.value, one.low, one.high) if end is not None]
+    reach = _reach(known, [end for end in ends if math.isfinite(end)])
+    # One side is enough where nothing goes to the other.
+    low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
+    return low, reach if max(ends) > 0.02 * reach else 0.1 * reach
 
 
 def changes(
-    title: str, groups: Sequence[tuple[str, Sequence[Change]]], x_label: str, reach: float | None = None
+    title: str,
+    groups: Sequence[tuple[str, Sequence[Change]]],
+    x_label: str,
+    axis: tuple[float, float] | None = None,
 ) -> str:
     """Draw changes with intervals below each other around zero; what is beyond the axis has an arrow and its number.
 
-    Pictures that are compared share an axis by their `reach`, which then has both sides.
+    Pictures that are compared share an `axis`.
     """
     left, right, top, thick, gap = 130, 14, 6, 13, 6
-    ends = _ends(groups) if reach is None else [-reach, reach]
-    reach = reach_of(groups) if reach is None else reach
-    # One side is enough where nothing goes to the other.
-    low = -reach if min(ends) < -0.02 * reach else -0.1 * reach
-    high = reach if max(ends) > 0.02 * reach else 0.1 * reach
+    low, high = axis or axis_of(groups)
 
     def at(value: float) -> float:
         return left + (min(max(value, low), high) - low) / (high - low) * (WIDTH - left - right)

@@ -91,7 +91,7 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     ]
     widths = [max(len(name), *(len(line[index]) for line in cells)) for index, name in enumerate(columns)]
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        # A column without a value says nothing.
+        # A column without a value is left out.
         told = [index for index in range(len(columns)) if any(line[index] for line in cells)]
         columns, cells = [columns[index] for index in told], [[line[index] for index in told] for line in cells]
         numeric, widths = [numeric[index] for index in told], [widths[index] for index in told]
@@ -250,7 +250,7 @@ def flow(text: str, width: int | None) -> str:
 
 
 def terminal_width() -> int | None:
-    """Give the width of the terminal that standard output is, or what ``COLUMNS`` says; None for files and pipes."""
+    """Give the width of the terminal that standard output is, or ``COLUMNS``; None for files and pipes."""
     import os
     import shutil
 

@@ -48,7 +48,7 @@ class Machine:
         InputError
             If there is no such machine; names the nearest name.
         FormatError
-            If the file is wrong; says file, line and column.
+            If the file is wrong; names file, line and column.
         """
         path = catalog.find("machine", name)
         return cls.parse(catalog.read_text(path, "a machine file"), file=str(path))

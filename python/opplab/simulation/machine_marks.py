@@ -63,10 +63,10 @@ _WORST_CASE_US = 100
 
 
 def worst_case_latencies(text: str) -> list[dict[str, str]]:
-    """Find idle states whose told exit latency is also what a wake-up takes, in the form of `opplab machine check`.
+    """Find idle states whose declared exit latency is also what a wake-up takes, in the form of `opplab machine check`.
 
-    Firmware tells the worst case, for the governor to be safe with; measured wake-ups are shorter (a Zen 2 tells 400 us
-    for C2, and wakes in 20 to 24).
+    Firmware has the worst case, for the governor to be safe with; measured wake-ups are shorter (a Zen 2 declares
+    400 us for C2, and wakes in 20 to 24).
     """
     found = []
     for cluster in toml_of(text, "the machine file")["cluster"]:

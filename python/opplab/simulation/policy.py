@@ -28,7 +28,7 @@ ABOUT = """Everything that can be chosen on a given machine.
     Raises
     ------
     InputError
-        If there is no such key, governor, tunable or other name; says the nearest one.
+        If there is no such key, governor, tunable or other name; suggests the nearest one.
 
     Examples
     --------

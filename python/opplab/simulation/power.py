@@ -21,7 +21,7 @@ HOW_TO_GET_POWER = (
 
 
 def known_power(machine: Mapping[str, Any]) -> list[bool]:
-    """Say for each cluster whether what its busy CPUs draw is known: some operating point has a power.
+    """Report for each cluster whether what its busy CPUs draw is known: some operating point has a power.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A range is a key of the machine file's ``[range]``. A number between two that are above 0 is drawn uniformly on a
 logarithmic scale (half or double is as likely), others uniformly. Numbers of one key are off together: all operating
-points of a cluster are too high or too low by the same factor. What the kernel is told (an operating point's ``uw``,
+points of a cluster are too high or too low by the same factor. What the kernel is given (an operating point's ``uw``,
 from which the energy model is made) stays as it is where the file gives no other power: what is unsure is what the chip
 draws.
 """
@@ -31,7 +31,7 @@ class Assumption:
     key : str
         As in the machine file's ``[range]``.
     low, high : float
-        Its range: in the unit of the key, or as factors of what the file says.
+        Its range: in the unit of the key, or as factors of the file's value.
     is_factor : bool
     whose : str
         What the factors are of.

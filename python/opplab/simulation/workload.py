@@ -25,7 +25,7 @@ class Benchmark:
 
 
 DEFAULT_S = 10.0
-"""Simulated time where neither a workload nor anybody says one; a benchmark that does a piece of work ends before."""
+"""Simulated time where neither a workload nor the user gives one; a benchmark that does a piece of work ends before."""
 
 
 def length_of(workload: Workload | Benchmark, seconds: float | None) -> float:

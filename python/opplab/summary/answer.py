@@ -171,7 +171,7 @@ class Answer(Block):
     same: Sequence[Line] = ()
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
-        """Give a row a line and control group: what `cpu.stat` says, energy, waits and missed work."""
+        """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
         of = {(one.machine, one.workload, one.variant): one for one in lines}
         all_ = [
             (of[key], group, values)
@@ -568,7 +568,7 @@ def _place(answer: Answer, one: Line) -> str:
 
 
 def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
-    """Say that latencies of several variants are the exit from an idle state, which no governor changes."""
+    """Report that latencies of several variants are the exit from an idle state, which no governor changes."""
     found_ms = {line.values.get("latency_p99") for line in lines}
     machine = json.loads(experiment.cases[0].json)["machine"]
     exits_ms = {

@@ -360,7 +360,7 @@ def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple
 def _residency(
     place: Source, names: Sequence[str], benchmarks: Sequence[str], machine: str
 ) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
-    """Where the CPUs' time went, if the results say so (`opplab run` does)."""
+    """Where the CPUs' time went, if the results have it (`opplab run` writes it)."""
     from opplab.comparison.sources import Frame
 
     if not isinstance(place, Frame):

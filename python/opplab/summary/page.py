@@ -225,7 +225,7 @@ class _Axis:
 
 
 def findings(blocks: Sequence[Block]) -> list[str]:
-    """Describe in sentences what the comparison comes to, good or bad; a change within its interval says nothing."""
+    """Describe what the comparison comes to, good or bad; changes within their interval are not significant."""
     names = places_of(blocks)
     groups = groupby(blocks, lambda block: ((block.machine, block.benchmark), block.metric, block.base))
     out = [_comparison(names[place], list(run)) for (place, _, _), run in groups]
@@ -387,8 +387,11 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
         better = f", {first.better} is better" if first.better else ""
         drawn.append((title, list(groups.items()), f"change of {first.metric}, %{better}"))
     # Small multiples: one axis for all panels, unless it would hide the changes of some.
-    reaches = [svg.reach_of(groups) for _, groups, _ in drawn]
-    shared = max(reaches) if len(reaches) > 1 and max(reaches) <= SCALES_MAX * min(reaches) else None
+    axes = [svg.axis_of(groups) for _, groups, _ in drawn]
+    sizes = [high - low for low, high in axes]
+    shared = None
+    if len(axes) > 1 and max(sizes) <= SCALES_MAX * min(sizes):
+        shared = min(low for low, _ in axes), max(high for _, high in axes)
     return [(title, svg.changes(title, groups, label, shared)) for title, groups, label in drawn]
 
 

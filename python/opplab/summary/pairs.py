@@ -167,7 +167,7 @@ def _mean_at(series: Mapping[str, Series], param: str) -> float | None:
 
 
 def places_of(blocks: Sequence[Block]) -> dict[tuple[str, str], str]:
-    """Give each machine and benchmark of blocks the words that tell it from the others."""
+    """Give each machine and benchmark of blocks the words that distinguish it from the others."""
     return place_names([(block.machine, block.benchmark) for block in blocks])
 
 

@@ -302,7 +302,7 @@ def _classes(cases: Sequence[_opplab.Case]) -> str:
 
 
 def command_of(experiment: Experiment) -> str:
-    """Give the command that makes the same results: the file, and what was asked for instead of what it says."""
+    """Give the command that makes the same results: the file, and the options that replace its values."""
     from opplab import catalog
 
     built_in = experiment.name in catalog.names("experiment")

@@ -1,4 +1,4 @@
-"""The part of a report that says how sure its changes are: pictures, tables, words."""
+"""The part of a report on how sure its changes are: pictures, tables, words."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower"
     harmonic = better == "higher" and min(values) > 0
     mean, (low, high), _ = stats.mean(values, harmonic=harmonic, confidence=level)
     half = (high - low) / 2
-    # Few rates that differ much have no upper end: their interval says nothing that a width could.
+    # Few rates that differ much have no upper end: no width describes their interval.
     return Estimate(mean, half if math.isfinite(half) else None, n)
 
 

@@ -3,7 +3,7 @@
 A constant that was fitted on the machine that runs is as unsure as its fit is off (`residual_percent`). One that was
 not is as unsure as the fits on other machines differ: the ratio of the largest to the smallest of them and of the
 model's own value, half of it (on a logarithmic scale) to either side. A constant that nobody fitted anywhere has no
-range, because no source tells one, and what an experiment's file says itself is known. A disk
+range, because no source has one, and what an experiment's file sets itself is known. A disk
 that a machine does not describe may be of any class.
 """
 
@@ -37,7 +37,7 @@ def built_in_fits() -> dict[str, dict[str, Any]]:
 def range_of(
     benchmark: str, name: str, value: int, calibration: str | None, fits: Mapping[str, Mapping[str, Any]] | None = None
 ) -> tuple[float, float] | None:
-    """Give the range of a constant as factors of its value; None if no source tells one.
+    """Give the range of a constant as factors of its value; None if no source has one.
 
     Parameters
     ----------

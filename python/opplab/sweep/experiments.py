@@ -29,7 +29,7 @@ __all__ = ["Experiment", "summaries"]
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:
     """Give the length that a sweep was run with instead of its file's, in s; nothing if each workload had its own.
 
-    Older manifests say the length of the first case alone, which was that of all.
+    Older manifests have the length of the first case alone, which was that of all.
     """
     if "seconds" in manifest:
         return cast("float | None", manifest["seconds"])

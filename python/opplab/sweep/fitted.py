@@ -25,7 +25,7 @@ def fingerprint(benchmark: str) -> str:
 
 
 def check(text: str, path: Path) -> None:
-    """Refuse a calibration of a model whose parameters are others today; warn where a file does not say its model."""
+    """Refuse a calibration of a model whose parameters are others today; warn where a file does not name its model."""
     data = toml_of(text, str(path))
     benchmark, fitted = data.get("benchmark"), data.get("fit", {})
     if not isinstance(benchmark, str) or not isinstance(fitted, dict):

@@ -1,6 +1,6 @@
 """Many cases on many workers: the same results whatever the executor and the order.
 
-A case is a string of JSON that says everything; a worker is any `concurrent.futures.Executor` (threads in this process
+A case is a string of JSON that holds everything; a worker is any `concurrent.futures.Executor` (threads in this process
 by default: a run releases the interpreter; a process pool or Dask's executor work as well).  Results are written by the
 process that sweeps, as they come in.
 """

@@ -11,7 +11,7 @@
       .lock                while a sweep writes: by whom
 
 Resuming a sweep means skipping the cases that are there and whole.  Every file is on the disk, under its name, before
-the next is begun; one process at a time writes.  The store says nothing about when or where a case ran, so equal sweeps
+the next is begun; one process at a time writes.  The store keeps nothing of when or where a case ran, so equal sweeps
 are equal files.
 """
 
@@ -220,7 +220,7 @@ class Store:
             self._unlock()
 
     def _build(self) -> str:
-        """Give the build that filled the folder; a manifest that is damaged is set aside, and tells none."""
+        """Give the build that filled the folder; a manifest that is damaged is set aside, and has none."""
         try:
             return str(self.manifest()["build"])
         except FormatError as error:
@@ -252,7 +252,7 @@ class Store:
     def whole(self, hashes: Iterable[str]) -> set[str]:
         """Give those of `hashes` that are done and whose files are what was written.
 
-        What is damaged, or another case's, is set aside (`notes` says it), so that the case runs again.
+        What is damaged, or another case's, is set aside (`notes` names it), so that the case runs again.
         """
         found = set()
         for case_hash in self.finished().intersection(hashes):
@@ -454,7 +454,7 @@ def _manifest_fault(value: Any) -> str:
 
 
 def _failure(file: Path) -> dict[str, Any]:
-    """Read a failed case's file; what is damaged is told as its error."""
+    """Read a failed case's file; what is damaged is reported as its error."""
     try:
         value = json.loads(read_text(file, "a failed case"))
     except (ValueError, OSError, RecursionError, InputError) as error:

@@ -1,4 +1,4 @@
-"""Damage of traces: every answer from a damaged trace says so, in one place.
+"""Damage of traces: every answer from a damaged trace is marked, in one place.
 
 Whatever reads a trace notes here what of it is damaged.  The command line collects the notes, prints them and ends with
 1; in a program they are warnings.

@@ -38,7 +38,7 @@ class TraceEnergy:
     tasks : polars.DataFrame
         By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share.
     processes, groups : polars.DataFrame
-        Sums of tasks by process (null where the trace does not tell), and by kind of name (``kworker``, ``irq``, ...).
+        Sums of tasks by process (null where the trace lacks it), and by kind of name (``kworker``, ``irq``, ...).
     apps : polars.DataFrame
         Sums of processes by program: of Android's processes the package (``com.app:service`` is ``com.app``).
     cgroups : polars.DataFrame
@@ -133,7 +133,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
 def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, str]) -> TraceEnergy:
     """Make tables of what `_opplab.trace_energy` gave of the machine and, if it has ranges, of their ends.
 
-    `names` are those of tasks by pid, `cgroups` the paths of those that the trace tells.
+    `names` are those of tasks by pid, `cgroups` the paths of those that the trace has.
     """
     import polars as pl
 

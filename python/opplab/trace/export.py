@@ -28,7 +28,7 @@ PIECE = 1 << 18
 
 
 def export(trace: Trace, path: Path, names: Sequence[str], from_ns: int | None, to_ns: int | None) -> Path:
-    """Write events in the form that the suffix of `path` says: see `Trace.export`."""
+    """Write events in the form of the suffix of `path`: see `Trace.export`."""
     form = FORMS.get(path.suffix)
     if form is None and path.suffix not in (".parquet", "") and not path.is_dir():
         forms = ", ".join([".parquet", *FORMS])

@@ -104,7 +104,7 @@ def decisions(
     Parameters
     ----------
     trace : Trace
-        With ``cpu_idle``; interrupts tell when timers were due, ``cpu_idle_miss`` what the kernel itself counted.
+        With ``cpu_idle``; interrupts show when timers were due, ``cpu_idle_miss`` what the kernel itself counted.
     states : list
         By CPU: exit latency and target residency in ns of each state, and whether it polls.
     governors : tuple of str

@@ -147,7 +147,7 @@ def deck(values: Sequence[float], size: int = DECK) -> list[float]:
 
 @dataclass
 class _Thread:
-    """What is known of a thread while the events go by; times in ns, None where the recording has not told yet."""
+    """What is known of a thread while the events go by; times in ns, None where the recording has not shown it yet."""
 
     name: str
     on_since: int | None = None

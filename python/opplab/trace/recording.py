@@ -33,7 +33,7 @@ CONTEXT = ("time_ns", "cpu", "common_pid", "common_comm", "buffer")
 
 
 MEMORY_BYTES = 2 << 30
-"""What the events of a trace may take when all are in memory, unless OPPLAB_MAX_MEMORY says otherwise."""
+"""What the events of a trace may take when all are in memory, unless OPPLAB_MAX_MEMORY is set."""
 
 # Bytes of memory an event: decoded and written, with its signals, on a page; measured on scheduling events.
 EVENT_BYTES = 80

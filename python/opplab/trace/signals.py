@@ -30,7 +30,7 @@ class Signals:
     tasks : polars.DataFrame
         Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
         ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for
-        what the events do not tell (the history before the trace at first).
+        what the events lack (the history before the trace at first).
     rqs : polars.DataFrame
         The same of the CPUs' root run queues.
     freq_residency, idle_residency : polars.DataFrame

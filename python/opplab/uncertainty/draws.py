@@ -2,7 +2,7 @@
 
 Draws are a Latin hypercube (scipy), the same for all policies, loads and workloads of a machine. The file's own numbers
 are the first; each other draw runs two iterations of each point, by turns: two, so that what the runs vary by can be
-told from what the draw does. N draws cost at most as much as N sweeps.
+separated from what the draw does. N draws cost at most as much as N sweeps.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class SureLine:
 
     @property
     def name(self) -> str:
-        """What is told: a change, or a policy's own value."""
+        """What is reported: a change, or a policy's own value."""
         return f"{self.variant} against {self.base}" if self.base else self.variant
 
     def number(self, value: float) -> str:

@@ -402,7 +402,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("idle-sibling", "an idle CPU was found"),
             code("target", "no idle CPU was found"),
             code("idlest", "the idlest CPU of the idlest group (sched_balance_find_dst_cpu)"),
-            code("pinned", "it may run there only, or was told to start there"),
+            code("pinned", "it may run there only, or starts there by request"),
             code("balance", "the balancer moved it"),
             code("misfit", "the stopper pushed it while it ran"),
             code("custom", "a placement policy from outside chose it"),

@@ -1,4 +1,4 @@
-//! f_max of frequency invariance, and what CPPC tells.
+//! f_max of frequency invariance, and CPPC's values.
 
 use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::cppc::{

@@ -32,7 +32,7 @@ pub(super) fn gates() -> Vec<GateRow> {
     .collect()
 }
 
-/// What the name of a kernel leaves open; `None` where it says all.
+/// What the name of a kernel leaves open; `None` where it leaves nothing open.
 #[guarded]
 #[pyfunction]
 pub(super) fn kernel_note(name: &str) -> Option<String> {

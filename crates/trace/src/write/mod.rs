@@ -27,7 +27,7 @@ pub struct Row {
     pub row: usize,
 }
 
-/// All rows of a trace in order of (time, CPU), or as the trace itself says.
+/// All rows of a trace in order of (time, CPU), or in the trace's own order.
 pub fn rows_in_order(trace: &Trace) -> Vec<Row> {
     let total = trace.tables.iter().map(Table::len).sum();
     if trace.order.len() == total {

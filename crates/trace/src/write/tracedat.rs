@@ -3,7 +3,7 @@
 //! Integers are written with 4 or 8 bytes, names of tasks as 16-byte arrays, other strings, bytes and lists as dynamic arrays.
 //! All buffers become one. Of an event that does not fit into a page texts are cut and the last fields left out.
 //!
-//! What the head says follows from all events, and each CPU's pages lie together: a trace that comes in pieces is looked at
+//! The head follows from all events, and each CPU's pages lie together: a trace that comes in pieces is looked at
 //! twice, and pages that are full wait in a file.
 
 use std::collections::BTreeMap;
@@ -166,7 +166,7 @@ impl TableLayout {
     }
 }
 
-/// What the head of a file tells; follows from all pieces of a trace.
+/// The facts of a file's head; they follow from all pieces of a trace.
 #[derive(Debug, Default)]
 pub struct TraceDatLayout {
     tables: BTreeMap<String, TableLayout>,
@@ -191,7 +191,7 @@ impl TraceDatLayout {
     }
 }
 
-/// The group of an event whose format did not say it.
+/// The group of an event whose format lacks it.
 fn system_of(table: &TableLayout) -> &str {
     if !table.system.is_empty() {
         return &table.system;

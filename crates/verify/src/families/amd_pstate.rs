@@ -16,7 +16,7 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "amd_pstate_seq_v61", run: |source, tally| sequences(source, tally, AmdForm::Unlimited) },
 ];
 
-/// `CPUFREQ_ETERNAL`: ACPI does not tell the latency.
+/// `CPUFREQ_ETERNAL`: ACPI lacks the latency.
 const CPUFREQ_ETERNAL: u32 = u32::MAX;
 /// `MSR_K7_HWCR_CPB_DIS`.
 const HWCR_CPB_DIS: u64 = 1 << 25;

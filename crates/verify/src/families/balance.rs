@@ -806,7 +806,7 @@ fn run_newidle_cost(source: &Source, tally: &mut Tally) -> Result<(), VerifyErro
     })
 }
 
-/// The CPU of a line of `lb_newidle` or `lb_domains`: each pass does what the line says.
+/// The CPU of a line of `lb_newidle` or `lb_domains`: each pass does what the line holds.
 struct NewidleLine {
     clock: u64,
     update_blocked_cost: u64,

@@ -218,7 +218,7 @@ const EEVDF_RQ_FIELDS: [&str; 9] = [
     "next",
 ];
 
-/// Keeps what each task showed last, since the sequences only tell what changed, and compares.
+/// Keeps what each task showed last, since the sequences only hold what changed, and compares.
 struct Shown<const N: usize>(Vec<[i128; N]>);
 
 impl<const N: usize> Shown<N> {

@@ -191,7 +191,7 @@ struct ClockCpu {
 
 fn clock_pelt(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     type H = HalfLife32;
-    /// The weight of the one task, as the family's README says.
+    /// The weight of the one task, by the family's README.
     const WEIGHT: u64 = 1024 << 10;
     let mut cpu = ClockCpu::default();
     for row in source.table()?.rows() {

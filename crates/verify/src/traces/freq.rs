@@ -29,7 +29,7 @@ struct Context {
     /// Since the last update began: the utilisation of the policy's CPUs with and without the bandwidth of their fair servers,
     /// `None` if it could not be computed.
     utils: Vec<Option<(u64, u64)>>,
-    /// The averages (`util_avg`, `runnable_avg`) of a CPU's queue that an entity just joined or left: the governor is told
+    /// The averages (`util_avg`, `runnable_avg`) of a CPU's queue that an entity just joined or left: the governor is called
     /// before that change is recorded.
     moved: Option<(usize, u64, u64)>,
     next_in: Option<NextIn>,
@@ -387,7 +387,7 @@ fn policy_of(machine: &Machine, cpu: usize) -> Option<usize> {
     machine.policies.iter().position(|policy| policy.cpus.contains(&cpu))
 }
 
-/// The other classes' utilisation of a CPU, and its bandwidth; `Err` says what is missing.
+/// The other classes' utilisation of a CPU, and its bandwidth; `Err` names what is missing.
 pub(super) fn rq_facts(state: &State<'_>, cpu: usize, bw_min: Option<u64>) -> Result<RqFacts, &'static str> {
     let of = &state.cpus[cpu];
     if !of.rt.known || !of.dl.known {

@@ -1,4 +1,4 @@
-//! Reads a recording's folder: the events of `trace.dat` in time order, and what the snapshots say about the machine.
+//! Reads a recording's folder: the events of `trace.dat` in time order, and the snapshots' facts about the machine.
 //!
 //! Events are kept generic (names and integers), as the probes of a recording decide which fields there are. Nothing is
 //! interpreted here.
@@ -135,7 +135,7 @@ pub struct Events {
     paths: Vec<String>,
     /// Names of the integer fields, by schema.
     fields: Vec<Vec<String>>,
-    /// Events that the kernel lost, as far as the trace says.
+    /// Events that the kernel lost, as far as the trace has them.
     pub lost: u64,
     /// What of the trace is damaged; the events are the rest.
     pub damage: Vec<String>,
@@ -291,7 +291,7 @@ pub struct Policy {
     pub table: Option<FreqTable>,
 }
 
-/// What the snapshots say about the machine.
+/// The snapshots' facts about the machine.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
     /// Number of CPUs (the highest one's number and 1).
@@ -302,7 +302,7 @@ pub struct Machine {
     pub policies: Vec<Policy>,
     /// Performance domains in the order of the kernel's list: the last one built comes first.
     pub domains: Vec<EmPerfDomain>,
-    /// The kernel's log says that energy-aware placement was started, and not stopped again.
+    /// The kernel's log has it that energy-aware placement was started, and not stopped again.
     pub energy_aware: bool,
     /// The architecture scales by frequency and knows a reference frequency (arm64 here).
     pub freq_ref: bool,
@@ -310,9 +310,9 @@ pub struct Machine {
     pub imbalance_pct: u32,
     /// The CPUs that share each CPU's last-level cache, as a mask.
     pub llc: Vec<u64>,
-    /// Kernel release, as `uname -r` says.
+    /// Kernel release, of `uname -r`.
     pub release: String,
-    /// `CONFIG_HZ`; no snapshot tells it, Debian's is taken.
+    /// `CONFIG_HZ`; no snapshot has it, Debian's is taken.
     pub hz: u64,
     /// The frequency scale follows counters (cppc_cpufreq's), which no event shows.
     pub counter_scale: bool,
@@ -347,7 +347,7 @@ fn snapshot(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What the kernel's log says last about energy-aware placement (topology.c:sched_energy_set()).
+/// The last entry of the kernel's log about energy-aware placement (topology.c:sched_energy_set()).
 fn energy_aware(files: &RecordingFiles) -> bool {
     let Some(log) = files.text("dmesg1.txt").or_else(|| files.text("dmesg0.txt")) else { return false };
     log.lines().rfind(|line| line.contains("ing EAS")).is_some_and(|line| line.contains("starting EAS"))

@@ -73,7 +73,7 @@ fn carried(avg: &SchedAvg) -> (u64, u64, u64, u32, u32, u64) {
     (avg.last_update_time, avg.load_sum, avg.runnable_sum, avg.util_sum, avg.period_contrib, avg.util_avg)
 }
 
-/// Why two states of a queue or an entity differ where no record says so.
+/// Why two states of a queue or an entity differ where no record explains it.
 fn load_cause(found: &SchedAvg, known: &SchedAvg, otherwise: &'static str) -> &'static str {
     let but_load = |avg: &SchedAvg| SchedAvg { load_sum: 0, load_avg: 0, ..*avg };
     let (mut found, known) = (but_load(found), but_load(known));
@@ -254,7 +254,7 @@ fn upd_blk(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     Some(())
 }
 
-/// Queued tasks that sleep: told, or what the count of runnable ones (v6.14 and later) leaves.
+/// Queued tasks that sleep: recorded, or what the count of runnable ones (v6.14 and later) leaves.
 fn nr_delayed(ev: &Ev<'_>, queued: u64) -> u64 {
     let left = ev.u("hr").map(|runnable| queued.wrapping_sub(runnable));
     ev.u("hd").or(left).unwrap_or(0)
@@ -558,7 +558,7 @@ fn util_est_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport)
     let mut avg = task.avg;
     util_est_update(&mut avg, true, state.machine.capacity[task.cpu]);
     task.avg.util_est = expected.0;
-    // Without its averages only an estimate that does not depend on them can be told.
+    // Without its averages only an estimate that does not depend on them is known.
     if task.averages_known || avg.util_avg as u32 >= masked {
         report.compare("util_est_se", ev.time_ns(), expected, (avg.util_est, avg.util_avg), UNEXPLAINED);
     } else {

@@ -81,7 +81,7 @@ pub struct RecordedPlacement {
     pub computed: Option<usize>,
     /// The waker is about to sleep.
     pub sync: bool,
-    /// Some CPU was overutilised, as far as the records tell.
+    /// Some CPU was overutilised, as far as the records show it.
     pub overutilized: bool,
     /// `util_avg` and `util_est` of the task, if they are known.
     pub utils: Option<(u64, u64)>,

@@ -144,7 +144,7 @@ pub fn compare(recording: &Recording, group_queues: &[u64]) -> Signals {
     signals
 }
 
-/// A first pass over the events: when the ticks are, as far as preemptions tell, and how late events are.
+/// A first pass over the events: when the ticks are, as far as preemptions show it, and how late events are.
 fn first_pass(recording: &Recording) -> (Option<Ticks>, u64) {
     let (mut ticks, mut late) = (TickFinder::default(), LateFinder::default());
     for ev in recording.events.iter() {
@@ -232,7 +232,7 @@ impl Stops {
 
 /// A record of the kernel that waits for the end of its pass.
 ///
-/// An event tells of a change after it was made: a task is in its queue's averages some microseconds before `sched_wakeup`.
+/// An event follows the change that it records: a task is in its queue's averages some microseconds before `sched_wakeup`.
 /// So a record is compared with the signal before the next scheduling event of the CPU that wrote it, and, where that event
 /// belongs to the same pass, with the one after; the nearer counts.
 #[derive(Debug, Clone)]

@@ -121,7 +121,7 @@ pub(super) struct Cpu {
     pub(super) curr_rt: bool,
     /// That task is of the deadline class.
     pub(super) curr_dl: bool,
-    /// Runnable tasks, as the last `nr_running` record says.
+    /// Runnable tasks, by the last `nr_running` record.
     pub(super) nr_running: Option<u64>,
     /// Real-time tasks that are queued or run.
     pub(super) rt_queued: Vec<i64>,
@@ -133,7 +133,7 @@ pub(super) struct Cpu {
     pub(super) dl: ClassAvg,
     /// The capacity scale of the frequency, 0 to 1024.
     pub(super) freq_scale: Option<u64>,
-    /// A lower bound of the performance as a record of `sugov_effective_cpu_perf()` or `bw_min` says: the bandwidth of
+    /// A lower bound of the performance as a record of `sugov_effective_cpu_perf()` or `bw_min` has it: the bandwidth of
     /// deadline tasks and servers.
     pub(super) bw_min: Option<u64>,
     /// Context of execution.
@@ -181,7 +181,7 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Nothing is known yet but what a first look over the events tells about identities.
+    /// Nothing is known yet but what a first look over the events shows about identities.
     pub(super) fn new(recording: &'a Recording) -> Self {
         let machine = &recording.machine;
         let mut group_queues = Vec::new();
