@@ -141,6 +141,14 @@ pub struct SchedAvg {
     pub util_est: u32,
 }
 
+impl SchedAvg {
+    /// Whether an update at `now` would change nothing: the time since the last is less than a time unit.
+    #[inline]
+    pub fn is_current(&self, now: u64) -> bool {
+        now.wrapping_sub(self.last_update_time) >> PELT_UNIT_SHIFT == 0
+    }
+}
+
 /// What a sched_entity's update needs to know about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SeFacts {
@@ -518,6 +526,24 @@ mod tests {
         for _ in 0..periods {
             let now = sa.last_update_time + PERIOD_NS;
             update_load_avg_se::<H>(now, sa, SeFacts::task(NICE_0, running, running));
+        }
+    }
+
+    proptest! {
+        /// What is skipped as current would have changed nothing.
+        #[test]
+        fn an_update_of_what_is_current_changes_nothing(from in 1u64 << 30..1 << 40, after in 0u64..4096, back in 0u64..4096) {
+            let mut sa = SchedAvg { last_update_time: from, util_sum: 5_000, load_avg: 300, ..SchedAvg::default() };
+            let before = sa;
+            let facts = SeFacts::task(NICE_0, true, true);
+            prop_assert!(!sa.is_current(from.wrapping_sub(back + 1)));
+            if sa.is_current(from + after) {
+                prop_assert!(!update_load_avg_se::<HalfLife32>(from + after, &mut sa, facts));
+                prop_assert_eq!(sa, before);
+            } else {
+                update_load_avg_se::<HalfLife32>(from + after, &mut sa, facts);
+                prop_assert_ne!(sa.last_update_time, from);
+            }
         }
     }
 

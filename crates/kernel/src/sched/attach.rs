@@ -141,6 +141,12 @@ impl CfsAvg {
         self.prop_runnable_sum = self.prop_runnable_sum.wrapping_add(runnable_sum);
     }
 
+    /// Whether [`CfsAvg::update`] at `now` would change nothing.
+    #[inline]
+    pub fn is_current(&self, now: u64) -> bool {
+        self.removed.nr == 0 && self.avg.is_current(now)
+    }
+
     /// Takes out what left and decays the rest; true if anything changed. `now` is the queue's PELT clock.
     ///
     /// kernel/sched/fair.c:`update_cfs_rq_load_avg()`, v6.12.

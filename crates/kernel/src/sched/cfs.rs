@@ -131,6 +131,7 @@ impl CfsRq {
     }
 
     /// The waiting entities in the order of their vruntimes; the running one is not among them.
+    #[inline]
     pub fn waiting(&self) -> impl Iterator<Item = u32> {
         self.timeline.iter().map(|entry| entry.id)
     }
@@ -140,11 +141,13 @@ impl CfsRq {
         self.curr.filter(|&curr| se[curr as usize].on_rq)
     }
 
+    #[inline]
     fn timeline_add(&mut self, se: &[SchedEntity], id: u32) {
         let vruntime = se[id as usize].vruntime;
         self.timeline.insert(Entry { key: vruntime, vruntime, id });
     }
 
+    #[inline]
     fn timeline_remove(&mut self, se: &[SchedEntity], id: u32) {
         self.timeline.remove(se[id as usize].vruntime, id);
     }
@@ -269,6 +272,7 @@ impl CfsRq {
         se[id as usize].on_rq = true;
     }
 
+    #[inline]
     fn clear_buddies(&mut self, id: u32) {
         for buddy in [&mut self.next, &mut self.last, &mut self.skip] {
             if *buddy == Some(id) {

@@ -55,6 +55,7 @@ impl<'a> CpuSet<'a> {
     }
 
     /// Whether there is no CPU in the set.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
@@ -107,6 +108,7 @@ impl<'a> CpuSet<'a> {
     }
 
     /// Whether every CPU of this set is in `other` (`cpumask_subset()`).
+    #[inline]
     pub fn is_subset(self, other: CpuSet<'_>) -> bool {
         self.first_in(|index, word| word & !other.word(index)).is_none()
     }

@@ -116,6 +116,7 @@ impl DlServer {
 
     /// A fair task ran for `ran_ns`, served or not; true if the queue's order changed, so that the CPU has to pick again
     /// (deadline.c:dl_server_update(), update_curr_dl_se(), v6.12.117).
+    #[inline]
     pub fn update(&mut self, rq_clock: u64, ran_ns: u64) -> bool {
         if !self.active || ran_ns == 0 {
             return false;

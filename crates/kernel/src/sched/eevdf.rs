@@ -145,6 +145,7 @@ impl EevdfRq {
     }
 
     /// The waiting entities in the order of their deadlines; the running one is not among them.
+    #[inline]
     pub fn waiting(&self) -> impl Iterator<Item = u32> {
         self.timeline.iter().map(|entry| entry.id)
     }
@@ -166,6 +167,7 @@ impl EevdfRq {
         se.vruntime.wrapping_sub(self.zero_vruntime) as i64
     }
 
+    #[inline]
     fn timeline_add(&mut self, se: &[SchedEntity], id: u32) {
         let entity = &se[id as usize];
         let weight = scale_load_down(entity.load.weight) as i64;
@@ -174,6 +176,7 @@ impl EevdfRq {
         self.timeline.insert(Entry { key: entity.deadline, vruntime: entity.vruntime, id });
     }
 
+    #[inline]
     fn timeline_remove(&mut self, se: &[SchedEntity], id: u32) {
         let entity = &se[id as usize];
         let weight = scale_load_down(entity.load.weight) as i64;

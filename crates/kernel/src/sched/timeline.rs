@@ -73,13 +73,16 @@ impl Timeline {
     /// The first entity in order (`__pick_first_entity()`).
     #[inline]
     pub fn first(&self) -> Option<&Entry> {
-        self.iter().next()
+        match self.blocks.first() {
+            None => self.few[..self.len].first(),
+            Some(block) => block.entries.first(),
+        }
     }
 
     /// The second entity in order.
     #[inline]
     pub fn second(&self) -> Option<&Entry> {
-        self.iter().nth(1)
+        if self.blocks.is_empty() { self.few[..self.len].get(1) } else { self.iter().nth(1) }
     }
 
     /// The last entity in order (`__pick_last_entity()`).
@@ -94,6 +97,7 @@ impl Timeline {
     }
 
     /// The entities in order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.few().iter().chain(self.blocks.iter().flat_map(|block| block.entries.iter()))
     }

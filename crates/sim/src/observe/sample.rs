@@ -13,7 +13,11 @@ const CYCLE: u128 = 1_000_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Gives the sink all the samples that it wants up to `time_ns`.
+    #[inline]
     pub(crate) fn samples_until(&mut self, time_ns: u64) {
+        if !S::ENABLED {
+            return;
+        }
         while let Some(sample_ns) = self.journal.next_sample(time_ns - BOOT_NS) {
             self.take_sample(BOOT_NS + sample_ns);
         }

@@ -114,6 +114,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 
     /// core.c:balance_push(): a CPU that is offline has no tasks; what it would run goes to the first CPU that the task may use.
+    #[inline]
     pub(super) fn balance_push(&mut self, cpu: CpuId) {
         if !self.topology.offline[cpu] {
             return;

@@ -50,12 +50,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The speed of the work of `task`, of which `fixed`/1024 is unscaled time if it has no class of programs.
+    #[inline]
     fn speed_of(&self, cpu: CpuId, task: TaskId, fixed: u16) -> u64 {
-        let state = &self.cpus[cpu];
         let program = self.tasks[task].program;
         if program == NO_PROGRAM || self.case.machine.speed_is_constant() {
-            return Self::speed_of_work(state.speed, fixed);
+            return Self::speed_of_work(self.cpus[cpu].speed, fixed);
         }
+        self.speed_of_program(cpu, program)
+    }
+
+    fn speed_of_program(&self, cpu: CpuId, program: u16) -> u64 {
+        let state = &self.cpus[cpu];
         let on = self.case.machine.program_classes[usize::from(program)].on[state.cluster.index()];
         // Relative to the cluster's own reference clock; the class has its own capacity.
         let of_reference = ((state.speed << 10) / state.work_capacity.max(1)).max(1);
@@ -63,6 +68,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The speed at which work with `fixed`/1024 of unscaled time proceeds.
+    #[inline]
     fn speed_of_work(speed: u64, fixed: u16) -> u64 {
         if fixed == 0 {
             return speed;
@@ -221,9 +227,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// core.c:update_rq_clock().
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
+        let state = &self.cpus[cpu];
+        let idle = state.curr == TaskId::IDLE;
+        if self.now == state.clk.clock && !idle {
+            // It was updated at this instant.
+            return;
+        }
         let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
         let state = &mut self.cpus[cpu];
-        let idle = state.curr == TaskId::IDLE;
         let irq_ns =
             state.clk.update_rq_clock(self.now, state.irq_time_ns, idle, scales.cpu_capacity, scales.freq_scale);
         if irq_ns != 0 {

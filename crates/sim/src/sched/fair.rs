@@ -4,8 +4,7 @@
 
 use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
 use opplab_kernel::sched::attach::{
-    CfsFacts, LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg,
-    sync_entity_load_avg,
+    LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg, sync_entity_load_avg,
 };
 use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
@@ -23,15 +22,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- averages ----
 
     /// fair.c:update_cfs_rq_load_avg(); returns whether the averages were computed again.
+    #[inline]
     pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: CpuId) -> bool {
+        let state = &self.cpus[cpu];
+        // Most updates follow another at the same instant.
+        !state.cfs.is_current(state.clk.rq_clock_pelt()) && self.update_old_cfs_rq_load_avg(cpu)
+    }
+
+    fn update_old_cfs_rq_load_avg(&mut self, cpu: CpuId) -> bool {
         let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
-        let facts = CfsFacts {
-            load_weight: state.fair.load_weight(),
-            nr_runnable: u64::from(state.fair.nr_queued() - state.fair.nr_delayed()),
-            has_curr: state.fair.curr().is_some(),
-        };
+        let facts = state.fair.facts();
         let decayed = if self.gates.scaled_contribution {
             state.cfs.update_scaled::<H>(now, facts, scales)
         } else {
@@ -57,43 +59,49 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         let now = self.cpus[cpu].clk.rq_clock_pelt();
-        if self.tasks[task].sa.last_update_time != 0 {
-            let entity = &self.entities[task];
-            let running = self.cpus[cpu].fair.curr() == Some(task.0);
-            let mut facts = SeFacts::task(entity.load.weight, entity.on_rq, running);
-            if entity.sched_delayed {
-                facts.runnable = 0;
-            }
-            let scales = self.scales(cpu);
-            let state = &mut self.tasks[task];
-            let decayed = if self.gates.scaled_contribution {
-                update_load_avg_se_scaled::<H>(now, &mut state.sa, facts, scales)
-            } else {
-                update_load_avg_se::<H>(now, &mut state.sa, facts)
-            };
-            if decayed {
-                if let UtilEst::Pair(form) = self.gates.util_est {
-                    state.util_est.util_change(form);
-                }
-                if S::ENABLED {
-                    let sa = &state.sa;
-                    let event = Event::PeltSe {
-                        cpu: cpu.0,
-                        task: task.0,
-                        load_avg: sa.load_avg as u32,
-                        runnable_avg: sa.runnable_avg as u32,
-                        util_avg: sa.util_avg as u32,
-                    };
-                    self.emit_signal(event);
-                }
-            }
+        let sa = &self.tasks[task].sa;
+        let is_new = sa.last_update_time == 0;
+        if !is_new && !sa.is_current(now) {
+            self.update_old_se_load_avg(cpu, task, now);
         }
         let decayed = self.update_cfs_rq_load_avg(cpu);
-        if attach && self.tasks[task].sa.last_update_time == 0 {
+        if attach && is_new {
             self.attach_entity_load_avg(cpu, task);
             self.cpufreq_update_util(cpu, 0);
         } else if decayed {
             self.cpufreq_update_util(cpu, 0);
+        }
+    }
+
+    fn update_old_se_load_avg(&mut self, cpu: CpuId, task: TaskId, now: u64) {
+        let entity = &self.entities[task];
+        let running = self.cpus[cpu].fair.curr() == Some(task.0);
+        let mut facts = SeFacts::task(entity.load.weight, entity.on_rq, running);
+        if entity.sched_delayed {
+            facts.runnable = 0;
+        }
+        let scales = self.scales(cpu);
+        let state = &mut self.tasks[task];
+        let decayed = if self.gates.scaled_contribution {
+            update_load_avg_se_scaled::<H>(now, &mut state.sa, facts, scales)
+        } else {
+            update_load_avg_se::<H>(now, &mut state.sa, facts)
+        };
+        if decayed {
+            if let UtilEst::Pair(form) = self.gates.util_est {
+                state.util_est.util_change(form);
+            }
+            if S::ENABLED {
+                let sa = &state.sa;
+                let event = Event::PeltSe {
+                    cpu: cpu.0,
+                    task: task.0,
+                    load_avg: sa.load_avg as u32,
+                    runnable_avg: sa.runnable_avg as u32,
+                    util_avg: sa.util_avg as u32,
+                };
+                self.emit_signal(event);
+            }
         }
     }
 

@@ -12,7 +12,6 @@
 //! [`super::quota`].
 
 use opplab_kernel::pelt::{HalfLife, SchedAvg, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
-use opplab_kernel::sched::attach::CfsFacts;
 use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
 use opplab_kernel::sched::weight::LoadWeight;
@@ -66,11 +65,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let (now, scales) = (self.clock_pelt(group, cpu), self.scales(cpu));
         let queue = self.groups.queue_mut(group, cpu);
-        let facts = CfsFacts {
-            load_weight: queue.fair.load_weight(),
-            nr_runnable: u64::from(queue.fair.nr_queued() - queue.fair.nr_delayed()),
-            has_curr: queue.fair.curr().is_some(),
-        };
+        let facts = queue.fair.facts();
         if self.gates.scaled_contribution {
             queue.cfs.update_scaled::<H>(now, facts, scales)
         } else {

@@ -1,5 +1,6 @@
 //! The fair class's queue of one CPU: EEVDF or CFS, as the kernel profile has it, and what it keeps of a task.
 
+use opplab_kernel::sched::attach::CfsFacts;
 use opplab_kernel::sched::cfs::CfsRq;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
@@ -63,6 +64,16 @@ impl FairRq {
             Self::Eevdf(rq) => rq.exec_ns,
             Self::Cfs(rq) => rq.exec_ns,
         }
+    }
+
+    /// What the averages of the queue follow from.
+    #[inline]
+    pub(crate) fn facts(&self) -> CfsFacts {
+        let (load_weight, nr_runnable, has_curr) = match self {
+            Self::Eevdf(rq) => (rq.load.weight, rq.h_nr_queued - rq.h_nr_delayed, rq.curr.is_some()),
+            Self::Cfs(rq) => (rq.load.weight, rq.h_nr_queued, rq.curr.is_some()),
+        };
+        CfsFacts { load_weight, nr_runnable: u64::from(nr_runnable), has_curr }
     }
 
     pub(crate) fn counts(&self) -> Count {
