@@ -345,6 +345,19 @@ fn nas_takes_its_whole_time_from_the_pace_after_the_warm_up() {
     assert!((4000.0 / 8.0 / 4.2..4000.0 / 4.0 / 2.0).contains(&whole), "{whole} s");
 }
 
+/// Old kernels spread ranks over the nodes for most of a second, in which those that share a CPU hold up all; the time is that
+/// of the pace after it.
+#[test]
+fn nas_counts_from_when_the_ranks_are_spread() {
+    let elapsed = |kernel: &str| {
+        let mut case = case("nas-mpi", &[], machine("broadwell-80x-numa"), policy_of(kernel, "performance"), 9000);
+        case.duration_ns = case.workload.duration_ns.expect("the model has one");
+        metric(&case, &checked(&case))
+    };
+    let (old, new) = (elapsed("5.0"), elapsed("6.12"));
+    assert!((0.98..1.02).contains(&(old / new)), "{old} s and {new} s");
+}
+
 #[test]
 fn a_phone_scores_more_on_a_fast_clock() {
     let fast = case("pcmark", &[], machine("pixel4"), policy_of("5.18", "performance"), 4000);

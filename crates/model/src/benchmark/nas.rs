@@ -83,6 +83,12 @@ fn omp(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, String
     steps(params, machine, seed, params.int("threads"), params.int("spin_us") * 1000)
 }
 
+/// The climb of clocks and the spreading of ranks are small parts of minutes. Before v5.10 a node may get an eighth of its CPUs too
+/// many tasks at birth, and an idle CPU of the other node takes one of them in each interval, up to 2 ms for each CPU.
+fn warmup_ns(nr_cpus: u64) -> u64 {
+    500_000_000 + nr_cpus * nr_cpus * 100_000
+}
+
 fn steps(params: &Params, machine: &Machine, seed: u64, tasks: u64, spin_ns: u64) -> Result<Workload, String> {
     let name = params.word("kernel");
     let Some(&(_, step_cycles, spread, memory)) = KERNELS.iter().find(|kernel| kernel.0 == name) else {
@@ -101,6 +107,7 @@ fn steps(params: &Params, machine: &Machine, seed: u64, tasks: u64, spin_ns: u64
             program.draw(0, fixed).op(Op::SpinBarrier { barrier: 0, spin_ns }).op(Op::Count);
         });
     });
+    let warmup_ns = warmup_ns(machine.nr_cpus() as u64);
     let task = |index: u64| {
         let mut task = program.task(format!("{name}{index}"));
         task.delay_ns = start_ns(seed, index, 1_000_000);
@@ -112,9 +119,8 @@ fn steps(params: &Params, machine: &Machine, seed: u64, tasks: u64, spin_ns: u64
         tasks: (0..tasks).map(task).collect(),
         barriers: vec![tasks as u32],
         draws: vec![lengths],
-        duration_ns: Some(1_500_000_000),
-        // The climb of clocks is a small part of minutes.
-        warmup_ns: 500_000_000,
+        duration_ns: Some(warmup_ns + 1_000_000_000),
+        warmup_ns,
         metric: REPORTS.metric(scale),
         ..Workload::default()
     })
