@@ -15,7 +15,9 @@ from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note,
 BROUGHT_BY = [
     ("amd_min_freq", "6.12", "6.13", "lowest-nonlinear"),
     ("amd_epp_default", "6.13", "6.14", "balanced"),
-    ("need_freq_update", "6.13", "6.14", "once-again"),
+    ("need_freq_update", "6.13", "6.14", "driver-once"),
+    ("need_freq_update", "6.14", "6.15", "once-again"),
+    ("need_freq_update", "6.6.87", "6.6.88", "once-again"),
     ("newidle_skip", "6.18", "6.19", "cost-and-chance"),
     ("menu_iowait", "6.12", "6.13", "ignored"),
     ("menu_polling", "6.18", "6.19", "threshold"),
@@ -27,7 +29,7 @@ BROUGHT_BY = [
     ("menu_iowait", "6.12.43", "6.12.44", "ignored"),
     ("menu_polling", "6.12.63", "6.12.64", "threshold"),
     ("base_slice", "6.12.30", "6.12.31", "0.70ms"),
-    ("need_freq_update", "6.1.128", "6.1.129", "once-again"),
+    ("need_freq_update", "6.1.128", "6.1.129", "driver-once"),
     ("sugov_util", "6.6.88", "6.6.89", "bounded"),
     ("freq_ref", "6.6.102", "6.6.103", "arch"),
 ]
@@ -70,12 +72,15 @@ def test_policies_take_names_of_distributions() -> None:
 def test_diff_of_the_schedutil_change_of_6_6_89() -> None:
     found = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99"])
     assert found.exit_code == 0, found.output
-    assert "6.6.88 to 6.6.99: 4 gates differ" in found.output
+    assert "6.6.88 to 6.6.99: 6 gates differ" in found.output
     assert "headroom: in-clamped-util -> in-effective-perf" in found.output
     assert max(map(len, found.stdout.splitlines())) <= 80
     rows = json.loads(CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--format", "json"]).stdout)
-    assert [row["gate"] for row in rows] == ["sugov_util", "headroom", "noninvariant_headroom", "feec_energy"]
-    same = CliRunner().invoke(cli, ["kernels", "diff", "6.6.87", "6.6.88"])
+    rework = ["sugov_util", "headroom", "noninvariant_headroom", "feec_energy"]
+    assert [row["gate"] for row in rows] == [*rework, "base_slice", "menu_typical"]
+    limits = CliRunner().invoke(cli, ["kernels", "diff", "6.6.87", "6.6.88"])
+    assert "need_freq_update: driver-once -> once-again" in limits.output
+    same = CliRunner().invoke(cli, ["kernels", "diff", "6.6.90", "6.6.92"])
     assert "no gates differ" in same.output
 
 

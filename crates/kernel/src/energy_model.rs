@@ -121,8 +121,10 @@ pub fn em_compute_costs(states: &mut [EmPerfState], form: EmCost) -> Result<(), 
     for (at, state) in states.iter_mut().enumerate() {
         let per_freq = |power: u64| fmax_khz.wrapping_mul(power) / state.freq_khz.max(1);
         state.cost = match form {
-            EmCost::MilliWatt => per_freq(state.power_uw / 1_000),
-            EmCost::MilliWattEfficient => per_freq((state.power_uw / 1_000).wrapping_mul(1_000)),
+            EmCost::MilliWatt | EmCost::MilliWattCapped => per_freq(state.power_uw / 1_000),
+            EmCost::MilliWattThousandths | EmCost::MilliWattCappedThousandths | EmCost::MilliWattEfficient => {
+                per_freq((state.power_uw / 1_000).wrapping_mul(1_000))
+            }
             EmCost::MicroWatt => per_freq(state.power_uw),
             EmCost::Performance => {
                 let power = state.power_uw.wrapping_mul(10);
@@ -195,13 +197,14 @@ impl EmPerfDomain {
             return em_pd_get_efficient_state(&self.states, max_util, self.skip_inefficient)
                 .map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util));
         }
-        let at = if self.form == EmCost::MilliWatt {
+        let at = if self.form < EmCost::MilliWattCapped {
             let freq_khz = next_raw_freq_v5_10(max_util, fmax_khz, scale_cpu);
             em_pd_get_efficient_state_by_freq(&self.states, freq_khz, false)
         } else {
             let max_util = map_util_perf(max_util).min(allowed_cpu_cap);
             let freq_khz = map_util_freq(max_util, fmax_khz, scale_cpu);
-            em_pd_get_efficient_state_by_freq(&self.states, freq_khz, self.skip_inefficient)
+            let skips = self.skip_inefficient && self.form >= EmCost::MilliWattEfficient;
+            em_pd_get_efficient_state_by_freq(&self.states, freq_khz, skips)
         };
         at.map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util) / scale_cpu.max(1))
     }
@@ -253,12 +256,30 @@ mod tests {
         assert_eq!(domain.em_cpu_energy(420, 1024, 1024, 1024), 200);
     }
 
+    /// Goal: costs in thousandths came to v5.15 and, with the old choice of frequency, to v5.10.65; from v5.14 on the frequency
+    /// is that of what the CPUs may do; inefficient states are passed over from v5.16 on.
+    #[test]
+    fn costs_before_v6_0() {
+        let points = [(1_000, 50_900), (2_000, 50_400), (3_000, 200_000)];
+        let check = |form, costs: [u64; 3], capped, low| {
+            let domain = domain(&points, 1024, form);
+            assert_eq!(domain.states.iter().map(|state| state.cost).collect::<Vec<_>>(), costs, "{form:?}");
+            assert_eq!(domain.em_cpu_energy(900, 1024, 600, 1024), capped, "{form:?}");
+            assert_eq!(domain.em_cpu_energy(100, 1024, 1024, 1024), low, "{form:?}");
+        };
+        check(EmCost::MilliWatt, [150, 75, 200], 200, 150);
+        check(EmCost::MilliWattThousandths, [150_000, 75_000, 200_000], 200_000, 150_000);
+        check(EmCost::MilliWattCapped, [150, 75, 200], 75, 150);
+        check(EmCost::MilliWattCappedThousandths, [150_000, 75_000, 200_000], 75_000, 150_000);
+        check(EmCost::MilliWattEfficient, [150_000, 75_000, 200_000], 75_000, 75_000);
+    }
+
     proptest! {
         /// Goal: no input panics; at equal state more work never costs less energy.
         #[test]
         fn energy_grows_with_work(
             steps in proptest::collection::vec((1..500_000u64, 1..EM_MAX_POWER), 1..20), cap in 1..1025u64,
-            form in prop_oneof![Just(EmCost::MilliWatt), Just(EmCost::MilliWattEfficient), Just(EmCost::MicroWatt), Just(EmCost::Performance)],
+            form in proptest::sample::select(EmCost::ALL),
             max_util in 0..2048u64, sums in (0..16_384u64, 0..16_384u64), allowed in 0..2048u64, skip: bool,
         ) {
             let mut khz = 0;
@@ -272,7 +293,7 @@ mod tests {
 
         #[test]
         fn any_table_has_an_answer(points: Vec<(u64, u64)>, cap: u64, numbers: [u64; 4]) {
-            for form in [EmCost::MilliWatt, EmCost::MilliWattEfficient, EmCost::MicroWatt, EmCost::Performance] {
+            for &form in EmCost::ALL {
                 if let Ok(states) = em_create_perf_table(&points, cap, form) {
                     let domain = EmPerfDomain { states, cpus: vec![], skip_inefficient: true, form };
                     let _ = domain.em_cpu_energy(numbers[0], numbers[1], numbers[2], numbers[3]);

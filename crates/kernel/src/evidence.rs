@@ -7,6 +7,8 @@ pub enum Source {
     Commit(&'static str),
     /// The mainline commit that replaced it: its text and its removed lines are the source.
     Replaced(&'static str),
+    /// A mainline commit that no text at hand names: its id is from memory.
+    Recalled(&'static str),
     /// A function in a kernel's source that was read: file and function, and the release or the vendor's tree.
     Code(&'static str, &'static str),
     /// The list of changes of a point release, as Debian's changelog repeats it.
@@ -26,6 +28,7 @@ impl core::fmt::Display for Source {
         match self {
             Self::Commit(id) => write!(f, "commit {id}"),
             Self::Replaced(id) => write!(f, "commit {id} (what it replaced)"),
+            Self::Recalled(id) => write!(f, "commit {id} (recalled, not opened)"),
             Self::Code(place, tree) if tree.starts_with(|first: char| first.is_ascii_digit()) => {
                 write!(f, "{place}, v{tree}")
             }
@@ -85,7 +88,7 @@ impl Proof {
         while i < sources.len() {
             match sources[i] {
                 Source::Code(..) => return Self::Source,
-                Source::Memory => {}
+                Source::Memory | Source::Recalled(_) => {}
                 _ => found = Self::History,
             }
             i += 1;
@@ -138,6 +141,11 @@ impl Backport {
     /// The same, known from somewhere else.
     pub const fn known(version: (u16, u16), from: u16, source: Source) -> Self {
         Self { version, from, until: None, source }
+    }
+
+    /// The same, known from the mail that announced the patch for that release.
+    pub const fn mailed(version: (u16, u16), from: u16, subject: &'static str) -> Self {
+        Self::known(version, from, Source::Mail(subject))
     }
 
     /// Gone again from point release `until` on.

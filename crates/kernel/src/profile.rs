@@ -11,7 +11,7 @@ use crate::cpufreq::schedutil::{
     SugovGates, cpufreq_policy_transition_delay_us, cpufreq_policy_transition_delay_us_v5_10,
 };
 use crate::eas::{EasForm, EasGates};
-use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Replaced, Text};
+use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Recalled, Replaced, Text};
 use crate::evidence::{Backport, Proof};
 use crate::freq_invariance::{FreqMax, FreqMaxOf};
 use crate::proposals::Proposals;
@@ -256,8 +256,8 @@ gates! {
         None = "none" since NEVER, "busy time is taken as it is", [Text("002")];
     }
     arm_invariance: ArmInvariance, "Whether ARM machines know their speed relative to f_max." {
-        Absent = "absent" since (4, 14), "no: nothing sets the frequency scale", [Replaced("0e27c567a4d3")];
-        Present = "present" since (4, 15), "yes: the driver reports each change", [Commit("0e27c567a4d3"), Commit("e7d5459dfec2")];
+        Absent = "absent" since (4, 14), "no: nothing sets the frequency scale", [Recalled("0e27c567a4d3")];
+        Present = "present" since (4, 15), "yes: the driver reports each change", [Recalled("0e27c567a4d3"), Recalled("e7d5459dfec2")];
     }
     x86_invariance: X86Invariance, "Which x86 machines know their speed relative to f_max." {
         Absent = "absent" since (4, 14), "none: the frequency scale is always 1024", [Replaced("1567c3e3467c")];
@@ -330,8 +330,8 @@ gates! {
         On = "on" since (6, 5), vectors ["sugov_seq", "feec"], "a larger runnable signal counts instead", [Commit("7d0583cf9ec7"), Code("fair.c:cpu_util()", "6.12.117")];
     }
     shared_stale_cpus: SharedStaleCpus, "CPUs of a shared policy that did not report for a tick." {
-        Ignored = "ignored" since (4, 14), "are left out", [Replaced("8f111bc357aa")];
-        Counted = "counted" since (4, 17), "count with their decayed utilisation", [Commit("8f111bc357aa"), Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "5.10.262")];
+        Ignored = "ignored" since (4, 14), "are left out", [Recalled("8f111bc357aa")];
+        Counted = "counted" since (4, 17), "count with their decayed utilisation", [Recalled("8f111bc357aa"), Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "5.10.262")];
     }
     sugov_iowait_boost: SugovIowaitBoost, "The unit of schedutil's boost for I/O." {
         Frequency = "frequency" since (4, 14), "kHz, from the lowest frequency on", [Memory];
@@ -353,7 +353,8 @@ gates! {
     need_freq_update: NeedFreqUpdate, "How long schedutil hands the driver each decision after its limits changed, for drivers that want to know (intel_cpufreq, amd-pstate, cppc_cpufreq)." {
         Once = "once" since (4, 14), "one update", [Replaced("23a881852f3e")];
         Sticky = "sticky" since (5, 10), "from then on, equal frequencies too; a busy CPU's frequency may fall", [Commit("23a881852f3e"), Replaced("8e461a1cb43d")];
-        OnceAgain = "once-again" since (6, 14), stable [Backport::listed((5, 10), 235, "5.10.235"), Backport::listed((6, 1), 129, "6.1.129"), Backport::listed((6, 12), 13, "6.12.13")], vectors ["sugov_seq", "sugov_seq_v61"], "one update", [Commit("8e461a1cb43d"), Code("cpufreq_schedutil.c:sugov_update_next_freq()", "6.12.117")];
+        DriverOnce = "driver-once" since (6, 14), stable [Backport::listed((5, 10), 235, "5.10.235"), Backport::mailed((5, 15), 179, "[PATCH 5.15 053/620] cpufreq: schedutil: Fix superfluous updates caused by need_freq_update"), Backport::listed((6, 1), 129, "6.1.129"), Backport::mailed((6, 6), 76, "[PATCH 6.6 082/393] cpufreq: schedutil: Fix superfluous updates caused by need_freq_update"), Backport::listed((6, 12), 13, "6.12.13"), Backport::mailed((6, 13), 2, "[PATCH 6.13 122/623] cpufreq: schedutil: Fix superfluous updates caused by need_freq_update")], "one update, for those drivers; others hear of new limits only once the utilisation asks for another frequency", [Commit("8e461a1cb43d"), Replaced("cfde542df7dd")];
+        OnceAgain = "once-again" since (6, 15), stable [Backport::listed((5, 10), 237, "5.10.237"), Backport::mailed((5, 15), 181, "[PATCH 5.15 153/373] cpufreq/sched: Fix the usage of CPUFREQ_NEED_UPDATE_LIMITS"), Backport::listed((6, 1), 135, "6.1.135"), Backport::mailed((6, 6), 88, "[PATCH 6.6 299/393] cpufreq/sched: Fix the usage of CPUFREQ_NEED_UPDATE_LIMITS"), Backport::listed((6, 12), 25, "6.12.25"), Backport::mailed((6, 14), 4, "[PATCH 6.14 129/241] cpufreq/sched: Explicitly synchronize limits_changed flag handling")], vectors ["sugov_seq", "sugov_seq_v61"], "one update", [Commit("cfde542df7dd"), Code("cpufreq_schedutil.c:sugov_update_next_freq()", "6.12.117")];
     }
     inefficient_opps: InefficientOpps, "Whether requests pass over frequencies that the energy model marks as inefficient, where the driver registers the model of its table." {
         Requested = "requested" since (4, 14), "no: only the limits and the table count", [Replaced("1f39fa0dccff")];
@@ -394,11 +395,14 @@ gates! {
     }
     feec_full_cpus: FeecFullCpus, "Whether a CPU without spare capacity can be where energy-aware placement puts a capped task." {
         Never = "never" since (4, 14), "no", [Replaced("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "5.10.262")];
-        Capped = "capped" since (6, 7), stable [Backport::listed((6, 1), 63, "6.1.63"), Backport::listed((6, 5), 12, "6.5.12")], vectors ["feec_v61", "feec"], "yes, where the task's cap lets it fit", [Commit("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "6.1.192")];
+        Capped = "capped" since (6, 7), stable [Backport::listed((6, 1), 63, "6.1.63"), Backport::listed((6, 5), 12, "6.5.12"), Backport::mailed((6, 6), 2, "[PATCH 6.6 007/603] sched/uclamp: Set max_spare_cap_cpu even if max_spare_cap is 0")], vectors ["feec_v61", "feec"], "yes, where the task's cap lets it fit", [Commit("6b00a4014765"), Code("fair.c:find_energy_efficient_cpu()", "6.1.192")];
     }
     em_cost: EmCost, "How the energy model's costs are formed." {
         MilliWatt = "mW" since (4, 14), vectors ["v510_feec"], "fmax * mW / freq", [Code("energy_model.c:em_create_perf_table()", "5.10")];
-        MilliWattEfficient = "mW-efficient" since (5, 16), "the same in 1/1000, inefficient states passed over", [Commit("8354eb9eb3dd"), Commit("7fcc17d0cb12")];
+        MilliWattThousandths = "mW-thousandths" since NEVER, stable [Backport::mailed((5, 4), 146, "[PATCH 5.4 082/144] PM: EM: Increase energy calculation precision"), Backport::listed((5, 10), 65, "5.10.65"), Backport::mailed((5, 13), 17, "[PATCH 5.13 161/300] PM: EM: Increase energy calculation precision")], "the same in 1/1000", [Commit("7fcc17d0cb12")];
+        MilliWattCapped = "mW-capped" since (5, 14), "fmax * mW / freq, and the frequency follows the utilisation within what the CPUs may do", [Commit("8f1b971b4750")];
+        MilliWattCappedThousandths = "mW-capped-thousandths" since (5, 15), stable [Backport::listed((5, 14), 4, "5.14.4")], "the same in 1/1000", [Commit("7fcc17d0cb12")];
+        MilliWattEfficient = "mW-efficient" since (5, 16), "the same, inefficient states passed over", [Commit("8354eb9eb3dd")];
         MicroWatt = "uW" since (6, 0), vectors ["em_table_v61", "feec_v61"], "fmax * uW / freq", [Commit("ae6ccaa65038"), Code("energy_model.c:em_create_perf_table()", "6.1.192")];
         Performance = "performance" since (6, 9), vectors ["em_table", "feec"], "uW * 10 / performance", [Commit("1b600da51073"), Code("energy_model.c:em_compute_costs()", "6.12.117")];
     }
@@ -409,19 +413,19 @@ gates! {
     }
     base_slice: BaseSlice, "The base slice before scaling by the number of CPUs (CFS: the minimal granularity)." {
         Us750 = "0.75ms" since (4, 14), "0.75 ms", [Code("fair.c:sysctl_sched_min_granularity", "6.1.192"), Replaced("2ae891b82695")];
-        Us700 = "0.70ms" since (6, 15), stable [Backport::listed((6, 12), 31, "6.12.31")], vectors ["eevdf_seq"], "0.70 ms", [Commit("2ae891b82695"), Code("fair.c:sysctl_sched_base_slice", "6.12.117")];
+        Us700 = "0.70ms" since (6, 15), stable [Backport::mailed((6, 6), 93, "[PATCH 6.6 239/444] sched: Reduce the default slice to avoid tasks getting an extra tick"), Backport::listed((6, 12), 31, "6.12.31"), Backport::mailed((6, 14), 9, "[PATCH 6.14 466/783] sched: Reduce the default slice to avoid tasks getting an extra tick")], vectors ["eevdf_seq"], "0.70 ms", [Commit("2ae891b82695"), Code("fair.c:sysctl_sched_base_slice", "6.12.117")];
     }
     delay_dequeue: DelayDequeue, "Whether a task that sleeps while not eligible stays queued." {
         Off = "off" since (4, 14), "no", [Replaced("152e11f6df29")];
         On = "on" since (6, 12), vectors ["eevdf_seq"], "until it is eligible", [Commit("152e11f6df29"), Code("fair.c:dequeue_entity()", "6.12.117")];
     }
     tg_load: TgLoad, "How often a task group's queue reports its load to the group." {
-        EachUpdate = "each-update" since (4, 14), "at each update that changes it by more than 1/64", [Memory];
-        OncePerMs = "once-per-ms" since (6, 7), "the same, at most once a millisecond", [Code("fair.c:update_tg_load_avg()", "6.12.117")];
+        EachUpdate = "each-update" since (4, 14), "at each update that changes it by more than 1/64", [Replaced("1528c661c24b")];
+        OncePerMs = "once-per-ms" since (6, 7), "the same, at most once a millisecond", [Commit("1528c661c24b"), Code("fair.c:update_tg_load_avg()", "6.12.117")];
     }
     cfs_period_timer: CfsPeriodTimer, "When the periods of a task group's quota begin." {
-        Aligned = "aligned" since (4, 14), "at multiples of the period, those of all groups together", [Memory];
-        Interleaved = "interleaved" since (6, 4), "each group's at a time of its own, drawn at its creation", [Code("fair.c:init_cfs_bandwidth()", "6.12.117")];
+        Aligned = "aligned" since (4, 14), "at multiples of the period, those of all groups together", [Replaced("41abdba93747")];
+        Interleaved = "interleaved" since (6, 4), "each group's at a time of its own, drawn at its creation", [Commit("41abdba93747"), Code("fair.c:init_cfs_bandwidth()", "6.12.117")];
     }
     cfs_first_runtime: CfsFirstRuntime, "What a queue of a group with a quota has before it took anything." {
         Nothing = "nothing" since (4, 14), "nothing: where the pool is empty, the first task waits for the next period", [Replaced("956dfda6a708"), Code("core.c:tg_set_cfs_bandwidth()", "6.12.117")];
@@ -462,8 +466,8 @@ gates! {
         Shared = "shared-cache" since (4, 16), vectors ["wake_affine"], "there, if both share a cache and the previous CPU is busy", [Commit("7332dec055f2"), Commit("806486c377e3"), Code("fair.c:wake_affine_idle()", "6.12.117")];
     }
     recent_used_cpu: RecentUsedCpu, "Whether a wake-up tries the CPU that the task used before its previous one." {
-        Ignored = "ignored" since (4, 14), "no", [Replaced("32e839dda3ba")];
-        Tried = "tried" since (4, 16), vectors ["select_idle_sibling"], "yes, where it shares the cache", [Commit("32e839dda3ba"), Code("fair.c:select_idle_sibling()", "6.12.117")];
+        Ignored = "ignored" since (4, 14), "no", [Recalled("32e839dda3ba")];
+        Tried = "tried" since (4, 16), vectors ["select_idle_sibling"], "yes, where it shares the cache", [Recalled("32e839dda3ba"), Code("fair.c:select_idle_sibling()", "6.12.117")];
     }
     asym_wakes: AsymWakes, "Where a task wakes that the CPUs at hand are too small for, on a machine with CPUs of several capacities." {
         SlowPath = "idlest" since (4, 14), "in the idlest group of the widest domain (wake_cap()); the search near a CPU ignores capacities", [Replaced("b7a331615d25"), Replaced("000619680c37"), Replaced("a526d466798d")];
@@ -475,7 +479,7 @@ gates! {
     }
     wake_affine_sync: WakeAffineSync, "Tasks that sleep with a delayed dequeue, where a waker is about to sleep and may hand its CPU on." {
         Counted = "counted" since (4, 14), "count as running, so that the waker is not alone", [Replaced("aa3ee4f0b754")];
-        LeftOut = "left-out" since (6, 16), stable [Backport::known((6, 12), 37, Source::Mail("[PATCH 6.12 000/232] 6.12.37-rc1 review"))], vectors ["wake_affine"], "do not count", [Commit("aa3ee4f0b754"), Code("fair.c:wake_affine_idle()", "6.12.117")];
+        LeftOut = "left-out" since (6, 16), stable [Backport::known((6, 12), 37, Source::Mail("[PATCH 6.12 000/232] 6.12.37-rc1 review")), Backport::mailed((6, 15), 3, "[PATCH 6.15 048/780] sched/fair: Fixup wake_up_sync() vs DELAYED_DEQUEUE")], vectors ["wake_affine"], "do not count", [Commit("aa3ee4f0b754"), Code("fair.c:wake_affine_idle()", "6.12.117")];
     }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
         Search = "search" since (4, 14), vectors ["select_idle_sibling"], "select_idle_sibling()", [Code("fair.c:select_idle_sibling()", "6.12.117")];
@@ -543,12 +547,13 @@ gates! {
     }
     newidle_skip: NewidleSkip, "Whether a CPU that goes idle passes over levels of balancing." {
         Cost = "cost" since (4, 14), "where they take longer than it will idle", [Replaced("33cf66d88306")];
-        CostOfFailure = "cost-of-failure" since (6, 17), stable [Backport::listed((6, 1), 149, "6.1.149").until(160), Backport::listed((6, 12), 43, "6.12.43").until(64)], "the same, and a level that gave nothing costs half as much again as it ever did", [Commit("155213a2aed4"), Replaced("33cf66d88306")];
-        CostAndChance = "cost-and-chance" since (6, 19), stable [Backport::listed((6, 1), 160, "6.1.160"), Backport::known((6, 6), 120, NEWIDLE_6_6), Backport::listed((6, 12), 65, "6.12.65")], "and by chance, as it found little there before", [Commit("33cf66d88306"), Code("fair.c:sched_balance_newidle()", "6.12.117")];
+        CostOfFailure = "cost-of-failure" since (6, 17), stable [Backport::listed((6, 1), 149, "6.1.149").until(160), Backport::mailed((6, 6), 103, "[PATCH 6.6 000/587] 6.6.103-rc1 review").until(120), Backport::listed((6, 12), 43, "6.12.43").until(64)], "the same, and a level that gave nothing costs half as much again as it ever did", [Commit("155213a2aed4"), Replaced("33cf66d88306")];
+        CostAgain = "cost-again" since NEVER, stable [Backport::mailed((6, 18), 3, "[PATCH 6.18 014/430] sched/fair: Revert max_newidle_lb_cost bump")], "where they take longer than it will idle", [Mail("sched/fair: Revert max_newidle_lb_cost bump")];
+        CostAndChance = "cost-and-chance" since (6, 19), stable [Backport::listed((6, 1), 160, "6.1.160"), Backport::known((6, 6), 120, NEWIDLE_6_6), Backport::listed((6, 12), 65, "6.12.65"), Backport::mailed((6, 18), 5, "[PATCH 6.18 4/5] sched/fair: Proportional newidle balance")], "and by chance, as it found little there before", [Commit("33cf66d88306"), Code("fair.c:sched_balance_newidle()", "6.12.117")];
     }
     nohz_next_kick: NohzNextKick, "When the next idle balance is, once a CPU stopped its tick." {
-        Kept = "kept" since (4, 14), "as it was", [Memory];
-        Recomputed = "recomputed" since (5, 15), "computed again", [Code("fair.c:nohz_balancer_kick()", "6.1.192")];
+        Kept = "kept" since (4, 14), "as it was", [Replaced("efd984c481ab")];
+        Recomputed = "recomputed" since (5, 15), stable [Backport::listed((5, 10), 231, "5.10.231")], "computed again", [Commit("efd984c481ab"), Code("fair.c:nohz_balancer_kick()", "6.1.192")];
     }
     // The other classes.
     fair_server: FairServer, "Whether fair tasks have a deadline server." {
@@ -573,39 +578,45 @@ gates! {
         Chosen = "by-choice" since (4, 17), vectors ["cpuidle_menu", "cpuidle_menu_v61"], "after it, where the governor expects a long sleep", [Commit("554c8aa8ecad"), Commit("0e7767687fda"), Code("idle.c:cpuidle_idle_call()", "6.1.192")];
     }
     single_state_tick: SingleStateTick, "The tick of an idle CPU with at most one idle state." {
-        Stopped = "stopped" since (4, 14), "stops at once", [Replaced("e5c9ffc6ae1b")];
-        Retained = "retained" since (7, 0), stable [Backport::listed((5, 10), 253, "5.10.253"), Backport::listed((6, 1), 167, "6.1.167"), Backport::listed((6, 12), 78, "6.12.78")], "stays until one found it idle", [Commit("e5c9ffc6ae1b"), Code("idle.c:idle_call_stop_or_retain_tick()", "6.12.117")];
+        Stopped = "stopped" since (4, 14), "stops at once", [Replaced("f4c31b07b136"), Replaced("e5c9ffc6ae1b")];
+        Kept = "kept" since NEVER, stable [Backport::listed((5, 10), 252, "5.10.252"), Backport::listed((6, 1), 165, "6.1.165"), Backport::listed((6, 12), 75, "6.12.75"), Backport::mailed((6, 18), 14, "[PATCH 6.18 509/641] cpuidle: Skip governor when only one idle state is available"), Backport::mailed((6, 19), 4, "[PATCH 6.19 631/781] cpuidle: Skip governor when only one idle state is available")], "never stops with one state, at once without a driver", [Commit("e5c9ffc6ae1b")];
+        Retained = "retained" since (7, 0), stable [Backport::listed((5, 10), 253, "5.10.253"), Backport::listed((6, 1), 167, "6.1.167"), Backport::mailed((6, 6), 130, "[PATCH 6.6 524/567] sched: idle: Consolidate the handling of two special cases"), Backport::listed((6, 12), 78, "6.12.78"), Backport::mailed((6, 18), 20, "[PATCH 6.18 145/212] sched: idle: Consolidate the handling of two special cases")], "stays until one found it idle", [Commit("f4c31b07b136"), Code("idle.c:idle_call_stop_or_retain_tick()", "6.12.117")];
     }
     menu_iowait: MenuIowait, "Whether tasks that wait for I/O matter to the menu idle governor." {
         Counted = "counted" since (4, 14), vectors ["cpuidle_menu_v61"], "they have correction factors of their own and limit the exit latency (before v4.20 the load did, too)", [Code("menu.c:performance_multiplier()", "6.1.192")];
-        Ignored = "ignored" since (6, 13), stable [Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "they do not", [Commit("38f83090f515"), Code("menu.c:menu_select()", "6.12.117")];
+        Ignored = "ignored" since (6, 13), stable [Backport::mailed((6, 6), 103, "[PATCH 6.6 510/587] cpuidle: menu: Remove iowait influence"), Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "they do not", [Commit("38f83090f515"), Code("menu.c:menu_select()", "6.12.117")];
     }
     menu_timers: MenuTimers, "When menu asks for the closest timer." {
         Always = "always" since (4, 14), vectors ["cpuidle_menu_v61"], "each time", [Code("menu.c:menu_select()", "6.1.192")];
         LongSleeps = "long-sleeps" since (6, 6), "not where typical sleeps are at most 15 us", [Commit("5484e31bbbff")];
-        NoTick = "no-tick" since (7, 0), stable [Backport::listed((6, 12), 75, "6.12.75")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "nor then, but always without a tick", [Mail("cpuidle: governors: menu: Always check timers with tick stopped"), Code("menu.c:menu_select()", "6.12.117")];
+        NoTick = "no-tick" since (7, 0), stable [Backport::listed((6, 12), 75, "6.12.75"), Backport::mailed((6, 18), 14, "[PATCH 6.18 041/641] cpuidle: governors: menu: Always check timers with tick stopped"), Backport::mailed((6, 19), 4, "[PATCH 6.19 044/781] cpuidle: governors: menu: Always check timers with tick stopped")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "nor then, but always without a tick", [Mail("cpuidle: governors: menu: Always check timers with tick stopped"), Code("menu.c:menu_select()", "6.12.117")];
         NearTimer = "near-timer" since (7, 1), "the same; without a tick a timer within two ticks is safety enough, so that the prediction stays", [Commit("e57c2bf2e89d"), Code("menu.c:menu_select()", "7.2.13")];
     }
     menu_typical: MenuTypical, "The typical interval of menu's last eight." {
         DropLongest = "drop-longest" since (4, 14), vectors ["cpuidle_menu", "cpuidle_menu_v61"], "without the longest ones, or none", [Code("menu.c:get_typical_interval()", "6.12.117")];
-        DropLongestOrMost = "drop-longest-or-most" since NEVER, stable [Backport::listed((5, 10), 238, "5.10.238").until(246), Backport::listed((6, 1), 141, "6.1.141").until(158), Backport::listed((6, 12), 31, "6.12.31").until(56)], "without the longest ones, or the longest of those left", [Changelog("6.12.31"), Changelog("6.12.56")];
+        DropLongestOrMost = "drop-longest-or-most" since NEVER, stable [Backport::mailed((5, 4), 294, "[PATCH 5.4 133/204] cpuidle: menu: Avoid discarding useful information").until(301), Backport::listed((5, 10), 238, "5.10.238").until(246), Backport::mailed((5, 15), 185, "[PATCH 5.15 096/207] cpuidle: menu: Avoid discarding useful information").until(196), Backport::listed((6, 1), 141, "6.1.141").until(158), Backport::mailed((6, 6), 93, "[PATCH 6.6 189/444] cpuidle: menu: Avoid discarding useful information").until(115), Backport::listed((6, 12), 31, "6.12.31").until(56), Backport::mailed((6, 14), 9, "[PATCH 6.14 361/783] cpuidle: menu: Avoid discarding useful information")], "without the longest ones, or the longest of those left", [Changelog("6.12.31"), Changelog("6.12.56")];
         BothEndsOrMost = "both-ends-or-most" since (6, 15), "without outliers on both sides, or the longest of those left", [Commit("85975daeaa4d"), Code("menu.c:get_typical_interval()", "6.16")];
         BothEnds = "both-ends" since (6, 18), stable [Backport::known((6, 17), 6, Source::Mail("Revert \"cpuidle: menu: Avoid discarding useful information\""))], "without outliers on both sides, or none", [Commit("10fad4012234"), Code("menu.c:get_typical_interval()", "7.2.13")];
     }
     menu_latency: MenuLatency, "Where menu's search ends at a state that takes too long to leave." {
         IfChosen = "if-chosen" since (4, 14), vectors ["cpuidle_menu_v61"], "only where the state would be chosen", [Code("menu.c:menu_select()", "6.1.192")];
-        AtOnce = "at-once" since (6, 17), stable [Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "always", [Commit("779b1a1cb13a"), Code("menu.c:menu_select()", "6.12.117")];
+        AtOnce = "at-once" since (6, 17), stable [Backport::mailed((6, 6), 103, "[PATCH 6.6 511/587] cpuidle: governors: menu: Avoid selecting states with too much latency"), Backport::listed((6, 12), 44, "6.12.44"), Backport::mailed((6, 16), 4, "[PATCH 6.16 201/457] cpuidle: governors: menu: Avoid selecting states with too much latency")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "always", [Commit("779b1a1cb13a"), Code("menu.c:menu_select()", "6.12.117")];
     }
     menu_polling: MenuPolling, "Which real state menu prefers to polling though its residency is longer than predicted." {
         Latency = "latency" since (4, 14), vectors ["cpuidle_menu_v61"], "one that may be left in time", [Code("menu.c:menu_select()", "6.1.192")];
-        Predicted = "predicted" since (6, 18), stable [Backport::listed((6, 12), 58, "6.12.58")], "one whose exit takes no longer than the predicted sleep", [Commit("db86f55bf81a")];
-        Threshold = "threshold" since (6, 19), stable [Backport::listed((6, 12), 64, "6.12.64")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "the same, if its residency is below 15 us", [Commit("07d815701274"), Code("menu.c:menu_select()", "6.12.117")];
+        Predicted = "predicted" since (6, 18), stable [Backport::mailed((6, 6), 117, "[PATCH 6.6 049/529] cpuidle: governors: menu: Select polling state in some more cases"), Backport::listed((6, 12), 58, "6.12.58"), Backport::mailed((6, 17), 8, "[PATCH 6.17 113/849] cpuidle: governors: menu: Select polling state in some more cases")], "one whose exit takes no longer than the predicted sleep", [Commit("db86f55bf81a")];
+        Threshold = "threshold" since (6, 19), stable [Backport::listed((6, 12), 64, "6.12.64"), Backport::mailed((6, 18), 3, "[PATCH 6.18 021/430] cpuidle: menu: Use residency threshold in polling state override decisions")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "the same, if its residency is below 15 us", [Commit("07d815701274"), Code("menu.c:menu_select()", "6.12.117")];
     }
     teo: TeoForm, "What the teo idle governor goes by." {
         Recent = "recent" since (4, 14), vectors ["cpuidle_teo_v61"], "timers always; counts of early wake-ups and the last nine", [Code("teo.c:teo_select()", "6.1.192")];
         TickHits = "tick-hits" since (6, 11), vectors ["cpuidle_teo", "cpuidle_teo_masks"], "counts alone, with those beyond the tick apart; the timers are asked where they may matter", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
         ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", [Commit("13ed5c4a6d9c"), Code("teo.c:teo_select()", "6.18")];
         TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", [Mail("pull request of power management for 6.19")];
+    }
+    teo_near_timer: TeoNearTimer, "Whether teo goes down to a state that is not worth a tick for a timer that comes soon, while the tick is stopped." {
+        Taken = "taken" since (4, 14), "yes", [Replaced("21d28cd2fa5f")];
+        Avoided = "avoided" since (6, 6), "no: it stays with the deeper state (to v6.10 not modelled)", [Commit("21d28cd2fa5f"), Replaced("a03b2011808a")];
+        TakenAgain = "taken-again" since (6, 19), stable [Backport::mailed((6, 6), 120, "[PATCH 6.6 443/737] cpuidle: governors: teo: Drop misguided target residency check"), Backport::listed((6, 12), 64, "6.12.64"), Backport::mailed((6, 18), 3, "[PATCH 6.18 304/430] cpuidle: governors: teo: Drop misguided target residency check")], vectors ["cpuidle_teo", "cpuidle_teo_masks"], "yes", [Commit("a03b2011808a"), Code("teo.c:teo_select()", "6.12.117")];
     }
     teo_util: TeoUtil, "Whether teo looks at the CPU's utilisation." {
         Ignored = "ignored" since (4, 14), "no", [Code("teo.c:teo_select()", "6.1.192")];
@@ -624,7 +635,7 @@ gates! {
     }
     itmt_threads: ItmtThreads, "Packing priorities of the threads of a core." {
         Ranked = "ranked" since (4, 14), "second threads come after whole cores", [Code("itmt.c:sched_set_itmt_core_prio()", "6.1.192")];
-        Alike = "alike" since (6, 5), "all threads have that of their core", [Memory];
+        Alike = "alike" since (6, 5), "all threads have that of their core", [Commit("046a5a95c3b0")];
     }
     amd_prefcore: AmdPrefcore, "Whether amd-pstate reports the preferred cores to the scheduler." {
         Absent = "absent" since (4, 14), "no", [Code("amd-pstate.c:amd_pstate_cpu_init()", "6.1.192")];
@@ -656,7 +667,7 @@ gates! {
     intel_hwp_target: IntelHwpTarget, "What intel_pstate's passive mode asks of HWP for a governor's frequency." {
         Floor = "floor" since (4, 14), "at least it; the firmware may go higher", [Commit("f6ebbcf08f37")];
         StrictFloor = "strict-floor" since (5, 10), stable [Backport::listed((5, 9), 9, "5.9.9")], "the same, and exactly it for governors with one frequency (performance, powersave, userspace)", [Changelog("5.9.9"), Code("intel_pstate.c:intel_cpufreq_adjust_hwp()", "5.10.262")];
-        Desired = "desired" since (6, 17), stable [Backport::listed((6, 1), 148, "6.1.148"), Backport::listed((6, 12), 42, "6.12.42")], "at least it, and it as the desired level", [Code("intel_pstate.c:intel_cpufreq_update_pstate()", "6.12.117")];
+        Desired = "desired" since (6, 17), stable [Backport::mailed((5, 15), 190, "[PATCH 5.15 129/644] cpufreq: intel_pstate: Always use HWP_DESIRED_PERF in passive mode"), Backport::listed((6, 1), 148, "6.1.148"), Backport::mailed((6, 6), 102, "[PATCH 6.6 039/262] cpufreq: intel_pstate: Always use HWP_DESIRED_PERF in passive mode"), Backport::listed((6, 12), 42, "6.12.42"), Backport::mailed((6, 16), 1, "[PATCH 6.16 108/627] cpufreq: intel_pstate: Always use HWP_DESIRED_PERF in passive mode")], "at least it, and it as the desired level", [Code("intel_pstate.c:intel_cpufreq_update_pstate()", "6.12.117")];
     }
     intel_adjust_perf: IntelAdjustPerf, "What schedutil gives intel_pstate's passive mode with HWP." {
         Frequencies = "frequencies" since (4, 14), "frequencies", [Replaced("a365ab6b9dfb")];
@@ -889,6 +900,7 @@ impl KernelProfile {
             freq_ref: self.freq_ref == FreqRef::Arch,
             margin_on_current: self.noninvariant_headroom == NoninvariantHeadroom::Twice,
             sticky_update: self.need_freq_update == NeedFreqUpdate::Sticky,
+            driver_update: self.need_freq_update == NeedFreqUpdate::DriverOnce,
             runnable_boost: self.runnable_boost == RunnableBoost::On,
             shared_skips_stale: self.shared_stale_cpus == SharedStaleCpus::Ignored,
             iowait: self.sugov_iowait_boost,
@@ -977,7 +989,9 @@ mod tests {
     /// What the texts say of their kernels.
     #[test]
     fn kernels_of_the_texts() {
-        let check = |name, gate, value| assert_eq!(named(name).show(gate), Some(value), "{gate} of {name}");
+        let check = |name: &str, gate: &str, value: &str| {
+            assert_eq!(named(name).show(gate), Some(value), "{gate} of {name}");
+        };
         // 001: before and after the HWP boost.
         check("4.17", "hwp_dynamic_boost", "absent");
         check("5.0", "hwp_dynamic_boost", "servers");
@@ -1044,6 +1058,63 @@ mod tests {
         {
             check(kernel, "wake_affine_sync", sync);
         }
+        for (release, gate, before, value) in [
+            ("5.4.146", "em_cost", "mW", "mW-thousandths"),
+            ("5.10.65", "em_cost", "mW", "mW-thousandths"),
+            ("5.14.4", "em_cost", "mW-capped", "mW-capped-thousandths"),
+            ("5.10.231", "nohz_next_kick", "kept", "recomputed"),
+            ("5.10.235", "need_freq_update", "sticky", "driver-once"),
+            ("5.10.237", "need_freq_update", "driver-once", "once-again"),
+            ("5.15.179", "need_freq_update", "sticky", "driver-once"),
+            ("5.15.181", "need_freq_update", "driver-once", "once-again"),
+            ("6.1.129", "need_freq_update", "sticky", "driver-once"),
+            ("6.1.135", "need_freq_update", "driver-once", "once-again"),
+            ("6.6.76", "need_freq_update", "sticky", "driver-once"),
+            ("6.6.88", "need_freq_update", "driver-once", "once-again"),
+            ("6.12.13", "need_freq_update", "sticky", "driver-once"),
+            ("6.12.25", "need_freq_update", "driver-once", "once-again"),
+            ("6.13.2", "need_freq_update", "sticky", "driver-once"),
+            ("6.14.4", "need_freq_update", "driver-once", "once-again"),
+            ("6.6.2", "feec_full_cpus", "never", "capped"),
+            ("6.6.93", "base_slice", "0.75ms", "0.70ms"),
+            ("6.14.9", "base_slice", "0.75ms", "0.70ms"),
+            ("6.15.3", "wake_affine_sync", "counted", "left-out"),
+            ("6.6.103", "newidle_skip", "cost", "cost-of-failure"),
+            ("6.6.120", "newidle_skip", "cost-of-failure", "cost-and-chance"),
+            ("6.12.64", "newidle_skip", "cost-of-failure", "cost"),
+            ("6.18.3", "newidle_skip", "cost-of-failure", "cost-again"),
+            ("6.18.5", "newidle_skip", "cost-again", "cost-and-chance"),
+            ("5.10.252", "single_state_tick", "stopped", "kept"),
+            ("5.10.253", "single_state_tick", "kept", "retained"),
+            ("6.1.165", "single_state_tick", "stopped", "kept"),
+            ("6.1.167", "single_state_tick", "kept", "retained"),
+            ("6.12.75", "single_state_tick", "stopped", "kept"),
+            ("6.12.78", "single_state_tick", "kept", "retained"),
+            ("6.18.14", "single_state_tick", "stopped", "kept"),
+            ("6.18.20", "single_state_tick", "kept", "retained"),
+            ("6.6.103", "menu_iowait", "counted", "ignored"),
+            ("6.6.103", "menu_latency", "if-chosen", "at-once"),
+            ("6.16.4", "menu_latency", "if-chosen", "at-once"),
+            ("6.6.117", "menu_polling", "latency", "predicted"),
+            ("6.17.8", "menu_polling", "latency", "predicted"),
+            ("6.18.3", "menu_polling", "predicted", "threshold"),
+            ("6.18.14", "menu_timers", "long-sleeps", "no-tick"),
+            ("5.4.294", "menu_typical", "drop-longest", "drop-longest-or-most"),
+            ("5.4.301", "menu_typical", "drop-longest-or-most", "drop-longest"),
+            ("6.6.93", "menu_typical", "drop-longest", "drop-longest-or-most"),
+            ("6.6.115", "menu_typical", "drop-longest-or-most", "drop-longest"),
+            ("6.14.9", "menu_typical", "drop-longest", "drop-longest-or-most"),
+            ("6.6.120", "teo_near_timer", "avoided", "taken-again"),
+            ("6.12.64", "teo_near_timer", "avoided", "taken-again"),
+            ("5.15.190", "intel_hwp_target", "strict-floor", "desired"),
+            ("6.6.102", "intel_hwp_target", "strict-floor", "desired"),
+            ("6.16.1", "intel_hwp_target", "strict-floor", "desired"),
+        ] {
+            let at = release.rfind('.').expect("a point release") + 1;
+            let point: u16 = release[at..].parse().expect("its number");
+            check(release, gate, value);
+            check(&format!("{}{}", &release[..at], point - 1), gate, before);
+        }
         check("6.1", "fair_class", "cfs");
         check("6.6", "fair_class", "eevdf");
         check("6.6", "delay_dequeue", "off");
@@ -1059,12 +1130,12 @@ mod tests {
         assert_eq!(named("6.6").sugov_gates(), SugovGates { sticky_update: true, ..SugovGates::V6_6 });
         assert_eq!(named("v6.12").sugov_gates(), SugovGates { sticky_update: true, ..SugovGates::V6_12 });
         assert_eq!(named("6.12.117").sugov_gates(), SugovGates::V6_12);
-        assert_eq!(named("6.14").sugov_gates(), SugovGates::V6_12);
+        assert_eq!(named("6.15").sugov_gates(), SugovGates::V6_12);
         // v6.6.89 bounds the utilisation and loses the headroom of CPUs without frequency invariance until v6.6.103.
-        let rework = SugovGates { freq_ref: false, margin_on_current: false, ..named("6.12").sugov_gates() };
-        assert_eq!(named("6.6.88").sugov_gates(), named("6.6").sugov_gates());
+        let rework = SugovGates { freq_ref: false, margin_on_current: false, ..SugovGates::V6_12 };
+        assert_eq!(named("6.6.88").sugov_gates(), SugovGates::V6_6);
         assert_eq!(named("6.6.89").sugov_gates(), rework);
-        assert_eq!(named("6.6.103").sugov_gates(), named("6.12").sugov_gates());
+        assert_eq!(named("6.6.103").sugov_gates(), SugovGates::V6_12);
     }
 
     /// The forms of energy-aware placement by version.

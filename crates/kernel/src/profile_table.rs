@@ -34,7 +34,12 @@ const ALIKE: &[(&str, &str, &str)] = &[
     (
         "why a busy CPU asks an idle one to balance",
         "before v5.2",
-        "not modelled: v5.2's order (b9a7b8831600), by which CPUs of several capacities skip the count of busy CPUs of a cache",
+        "not modelled: v5.2's order, by which CPUs of several capacities skip the count of busy CPUs of a cache",
+    ),
+    (
+        "when teo asks for the closest timer",
+        "v6.6 to v6.10",
+        "not modelled: always, as to v6.5; v6.6 (21d28cd2fa5f) asks where a state deeper than the first is left",
     ),
     ("names: `load_balance()` to `sched_balance_rq()`", "v6.10", "renamed only"),
     (
@@ -280,7 +285,7 @@ mod tests {
             let found = differences(&named(before), &named(after));
             found.iter().map(|found| (found.gate.name, found.after.name)).collect::<Vec<_>>()
         };
-        assert_eq!(diff("6.6.87", "6.6.88"), []);
+        assert_eq!(diff("6.6.87", "6.6.88"), [("need_freq_update", "once-again")]);
         let rework = [
             ("sugov_util", "bounded"),
             ("headroom", "in-effective-perf"),
@@ -288,8 +293,17 @@ mod tests {
             ("feec_energy", "bounded"),
         ];
         assert_eq!(diff("6.6.88", "6.6.89"), rework);
-        assert_eq!(diff("6.6.88", "6.6.99"), rework);
-        assert_eq!(diff("6.6.102", "6.6.103"), [("noninvariant_headroom", "twice"), ("freq_ref", "arch")]);
+        assert_eq!(diff("6.6.89", "6.6.92"), []);
+        let slice_and_menu = [("base_slice", "0.70ms"), ("menu_typical", "drop-longest-or-most")];
+        assert_eq!(diff("6.6.88", "6.6.99"), [&rework[..], &slice_and_menu[..]].concat());
+        let with_menu = [
+            ("noninvariant_headroom", "twice"),
+            ("freq_ref", "arch"),
+            ("newidle_skip", "cost-of-failure"),
+            ("menu_iowait", "ignored"),
+            ("menu_latency", "at-once"),
+        ];
+        assert_eq!(diff("6.6.102", "6.6.103"), with_menu);
         assert_eq!(diff("6.12.43", "6.12.44"), [("menu_iowait", "ignored"), ("menu_latency", "at-once")]);
     }
 }

@@ -106,3 +106,31 @@ fn a_cpu_that_goes_idle_lets_the_load_of_others_decay() {
     let mut out = log.out_of_idle.iter().filter(|(time, _)| (60 * MS..until).contains(time));
     assert!(out.all(|&(_, cpu)| cpu == BUSY));
 }
+
+/// Goal: a CPU whose driver has one idle state stops its tick at once, never (6.12.75 to 6.12.77), or after the first tick that
+/// finds it idle.
+#[test]
+fn the_tick_of_a_cpu_with_one_idle_state() {
+    let exits = |kernel: &str| {
+        let mut machine = juno_r2();
+        machine.clusters.iter_mut().for_each(|cluster| cluster.idle.truncate(1));
+        let ops = vec![Op::Run { work_ns: 20 * MS, fixed: 0 }, Op::Sleep { ns: 1_000_000 * MS }];
+        let task = TaskSpec { name: "once".into(), initial: true, spawn_cpu: Some(BUSY), ops, ..TaskSpec::default() };
+        let workload = Workload { tasks: vec![task], ..Workload::default() };
+        let policy = Policy {
+            kernel: kernel.into(),
+            governor: "performance".into(),
+            hz: 250,
+            watchdog_thresh_s: 0,
+            ..Policy::default()
+        };
+        let mut log = Log::default();
+        let case = Case { machine, workload, policy, seed: 1, duration_ns: 1_000 * MS };
+        run(&case, &mut log).unwrap_or_else(|error| panic!("{error:?}"));
+        log.out_of_idle.iter().filter(|&&(time, cpu)| time > 500 * MS && cpu == BUSY).count()
+    };
+    assert_eq!(exits("6.12.74"), 0);
+    // 500 ms of ticks, 250 a second.
+    assert!((120..=126).contains(&exits("6.12.76")), "{}", exits("6.12.76"));
+    assert_eq!(exits("6.12.78"), 0);
+}

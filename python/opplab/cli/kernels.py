@@ -68,7 +68,7 @@ def _show(before: str, after: str, changes: list[GateChange]) -> None:
     count = f"{len(changes) or 'no'} gate{'s' * (len(changes) != 1)} differ{'s' * (len(changes) == 1)}"
     click.echo(f"{before} to {after}: {count}\n")
     for change in changes:
-        click.echo(f"{change.gate}: {change.before} -> {change.after} (since {change.since or '-'})")
+        click.echo(flow(f"{change.gate}: {change.before} -> {change.after} (since {change.since or '-'})", 80))
         for head, text in (
             ("", change.differs),
             ("before: ", change.before_meaning),

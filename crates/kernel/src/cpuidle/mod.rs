@@ -27,7 +27,7 @@ pub use teo_recent::TeoRecent;
 pub use teo_short::{TeoShort, TickRule};
 pub use teo_util::TeoUtil;
 
-pub use crate::profile::TeoForm;
+pub use crate::profile::{TeoForm, TeoNearTimer};
 
 use crate::profile::KernelProfile;
 
@@ -153,9 +153,9 @@ pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
 fn teo(kernel: &KernelProfile) -> Box<dyn IdleGovernor> {
     let by_time: Box<dyn IdleGovernor> = match kernel.teo {
         TeoForm::Recent => Box::new(TeoRecent::default()),
-        TeoForm::TickHits => Box::new(Teo::default()),
-        TeoForm::ShortIdles => Box::new(TeoShort::new(TickRule::Artificial)),
-        TeoForm::TickWakeups => Box::new(TeoShort::new(TickRule::Counted)),
+        TeoForm::TickHits => Box::new(Teo::new(kernel.teo_near_timer)),
+        TeoForm::ShortIdles => Box::new(TeoShort::new(TickRule::Artificial, kernel.teo_near_timer)),
+        TeoForm::TickWakeups => Box::new(TeoShort::new(TickRule::Counted, kernel.teo_near_timer)),
     };
     if kernel.teo_looks_at_util() { Box::new(TeoUtil::new(by_time)) } else { by_time }
 }

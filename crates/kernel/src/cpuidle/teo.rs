@@ -8,7 +8,9 @@
 //! This version neither keeps "recent" intercepts (as [`super::TeoRecent`] does) nor looks at the CPU's utilisation
 //! (v6.3 to v6.10 did).
 
-use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, within};
+use super::{
+    IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, within,
+};
 
 /// What one event adds to a count.
 pub const PULSE: u32 = 1024;
@@ -27,6 +29,8 @@ pub struct TeoBin {
 /// Teo's state for one CPU (`struct teo_cpu`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Teo {
+    /// Stays with a deeper state where a timer is near, the tick is stopped and the shallower one is not worth a tick.
+    avoids_shallow: bool,
     /// The clock at selection; after the wake-up the time in between, ns.
     pub time_span_ns: i64,
     /// Time to the closest timer at selection, ns; `i64::MAX` if it was not asked.
@@ -47,7 +51,18 @@ fn decay(count: &mut u32) {
     *count -= *count >> DECAY_SHIFT;
 }
 
+/// The state below `index` for a timer that comes before its residency, if the kernel takes it (teo.c:teo_select(), v6.11).
+pub(super) fn for_near_timer(avoids_shallow: bool, index: usize, facts: &IdleFacts<'_>) -> usize {
+    let found = find_shallower_state(index, facts.sleep_length_ns, facts);
+    if avoids_shallow && !is_deep_enough(found, facts) { index } else { found }
+}
+
 impl Teo {
+    /// A CPU that did not idle yet.
+    pub fn new(near_timer: TeoNearTimer) -> Self {
+        Self { avoids_shallow: near_timer == TeoNearTimer::Avoided, ..Self::default() }
+    }
+
     /// Digests the last idle period (teo.c:teo_update(), v6.12).
     fn update(&mut self, last_index: usize, residency_ns: u64, facts: &IdleFacts<'_>) {
         let Some(deepest) = facts.states.last() else { return };
@@ -217,7 +232,7 @@ impl IdleGovernor for Teo {
             delta_tick_ns = facts.delta_tick_ns;
             self.sleep_length_ns = facts.sleep_length_ns;
             if !within(states[index].target_residency_ns, facts.sleep_length_ns) {
-                index = find_shallower_state(index, facts.sleep_length_ns, facts);
+                index = for_near_timer(self.avoids_shallow, index, facts);
             }
             let mostly_before_tick = states[index].target_residency_ns < facts.tick_ns
                 && tick_intercept_sum > self.total / 2 + self.total / 8;
@@ -279,6 +294,29 @@ mod tests {
         *now_ns += residency_ns;
         teo.reflect(&IdleOutcome { index: choice.index, residency_ns, now_ns: *now_ns, ..IdleOutcome::default() });
         choice
+    }
+
+    /// From v6.6 to v6.18 a stopped tick keeps the CPU in the deep state although a timer comes before its residency.
+    #[test]
+    fn a_near_timer_without_a_tick() {
+        for (near, index) in [(TeoNearTimer::Avoided, 3), (TeoNearTimer::TakenAgain, 2)] {
+            let mut teo = Teo::new(near);
+            let mut now_ns = 0;
+            (0..8).for_each(|_| _ = sleep(&mut teo, &mut now_ns, 50_000_000));
+            let facts = IdleFacts {
+                states: &STATES,
+                disabled: 0,
+                utilized: false,
+                latency_req_ns: 1_000_000_000,
+                sleep_length_ns: 100_000,
+                delta_tick_ns: 100_000,
+                tick_stopped: true,
+                nr_iowaiters: 0,
+                tick_ns: 4_000_000,
+                now_ns,
+            };
+            assert_eq!(teo.select(&facts).index, index, "{near:?}");
+        }
     }
 
     /// Far timers that are met lead to the deepest state without tick; early interrupts lead to a shallower one.

@@ -5,8 +5,10 @@
 //! rewrote how ticks count ([`TickRule::Counted`]): wake-ups by the tick are counted on their own, and if they dominate,
 //! each is a hit of the deepest state. Written from the public sources of both; there are no vectors of them.
 
-use super::teo::{DECAY_SHIFT, PULSE, TeoBin, find_shallower_state, intercepted, is_deep_enough};
-use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, within};
+use super::teo::{DECAY_SHIFT, PULSE, TeoBin, find_shallower_state, for_near_timer, intercepted, is_deep_enough};
+use super::{
+    IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, within,
+};
 
 /// Below this latency constraint only shallow states are left, so that the timers need not be asked; ns.
 pub const LATENCY_THRESHOLD_NS: u64 = RESIDENCY_THRESHOLD_NS / 2;
@@ -25,6 +27,7 @@ pub enum TickRule {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TeoShort {
     rule: TickRule,
+    avoids_shallow: bool,
     /// Time to the closest timer at selection, ns; `i64::MAX` if it was not asked.
     pub sleep_length_ns: i64,
     /// One bin a state.
@@ -45,8 +48,8 @@ pub struct TeoShort {
 
 impl TeoShort {
     /// A CPU that did not idle yet.
-    pub fn new(rule: TickRule) -> Self {
-        Self { rule, ..Self::default() }
+    pub fn new(rule: TickRule, near_timer: TeoNearTimer) -> Self {
+        Self { rule, avoids_shallow: near_timer == TeoNearTimer::Avoided, ..Self::default() }
     }
 
     /// teo.c:teo_decay(), v6.19; before, small counts stay.
@@ -215,10 +218,7 @@ impl IdleGovernor for TeoShort {
                 return keep_tick(0, true);
             }
             if !within(states[index].target_residency_ns, facts.sleep_length_ns) {
-                let found = find_shallower_state(index, facts.sleep_length_ns, facts);
-                if self.rule == TickRule::Counted || is_deep_enough(found, facts) {
-                    index = found;
-                }
+                index = for_near_timer(self.avoids_shallow, index, facts);
             }
             let mostly_before_tick = states[index].target_residency_ns < facts.tick_ns
                 && self.tick_intercepts > self.total / 2 + self.total / 8;
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn short_sleeps_do_not_ask_the_timers() {
         for rule in [TickRule::Artificial, TickRule::Counted] {
-            let mut teo = TeoShort::new(rule);
+            let mut teo = TeoShort::new(rule, TeoNearTimer::TakenAgain);
             for _ in 0..20 {
                 sleep(&mut teo, 3_000, false);
             }
@@ -293,7 +293,7 @@ mod tests {
     /// In v6.19 ticks that do nothing but wake lead to the deepest state without tick.
     #[test]
     fn ticks_that_dominate_are_hits_of_the_deepest_state() {
-        let mut teo = TeoShort::new(TickRule::Counted);
+        let mut teo = TeoShort::new(TickRule::Counted, TeoNearTimer::TakenAgain);
         for _ in 0..20 {
             sleep(&mut teo, 3_900_000, true);
         }

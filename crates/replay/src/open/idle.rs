@@ -1,5 +1,6 @@
 //! Ticks and idle CPUs of an open loop, and the calls of governors that come with them.
 
+use opplab_kernel::profile::SingleStateTick;
 use opplab_model::event::IDLE_TASK;
 
 use super::Run;
@@ -58,13 +59,16 @@ impl Run<'_> {
     /// Counts a call of tick_nohz_idle_stop_tick(); whether a tick came while the CPU idled, at its end. Where no cpuidle governor decides, a CPU that goes idle keeps its tick at first,
     /// and stops it when it goes on to idle after a tick (idle.c:idle_call_stop_or_retain_tick(), v6.12.117).
     pub(super) fn idle_call(&mut self, cpu: usize, time_ns: u64, entered: bool) -> bool {
-        let governed = self.machine.cluster_of(cpu as u32).idle.len() > 1;
+        let states = self.machine.cluster_of(cpu as u32).idle.len();
+        // A driver with one state kept the tick for a while (e5c9ffc6ae1b).
+        let kept = self.single_state_tick == SingleStateTick::Kept && states == 1;
+        let stops = states > 1 || self.single_state_tick != SingleStateTick::Retained && !kept;
         let clock_ns = self.clock(time_ns);
         let base_ns = self.clock_ns;
         let state = &mut self.cpus[cpu];
         if !entered {
             // A tick that was not stopped ends the idle state.
-            let stopped = state.no_tick || governed || self.keeps_no_tick;
+            let stopped = state.no_tick || stops || kept;
             let came = state.entered_ns.filter(|_| !stopped).is_some_and(|since| {
                 let since = since.saturating_add(base_ns);
                 self.ticks
@@ -74,7 +78,7 @@ impl Run<'_> {
             return came;
         }
         state.entered_ns = Some(time_ns);
-        if governed || self.keeps_no_tick || state.no_tick {
+        if stops || state.no_tick {
             state.idle_calls += 1;
             self.stops_tick(cpu as u32);
         }

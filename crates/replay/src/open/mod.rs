@@ -109,8 +109,8 @@ struct Run<'a> {
     settled_ns: u64,
     next_tick_ns: u64,
     ticks: Option<Ticks>,
-    /// A CPU that goes idle stops its tick at once.
-    keeps_no_tick: bool,
+    /// What a CPU does with its tick where no idle governor decides.
+    single_state_tick: SingleStateTick,
     /// The trace has `cpu_idle`.
     idle_told: bool,
     /// The trace has the calls of the governor.
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
             ticks,
-            keeps_no_tick: profile.single_state_tick == SingleStateTick::Stopped,
+            single_state_tick: profile.single_state_tick,
             next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),
             idle_told: events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. })),
             told,

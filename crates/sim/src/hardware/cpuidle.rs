@@ -10,7 +10,7 @@
 use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
 use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::IdleTick;
+use opplab_kernel::profile::{IdleTick, SingleStateTick};
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Metered, Sink};
@@ -70,9 +70,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let choice = if self.topology.offline[cpu] {
             // play_dead(): the deepest state, and no tick.
             IdleChoice { index: states.len().saturating_sub(1), stop_tick: true, queried_sleep_length: false }
-        } else if states.len() <= 1 && self.gates.single_state_keeps_tick {
+        } else if states.len() <= 1 && self.gates.single_state_tick == SingleStateTick::Retained {
             // No governor has a say (kernel/sched/idle.c:cpuidle_idle_call(), v6.12.117).
             IdleChoice { index: 0, stop_tick: state.got_idle_tick, queried_sleep_length: false }
+        } else if states.len() == 1 && self.gates.single_state_tick == SingleStateTick::Kept {
+            // Nor here, but it never asks for the tick to stop (commit e5c9ffc6ae1b).
+            IdleChoice { index: 0, stop_tick: false, queried_sleep_length: false }
         } else {
             state.idle_governor.select(&facts)
         };

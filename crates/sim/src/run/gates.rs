@@ -88,7 +88,7 @@ pub(crate) struct Gates {
     /// By what the clock follows deadline tasks.
     pub(crate) dl_util: DlUtil,
     /// A CPU with at most one idle state stops its tick only after a tick that found it idle (v6.12.117).
-    pub(crate) single_state_keeps_tick: bool,
+    pub(crate) single_state_tick: SingleStateTick,
     /// A task that falls asleep is estimated as of its last update (v6.12).
     pub(crate) estimates_before_dequeue: bool,
     /// A task's clamps count only after its class has queued it, since that may end a delayed dequeue (v6.12).
@@ -148,7 +148,7 @@ impl Gates {
             fair_server: profile.fair_server == FairServer::Present,
             rt_throttling: profile.rt_throttling,
             dl_util: profile.dl_util,
-            single_state_keeps_tick: profile.single_state_tick == SingleStateTick::Retained,
+            single_state_tick: profile.single_state_tick,
             estimates_before_dequeue: profile.util_est_dequeue == UtilEstDequeue::BeforeUpdate,
             uclamp_after_enqueue: profile.uclamp_inc == UclampInc::AfterEnqueue,
             migrate_pelt_lag: profile.migrate_pelt_lag == MigratePeltLag::Estimated,

@@ -329,6 +329,9 @@ pub struct SugovGates {
     /// After its limits changed any driver hears of the next decision, and one that wants to know of limits of every later
     /// one, equal or not (v5.10 to v6.13).
     pub sticky_update: bool,
+    /// New limits make only a driver that wants to know of them hear of the next decision; others hear of it once another
+    /// frequency is asked for (v6.14, mended in v6.15).
+    pub driver_update: bool,
     /// A runnable signal above the utilisation raises it (v6.5).
     pub runnable_boost: bool,
     /// In a shared policy a CPU without an update for a tick is left out (to v4.16 and, by the notes' memory, later; no
@@ -391,6 +394,7 @@ impl SugovGates {
         freq_ref: true,
         margin_on_current: true,
         sticky_update: false,
+        driver_update: false,
         runnable_boost: true,
         shared_skips_stale: false,
         iowait: SugovIowaitBoost::Capacity,
@@ -1016,7 +1020,7 @@ impl SugovPolicy {
         }
         if self.limits_changed {
             self.limits_changed = false;
-            self.need_freq_update = true;
+            self.need_freq_update = self.need_update_limits || !self.gates.driver_update;
             return None;
         }
         let delta_ns = time.wrapping_sub(self.last_freq_update_time) as i64;
@@ -1350,6 +1354,31 @@ mod tests {
         use SugovOutcome::{Held, RateLimited, Requested};
         assert_eq!(outcomes, [Requested, RateLimited, Held, Requested]);
         assert_eq!(seen[0].util, 1000);
+    }
+
+    /// Goal: for 6.12.13 to 6.12.24 a driver that does not want to know of limits keeps its frequency until the utilisation
+    /// changes; one that does gets the new limit at once, as all do before and after.
+    #[test]
+    fn new_limits_that_are_missed() {
+        let between = SugovGates { driver_update: true, ..SugovGates::V6_12 };
+        for (gates, wants, limited) in
+            [(between, false, None), (between, true, Some(900_000)), (SugovGates::V6_12, false, Some(900_000))]
+        {
+            let mut governor = SugovPolicy::new(SugovConfig { need_update_limits: wants, ..config(1, gates) });
+            let at = |governor: &mut SugovPolicy, time, util| {
+                let request = governor.update(time, 0, 0, &policy(true), [busy(util, time)].as_slice());
+                request.map(|request| match request {
+                    SugovRequest::FastSwitch { freq_khz } => freq_khz,
+                    other => panic!("{other:?}"),
+                })
+            };
+            assert_eq!(at(&mut governor, 10_000_000, 512), Some(1_250_000));
+            governor.set_limits(FreqLimits { max_khz: 900_000, ..LIMITS }, 1_250_000);
+            assert_eq!(at(&mut governor, 20_000_000, 512), limited, "{wants}");
+            if limited.is_none() {
+                assert_eq!(at(&mut governor, 30_000_000, 700), Some(900_000));
+            }
+        }
     }
 
     /// Goal: with limits of their own the frequency rises after 0.5 ms and falls after 20 ms.
