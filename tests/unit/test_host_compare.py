@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from opplab import results
 from opplab.cli.main import opplab as main
-from opplab.errors import InputError
 from opplab.comparison.measured import results_of
+from opplab.errors import InputError
 
 
 @pytest.fixture(scope="module")
