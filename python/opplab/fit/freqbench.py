@@ -182,7 +182,6 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
 def _read_csv(file: Path) -> list[Point]:
     points: list[Point] = []
-    clusters: dict[str, int] = {}
     mark = _separator(file)
     columns, rows = csv_rows(file, delimiter=mark)
     if found := rails.of(columns):
