@@ -30,14 +30,14 @@ def dump(path: Path, rows: dict[int, tuple[int, ...]]) -> Path:
 
 def checks(path: Path) -> dict[str, str]:
     return {
-        item["check"]: item["what"] for item in json.loads(run("machine", "check", path, "--format", "json").output)
+        item["check"]: item["what"] for item in json.loads(run("machine", "check", path, "--format", "json").stdout)
     }
 
 
 def test_a_sound_table_has_no_findings(tmp_path: Path) -> None:
     path = dump(tmp_path / "a.txt", {0: (54, 27, 27, 2700), 1: (54, 27, 27, 2700)})
     assert checks(path) == {}
-    (group,) = json.loads(run("fmax", path, "--format", "json").output)["groups"]
+    (group,) = json.loads(run("fmax", path, "--format", "json").stdout)["groups"]
     assert group["cpus"] == "0-1"
     assert group["by_nominal_mhz"] == group["by_guaranteed_mhz"] == pytest.approx(5400)
 
@@ -84,7 +84,7 @@ def test_what_a_table_lacks_is_unknown(tmp_path: Path) -> None:
     empty = dump(tmp_path / "a.txt", {0: (0, 32, 43, 2700)})
     assert "0 or missing" in checks(empty)["cppc-empty"]
     for path in (empty, dump(tmp_path / "b.txt", {0: (61, 32, 43, 0)})):
-        (group,) = json.loads(run("fmax", path, "--format", "json").output)["groups"]
+        (group,) = json.loads(run("fmax", path, "--format", "json").stdout)["groups"]
         assert group["by_nominal_mhz"] is None
         assert group["by_guaranteed_mhz"] is None
     none = tmp_path / "c.txt"
@@ -104,7 +104,7 @@ def test_the_arrow_lake_laptops() -> None:
     folder = shared("silicon/arrow-lake-cppc")
     reached = {"P": 5400, "E": 4600}
     for path in sorted(Path(folder).glob("*dump.txt")):
-        groups = json.loads(run("fmax", path, "--format", "json").output)["groups"]
+        groups = json.loads(run("fmax", path, "--format", "json").stdout)["groups"]
         for kind, cpus in (("P", range(8)), ("E", range(8, 24))):
             best = max(g["by_guaranteed_mhz"] for g in groups if int(g["cpus"].split("-")[0].split(",")[0]) in cpus)
             assert best == pytest.approx(reached[kind], rel=0.03), path.name
@@ -112,7 +112,7 @@ def test_the_arrow_lake_laptops() -> None:
 
 
 def test_a_told_worst_case_is_named() -> None:
-    found = json.loads(run("machine", "check", "juno-r2", "--format", "json").output)
+    found = json.loads(run("machine", "check", "juno-r2", "--format", "json").stdout)
     assert any(item["check"] == "idle-worst-case" for item in found)
-    found = json.loads(run("machine", "check", "pixel6", "--format", "json").output)
+    found = json.loads(run("machine", "check", "pixel6", "--format", "json").stdout)
     assert not any(item["check"] == "idle-worst-case" for item in found)

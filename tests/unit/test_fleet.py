@@ -144,7 +144,7 @@ def test_a_setting_that_makes_requests_wait_has_its_price(dumps: Path) -> None:
     (row,) = whole["rows"]
     words = " ".join(done.stdout.split())
     (kept,) = (dumps.parent / "out" / "types").glob("*.json")
-    saving = json.loads(kept.read_text())
+    saving = json.loads(kept.read_text())["saving"]
     assert (row["setting"] == "powersave") == bool(saving["price"])
     assert not saving["price"] or f"{row['machine_type']} {saving['price']}." in words
 

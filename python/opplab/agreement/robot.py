@@ -177,7 +177,7 @@ def _by_governor(report: Report) -> bool:
 def variants_of(
     report: Report, keys: Mapping[str, Any], vs: Sequence[str], drivers: Sequence[str], said: Callable[[str], None]
 ) -> list[Variant]:
-    """Give the base's policy and one for each commit after it; `drivers` and `said` as for `with_variants`.
+    """Give the base's policy and one for each commit after it; the rest is as for `with_variants`.
 
     Raises
     ------

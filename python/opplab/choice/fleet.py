@@ -326,7 +326,7 @@ def fleet(
     for number, kind in enumerate(types, start=1):
         try:
             question = _question(workload, options, Machine.parse(kind.text).drivers)
-            own = {**options, "said": lambda words, name=kind.name: said(f"{name}: {words}")}
+            own = dict(options, said=lambda words, name=kind.name: said(f"{name}: {words}"))
             saving, again = _kept(output, kind, question, partial(_chosen, kind, workload, own, Machine))
         except OpplabError as error:
             refused += [(dump, f"{kind.name}: {error}") for dump in kind.dumps]
@@ -374,7 +374,7 @@ def _digest_of(plain: Any) -> str:
 
 
 def _question(workload: Any, options: Mapping[str, Any], drivers: Sequence[str]) -> str:
-    """Give all that an answer depends on beside the machine: what files say, the options, the build."""
+    """Give all that an answer depends on beside the machine: what files have, the options, the build."""
     from opplab.sweep.power_profiles import is_power_profile, power_profiles
     from opplab.sweep.store import build_id
 

@@ -98,8 +98,8 @@ def kernel_diff(before: str, after: str) -> list[GateChange]:
 
     Examples
     --------
-    >>> kernel_diff("6.6.87", "6.6.88")
-    []
+    >>> [(row.gate, row.before, row.after) for row in kernel_diff("6.6.87", "6.6.88")]
+    [('need_freq_update', 'driver-once', 'once-again')]
     >>> [(row.gate, row.after) for row in kernel_diff("6.12.43", "6.12.44")]
     [('menu_iowait', 'ignored'), ('menu_latency', 'at-once')]
     """

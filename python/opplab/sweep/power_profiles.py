@@ -345,7 +345,7 @@ def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
 def _sections(
     path: Path, lines: Sequence[str], said: Callable[[str], None] = lambda _: None
 ) -> dict[str, dict[str, tuple[str, str]]]:
-    """Read sections of NAME = VALUE, each value with its place; what stands twice in a section goes to `said`."""
+    """Read sections of NAME = VALUE, each value with its place; what stands twice in a section is reported."""
     parser = configparser.ConfigParser(
         interpolation=None, strict=False, inline_comment_prefixes=("#",), delimiters=("=",), allow_no_value=True
     )
