@@ -433,6 +433,7 @@ class Lab {
     const worker = this.worker = new Worker(address);
     URL.revokeObjectURL(address);
     this.began = performance.now();
+    document.documentElement.dataset.busy = "yes";
     if (this.go) { this.stop.disabled = false; this.bar.removeAttribute("value"); }
     worker.onmessage = ({ data }) => {
       if (worker !== this.worker) return;
@@ -441,6 +442,7 @@ class Lab {
       this.show(answer);
       if (data.partial) return;
       this.worker = null; worker.terminate();
+      delete document.documentElement.dataset.busy;
       this.offer(data.files || []);
       // On a page that answers at once a file becomes parameters, and is not needed any more.
       if (!this.about.worker) { this.file = null; if (!answer.error) this.fields.forEach((field) => field.set(answer.values[field.control.name])); }
@@ -452,6 +454,7 @@ class Lab {
     worker.postMessage({ module: this.module, page: this.page, query: this.query(), file: this.file || null });
   }
   cancel(words) {
+    delete document.documentElement.dataset.busy;
     if (this.worker) { this.worker.terminate(); this.worker = null; if (words) $("error").textContent = words; }
     if (this.go) { this.stop.disabled = true; this.bar.value = 0; }
   }
