@@ -1,4 +1,4 @@
-//! What a recorded trace cost, and who caused it: the machine's powers, integrated over what the events tell.
+//! What a recorded trace cost, and who caused it: the machine's powers, integrated over what the events record.
 //!
 //! ```text
 //!   a CPU        runs a task          busy power of its operating point, to the task
@@ -10,9 +10,9 @@
 //!   the machine  always               its floor, to "floor"
 //! ```
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
-//! `cpu_frequency` is not in them: it is told, with what it costs at the lowest and at the highest operating point.
+//! `cpu_frequency` is not in them: it is reported, with what it costs at the lowest and at the highest operating point.
 //! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
-//! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps as `cluster_idle` tells, otherwise
+//! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps by `cluster_idle` events, otherwise
 //! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
 //! devices and the power of programs.
 
