@@ -270,12 +270,7 @@ impl<'m> EnergyMeter<'m> {
     pub fn finish(self) -> TraceEnergy {
         let (start, end) = self.span_ns.unwrap_or_default();
         debug_assert!(start <= end);
-        TraceEnergy {
-            rails: self.rails,
-            strangers: self.strangers,
-            too_fast: self.too_fast,
-            ..self.sums.finish(end)
-        }
+        TraceEnergy { rails: self.rails, strangers: self.strangers, too_fast: self.too_fast, ..self.sums.finish(end) }
     }
 }
 
