@@ -183,9 +183,6 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback" in done.stderr
 
 
-def test_a_tunable_that_is_no_policy_key_names_its_option(work: Path) -> None:
-    words = ["run", str(work), "-m", "juno-r2", "--set"]
-    check_refused(
-        opplab(*words, "rate_limit_us=5"), "no key 'rate_limit_us' (it is a tunable: --tunable rate_limit_us=5)"
-    )
-    check_refused(opplab(*words, "hzz=5"), "no key 'hzz'; did you mean 'hz'?")
+def test_a_tunable_that_is_no_policy_key_names_its_option(work: str) -> None:
+    hint = "no key 'rate_limit_us' (it is a tunable: --tunable rate_limit_us=5)"
+    check_refused(hint, "run", work, "-m", "juno-r2", "--set", "rate_limit_us=5")
