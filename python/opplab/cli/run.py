@@ -140,8 +140,8 @@ def command(
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
+    adjusted = {"iterations": iterations, "seed": seed, "seconds": seconds, "until_ci": until_ci}
     with contextlib.ExitStack() as kept:
-        ad_hoc = target is None
         if target is None:
             if workload is None:
                 raise click.UsageError(
@@ -166,10 +166,8 @@ def command(
                 one = len(variants) == 1 and not (until_ci or how.uncertainty)
                 number = iterations or (1 if one else ITERATIONS)
                 target = str(_write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed))
-                _loaded(target, ad_hoc, until_ci=until_ci)
+                chosen = _loaded(target, True, **adjusted)
             output = folder
-            given = {}
-            machine = power = None
         else:
             _check_name(target)
             if given or machine or power or workload or vs:
@@ -181,11 +179,11 @@ def command(
                     if each.name == parameter
                 )
                 raise click.UsageError(f"{flag} is for workloads; the experiment has its own")
-        from opplab.sweep.experiments import file_of_results
+            if Path(target).is_dir():
+                from opplab.sweep.experiments import file_of_results
 
-        if Path(target).is_dir():
-            target, output = file_of_results(Path(target)), output or Path(target)
-        chosen = _loaded(target, ad_hoc, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+                target, output = file_of_results(Path(target)), output or Path(target)
+            chosen = _loaded(target, False, **adjusted)
         if how.uncertainty:
             chosen.adjusted["uncertainty"] = how.uncertainty
         _run_experiment(chosen, output or Path("out") / chosen.name, how)
