@@ -14,6 +14,7 @@ from opplab import results, stats
 from opplab.cli.main import opplab as main
 from opplab.report.block import Heat
 from opplab.summary.answer import Answer, answer_of
+from opplab.summary.factors import grid_of
 from opplab.sweep.variants import with_variants
 
 LOAD = {
@@ -191,6 +192,73 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
     assert not Answer(made.question, "", [one for one in made.lines if one.variant != "slow"], made.units).heats()
 
 
+GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")
+
+
+def test_two_keys_of_the_variants_are_two_factors(load: Path, tmp_path: Path) -> None:
+    """Every combination of two keys, the baseline's among them: a row a value of one, a column one of the other."""
+    folder = tmp_path / "grid"
+    words = [word for variant in GRID for word in ("--vs", variant)]
+    shown = run("run", str(load), "-m", "juno-r2", *words, "--seconds", "0.3", "-o", str(folder)).stdout
+    made = answer(folder)
+    first = made.heats()[0]
+    head = next(iter(first.rows[0]))
+    rows, columns = ["pelt_half_life_ms=32", "pelt_half_life_ms=8"], ["rate_limit_us=default", "rate_limit_us=20000"]
+    assert [row[head] for row in first.rows] == rows
+    assert list(first.rows[0]) == [head, *columns]
+    change = {one.variant: one.changes for one in made.lines if one.base}
+    metric = "energy" if head.startswith("energy,") else "energy_per_work"
+    cells = [row[column] for row in first.rows for column in columns]
+    assert cells == ["baseline", *(change[variant][metric].short for variant in GRID)]
+    assert first.gains[0][0] is None
+    assert first.styles()[0] == ["", "", first.styles()[0][2]]
+    assert any(line.split() == list(first.rows[1].values()) for line in shown.splitlines())
+    # Less than every combination is a list of variants.
+    del made.lines[1:2]
+    made.factors = grid_of({"base": {}, "a": {"hz": 100}, "b": {"tunables": {"rate_limit_us": "1"}}})
+    assert not made.heats()
+
+
+def test_a_grid_of_variants_stands_at_each_machine(load: Path) -> None:
+    """Governors that are compared with one outside of the grid, and what names a point, before the factors."""
+    file = load.parent / "points.toml"
+    grid = "".join(
+        f'[[policy]]\nlabel = "{governor} {hz}"\ngovernor = "{governor}"\nhz = {hz}\n'
+        for governor in ("performance", "powersave")
+        for hz in (100, 1000)
+    )
+    file.write_text(
+        'format = 1\nname = "points"\nabout = "three factors"\nmachine = ["juno-r2", "pixel4"]\nbaseline = "base"\n'
+        f'seed = 1\niterations = 2\nduration = "200ms"\n[[policy]]\nlabel = "base"\n{grid}'
+        f'[[workload]]\nlabel = "load"\nrtapp = "{load}"\n'
+    )
+    experiment = opplab.Experiment.load(file)
+    made = answer_of(experiment, experiment.run(jobs=1))
+    heat = made.heats()[0]
+    places = [list(row.values())[:2] for row in heat.rows]
+    assert places == [[machine, name] for machine in ("juno-r2", "pixel4") for name in ("performance", "powersave")]
+    assert list(heat.rows[0])[2:] == ["hz=100", "hz=1000"]
+    assert heat.names() == 2
+    assert [line[:2] for line in heat.styles()] == [["", ""]] * 4
+    cell = next(one for one in made.lines if (one.machine, one.variant) == ("pixel4", "powersave 1000"))
+    assert heat.rows[3]["hz=1000"] == cell.changes[made._first(cell)].short
+
+
+def test_latex_has_the_heat_table_with_its_colours() -> None:
+    class Two(Answer):
+        def heats(self) -> list[Heat]:
+            return [Heat([{"energy, %": "a_1", "x": "+5.0*", "y": "baseline"}], [[-5.0, None]])]
+
+    text = Two("q", "", [], {}).latex()
+    assert r"\providecommand{\cellcolor}[2][]{}" in text, "it compiles without xcolor, too"
+    assert r"a\_1 & \cellcolor[RGB]{217,139,119}+5.0* & baseline \\" in text
+    assert r"energy, \% & x & y \\" in text
+
+
+def test_latex_escapes_each_character_once() -> None:
+    assert r"a\textbackslash{}b \{c\} \textasciitilde{}" in Answer("a\\b {c} ~", "", [], {}).latex()
+
+
 @pytest.mark.parametrize("more", [(), ("--governor", "schedutil,performance"), ("--iterations", "2")])
 def test_every_run_keeps_its_experiment_and_every_later_command_works(
     load: Path, tmp_path: Path, more: tuple[str, ...]
@@ -250,6 +318,10 @@ def test_variants_are_policies_of_their_own() -> None:
     assert dict(slow.keys) == {"governor": "ondemand"}, "another governor does not have this one's tunables"
     assert both.keys["hz"] == 1000
     assert both.keys["tunables"] == base.keys["tunables"]
+    # A comma before a key ends a value; within one it belongs to it.
+    given = with_variants({}, ["governor=ondemand,isolcpus=[0,1],hz=1000", "proposal=headroom:percent=110,x=1"])
+    assert [one.label for one in given[1:]] == ["ondemand isolcpus=[0,1] hz=1000", "headroom:percent=110,x=1"]
+    assert given[1].keys["isolcpus"] == (0, 1)
     for wrong, words in (
         ("gouvernor=ondemand", "no key `gouvernor`; did you mean `governor`"),
         ("governor=schedutil", "there already"),

@@ -17,6 +17,7 @@ from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
+from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ class Answer(Block):
         Of each control group its metrics, means over the runs.
     same : sequence of Line
         Variants whose runs are the baseline's, event for event.
+    factors : dict of str to tuple of str
+        Of each variant its value of each key, where they are every combination (`opplab.summary.factors`).
     """
 
     lines: list[Line]
@@ -169,6 +172,7 @@ class Answer(Block):
     missing: str = ""
     groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
     same: Sequence[Line] = ()
+    factors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
@@ -255,29 +259,43 @@ class Answer(Block):
         return [rows for rows in (first, second, self._groups(lines)) if rows]
 
     def heats(self) -> list[Heat]:
-        """Give of each metric that has changes a table of points and variants, where there are several of both."""
+        """Give of each metric that has changes a table over two factors or more.
+
+        Where the variants are every combination of some keys (`factors`), the columns are the values of the last one,
+        and the rows those of the others at each point. Otherwise a row is a point and a column a variant.
+        """
         compared = [one for one in self.lines if one.changes]
-        places = self._places()[:-1]
-        points = list(dict.fromkeys((one.machine, one.workload) for one in compared))
-        variants = list(dict.fromkeys((one.base, one.variant) for one in compared))
-        if len(points) < 2 or len(variants) < 2:
+        bases = list(dict.fromkeys(one.base for one in compared))
+        grid = self.factors if len(bases) == 1 else {}
+        shown = [one for one in self.lines if one.changes or one.variant in grid]
+        names = self._places()[:-1]
+
+        def row_of(one: Line) -> tuple[str, ...]:
+            return (*(self._place(one, name) for name in names), *grid.get(one.variant, ())[:-1])
+
+        def column_of(one: Line) -> str:
+            if grid:
+                return grid[one.variant][-1]
+            return one.variant if len(bases) == 1 else f"{one.variant} / {one.base}"
+
+        at = {(row_of(one), column_of(one)): one for one in shown}
+        rows, columns = (list(dict.fromkeys(key[part] for key in at)) for part in (0, 1))
+        if len(rows) < 2 or len(columns) < 2:
             return []
-        at = {(one.machine, one.workload, one.base, one.variant): one for one in compared}
-        one_base = len({base for base, _ in variants}) == 1
+        heads = [*names, *(" " * number for number in range(1, len(rows[0]) - len(names) + 1))]
         out = []
         told = dict.fromkeys(name for one in compared for name in one.changes if name in self._told())
         # What the first sentence is about stands first.
         for metric in sorted(told, key=lambda name: name != self._first(compared[0])):
             heat = Heat([], [])
-            for point in points:
-                lines = [at.get((*point, *pair)) for pair in variants]
+            for row in rows:
+                lines = [at.get((row, column)) for column in columns]
                 found = [None if one is None else one.changes.get(metric) for one in lines]
-                shown = next(one for one in lines if one is not None)
-                names = {name: self._place(shown, name) for name in places}
-                head = f"{title_of(metric)}, %"
-                named = {(name if number else head): text for number, (name, text) in enumerate(names.items())}
-                columns = [variant if one_base else f"{variant} / {base}" for base, variant in variants]
-                cells = ["" if one is None else one.short for one in found]
+                named = dict(zip([f"{title_of(metric)}, %", *heads[1:]], row, strict=True))
+                cells = [
+                    one.short if one else "baseline" if line and line.variant in bases else ""
+                    for line, one in zip(lines, found, strict=True)
+                ]
                 heat.rows.append({**named, **dict(zip(columns, cells, strict=True))})
                 sign = 1 if self.units[metric][1] == "higher" else -1
                 heat.gains.append([None if one is None else sign * one.value for one in found])
@@ -391,6 +409,10 @@ def answer_of(
     lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
     answer.same = same
+    by_label = {case.policy: case for case in experiment.cases}
+    policies = {label: json.loads(case.json)["policy"] for label, case in by_label.items()}
+    compared = {label: keys for label, keys in policies.items() if label in bases}
+    answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
     if results.filter(results["metric"] == "energy")["value"].null_count():
