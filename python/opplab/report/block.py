@@ -195,7 +195,7 @@ class Block:
 def _table(rows: Sequence[Mapping[str, str]], names: int, styles: Sequence[Sequence[str]] = ()) -> str:
     def cell(tag: str, text: str, at: int, style: str = "") -> str:
         number = "" if at < names else " class=n"
-        return f"<{tag}{number}{style}>{html.escape(text)}</{tag}>"
+        return f"<{tag}{number}{style}>{_breakable(html.escape(text))}</{tag}>"
 
     heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
     cells = [
@@ -216,6 +216,12 @@ def _tabular(rows: Sequence[Mapping[str, str]], names: int, colours: Sequence[Se
     body = [" & ".join(line) + r" \\" for line in cells]
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
     return "\n".join(lines)
+
+
+def _breakable(text: str) -> str:
+    """Let a name break after its equals sign, a pair at its slash, and an interval before its bracket only."""
+    text = re.sub(r"\[[^]]*\]", lambda found: found.group().replace(" ", "&nbsp;"), text)
+    return re.sub(r"(?<=\w[=/])(?=[\w.])", "<wbr>", text)
 
 
 def _unbroken(text: str) -> str:
