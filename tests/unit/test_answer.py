@@ -193,6 +193,26 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
     assert not Answer(made.question, "", [one for one in made.lines if one.variant != "slow"], made.units).heats()
 
 
+def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
+    """A row a machine and variant, each as in a run of its own; `--power generic` is for those without power."""
+    words = ["--governor", "schedutil,powersave", "--seconds", "0.2"]
+    generic = ["--power", "generic"]
+    machines = ["skylake-8x-uma", "sapphire-rapids-8460h-4s"]
+    both = tmp_path / "both"
+    shown = run("run", str(load), "-m", machines[0], "-m", machines[1], *words, *generic, "-o", str(both)).stdout
+    assert "on 2 machines" in shown
+    rows = []
+    for name, more in zip(machines, ([], generic), strict=True):
+        run("run", str(load), "-m", name, *words, *more, "-o", str(tmp_path / name))
+        rows += answer(tmp_path / name).rows()
+    assert answer(both).rows() == rows
+    assert {row["machine"] for row in rows} == set(machines)
+    assert any(row["mean"] for row in rows if row["metric"] == "energy")
+    assert run("run", str(both)).stdout == shown, "the folder holds its machines"
+    done = CliRunner().invoke(main, ["run", "tbench", "-m", machines[0], "-m", machines[1], "-o", str(tmp_path / "no")])
+    assert "give one --machine a run" in f"{done.output}{done.exception}"
+
+
 GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")
 
 

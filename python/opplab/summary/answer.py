@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block, Heat
+from opplab.report.numbers import fitting, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity", "title_of"]
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -49,45 +50,6 @@ PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50"
 """Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
-_SCALES = {
-    "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
-    "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),
-    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
-    "ms": ((1e3, "s"), (1.0, "ms"), (1e-3, "us")),
-}
-
-
-def quantity(value: float, scale: float = 1.0) -> str:
-    """Write a value with four significant digits, and never with an exponent.
-
-    Examples
-    --------
-    >>> quantity(0.0421337, 1e-3), quantity(12345.6), quantity(0.0)
-    ('42.13', '12346', '0')
-    """
-    number = value / scale
-    if not math.isfinite(number):
-        return "unknown"
-    if number == 0:
-        return "0"
-    digits = max(3 - math.floor(math.log10(abs(number))), 0)
-    return f"{number:.{digits}f}"
-
-
-def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
-    """Give the scale and the unit in which all of these values are read best.
-
-    Examples
-    --------
-    >>> fitting([0.042, 0.051], "J"), fitting([0.8, 0.042], "J/MB")
-    ((0.001, 'mJ'), (1.0, 'J/MB'))
-    """
-    head, slash, rest = unit.partition("/")
-    top = max((abs(value) for value in values), default=0.0)
-    for scale, name in _SCALES.get(head, ()):
-        if top >= 0.1 * scale if scale == 1.0 and slash else top >= scale:
-            return scale, f"{name}{slash}{rest}"
-    return 1.0, unit
 
 
 @dataclass(frozen=True)
@@ -354,6 +316,7 @@ def title_of(metric: str) -> str:
     return {
         ENERGY_PER_WORK: "energy/work",
         "missed_activations": "missed",
+        "work_done": "work done",
         **{name: name.replace("_", " ") for pair in PAIRS.values() for name in pair},
     }.get(metric, metric)
 
@@ -543,26 +506,28 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
         why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
         words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
-    out = ["; ".join(words) + "."]
+    head, missed, work_done = "; ".join(words) + ".", [], []
     for one in compared:
         if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
             work = 100 * ((100 + one.changes["energy"].value) / (100 + one.changes[metric].value) - 1)
             if abs(work) >= APART:
                 more = "more" if work > 0 else "less"
-                out.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
+                work_done.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         ours, theirs = (
             one.values.get("missed_activations"),
             None if base is None else base.values.get("missed_activations"),
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
-            out.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
-    for one in answer.same:
-        out.insert(1, f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event.")
+            missed.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+    same = [
+        f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event."
+        for one in answer.same
+    ]
     keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
-    if keys:
-        out.append(f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}.")
-    return " ".join(out[: SENTENCES + 1])
+    depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
+    # What a variant misses weighs more than how much work it does.
+    return " ".join([*[head, *same, *missed, *work_done][: SENTENCES + 1 - len(depends)], *depends])
 
 
 def _alone(answer: Answer) -> str:
