@@ -739,7 +739,7 @@ pub(crate) fn text(word: OsString) -> String {
     word.to_string_lossy().into_owned()
 }
 
-/// A time with its unit: `500us`, `100ms`, `1.5s`, `2min`.
+/// A time with its unit: `500us`, `100ms`, `1.5s`, `2m`, `1h`.
 pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
     let split = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
     let (number, unit) = word.split_at(split);
@@ -748,8 +748,9 @@ pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
         "us" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        "min" => 60e9,
-        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 1min"))),
+        "min" | "m" => 60e9,
+        "h" => 3600e9,
+        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 10m, 1h"))),
     };
     let number: f64 = number.parse().map_err(|_| HostError::Usage(format!("--{what}: `{word}` is not a time")))?;
     let ns = number * unit_ns;

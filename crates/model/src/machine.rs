@@ -90,11 +90,14 @@ file_table! {
         efficiency_class: u32 = int(0, 255).or(0),
         /// OPPs by ascending frequency.
         opps: Vec<Opp> = list("opp")
-            .needed("`opp` is empty; a cluster needs at least one frequency")
+            .needed()
+            .not_empty("`opp` is empty; a cluster needs at least one frequency")
             .ordered(ascends, comes_too_late),
         /// Points above the last OPP at which the hardware may run but that software cannot ask for (boost beyond
         /// acpi-cpufreq's P0), ascending; their `power_uw` is not used. Empty: made from [`Cluster::turbo`].
-        boost_opps: Vec<Opp> = list("boost_opp").ordered(ascends, comes_too_late),
+        boost_opps: Vec<Opp> = list("boost_opp")
+            .not_empty("`boost_opp` is empty; leave it out where there is no such point")
+            .ordered(ascends, comes_too_late),
         /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
         idle: Vec<IdleState> = list("idle").ordered(is_no_shallower, residency_too_short),
         /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.

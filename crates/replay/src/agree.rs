@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
-use opplab_model::policy::Policy;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
+use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
@@ -193,13 +192,6 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         lead_ns,
         start,
     }))
-}
-
-/// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
-pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> bool {
-    let bound = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.ends_with('H');
-    policy.governor_id().is_ok_and(|governor| governor.worker == Worker::Kworker)
-        && events.name(task).strip_prefix("kworker/").is_some_and(bound)
 }
 
 /// How long before `start_ns` the run begins, so that its ticks come when the recorded kernel's did.

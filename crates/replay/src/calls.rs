@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::cpufreq::governor::Worker;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::policy::Policy;
 use opplab_signals::ticks::{EARLY_NS, TickFinder, Ticks};
 
 use crate::events::{Events, Left, What};
@@ -49,6 +51,13 @@ pub(crate) struct Kthread {
     runs: Vec<(u64, u64)>,
     /// From one to the other, in the middle.
     median_ns: Option<u64>,
+}
+
+/// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
+pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> bool {
+    let bound = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.ends_with('H');
+    policy.governor_id().is_ok_and(|governor| governor.worker == Worker::Kworker)
+        && events.name(task).strip_prefix("kworker/").is_some_and(bound)
 }
 
 /// The kworkers that take the recorded governor's samples, if it samples.

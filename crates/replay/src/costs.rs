@@ -11,7 +11,7 @@ use opplab_model::machine::Costs;
 use opplab_model::policy::Policy;
 use opplab_sim::Wakes;
 
-use crate::agree::takes_samples;
+use crate::calls::takes_samples;
 use crate::events::{Context, Ev, Events, Left, What, is_kernel_thread};
 
 /// Events of one CPU that are no further apart belong to one train, ns.

@@ -15,7 +15,8 @@ use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
-use crate::agree::{start_at, takes_samples};
+use crate::agree::start_at;
+use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};

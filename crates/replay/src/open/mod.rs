@@ -21,8 +21,7 @@ use opplab_signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
 use opplab_signals::ticks::{EARLY_NS, Ticks};
 
 use crate::ReplayError;
-use crate::agree::takes_samples;
-use crate::calls::{Kthread, Kworkers, find_ticks};
+use crate::calls::{Kthread, Kworkers, find_ticks, takes_samples};
 use crate::events::{Context, Ev, Events, GroupChange, Left, What};
 use crate::measure::window_start_ns;
 use crate::nohz::Nohz;
