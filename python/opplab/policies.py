@@ -114,7 +114,7 @@ class PlacementFacts(NamedTuple):
 
 
 for _facts in (GovernorCpu, GovernorFacts, PlacementCpu, PlacementFacts):
-    _facts.__getattr__ = _no_fact  # type: ignore[attr-defined]
+    setattr(_facts, "__getattr__", _no_fact)  # noqa: B010
 
 
 class Governor:

@@ -54,7 +54,7 @@ class Heat:
                 None if one is None else _shade(one / top, text)
                 for one, text in zip(line, texts[self.names() :], strict=True)
             ]
-            out.append([None] * self.names() + shades)
+            out.append([*([None] * self.names()), *shades])
         return out
 
     def names(self) -> int:

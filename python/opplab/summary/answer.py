@@ -241,7 +241,7 @@ class Answer(Block):
             return one.variant if len(bases) == 1 else f"{one.variant} / {one.base}"
 
         at = {(row_of(one), column_of(one)): one for one in shown}
-        rows, columns = (list(dict.fromkeys(key[part] for key in at)) for part in (0, 1))
+        rows, columns = list(dict.fromkeys(row for row, _ in at)), list(dict.fromkeys(column for _, column in at))
         if len(rows) < 2 or len(columns) < 2:
             return []
         heads = [*names, *(" " * number for number in range(1, len(rows[0]) - len(names) + 1))]

@@ -99,6 +99,9 @@ def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callabl
 
 
 def _variant(base: Variant, text: str) -> Variant:
+    # Imports NumPy, which runs without variants do not need.
+    from opplab.kernel import kernel_gates
+
     keys: dict[str, Any] = dict(base.keys)
     words = []
     gates = {gate.gate for gate in kernel_gates()}
@@ -111,9 +114,6 @@ def _variant(base: Variant, text: str) -> Variant:
     if chosen is not None and chosen != keys.get("governor"):
         # Another governor does not have this one's tunables.
         keys.pop("tunables", None)
-    # Imports NumPy, which runs without variants do not need.
-    from opplab.kernel import kernel_gates
-
     governor = chosen or str(keys.get("governor", Policy.governor))
     tunables = [row["name"] for row in _opplab.governor_tunables() if row["governor"] == governor]
     for name, _, value in pairs:
