@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import results, stats
 from opplab.cli.main import opplab as main
-from opplab.report.block import Heat
+from opplab.report.block import STAR, Heat
 from opplab.summary.answer import Answer, answer_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.variants import with_variants
@@ -181,6 +181,9 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
             assert row[variant].endswith("*") == one.certainty.is_clear
             assert gain == -one.value, "less energy is better"
             assert style.startswith("background:rgba(192" if one.value > 0 else "background:rgba(27")
+    mail = made.markdown()
+    assert mail.count("| fast | slow |") == 1, "without colours the first matrix is enough"
+    assert STAR in mail
     # What is not clear is paler than what is.
     pale, full = Heat([{"energy, %": "a", "x": "+5.0", "y": "+5.0*"}], [[-5.0, -5.0]]).styles()[0][1:]
     assert float(pale.rstrip(")").split(",")[-1]) < 0.5 * float(full.rstrip(")").split(",")[-1])

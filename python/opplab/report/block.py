@@ -14,12 +14,15 @@ from typing import Any
 
 from opplab.certainty import CONFIDENCE
 
-__all__ = ["FORMATS", "LINES", "Block", "Heat"]
+__all__ = ["FORMATS", "LINES", "STAR", "Block", "Heat"]
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
 LINES = 12
 """Lines of a screenful; `--all` has the others."""
+
+STAR = "`*`: the interval excludes zero."
+"""What readers of a mail do not know."""
 
 BETTER, WORSE = (27, 111, 181), (192, 61, 29)
 """Blue and red of heat tables, which readers who confuse red and green can distinguish."""
@@ -104,7 +107,7 @@ class Block:
         raise NotImplementedError
 
     def heats(self) -> list[Heat]:
-        """Give the tables over two factors, the first of which a terminal shows, too."""
+        """Give the tables over two factors, the first of which a terminal and a mail show, too."""
         return []
 
     def rows(self) -> list[dict[str, Any]]:
@@ -140,9 +143,10 @@ class Block:
         """Give it as Markdown."""
         from opplab.report.text import render_table
 
-        tables = [*self.tables(), *(heat.rows for heat in self.heats())]
+        tables = [*self.tables(), *(heat.rows for heat in self.heats()[:1])]
         parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in tables)]
-        return "\n\n".join(part.rstrip() for part in (*parts, *self.below()) if part) + "\n"
+        star = STAR if "]*" in "".join(parts) else ""
+        return "\n\n".join(part.rstrip() for part in (*parts, star, *self.below()) if part) + "\n"
 
     def latex(self) -> str:
         """Give its tables as LaTeX, its words as paragraphs."""
