@@ -212,6 +212,7 @@ def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
     assert {row["machine"] for row in rows} == set(machines)
     assert any(row["mean"] for row in rows if row["metric"] == "energy")
     assert run("run", str(both)).stdout == shown, "the folder holds its machines"
+    assert f"load on {', '.join(machines)}: " in (both / "report.html").read_text()
     done = CliRunner().invoke(main, ["run", "tbench", "-m", machines[0], "-m", machines[1], "-o", str(tmp_path / "no")])
     assert "give one --machine a run" in f"{done.output}{done.exception}"
 

@@ -324,8 +324,7 @@ def _write_experiment(
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
 
-    for machine in machines:
-        Machine.load(machine)
+    names = [Machine.load(machine).name for machine in machines]
     load: Benchmark | Workload = Benchmark(workload.name)
     if benchmark is None:
         check_workload(workload)
@@ -345,7 +344,15 @@ def _write_experiment(
         benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machines[0])
     on = [os.path.relpath(one, folder) if Path(one).suffix == ".toml" else one for one in machines]
     text = experiment_text(
-        folder.name, on, where, variants, length, iterations=iterations, seed=seed or SEED, benchmark=benchmark
+        folder.name,
+        on,
+        where,
+        variants,
+        length,
+        iterations=iterations,
+        seed=seed or SEED,
+        benchmark=benchmark,
+        names=names,
     )
     path = folder / "experiment.toml"
     write_text(path, text)

@@ -22,6 +22,7 @@ def experiment_text(
     iterations: int = 3,
     seed: int = 1,
     benchmark: Mapping[str, Any] | None = None,
+    names: Sequence[str] = (),
 ) -> str:
     """Give an experiment that compares policies under one workload.
 
@@ -42,6 +43,8 @@ def experiment_text(
         Of the first iteration.
     benchmark : mapping, optional
         The model's parameters, a value or a list each, and its calibration.
+    names : sequence of str
+        The machines' own, where their files have others.
     """
     label = workload.rpartition("/")[2].partition(".")[0]
     # What all variants share stands once; a table of tunables or gates is a variant's own.
@@ -61,7 +64,7 @@ def experiment_text(
     what = "rtapp" if benchmark is None else "benchmark"
     parameters = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (benchmark or {}).items())
     machines = [machine] if isinstance(machine, str) else list(machine)
-    about = f"{label} on {', '.join(machines)}: {', '.join(one.label for one in variants)}"
+    about = f"{label} on {', '.join(names or machines)}: {', '.join(one.label for one in variants)}"
     return (
         "# Run it with `opplab run FILE`. The keys of [defaults] and [[policy]]: `opplab list policy-keys`.\n"
         "format = 1\n"
