@@ -102,7 +102,8 @@ class Store:
         """Refuse a folder that is not ours."""
         # A sweep that was killed as it began has left folders but no manifest.
         if not (self.path / "manifest.json").exists():
-            check_own(self.path, {".lock", "cases", "damaged", "failed", *_INPUTS}, "results")
+            known = {".lock", "cases", "damaged", "failed", *(file.name for file in self._inputs())}
+            check_own(self.path, known, "results")
 
     def create(self, manifest: Mapping[str, Any], *, replace: bool = False) -> bool:
         """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
@@ -176,16 +177,19 @@ class Store:
             for file in (self.path / name for name in _MADE):
                 shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
 
+    def _inputs(self) -> set[Path]:
+        """Give the files that options become; of several machines each has a number."""
+        return {*(self.path / name for name in _INPUTS), *self.path.glob("machine-*.toml")}
+
     @contextlib.contextmanager
     def inputs_kept(self) -> Iterator[None]:
         """Put back what options became of an earlier command, where the folder refuses this one."""
-        files = [self.path / name for name in _INPUTS]
-        before = {file: file.read_bytes() if file.is_file() else None for file in files}
+        before = {file: file.read_bytes() for file in self._inputs() if file.is_file()}
         try:
             yield
         except InputError:
-            for file, data in before.items():
-                if data is not None:
+            for file in self._inputs() | set(before):
+                if (data := before.get(file)) is not None:
                     write_bytes(file, data)
                 elif self.path.is_dir() and file.is_file() and (self.path / "manifest.json").exists():
                     file.unlink()
