@@ -19,7 +19,7 @@ use opplab_kernel::sched::weight::SCHED_PRIO_TO_WEIGHT;
 use crate::cpus::cpus_from;
 use crate::error::{Fault, shorten};
 use crate::tree::{Node, Table, Value};
-use crate::workload::{TaskSpec, Workload};
+use crate::workload::{Op, TaskSpec, Workload};
 
 /// A quota (`cpu.max`, `cpu.max.burst`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,8 +346,9 @@ impl Workload {
             }
         }
         let before = std::mem::take(&mut self.groups);
-        let mut names: Vec<String> = before.iter().map(|group| group.name.clone()).collect();
-        for name in entries.iter().map(|entry| &entry.spec.name).chain(of_tasks.iter().map(|(_, name)| name)) {
+        let mut names: Vec<String> = Vec::new();
+        let known = before.iter().map(|group| &group.name).chain(entries.iter().map(|entry| &entry.spec.name));
+        for name in known.chain(of_tasks.iter().map(|(_, name)| name)) {
             names.extend(name.match_indices('/').skip(1).map(|(end, _)| name[..end].to_owned()));
             names.push(name.clone());
         }
@@ -362,6 +363,13 @@ impl Workload {
         for group in &before {
             for &task in &group.tasks {
                 places[task as usize] = place_of(&group.name);
+            }
+        }
+        for op in self.tasks.iter_mut().flat_map(|task| &mut task.ops) {
+            if let Op::SetGroup { group: Some(group), .. } = op
+                && let Some(place) = place_of(&before[*group as usize].name)
+            {
+                *group = place;
             }
         }
         for name in &names {

@@ -77,6 +77,9 @@ pub enum Op {
     SetCpus { set: Option<u32> },
     /// Changes policy and priority.
     SetPolicy { policy: SchedPolicy },
+    /// Moves `task` (an index into [`Workload::tasks`]: all that live of this template; `None`: the task itself) into `group`, an
+    /// index into [`Workload::groups`] (`None`: the root), as a write to `cgroup.procs` does.
+    SetGroup { task: Option<u32>, group: Option<u32> },
     /// Changes utilisation clamps, 0..1024; `None` leaves one as it is.
     SetUclamp { min: Option<u16>, max: Option<u16> },
     /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
@@ -395,6 +398,10 @@ impl Workload {
                 Op::SemPost { sem } | Op::SemWait { sem } => within("semaphore", sem, self.semaphores.len())?,
                 Op::Fork { task } => within("task", task, self.tasks.len())?,
                 Op::SetCpus { set: Some(set) } => within("CPU set", set, self.cpu_sets.len())?,
+                Op::SetGroup { task, group } => {
+                    task.map_or(Ok(()), |task| within("task", task, self.tasks.len()))?;
+                    group.map_or(Ok(()), |group| within("group", group, self.groups.len()))?;
+                }
                 Op::SetUclamp { min, max } => {
                     within("clamp", min.unwrap_or(0).into(), 1025)?;
                     within("clamp", max.unwrap_or(0).into(), 1025)?;
