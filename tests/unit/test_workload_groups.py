@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from opplab.cli.main import opplab as main
-from opplab.groups import pods
+from opplab.groups import cgroupfs, pods
 
 
 @pytest.fixture
@@ -77,6 +77,49 @@ def test_an_archive_gives_what_its_folder_gives(tree: Path, tmp_path: Path) -> N
     assert plain == packed
 
 
+def snapshot_of(tree: Path, form: str) -> str:
+    lines = []
+    for file in sorted(one for one in tree.rglob("*") if one.is_file()):
+        name, text = f"/{file.relative_to(tree)}", file.read_text()
+        match form:
+            case "recording":
+                lines.append(f"{name}: {text.strip().replace(chr(10), '|')}|\n")
+            case "grep":
+                lines += [f"{name}:{line}\n" for line in text.splitlines() if line]
+            case _:
+                lines.append(f"==> {name} <==\n{text}\n")
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("form", ["recording", "grep", "tail"])
+def test_a_text_snapshot_gives_what_its_tree_gives(tmp_path: Path, form: str) -> None:
+    tree = cgroup_trees.v2(tmp_path / "tree")
+    odd = next((tree / "sys/fs/cgroup/user.slice").glob("od*"))
+    odd.rename(odd.with_name("plain"))
+    (tree / "sys/fs/cgroup/machine.slice/vm/cpu.weight").write_text("70\n")
+    (tmp_path / "cgroup.txt").write_text(snapshot_of(tree, form))
+    of_tree, _ = written(["from-cgroup", str(tree)], tmp_path / "a.json")
+    of_text, _ = written(["from-cgroup", str(tmp_path / "cgroup.txt")], tmp_path / "b.json")
+    assert of_text == of_tree
+
+
+def test_a_recordings_own_snapshot_is_read() -> None:
+    data = Path(__file__).parents[2] / "crates/verify/tests/data/groups/x86-612-groups-quota3"
+    found = cgroupfs.read(data / "cgroup_before.txt", keep_empty=True)
+    quotas = {one.name: one.settings["max"] for one in found.groups if "max" in one.settings}
+    assert quotas == {"/q1": "10000 25000", "/q2": "30000 50000", "/q3": "80000 100000"}
+
+
+def test_what_is_no_snapshot_is_refused_with_the_form(tmp_path: Path) -> None:
+    for text in ("hello\n", "", "/etc/passwd: x\n", "/sys/fs/cgroup/a/cgroup.procs: 1|\n"):
+        (tmp_path / "odd.txt").write_text(text)
+        said = " ".join(refused(["from-cgroup", str(tmp_path / "odd.txt")]).split())
+        assert "no tar archive and no snapshot" in said, said
+        assert "/sys/fs/cgroup/web/cpu.max: 20000 100000" in said, said
+    (tmp_path / "cut.tar").write_bytes(b"\x1f\x8b\x08" + bytes(40))
+    assert "snapshot" in refused(["from-cgroup", str(tmp_path / "cut.tar")])
+
+
 def test_v1_has_its_own_files(tmp_path: Path) -> None:
     made, _ = written(["from-cgroup", str(cgroup_trees.v1(tmp_path / "v1"))], tmp_path / "w.json")
     assert made["groups"] == {"/docker": {}, "/docker/web": {"shares": 512, "max": "20000 50000", "cpus": "2-3"}}
@@ -108,7 +151,7 @@ def test_tasks_of_a_workload_are_put_in_groups(tree: Path, tmp_path: Path) -> No
 def test_what_is_no_tree_is_refused(tmp_path: Path) -> None:
     assert "no cgroup below the root has files" in refused(["from-cgroup", str(tmp_path)])
     (tmp_path / "x.tar").write_bytes(b"no archive")
-    assert "neither a folder nor a whole tar archive" in refused(["from-cgroup", str(tmp_path / "x.tar")])
+    assert "no folder, no tar archive and no snapshot" in refused(["from-cgroup", str(tmp_path / "x.tar")])
 
 
 def test_an_experiment_has_the_groups_and_runs(tree: Path, tmp_path: Path) -> None:

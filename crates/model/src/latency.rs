@@ -26,20 +26,18 @@ impl Latencies {
     /// From `sched_waking` to running, of all tasks, and from a loop's timer to its end: each a value for each of
     /// [`PERCENTILES`]; `None` if there was nothing.
     pub fn percentiles(&self) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
-        self.percentiles_of(|_| true)
+        let of = |waits: &[(TaskIdx, u64)]| percentiles(waits.iter().map(|&(_, wait_ns)| wait_ns).collect());
+        (of(&self.wakeup_ns), of(&self.response_ns))
     }
 
-    /// The same of the tasks that `of` names.
-    pub fn percentiles_of(&self, of: impl Fn(TaskIdx) -> bool) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
-        let those = |waits: &[(TaskIdx, u64)]| {
-            percentiles(waits.iter().filter(|(task, _)| of(*task)).map(|&(_, wait_ns)| wait_ns).collect())
-        };
-        (those(&self.wakeup_ns), those(&self.response_ns))
+    /// The waits themselves, in the order in which they ended.
+    pub fn waits(&self) -> [&[(TaskIdx, u64)]; 2] {
+        [&self.wakeup_ns, &self.response_ns]
     }
 }
 
 /// The value that so many percent do not exceed (nearest rank), for each of [`PERCENTILES`].
-fn percentiles(mut values: Vec<u64>) -> Option<[u64; 5]> {
+pub fn percentiles(mut values: Vec<u64>) -> Option<[u64; 5]> {
     values.sort_unstable();
     let last = values.len().checked_sub(1)?;
     let at = |percent: u32| values[(values.len() * percent as usize).div_ceil(100).saturating_sub(1).min(last)];

@@ -291,6 +291,7 @@ impl Swarm {
         let groups = &mut Draw::new(seed, 12);
         if groups.chance(40) {
             random_groups(groups, &mut workload);
+            random_moves(&mut Draw::new(seed, 13), &mut workload);
         }
         workload.warmup_ns = if draw.chance(20) { draw.int(1, 999_999) } else { 0 };
         workload.check(nr_cpus as usize).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
@@ -536,6 +537,24 @@ fn random_groups(draw: &mut Draw, workload: &mut Workload) {
     for task in 0..workload.tasks.len() as u32 {
         if draw.chance(70) {
             workload.groups[draw.u32(0, nr - 1) as usize].tasks.push(task);
+        }
+    }
+}
+
+/// Tasks that move themselves or others between groups in between.
+fn random_moves(draw: &mut Draw, workload: &mut Workload) {
+    let (nr_tasks, nr_groups) = (workload.tasks.len() as u32, workload.groups.len() as u32);
+    for task in &mut workload.tasks {
+        while draw.chance(40) {
+            let place = draw.u32(0, task.ops.len() as u32 - 1);
+            let other = draw.chance(60).then(|| draw.u32(0, nr_tasks - 1));
+            let group = draw.chance(80).then(|| draw.u32(0, nr_groups - 1));
+            task.ops.insert(place as usize, Op::SetGroup { task: other, group });
+            for op in &mut task.ops {
+                if let Op::LoopEnd { begin, .. } = op {
+                    *begin += u32::from(*begin >= place);
+                }
+            }
         }
     }
 }

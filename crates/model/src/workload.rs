@@ -78,6 +78,9 @@ pub enum Op {
     SetCpus { set: Option<u32> },
     /// Changes policy and priority.
     SetPolicy { policy: SchedPolicy },
+    /// Moves `task` (an index into [`Workload::tasks`]: all that live of this template; `None`: the task itself) into `group`, an
+    /// index into [`Workload::groups`] (`None`: the root), as a write to `cgroup.procs` does.
+    SetGroup { task: Option<u32>, group: Option<u32> },
     /// Changes utilisation clamps, 0..1024; `None` leaves one as it is.
     SetUclamp { min: Option<u16>, max: Option<u16> },
     /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
@@ -396,6 +399,10 @@ impl Workload {
                 Op::SemPost { sem } | Op::SemWait { sem } => within("semaphore", sem, self.semaphores.len())?,
                 Op::Fork { task } => within("task", task, self.tasks.len())?,
                 Op::SetCpus { set: Some(set) } => within("CPU set", set, self.cpu_sets.len())?,
+                Op::SetGroup { task, group } => {
+                    task.map_or(Ok(()), |task| within("task", task, self.tasks.len()))?;
+                    group.map_or(Ok(()), |group| within("group", group, self.groups.len()))?;
+                }
                 Op::SetUclamp { min, max } => {
                     within("clamp", min.unwrap_or(0).into(), 1025)?;
                     within("clamp", max.unwrap_or(0).into(), 1025)?;
@@ -479,8 +486,9 @@ impl Workload {
             }
         }
         let before = std::mem::take(&mut self.groups);
-        let mut names: Vec<String> = before.iter().map(|group| group.name.clone()).collect();
-        for name in entries.iter().map(|entry| &entry.spec.name).chain(of_tasks.iter().map(|(_, name)| name)) {
+        let mut names: Vec<String> = Vec::new();
+        let known = before.iter().map(|group| &group.name).chain(entries.iter().map(|entry| &entry.spec.name));
+        for name in known.chain(of_tasks.iter().map(|(_, name)| name)) {
             names.extend(name.match_indices('/').skip(1).map(|(end, _)| name[..end].to_owned()));
             names.push(name.clone());
         }
@@ -495,6 +503,13 @@ impl Workload {
         for group in &before {
             for &task in &group.tasks {
                 places[task as usize] = place_of(&group.name);
+            }
+        }
+        for op in self.tasks.iter_mut().flat_map(|task| &mut task.ops) {
+            if let Op::SetGroup { group: Some(group), .. } = op
+                && let Some(place) = place_of(&before[*group as usize].name)
+            {
+                *group = place;
             }
         }
         for name in &names {

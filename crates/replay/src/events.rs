@@ -9,7 +9,7 @@ use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
 use opplab_signals::clock::sched_clock_offset_ns;
-use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES, ROOT};
+use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES};
 use opplab_trace::{Event, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
@@ -191,8 +191,10 @@ pub struct TaskGroups {
     pub changes: Vec<(u64, GroupChange)>,
     /// All groups, with what is known of them at the end.
     pub list: Vec<Group>,
-    /// The group, an index into `list`, that each task was in for the longest time.
-    pub of: Vec<usize>,
+    /// The group, an index into `list`, that each task was in when the trace began, or when it was born.
+    pub first: Vec<usize>,
+    /// By the place of a change: which tasks came into which group.
+    pub moves: BTreeMap<u32, Vec<(TaskIdx, usize)>>,
 }
 
 impl TaskGroups {
@@ -211,34 +213,39 @@ impl TaskGroups {
         }
     }
 
-    /// Follows the changes to `end_ns`.
-    fn follow(&mut self, tasks: &[TaskInfo], end_ns: u64) -> Groups {
+    /// Tasks that changed their groups by `change` are in the new ones, in `of`, a list of groups by task.
+    pub fn apply(&self, change: u32, of: &mut [usize]) {
+        for &(task, group) in self.moves.get(&change).into_iter().flatten() {
+            of[task as usize] = group;
+        }
+    }
+
+    /// Follows the changes to the end.
+    fn follow(&mut self, tasks: &[TaskInfo]) -> Groups {
         let mut groups = self.start.clone();
         let mut by_pid: BTreeMap<i32, TaskIdx> = BTreeMap::new();
         for (task, info) in (0..).zip(tasks) {
             by_pid.entry(info.pid).or_insert(task);
         }
-        // Of each task: its group, since when, and how long it was in each.
-        let mut stays: Vec<(usize, u64, BTreeMap<usize, u64>)> =
-            tasks.iter().map(|info| (groups.of(info.pid), 0, BTreeMap::new())).collect();
-        for (time_ns, change) in &self.changes {
+        let mut of: Vec<usize> = tasks.iter().map(|info| groups.of(info.pid)).collect();
+        self.first.clone_from(&of);
+        self.moves.clear();
+        for (place, (_, change)) in (0..).zip(&self.changes) {
+            let is_birth = matches!(change, GroupChange::Fork { .. });
             if let GroupChange::Fork { child: (pid, task), .. } = change {
                 by_pid.insert(*pid, *task);
             }
             for (pid, group) in Self::change(&mut groups, &self.finder, change) {
-                let Some(stay) = by_pid.get(&pid).and_then(|&task| stays.get_mut(task as usize)) else { continue };
-                *stay.2.entry(stay.0).or_default() += time_ns.saturating_sub(stay.1);
-                (stay.0, stay.1) = (group, *time_ns);
-                if matches!(change, GroupChange::Fork { .. }) {
-                    stay.2.clear();
+                let Some(&task) = by_pid.get(&pid) else { continue };
+                let Some(now) = of.get_mut(task as usize) else { continue };
+                if is_birth {
+                    self.first[task as usize] = group;
+                } else if *now != group {
+                    self.moves.entry(place).or_default().push((task, group));
                 }
+                *now = group;
             }
         }
-        let longest = |(group, since_ns, mut times): (usize, u64, BTreeMap<usize, u64>)| {
-            *times.entry(group).or_default() += end_ns.saturating_sub(since_ns);
-            times.into_iter().max_by_key(|&(group, ns)| (ns, group)).map_or(ROOT, |(group, _)| group)
-        };
-        self.of = stays.into_iter().map(longest).collect();
         self.list = groups.list().to_vec();
         groups
     }
@@ -622,7 +629,7 @@ impl Events {
             Some(files) => Groups::of_recording(files, &groups.finder),
             None => Groups::new(&groups.finder, [], []),
         };
-        let end = groups.follow(&self.tasks, self.duration_ns);
+        let end = groups.follow(&self.tasks);
         self.groups = end.words(&groups.finder);
     }
 

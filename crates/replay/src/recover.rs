@@ -11,7 +11,8 @@
 //! an interrupt is a timer, and of an uninterruptible sleep the end of a request to a device. Timers are absolute (the period is
 //! kept whatever the work takes) unless the sleeps of a task are more alike than its periods.
 //!
-//! Control groups are those of the trace and of the snapshots beside it, each task in the one that it was in for the longest time.
+//! Control groups are those of the trace and of the snapshots beside it. A task begins in the group that it was in first; who moves it
+//! to another in the recording does so in the replay, at the same place of its program.
 //! Times when a quota stopped a task are none of its work, so that quotas that throttle do it again.
 //!
 //! Affinities are those of kernel threads that a name binds to a CPU, and of programs that `taskset` moved to a CPU and that never ran
@@ -49,6 +50,8 @@ enum Step {
     Prio(i64),
     /// It may run on this CPU only.
     Bind(u32),
+    /// This task comes into this group of the trace.
+    Move(TaskIdx, usize),
     Post(TaskIdx),
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
@@ -381,6 +384,7 @@ impl<'a> Reader<'a> {
                     history.steps.push(Step::Bind(dest_cpu));
                 }
             }
+            What::Group { change } if inside => self.moves(ev, change, wanted),
             What::Exit { task } if inside => {
                 if let Some(history) = self.histories.get_mut(&task) {
                     history.dead = true;
@@ -396,6 +400,20 @@ impl<'a> Reader<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Tasks change their groups: by an op of who writes them there, or of their own where that is none of the workload's.
+    fn moves(&mut self, ev: &Ev, change: u32, wanted: &BTreeSet<TaskIdx>) {
+        let moved = self.recording.events.task_groups.moves.get(&change);
+        for &(task, group) in moved.into_iter().flatten().filter(|(task, _)| wanted.contains(task)) {
+            let by = if self.histories.contains_key(&ev.current) { ev.current } else { task };
+            if !self.recording.machine.shared_stream && by == ev.current {
+                self.settle(ev.cpu as usize, ev.time_ns);
+            }
+            let history = self.histories.entry(by).or_default();
+            history.flush();
+            history.steps.push(Step::Move(task, group));
         }
     }
 
@@ -568,6 +586,12 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                     let set = cpu_set(workload, &[cpu]);
                     ops.push(Op::SetCpus { set: Some(set) });
                 }
+                Step::Move(other, group) => {
+                    let of = place.get(&other).filter(|_| other != *task).map(|other| first_task + other);
+                    if of.is_some() || other == *task {
+                        ops.push(Op::SetGroup { task: of, group: Some(group as u32) });
+                    }
+                }
                 Step::Post(other) => {
                     if let Some(other) = place.get(&other) {
                         ops.push(Op::SemPost { sem: first_sem + other });
@@ -630,10 +654,16 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
         workload.semaphores.push(0);
         exits_ns.push(task_exits_ns);
     }
-    let of = kept.iter().map(|(task, _)| events.task_groups.of.get(*task as usize).copied().unwrap_or(ROOT));
+    let mut first = events.task_groups.first.clone();
+    for ev in events.list.iter().take_while(|ev| ev.time_ns < start_ns) {
+        if let What::Group { change } = ev.what {
+            events.task_groups.apply(change, &mut first);
+        }
+    }
+    let of = kept.iter().map(|(task, _)| first.get(*task as usize).copied().unwrap_or(ROOT));
     let of_tasks: Vec<(u32, usize)> = (first_task..).zip(of).collect();
     let cpus = cpus_of_groups(recording, &events.task_groups.list);
-    add_groups(&events.task_groups.list, &cpus, &of_tasks, nr_cpus, workload);
+    add_groups(&events.task_groups.list, &cpus, (first_task, &of_tasks), nr_cpus, workload);
     exits_ns
 }
 
@@ -641,13 +671,20 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
 /// was most of their time. No event shows when a set was changed.
 fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<Option<Vec<u32>>> {
     let (events, (start_ns, end_ns)) = (recording.events, recording.window);
+    let mut of = events.task_groups.first.clone();
     // By group and CPU: how long its tasks and those of groups below it ran.
     let mut ran: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); groups.len()];
     let mut since: BTreeMap<u32, u64> = BTreeMap::new();
-    for ev in events.list.iter().filter(|ev| (start_ns..end_ns).contains(&ev.time_ns)) {
+    for ev in &events.list {
+        if let What::Group { change } = ev.what {
+            events.task_groups.apply(change, &mut of);
+        }
         let What::Switch { prev, .. } = ev.what else { continue };
+        if !(start_ns..end_ns).contains(&ev.time_ns) {
+            continue;
+        }
         let from_ns = since.insert(ev.cpu, ev.time_ns).unwrap_or(start_ns);
-        let mut group = events.task_groups.of.get(prev as usize).copied().unwrap_or(ROOT);
+        let mut group = of.get(prev as usize).copied().unwrap_or(ROOT);
         while group != ROOT {
             *ran[group].entry(ev.cpu).or_default() += ev.time_ns - from_ns;
             group = groups[group].parent;
@@ -662,16 +699,22 @@ fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<Option<Vec
     chosen.collect()
 }
 
-/// Adds the control groups that tasks of the workload are in, by the tasks' places, with those above them.
+/// Adds the control groups that tasks of the workload, from the first one on, are in or come into, by the tasks' places, with those
+/// above them.
 fn add_groups(
     groups: &[Group],
     cpus_of: &[Option<Vec<u32>>],
-    of_tasks: &[(u32, usize)],
+    (first, of_tasks): (u32, &[(u32, usize)]),
     nr_cpus: u32,
     workload: &mut Workload,
 ) {
     let mut used: BTreeSet<usize> = BTreeSet::new();
-    for &(_, mut group) in of_tasks {
+    let first = first as usize;
+    let moves = workload.tasks[first..].iter().flat_map(|task| &task.ops).filter_map(|op| match op {
+        Op::SetGroup { group: Some(group), .. } => Some(*group as usize),
+        _ => None,
+    });
+    for mut group in of_tasks.iter().map(|&(_, group)| group).chain(moves) {
         while group != ROOT && used.insert(group) {
             group = groups[group].parent;
         }
@@ -703,6 +746,12 @@ fn add_groups(
             tasks: of_tasks.iter().filter(|(_, of)| *of == group).map(|(task, _)| *task).collect(),
             ..GroupSpec::new(path)
         });
+    }
+    // Ops name groups of the trace up to here.
+    for op in workload.tasks[first..].iter_mut().flat_map(|task| &mut task.ops) {
+        if let Op::SetGroup { group, .. } = op {
+            *group = group.and_then(|group| places.get(&(group as usize)).copied());
+        }
     }
 }
 

@@ -80,3 +80,27 @@ fn groups_have_the_cpus_that_their_tasks_ran_on() {
     let batch = workload.groups.iter().find(|group| group.name == "/batch").unwrap();
     assert_eq!(batch.cpus.map(|set| workload.cpu_sets[set as usize].as_slice()), Some(&[1][..]));
 }
+
+/// Who is moved in the recording is moved in the replay, by the same hand: without that the workers stay where a quota holds them.
+#[test]
+fn tasks_move_between_groups_as_they_did() {
+    use opplab_model::workload::Op;
+    let replay = Replay::read(&folder("mixed"), None).unwrap();
+    let workload = &replay.workload;
+    workload.check(replay.setup.machine.nr_cpus()).unwrap();
+    let moves = workload.tasks.iter().flat_map(|task| &task.ops).filter(|op| matches!(op, Op::SetGroup { .. }));
+    assert!(moves.count() > 5);
+    // 30 % less energy where they stay in the groups where they are for longest.
+    let closed = replay.compare(None, Mode::Closed).unwrap();
+    assert!(closed.energy_distance < 3_000, "{}", closed.energy_distance);
+}
+
+/// A recording that was cut after its tasks had come into their groups: who is where is not known, and that is noted.
+#[test]
+fn tasks_older_than_the_snapshots_are_named() {
+    let notes = Replay::read(&folder("nested"), None).unwrap().setup.notes;
+    let note = notes.iter().find(|note| note.contains("control groups of")).expect("a note");
+    assert!(note.contains("are not known") && note.contains("hog"), "{note}");
+    let notes = Replay::read(&folder("mixed"), None).unwrap().setup.notes;
+    assert!(!notes.iter().any(|note| note.contains("are not known")), "{notes:?}");
+}

@@ -103,6 +103,8 @@ pub struct Groups {
     told: bool,
     /// A snapshot shows the groups' settings.
     has_settings: bool,
+    /// Names of tasks that are older than the trace, and in no snapshot.
+    unknown: Vec<String>,
     /// So many moves were of other hierarchies.
     pub moves_elsewhere: u64,
     /// So many were followed.
@@ -122,6 +124,7 @@ impl Default for Groups {
             hierarchy: None,
             told: false,
             has_settings: false,
+            unknown: Vec::new(),
             moves_elsewhere: 0,
             moves: 0,
         }
@@ -280,11 +283,14 @@ impl Groups {
         (groups.told, groups.has_settings) = (groups.told | late.told, groups.has_settings | late.has_settings);
         groups.hierarchy = groups.hierarchy.or(late.hierarchy).or_else(|| finder.hierarchy());
         for (&tid, &group) in &late.of {
-            if !groups.of.contains_key(&tid) && !finder.moved.contains(&tid) {
+            let is_in_root = groups.of.get(&tid).is_none_or(|&group| group == ROOT);
+            if is_in_root && !finder.moved.contains(&tid) {
                 let place = groups.group(&late.list[group].path);
                 groups.of.insert(tid, place);
             }
         }
+        let unseen = |pid: &i32| !finder.parents.contains_key(pid) && !groups.of.contains_key(pid);
+        groups.unknown = finder.names.iter().filter(|(pid, _)| unseen(pid)).map(|(_, name)| name.clone()).collect();
         for (&tid, &leader) in late.leader.iter().chain(&finder.leader) {
             if !groups.leader.contains_key(&tid) {
                 groups.set_leader(tid, leader);
@@ -381,11 +387,8 @@ impl Groups {
         for &(folder, file, content) in files {
             let is_set = file.starts_with("cpuset.");
             let Some(path) = folder.strip_prefix(if is_set { set_root } else { root }) else { continue };
-            if path.is_empty() {
-                continue;
-            }
-            let group = self.group(path);
-            if group == ROOT {
+            let group = if path.is_empty() { ROOT } else { self.group(path) };
+            if group == ROOT && (!path.is_empty() || !is_member_file(file)) {
                 continue;
             }
             let words: Vec<&str> = content.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).collect();
@@ -423,7 +426,7 @@ impl Groups {
                 "cpuset.cpus.effective" | "cpuset.effective_cpus" => {
                     settings.cpus = words.first().and_then(|list| cpu_list(list));
                 }
-                "cgroup.procs" | "cgroup.threads" | "tasks" => {
+                file if is_member_file(file) => {
                     let is_thread = file != "cgroup.procs";
                     for tid in words.iter().filter_map(|word| word.parse::<i32>().ok()) {
                         if is_thread || !self.of.contains_key(&tid) {
@@ -488,12 +491,24 @@ impl Groups {
             0 => String::new(),
             n => format!("; {n} moves in other hierarchies are left out"),
         };
-        (!self.has_settings).then(|| {
-            format!(
+        if !self.has_settings {
+            return Some(format!(
                 "control groups are followed by events only (the trace has {signs}): their weights, quotas and clamps are not known, because no snapshot of them lies beside it{others}"
+            ));
+        }
+        let (nr, more) = (self.unknown.len(), if self.unknown.len() > 5 { ", ..." } else { "" });
+        let names = self.unknown.iter().take(5).map(String::as_str).collect::<Vec<&str>>().join(", ");
+        (nr > 0).then(|| {
+            format!(
+                "the control groups of {nr} tasks are not known ({names}{more}): they are older than the trace, and the snapshots beside it do not have them; until an event moves them they count in their CPUs' root queues"
             )
         })
     }
+}
+
+/// Whether a group's file of this name has who is in it.
+fn is_member_file(name: &str) -> bool {
+    matches!(name, "cgroup.procs" | "cgroup.threads" | "tasks")
 }
 
 fn is_group_file(name: &str) -> bool {
@@ -572,8 +587,8 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Role {
     Other,
-    /// prev_pid, prev_state, next_pid, prev_prio.
-    Switch(Places<4>),
+    /// prev_pid, prev_state, next_pid, prev_prio; the places of both names.
+    Switch(Places<4>, [Option<usize>; 2]),
     /// pid, target_cpu, prio.
     Wakeup(Places<3>),
     /// pid, dest_cpu.
@@ -598,7 +613,8 @@ impl Role {
         let name = schema.name.as_str();
         match name {
             "sched_switch" => {
-                return Role::Switch(Places::new(schema, ["prev_pid", "prev_state", "next_pid", "prev_prio"]));
+                let names = ["prev_comm", "next_comm"].map(|name| schema.field_index(name));
+                return Role::Switch(Places::new(schema, ["prev_pid", "prev_state", "next_pid", "prev_prio"]), names);
             }
             "sched_wakeup" | "sched_wakeup_new" => {
                 return Role::Wakeup(Places::new(schema, ["pid", "target_cpu", "prio"]));
@@ -680,6 +696,8 @@ pub struct GroupFinder {
     moved: BTreeSet<i32>,
     parents: BTreeMap<i32, i32>,
     execed: BTreeSet<i32>,
+    /// Of tasks that ran: the first name.
+    names: BTreeMap<i32, String>,
     /// Process of a thread.
     leader: BTreeMap<i32, i32>,
     /// Their last switch shows a thread, or a process.
@@ -772,6 +790,13 @@ impl GroupFinder {
             self.stopped.extend(waiting.iter().map(|(&pid, &since_ns)| (pid, since_ns)));
             let all = waiting.keys().copied().collect();
             self.cpus[cpu].out = all;
+        }
+    }
+
+    /// A task runs. Workers come and go, all of them in the root.
+    fn ran(&mut self, pid: i32, name: &[u8]) {
+        if pid != 0 && !self.names.contains_key(&pid) && !name.starts_with(b"kworker/") {
+            self.names.insert(pid, String::from_utf8_lossy(name).into_owned());
         }
     }
 
@@ -923,8 +948,13 @@ impl Sink for GroupFinder {
         match &role {
             Role::Other => {}
             // Formats without format files learn their fields as they go.
-            Role::Switch(places) if !places.has(3) => return ControlFlow::Continue(()),
-            Role::Switch(places) => {
+            Role::Switch(places, _) if !places.has(3) => return ControlFlow::Continue(()),
+            Role::Switch(places, names) => {
+                for (name, pid) in names.iter().zip([0, 2].map(|place| places.get(event, place) as i32)) {
+                    if let Some(name) = name.and_then(|place| event.str(place)) {
+                        self.ran(pid, name);
+                    }
+                }
                 let prev = (places.get(event, 0) as i32, i64::from(places.find(event, 3).unwrap_or(120) as i32));
                 let state = prev_state(places, event, 1);
                 self.switch(event.time_ns, event.cpu, prev, state, places.get(event, 2) as i32);
@@ -997,6 +1027,24 @@ mod tests {
             words(&["pelt_cfs: cpu=0 path=/system.slice load=1 util=2", "pelt_cfs: cpu=0 path=/ load=1 util=2"])
                 .unwrap();
         assert!(recorded.contains("1 records of groups' queues"), "{recorded}");
+    }
+
+    /// Goal: who is older than the trace and in no snapshot is named; who was born in it, or is in the root's own file, is not.
+    #[test]
+    fn tasks_whose_groups_nobody_shows_are_named() {
+        let mut finder = GroupFinder::default();
+        finder.fork(7, 9, None);
+        for (pid, name) in [(7, "sh"), (8, "hog"), (9, "child"), (10, "kworker/0:1"), (11, "web")] {
+            finder.ran(pid, name.as_bytes());
+        }
+        finder.moves(0, 11);
+        let before = "/sys/fs/cgroup/cgroup.procs: 1|7|\n/sys/fs/cgroup/a/cpu.max: 1000 20000|\n";
+        let words = |after: &str| Groups::new(&finder, [before], [after]).words(&finder);
+        let said = words("").unwrap();
+        assert!(said.starts_with("the control groups of 2 tasks are not known (hog, web)"), "{said}");
+        // What the end shows holds for who no event moves.
+        let said = words("/proc/8/cgroup: 0::/a|\n/proc/11/cgroup: 0::/a|").unwrap();
+        assert!(said.starts_with("the control groups of 1 tasks are not known (web)"), "{said}");
     }
 
     /// Goal: the forms of snapshots have the same groups; a group without the cpu controller has none of its own.

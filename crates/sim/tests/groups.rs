@@ -1,12 +1,13 @@
 //! Task groups: weights, quotas, nesting; a group without tasks changes nothing.
 
-use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::event::{Event, NullSink, Sink, Tee};
 use opplab_model::file::parse_machine;
 use opplab_model::groups::{GroupSpec, Quota};
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::by_group::ByGroup;
+use opplab_sim::check::Check;
 use opplab_sim::{Case, GroupStat, Outcome, run};
 
 const MS: u64 = 1_000_000;
@@ -190,6 +191,52 @@ fn energy_by_group_is_the_meters_sum() {
         assert!(limited.energy_fj > 0 && limited.energy_fj < top.energy_fj && shares.root_fj > top.energy_fj);
         assert_eq!((limited.activations, limited.response_ns), (0, None));
         assert!(outcome.groups[1].nr_throttled + 1 >= outcome.groups[1].nr_periods);
+    }
+}
+
+/// A task that moves, itself or by the hand of another, counts and is limited where it is: 300 ms without a limit, then a tenth of a
+/// CPU on CPU 1 alone, at last in the root. What it used before stays with the group that it left, to the femtojoule.
+#[test]
+fn tasks_move_between_groups() {
+    for kernel in KERNELS {
+        for (itself, warmup_ns) in [(false, 0), (true, 100 * MS)] {
+            let to = |task: u32, group| Op::SetGroup { task: (!itself).then_some(task), group };
+            let run = |ms: u64| Op::Run { work_ns: ms * MS, fixed: 0 };
+            let mut tasks = vec![hog("hog"), periodic("sleeper", MS, 20 * MS), hog("other")];
+            if itself {
+                tasks[0].ops = vec![run(300), to(0, Some(1)), run(30), to(0, None), run(3000), Op::Exit];
+            } else {
+                let ops =
+                    vec![run(300), to(0, Some(1)), to(1, Some(1)), Op::Sleep { ns: 300 * MS }, to(0, None), Op::Exit];
+                tasks.push(TaskSpec { name: "mover".into(), initial: true, ops, ..TaskSpec::default() });
+            }
+            let mut slow = group("/slow", None, &[]);
+            (slow.quota, slow.cpus) = (quota(10_000, 100_000), Some(0));
+            let groups = vec![group("/fast", None, &[0, 1]), slow];
+            let cpu_sets = vec![vec![1]];
+            let workload =
+                Workload { name: "groups".into(), tasks, groups, cpu_sets, warmup_ns, ..Workload::default() };
+            workload.check(4).unwrap();
+            let policy = Policy { governor: "performance".into(), kernel: kernel.into(), ..Policy::default() };
+            let case = Case { machine: machine(4), workload, policy, seed: 7, duration_ns: 1000 * MS };
+            let mut sink = Tee(ByGroup::new(&case), Check::new(4));
+            let outcome = opplab_sim::run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+            sink.1.finish(&case, &outcome).unwrap_or_else(|found| panic!("{kernel}: {found:?}"));
+            let shares = sink.0.finish(&case.workload.groups, &outcome);
+            let [fast, slow] = [0, 1].map(|nth| outcome.groups[nth].usage_ns as f64 / 1e6);
+            let (hog, sleeper) = (ran_ns(&outcome, 0) as f64 / 1e6, ran_ns(&outcome, 1) as f64 / 1e6);
+            let measured = 300.0 - warmup_ns as f64 / 1e6;
+            let what = format!("{kernel} {itself}: {fast} {slow} {hog} {sleeper} {:?}", outcome.groups[1]);
+            let sleeps_in_fast = if itself { sleeper } else { 15.0 };
+            assert!((fast - measured - sleeps_in_fast).abs() < 3.0, "{what}");
+            assert!((25.0..75.0).contains(&slow), "{what}");
+            assert!(outcome.groups[1].nr_throttled >= 2, "{what}");
+            assert!(hog > measured + 300.0, "{what}");
+            let sum = shares.groups[0].energy_fj + shares.groups[1].energy_fj + shares.root_fj + shares.nobody_fj;
+            assert_eq!(sum, outcome.cluster_energy_fj.iter().sum::<u128>(), "{what}");
+            let per_ms = |nth: usize, ms: f64| shares.groups[nth].energy_fj as f64 / ms;
+            assert!((per_ms(0, fast) / per_ms(1, slow) - 1.0).abs() < 0.02, "{what}");
+        }
     }
 }
 

@@ -213,8 +213,9 @@ def from_cgroup(
 ) -> None:
     """Write a workload with the control groups of a cgroup tree.
 
-    PATH is /sys/fs/cgroup or a group in it, a copy, or a tar archive of a copy, v1 or v2. A copy with sys/fs/cgroup
-    and proc also has the names of threads. Weights, quotas, bursts, CPU sets and clamps are kept, with the arithmetic
+    PATH is /sys/fs/cgroup or a group in it, a copy, a tar archive of a copy, or a text snapshot (cgroup_before.txt of a
+    recording, `grep -r . /sys/fs/cgroup`), v1 or v2. A copy with sys/fs/cgroup and proc also has the names of
+    threads. Weights, quotas, bursts, CPU sets and clamps are kept, with the arithmetic
     as comments. A tree has no workload: stand-ins run, one per thread of a group, or the tasks of --workload. Notes
     name files that are empty, unreadable or malformed.
     """

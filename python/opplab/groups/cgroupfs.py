@@ -1,4 +1,4 @@
-"""Control groups of a cgroup tree: mounted, copied, or in a tar archive; v2, and v1 where its files differ."""
+"""Control groups of a cgroup tree, v2 or v1: mounted, copied, in a tar archive or in a text snapshot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fnmatch
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -23,6 +23,14 @@ WEIGHT_OF_IDLE = 0
 """What cpu.weight of an idle group shows (kernel/sched/core.c:`cpu_weight_read_u64()`, v6.12)."""
 V2_FILES = ("cpu.weight", "cpu.max", "cpu.idle", "cpu.uclamp.min", "cpu.uclamp.max", "cpu.max.burst")
 V1_FILES = ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us")
+SNAPSHOT_BYTES_MAX = 1 << 28
+SNAPSHOT_LINE = re.compile(
+    r"(/.*?/(?:(?:cpu|cpuset|cgroup)\.[a-z][a-z._]*|tasks|release_agent)|/proc/[0-9]+/(?:task/[0-9]+/)?comm):(.*)"
+)
+SNAPSHOT_HEADING = re.compile(r"==+>?\s*(/.*?)\s*(?:<?==+)?\s*")
+SNAPSHOT_THREAD = re.compile(r"([0-9]+) [0-9]+ (.{1,15}?):? [0-9]+:[^:]*:/")
+"""A thread, its process, its name and its groups."""
+SNAPSHOT_SIGNS = {*V2_FILES, *V1_FILES}
 DECIMAL = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?")
 
 
@@ -58,29 +66,17 @@ class _Folder:
         return (self.root / path).exists()
 
 
-class _Archive:
-    def __init__(self, path: Path) -> None:
+class _Held:
+    """Files that are held: their contents by path, None for those that are too long."""
+
+    def __init__(self) -> None:
         self.files: dict[str, bytes | None] = {}
         self.below: dict[str, set[str]] = {"": set()}
-        try:
-            with tarfile.open(path) as archive:
-                for number, member in enumerate(archive):
-                    if number > NR_MEMBERS_MAX:
-                        raise InputError(f"{path}: more than {NR_MEMBERS_MAX} files")
-                    parts = [part for part in PurePosixPath(member.name).parts if part not in ("/", ".")]
-                    if ".." in parts or not parts:
-                        continue
-                    folders = parts if member.isdir() else parts[:-1]
-                    for depth, part in enumerate(folders):
-                        self.below.setdefault("/".join(folders[:depth]), set()).add(part)
-                        self.below.setdefault("/".join(folders[: depth + 1]), set())
-                    if member.isfile() and parts[-1].startswith(("cpu", "cgroup.", "tasks", "comm", "release_agent")):
-                        file = archive.extractfile(member) if member.size <= FILE_BYTES_MAX else None
-                        self.files["/".join(parts)] = None if file is None else file.read()
-        except (tarfile.TarError, EOFError, OSError) as error:
-            if isinstance(error, OSError) and error.filename:
-                raise
-            raise InputError(f"{path}: neither a folder nor a whole tar archive ({error})") from error
+
+    def add_folders(self, parts: Sequence[str]) -> None:
+        for depth, part in enumerate(parts):
+            self.below.setdefault("/".join(parts[:depth]), set()).add(part)
+            self.below.setdefault("/".join(parts[: depth + 1]), set())
 
     def folders(self, at: str) -> list[str]:
         return sorted(self.below.get(at, ()))
@@ -95,6 +91,55 @@ class _Archive:
 
     def has(self, path: str) -> bool:
         return path in self.files or path in self.below
+
+
+def _of_archive(path: Path) -> _Held | None:
+    """Read a tar archive; None: it is none."""
+    if not tarfile.is_tarfile(path):
+        return None
+    held = _Held()
+    try:
+        with tarfile.open(path) as archive:
+            for number, member in enumerate(archive):
+                if number > NR_MEMBERS_MAX:
+                    raise InputError(f"{path}: more than {NR_MEMBERS_MAX} files")
+                parts = [part for part in PurePosixPath(member.name).parts if part not in ("/", ".")]
+                if ".." in parts or not parts:
+                    continue
+                held.add_folders(parts if member.isdir() else parts[:-1])
+                if member.isfile() and parts[-1].startswith(("cpu", "cgroup.", "tasks", "comm", "release_agent")):
+                    file = archive.extractfile(member) if member.size <= FILE_BYTES_MAX else None
+                    held.files["/".join(parts)] = None if file is None else file.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise InputError(f"{path}: not a whole tar archive ({error})") from error
+    return held
+
+
+def _of_snapshot(path: Path) -> _Held | None:
+    """Read a text with the contents of files, each after its path; None: it has none."""
+    with path.open("rb") as file:
+        data = file.read(SNAPSHOT_BYTES_MAX + 1)
+    if len(data) > SNAPSHOT_BYTES_MAX or b"\0" in data[:4096]:
+        return None
+    texts: dict[str, list[str]] = {}
+    block: list[str] | None = None
+    for line in data.decode("utf-8", "replace").splitlines():
+        if heading := SNAPSHOT_HEADING.fullmatch(line):
+            block = texts.setdefault(heading[1], [])
+        elif block is not None:
+            block.append(line)
+        elif one := SNAPSHOT_LINE.fullmatch(line.strip()):
+            # The file's lines, each in a line of its own (grep) or with `|` between them.
+            texts.setdefault(one[1], []).extend(one[2].strip().strip("|").split("|"))
+        elif thread := SNAPSHOT_THREAD.match(line):
+            texts.setdefault(f"/proc/{thread[1]}/comm", [thread[2]])
+    held = _Held()
+    for name, lines in texts.items():
+        parts = [part for part in PurePosixPath(name).parts if part not in ("/", ".")]
+        if parts and ".." not in parts:
+            held.add_folders(parts[:-1])
+            held.files["/".join(parts)] = "\n".join(lines).encode()
+    return held if any(parts.rpartition("/")[2] in SNAPSHOT_SIGNS for parts in held.files) else None
 
 
 def _decoded(data: bytes) -> str:
@@ -315,7 +360,12 @@ def _top(tree: _Tree) -> tuple[str, tuple[_Tree, str] | None]:
 
 def _reader(path: Path) -> tuple[_Reader, str]:
     """Find the tree, its version, CPU sets and processes; with the name of a root that is a group."""
-    tree: _Tree = _Folder(path) if path.is_dir() else _Archive(path)
+    tree: _Tree | None = _Folder(path) if path.is_dir() else _of_archive(path) or _of_snapshot(path)
+    if tree is None:
+        raise InputError(
+            f"{path}: no folder, no tar archive and no snapshot; a snapshot has a file a line, like "
+            "`/sys/fs/cgroup/web/cpu.max: 20000 100000` (grep -r . /sys/fs/cgroup)"
+        )
     at, proc = _top(tree)
     if path.is_dir() and str(path.resolve()).startswith("/sys/fs/cgroup"):
         proc = (_Folder(Path("/")), "proc")
@@ -339,7 +389,7 @@ def read(path: Path, depth: int | None = None, only: str | None = None, *, keep_
     ----------
     path : Path
         ``/sys/fs/cgroup`` or a group in it, a copy of it, a copied root folder that has ``sys/fs/cgroup`` (and
-        ``proc``), or a tar archive of one of them.
+        ``proc``), a tar archive of one of them, or a text with the contents of files, each after its path.
     depth : int, optional
         Levels below the root that have groups of their own; deeper ones count in those.
     only : str, optional

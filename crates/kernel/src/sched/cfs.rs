@@ -237,6 +237,19 @@ impl CfsRq {
         entity.exec_start = 0;
     }
 
+    /// A sleeping task leaves for a queue of another group, where its vruntime is absolute again ([`Self::join_sleeping`]).
+    ///
+    /// kernel/sched/fair.c:`detach_task_cfs_rq()`, v5.10.
+    pub fn leave_sleeping(&mut self, entity: &mut SchedEntity) {
+        self.place_entity(entity, false);
+        entity.vruntime = entity.vruntime.wrapping_sub(self.min_vruntime);
+    }
+
+    /// kernel/sched/fair.c:`attach_task_cfs_rq()`, v5.10.
+    pub fn join_sleeping(&self, entity: &mut SchedEntity) {
+        entity.vruntime = entity.vruntime.wrapping_add(self.min_vruntime);
+    }
+
     /// Adds an entity: one that wakes, or one that is new, moves here or comes back after a change of its parameters.
     ///
     /// kernel/sched/fair.c:`enqueue_entity()`, v5.10.

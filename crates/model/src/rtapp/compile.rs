@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::syntax::{Attributes, Calibration, EventKind, Loop, MemRunKind, PolicyName, RtApp, Spanned, Task};
 use crate::error::{Fault, ModelError, Pos, shorten};
-use crate::groups::is_path;
+use crate::groups::{GroupSpec, is_path};
 use crate::workload::{Op, PhaseSpec, SchedPolicy, TaskSpec, Workload};
 
 /// Work of one `write()` call of `iorun`, apart from the copy.
@@ -63,6 +63,8 @@ struct Compiler<'a> {
     timers: Names<'a>,
     absolute_timers: BTreeSet<&'a str>,
     cpu_sets: Vec<Vec<u32>>,
+    /// Groups that phases name.
+    groups: Vec<GroupSpec>,
     /// Index of the template of each task that is forked, by its name.
     templates: BTreeMap<&'a str, u32>,
 }
@@ -131,6 +133,7 @@ impl RtApp {
             name: options.name.to_owned(),
             tasks,
             cpu_sets: compiler.cpu_sets,
+            groups: compiler.groups,
             nr_mutexes: compiler.mutexes.0.len() as u32,
             nr_conds: compiler.conds.0.len() as u32,
             barriers,
@@ -175,6 +178,10 @@ impl<'a> Compiler<'a> {
                     ops.push(Op::SetCpus { set });
                 }
                 let attributes = &phase.attributes;
+                // A phase that names none goes on in the group of the one before it.
+                if let Some(group) = &attributes.taskgroup {
+                    ops.push(Op::SetGroup { task: None, group: self.group(group)? });
+                }
                 if let Some(policy) = &attributes.policy {
                     policy_name = policy.value;
                 }
@@ -239,6 +246,19 @@ impl<'a> Compiler<'a> {
             nr_own_timers: own_timers.0.len() as u32,
             phases: specs,
         })
+    }
+
+    /// The group of a `taskgroup`; `None`: the root.
+    fn group(&mut self, group: &Spanned<String>) -> Result<Option<u32>, Fault> {
+        if group.value == "/" {
+            return Ok(None);
+        }
+        let path = group_path(group)?;
+        let index = self.groups.iter().position(|known| known.name == path).unwrap_or_else(|| {
+            self.groups.push(GroupSpec::new(path));
+            self.groups.len() - 1
+        });
+        Ok(Some(index as u32))
     }
 
     fn cpu_set(&mut self, cpus: &Spanned<Vec<u32>>) -> Result<u32, Fault> {
@@ -360,16 +380,6 @@ fn refuse_unmodelled(task: &Task) -> Result<(), Fault> {
     for attributes in all {
         if let Some(nodes) = &attributes.nodes_membind {
             return Err(Fault::new(nodes.at, "placement of memory on nodes (`nodes_membind`) is not modelled"));
-        }
-    }
-    let own = task.attributes.taskgroup.as_ref().map_or("/", |group| &group.value);
-    for group in task.phases.iter().filter_map(|phase| phase.attributes.taskgroup.as_ref()) {
-        if group.value != own {
-            let message = format!(
-                "a phase in another group than its task (`taskgroup` {}) is not modelled",
-                shorten(&group.value)
-            );
-            return Err(Fault::new(group.at, message));
         }
     }
     Ok(())

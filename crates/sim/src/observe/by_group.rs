@@ -2,11 +2,11 @@
 //!
 //! Energy is that of its tasks ([`TaskEnergy`]): a CPU's to the task that it runs, what a cluster's CPUs share in equal
 //! parts to the tasks that run there; idle CPUs and the rest of the machine are nobody's. Groups without a parent, tasks
-//! without a group and nobody's part together are the meters' sum.
+//! without a group and nobody's part together are the meters' sum. What a task did before it left a group stays with that group.
 
 use opplab_model::event::{Event, QueueChange, Sink, Tee};
 use opplab_model::groups::GroupSpec;
-use opplab_model::latency::Latencies;
+use opplab_model::latency::{Latencies, percentiles};
 
 use super::psi::{Pressure, Psi};
 use super::task_energy::{TaskEnergy, Used};
@@ -50,9 +50,19 @@ pub struct GroupShares {
 pub struct ByGroup {
     sink: Tee<TaskEnergy, Latencies>,
     from_ns: u64,
-    /// By task: activations, and those that were missed.
+    /// By task: the group that it is in, if it was queued.
+    group_of: Vec<Option<u32>>,
+    /// Of groups that tasks left: their energy, fJ.
+    left: Vec<(Option<u32>, Used)>,
+    /// The group of each wait and response, in their order.
+    waits_of: [Vec<Option<u32>>; 2],
+    /// Activations, and those that were missed, by group; the root first.
     activations: Vec<(u64, u64)>,
     psi: Option<Psi>,
+}
+
+fn place(group: Option<u32>) -> usize {
+    group.map_or(0, |group| group as usize + 1)
 }
 
 impl ByGroup {
@@ -60,7 +70,15 @@ impl ByGroup {
     pub fn new(case: &Case) -> Self {
         let from_ns = case.workload.warmup_ns;
         let sink = Tee(TaskEnergy::from(&case.machine, from_ns), Latencies::from(from_ns));
-        Self { sink, from_ns, activations: Vec::new(), psi: Psi::new(case) }
+        Self {
+            sink,
+            from_ns,
+            group_of: Vec::new(),
+            left: Vec::new(),
+            waits_of: [Vec::new(), Vec::new()],
+            activations: vec![(0, 0); case.workload.groups.len() + 1],
+            psi: Psi::new(case),
+        }
     }
 
     /// What the groups of the run that ended in `outcome` have to their names.
@@ -70,7 +88,6 @@ impl ByGroup {
         let (used, nobody_fj) = energy.finish(end_ns);
         let (machine, pressures) = self.psi.map(|psi| psi.finish(end_ns)).unzip();
         let pressure_of = |group: usize| pressures.as_ref().map(|all: &Vec<Pressure>| all[group]);
-        let own = |task: usize| outcome.task_groups.get(task).copied().flatten();
         let within = |mut at: Option<u32>, group: usize| loop {
             match at {
                 Some(one) if one as usize == group => return true,
@@ -78,22 +95,35 @@ impl ByGroup {
                 None => return false,
             }
         };
-        let energy_of = |used: &[Used], of: &dyn Fn(usize) -> bool| {
-            let those = used.iter().enumerate().filter(|(task, _)| of(*task));
-            those.map(|(_, used)| used.cpu_fj + used.shared_fj).sum::<u128>()
-        };
+        let last = used.into_iter().enumerate();
+        let last = last.map(|(task, used)| (outcome.task_groups.get(task).copied().flatten(), used));
+        let mut own_fj = vec![0; groups.len() + 1];
+        for (group, used) in self.left.into_iter().chain(last) {
+            own_fj[place(group)] += used.cpu_fj + used.shared_fj;
+        }
         let figures = (0..groups.len()).map(|group| {
-            let of = |task: usize| within(own(task), group);
-            let ended = self.activations.iter().enumerate().filter(|(task, _)| of(*task));
+            let those: Vec<usize> =
+                (0..groups.len()).filter(|&one| within(Some(one as u32), group)).map(|one| one + 1).collect();
+            let ended = those.iter().map(|&one| self.activations[one]);
             let (activations, missed_activations) =
-                ended.fold((0, 0), |(all, missed), (_, one)| (all + one.0, missed + one.1));
-            let (latency_ns, response_ns) = waits.percentiles_of(|task| of(task as usize));
-            let energy_fj = energy_of(&used, &of);
+                ended.fold((0, 0), |(all, missed), one| (all + one.0, missed + one.1));
+            let of = |kind: usize| {
+                let pairs = waits.waits()[kind].iter().zip(&self.waits_of[kind]);
+                percentiles(pairs.filter(|(_, of)| within(**of, group)).map(|(&(_, wait_ns), _)| wait_ns).collect())
+            };
+            let (latency_ns, response_ns) = (of(0), of(1));
+            let energy_fj = those.iter().map(|&one| own_fj[one]).sum();
             let pressure = pressure_of(group);
             GroupFigures { energy_fj, activations, missed_activations, latency_ns, response_ns, pressure }
         });
-        let root_fj = energy_of(&used, &|task| own(task).is_none());
+        let root_fj = own_fj[0];
         GroupShares { groups: figures.collect(), root_fj, nobody_fj, pressure: machine }
+    }
+}
+
+impl ByGroup {
+    fn group_of(&self, task: u32) -> Option<u32> {
+        self.group_of.get(task as usize).copied().flatten()
     }
 }
 
@@ -102,21 +132,33 @@ impl Sink for ByGroup {
         if let Event::Activation { task, slack_ns, .. } = *event
             && now_ns >= self.from_ns
         {
-            let task = task as usize;
-            if self.activations.len() <= task {
-                self.activations.resize(task + 1, (0, 0));
-            }
-            let (all, missed) = &mut self.activations[task];
+            let group = self.group_of(task);
+            let (all, missed) = &mut self.activations[place(group)];
             *all += 1;
             *missed += u64::from(slack_ns < 0);
         }
         self.sink.event(now_ns, event);
+        for kind in [0, 1] {
+            if let Some(&(task, _)) = self.sink.1.waits()[kind].get(self.waits_of[kind].len()) {
+                let group = self.group_of(task);
+                self.waits_of[kind].push(group);
+            }
+        }
         if let Some(psi) = &mut self.psi {
             psi.event(now_ns, event);
         }
     }
 
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
+        let before = self.group_of(task);
+        if self.group_of.len() <= task as usize {
+            self.group_of.resize(task as usize + 1, None);
+        }
+        if before != group && change != QueueChange::Out {
+            let used = self.sink.0.take(now_ns, task);
+            self.left.push((before, used));
+            self.group_of[task as usize] = group;
+        }
         if let Some(psi) = &mut self.psi {
             psi.queued(now_ns, cpu, task, group, change);
         }

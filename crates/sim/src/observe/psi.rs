@@ -19,6 +19,7 @@ struct Task {
     group: Option<u32>,
     running_on: Option<u32>,
     iowait_on: Option<u32>,
+    on_cpu: Option<u32>,
     in_iowait: bool,
 }
 
@@ -116,6 +117,29 @@ impl Psi {
         }
     }
 
+    /// kernel/sched/psi.c:cgroup_move_task(), v6.12: what the task counts as goes with it to another group.
+    fn move_task(&mut self, now_ns: u64, task: u32, group: Option<u32>) {
+        let state = *self.task(task);
+        if state.group == group {
+            return;
+        }
+        for (is_in, sign) in [(false, -1), (true, 1)] {
+            if is_in {
+                self.task(task).group = group;
+            }
+            let counts = [
+                (state.running_on, Change { running: sign, ..Change::default() }),
+                (state.iowait_on, Change { iowait: sign, ..Change::default() }),
+                (state.on_cpu, Change { oncpu: Some(is_in), ..Change::default() }),
+            ];
+            for (cpu, change) in counts {
+                if let Some(cpu) = cpu {
+                    self.change(now_ns, task, cpu, change);
+                }
+            }
+        }
+    }
+
     fn ends_iowait(&mut self, now_ns: u64, task: u32) {
         if let Some(cpu) = self.task(task).iowait_on.take() {
             self.change(now_ns, task, cpu, Change { iowait: -1, ..Change::default() });
@@ -154,6 +178,7 @@ impl Sink for Psi {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {
                 self.go_on(now_ns);
                 if prev != IDLE_TASK {
+                    self.task(prev).on_cpu = None;
                     self.change(now_ns, prev, cpu, Change { oncpu: Some(false), ..Change::default() });
                     if prev_state != TaskState::Running {
                         self.stops_running(now_ns, prev);
@@ -165,6 +190,7 @@ impl Sink for Psi {
                     }
                 }
                 if next != IDLE_TASK {
+                    self.task(next).on_cpu = Some(cpu);
                     self.change(now_ns, next, cpu, Change { oncpu: Some(true), ..Change::default() });
                 }
             }
@@ -179,7 +205,7 @@ impl Sink for Psi {
 
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
         self.go_on(now_ns);
-        self.task(task).group = group;
+        self.move_task(now_ns, task, group);
         match change {
             QueueChange::In => {
                 self.ends_iowait(now_ns, task);

@@ -98,6 +98,17 @@ impl TaskEnergy {
         }
     }
 
+    /// What a task used up to `now_ns` that was not taken yet.
+    pub(crate) fn take(&mut self, now_ns: u64, task: u32) -> Used {
+        for cpu in 0..self.cpus.len() {
+            if self.curr[cpu] == task {
+                self.settle_cpu(cpu, now_ns);
+                self.settle_shared(self.cluster_of[cpu], now_ns);
+            }
+        }
+        std::mem::take(self.task(task))
+    }
+
     /// What each task used up to `end_ns`, and what was nobody's.
     pub fn finish(mut self, end_ns: u64) -> (Vec<Used>, u128) {
         for cpu in 0..self.cpus.len() {

@@ -223,12 +223,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         index: u32,
         spec: &TaskSpec,
         ops: &'c [Op],
-        allowed: CpuSetId,
+        wanted: CpuSetId,
         cpu: CpuId,
         group: GroupId,
     ) -> TaskId {
-        let allowed = self.groups.allowed(&mut self.cpu_sets, allowed, group);
-        let mut task = Task::new(index, spec, ops, allowed, cpu);
+        let mut task = Task::new(index, spec, ops, wanted, cpu);
+        task.allowed = self.groups.allowed(&mut self.cpu_sets, wanted, group);
         task.group = group;
         task.program = self.program_of(spec);
         task.is_bound_worker = match spec.workqueue {

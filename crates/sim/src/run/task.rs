@@ -135,6 +135,8 @@ pub(crate) struct Task<'c> {
     pub(crate) weight: u64,
     /// Index of its template.
     pub(crate) spec: u32,
+    /// The CPUs that it asks for, of which its group's are [`Task::allowed`] (`user_cpus_ptr`).
+    pub(crate) wanted: CpuSetId,
     pub(crate) parent: Option<TaskId>,
     /// Children that ended and were not waited for.
     pub(crate) dead_children: u32,
@@ -174,6 +176,7 @@ impl<'c> Task<'c> {
             on_cpu: false,
             group: GroupId::ROOT,
             allowed,
+            wanted: allowed,
             weight,
             sa: SchedAvg::default(),
             util_est: UtilEstPair::default(),

@@ -115,12 +115,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         outcome.fingerprint = self.journal.fingerprint();
         outcome.subtract(before);
         for (index, times) in outcome.task_ns_by_cluster.iter().enumerate() {
-            let ran_ns: u64 = times.iter().sum();
-            let mut group = self.tasks[TaskId::of(index)].group;
-            while group != GroupId::ROOT {
-                outcome.groups[group.index() - 1].usage_ns += ran_ns;
-                group = self.groups[group].parent;
+            let task = TaskId::of(index);
+            let warmup_ns: u64 = before.task_ns_by_cluster.get(index).map_or(0, |times| times.iter().sum());
+            let mut booked_ns = 0;
+            let mut book = |mut group: GroupId, ran_ns: u64| {
+                let ns = ran_ns.saturating_sub(warmup_ns + booked_ns);
+                booked_ns += ns;
+                while group != GroupId::ROOT {
+                    outcome.groups[group.index() - 1].usage_ns += ns;
+                    group = self.groups[group].parent;
+                }
+            };
+            for &(_, group, ran_ns) in self.groups.left.iter().filter(|(of, ..)| *of == task) {
+                book(group, ran_ns);
             }
+            book(self.tasks[task].group, warmup_ns + times.iter().sum::<u64>());
         }
         outcome
     }

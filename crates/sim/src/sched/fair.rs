@@ -385,6 +385,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// A sleeping task whose dequeue is delayed leaves for another CPU, where it stays delayed.
     pub(crate) fn detach_delayed(&mut self, cpu: CpuId, task: TaskId) {
+        self.dequeue_delayed(cpu, task);
+        self.detach_averages(cpu, task);
+    }
+
+    /// It leaves its queue, and stays delayed.
+    pub(super) fn dequeue_delayed(&mut self, cpu: CpuId, task: TaskId) {
         let flags = Dequeue { sleep: false, special: false, delayed: false };
         if self.groups.any() {
             self.dequeue_in_groups(cpu, self.entities.of_task(task), flags);
@@ -397,7 +403,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.balancer.lists.remove(cpu.index(), task.0);
         self.take_resched_of(cpu, task);
-        self.detach_averages(cpu, task);
     }
 
     /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.

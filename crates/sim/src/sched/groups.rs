@@ -99,6 +99,8 @@ pub(crate) struct Groups {
     sets: Vec<(CpuSetId, GroupId, CpuSetId)>,
     /// Where there are isolated partitions: the CPUs that are left to the root, and the last of the workload's sets.
     root_cpus: Option<(CpuSetId, CpuSetId)>,
+    /// Tasks that left a group: which one, and how long they had run by then, ns.
+    pub(crate) left: Vec<(TaskId, GroupId, u64)>,
 }
 
 impl Groups {

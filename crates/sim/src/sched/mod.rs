@@ -22,6 +22,7 @@ pub(crate) mod proposed;
 mod quota;
 mod rcu;
 mod realtime;
+mod regroup;
 pub(crate) mod root_domain;
 pub(crate) mod rq_clamps;
 pub(crate) mod rq_facts;

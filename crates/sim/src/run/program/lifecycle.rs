@@ -33,12 +33,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::Next;
         }
         let spec = &self.case.workload.tasks[template as usize];
-        let allowed = spec.cpus.map_or(self.tasks[parent].allowed, |set| CpuSetId::of_workload(Some(set)));
+        let wanted = spec.cpus.map_or(self.tasks[parent].wanted, |set| CpuSetId::of_workload(Some(set)));
         let case = self.case;
         // A child is in its parent's group, unless its template is in one.
         let own = case.workload.groups.iter().position(|group| group.tasks.contains(&template));
         let group = own.map_or(self.tasks[parent].group, |group| GroupId::of(group + 1));
-        let child = self.add_task(template, spec, &spec.ops, allowed, cpu, group);
+        let child = self.add_task(template, spec, &spec.ops, wanted, cpu, group);
         self.tasks[child].parent = Some(parent);
         self.tasks[parent].live_children += 1;
         self.spend(cpu, self.case.machine.costs.wakeup_ns);
@@ -88,10 +88,27 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(super) fn op_set_cpus(&mut self, cpu: CpuId, task: TaskId, set: Option<u32>) -> Step {
         self.next_op(task);
-        let group = self.tasks[task].group;
-        self.tasks[task].allowed = self.groups.allowed(&mut self.cpu_sets, CpuSetId::of_workload(set), group);
-        if !self.cpu_sets.cpus(self.tasks[task].allowed).contains(cpu.index()) {
+        let state = &mut self.tasks[task];
+        state.wanted = CpuSetId::of_workload(set);
+        state.allowed = self.groups.allowed(&mut self.cpu_sets, state.wanted, state.group);
+        if !self.cpu_sets.cpus(state.allowed).contains(cpu.index()) {
             self.push_away(cpu, task);
+        }
+        Step::Next
+    }
+
+    /// kernel/cgroup/cgroup.c:cgroup_attach_task(), v6.12.
+    pub(super) fn op_set_group(&mut self, cpu: CpuId, task: TaskId, of: Option<u32>, group: Option<u32>) -> Step {
+        self.next_op(task);
+        let group = group.map_or(GroupId::ROOT, |group| GroupId(group + 1));
+        match of {
+            None => self.set_group(task, group),
+            Some(template) => {
+                for other in self.tasks.ids().filter(|&other| self.tasks[other].spec == template).collect::<Vec<_>>() {
+                    self.set_group(other, group);
+                }
+                self.here = cpu;
+            }
         }
         Step::Next
     }
