@@ -318,6 +318,7 @@ impl Setup {
         if emulator.contains("-accel tcg")
             && facts.processor.is_some()
             && machine.nr_cpus() == 1
+            && !facts.flags.is_empty()
             && !has("constant_tsc")
         {
             return Err(input(format!(
