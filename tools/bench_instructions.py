@@ -5,7 +5,7 @@ update, one event read or one import.  `tools/instructions.toml` has the record 
 another compiler, without valgrind or with another Python the count is skipped, visibly.
 
 A case of the engine has a fingerprint beside its count.  If it differs, the case simulates something else than what was
-recorded, and the message says so.  A change that costs states why and moves the record in a commit of its own:
+recorded, and the message states it.  A change that costs states why and moves the record in a commit of its own:
 `make bench-instructions RECORD=1`, or `RECORD=CASE` for one.
 """
 

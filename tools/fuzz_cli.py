@@ -170,7 +170,7 @@ def call(made: words.Call, folder: Path, debug: bool = False) -> Done:
         took += min(cpu_s - before_cpu_s, now_s - before_s) if wants else now_s - before_s
         before_s, before_cpu_s = now_s, cpu_s
         if took >= SECONDS_MAX:
-            # The first lets it say where it is.
+            # The first makes it report where it is.
             stop = signal.SIGABRT if took < SECONDS_MAX + 5 else signal.SIGKILL
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, stop)
@@ -312,7 +312,7 @@ def again(kept: Path, scratch: Path) -> Iterator[tuple[list[str], Done]]:
 
 
 def main() -> None:
-    """Make the calls and say what came of them; exit code 1 if any failed."""
+    """Make the calls and report what came of them; exit code 1 if any failed."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--calls", type=int, default=2000, help="at most so many")

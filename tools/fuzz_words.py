@@ -33,7 +33,7 @@ class Call:
     surroundings: str = ""
     """What is odd around it, one of `fuzz_surroundings.KINDS`; empty: nothing."""
     is_cut: bool = False
-    """A file that it answers from ends early, in a form that shows it, and nothing else is odd: it has to say so."""
+    """A file that it answers from ends early, in a form that shows it, and nothing else is odd: it has to report it."""
 
 
 PIPED = "PIPED"

@@ -196,7 +196,7 @@ def ssdt(folder: Path, name: str, cpus: Sequence[tuple[str, str, Sequence[str]]]
 
 
 def psd(domain: int, coordination: int, cpus: int) -> str:
-    """Give the object that says which CPUs switch together: the domain, how it is coordinated, how many are in it."""
+    """Give the object that states which CPUs switch together: the domain, how it is coordinated, how many are in it."""
     return f"Name (_PSD, Package () {{ Package () {{ 5, 0, {domain}, 0x{coordination:X}, {cpus} }} }})"
 
 

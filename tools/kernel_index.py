@@ -2,7 +2,7 @@
 
     python tools/kernel_index.py [--check]
 
-The index is made from the doc comments: `FILE:FUNCTION(), VERSION` above a Rust item says of which kernel function it
+The index is made from the doc comments: `FILE:FUNCTION(), VERSION` above a Rust item names of which kernel function it
 is the port. A citation in a comment inside a function counts for that function. tools/not_ported.toml lists functions
 that a reader may look for and that nobody ported, with the reason. A gate touches a function if its Rust item names the
 gate, or if the gate's text names the function.
@@ -107,7 +107,7 @@ class Item:
 
 @dataclass
 class Entry:
-    """What the index says of one kernel function."""
+    """What the index has on one kernel function."""
 
     versions: set[str] = field(default_factory=set)
     places: list[tuple[str, str]] = field(default_factory=list)
@@ -170,7 +170,7 @@ def kernel_path(name: str, where: str) -> str:
         return name
     if name not in FOLDER_OF:
         raise SystemExit(
-            f"{where}: which folder of Linux is {name} in? Say it there, or in FOLDERS of tools/kernel_index.py"
+            f"{where}: which folder of Linux is {name} in? Name it there, or in FOLDERS of tools/kernel_index.py"
         )
     return f"{FOLDER_OF[name]}/{name}"
 
@@ -288,7 +288,7 @@ def main() -> int:
     text, path = page(), ROOT / PAGE
     if check:
         if not path.is_file() or path.read_text() != text:
-            print(f"{PAGE} is not what the crates say: run `python tools/kernel_index.py`", file=sys.stderr)
+            print(f"{PAGE} is not what the crates have: run `python tools/kernel_index.py`", file=sys.stderr)
             return 1
         return 0
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""Write docs/machines.md: what each machine dump in a folder tells.
+"""Write docs/machines.md: what each machine dump in a folder holds.
 
 ``python tools/machine_table.py ../shared/data/pepc`` imports every dump of the folder; how long each took is printed on
 standard error.  The dumps are the intel/pepc project's test data and are read in place.
@@ -26,7 +26,7 @@ f_max is what kernel 6.12 takes, with its ratio to the base frequency in 1/1024.
 """
 
 FOOT = """
-*Left out* is what a dump does not tell and nothing was put in its place.
+*Left out* is what a dump does not hold and nothing was put in its place.
 Filled from named defaults in every dump: `costs`, `driver.fast_switch`; where there is SMT, `smt_yield`; where there is
 no frequency table, `cluster.opp`.
 The import prints which, and the machine file keeps them under `default.*` in `[source]`.

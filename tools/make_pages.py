@@ -1,6 +1,6 @@
 """Builds the pages that compute in the browser into a folder: ``python tools/make_pages.py FOLDER``.
 
-Needs Rust's target ``wasm32-unknown-unknown``; says so and ends with status 3 where it is missing.
+Needs Rust's target ``wasm32-unknown-unknown``; reports it and ends with status 3 where it is missing.
 ``wasm-opt`` (binaryen) is used where it is.
 """
 
@@ -51,7 +51,7 @@ def module() -> bytes:
 
 
 def pages() -> list[dict[str, object]]:
-    """What the crate says of its pages."""
+    """What the crate states of its pages."""
     command = ["cargo", "run", "--quiet", "--locked", "--release", "-p", "opplab-wasm", "--bin", "opplab-page"]
     done = subprocess.run([*command, "--", "pages"], cwd=ROOT, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]

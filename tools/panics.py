@@ -2,7 +2,7 @@
 
 ``python tools/panics.py`` compares with ``docs/panics.toml``; ``--write`` writes the counts there, and keeps the reasons.
 Counted are `unwrap()`, `expect(`, `panic!`, `unreachable!`, `assert!` and its kin, and indexing and slicing, in code that
-is no test.  The list has one entry a file: a count that grew, but for indexing, is to be looked at, and its reason told.
+is no test.  The list has one entry a file: a count that grew, but for indexing, is to be looked at, and its reason written.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ WHY = {
     "stats": "empty and short samples are refused or answered before; ranks are below the length",
     "timeline": "the run's own tables: ids are those of its machine and workload",
     "trace": "lengths are compared with what is left before bytes are taken (`bytes.rs`); fuzzed with coverage",
-    "verify": "columns are found by name with an error; bounds are those of the arrays that the row says",
+    "verify": "columns are found by name with an error; bounds are those of the arrays that the row gives",
 }
 
 

@@ -24,7 +24,7 @@ from opplab.fit.opp_power import fit_points
 MACHINES = Path(__file__).parent.parent / "python" / "opplab" / "data" / "machines"
 SOURCE = "freqbench (github kdrag0n/freqbench, results/, commit 9eb16adc, MIT, Copyright (c) 2020 Danny Lin)"
 KEPT_BY_HAND = {"gs101": "pixel6"}
-"""SoCs that the catalogue has as a phone, with more than these tables say."""
+"""SoCs that the catalogue has as a phone, with more than these tables hold."""
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Tell of a recording how many processes ran, how long each kind did, and which had children.
+"""Report of a recording how many processes ran, how long each kind did, and which had children.
 
     perf record -a -e sched:sched_process_fork -e sched:sched_process_exec -e sched:sched_switch -- make -j2 vmlinux
     perf script -F comm,tid,cpu,time,event,trace | python tools/process_lengths.py [--parts 16]

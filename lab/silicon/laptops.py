@@ -57,7 +57,7 @@ def _clock_by(of: Floats, mhz: Floats, at: Floats) -> Floats:
 
 
 def turbostat_runs(path: Path) -> list[ScoredSet]:
-    """Package power and clock from busy time and idle states: one run fitted, the other told; the limit of power."""
+    """Package power and clock from busy time and idle states: one run fitted, the other predicted; its limit."""
     runs = {run: rows for (run,), rows in groups(read(path), "run").items()}
     power: list[Prediction] = []
     clock: list[Prediction] = []

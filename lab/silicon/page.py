@@ -82,7 +82,7 @@ def _phones(report: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _reasons(report: dict[str, Any]) -> list[str]:
-    """Give what the files say on points that are not what was measured."""
+    """Give the files' reasons for points that are not what was measured."""
     beyond = [row for row in report["catalogue"] if row["beyond_khz"]]
     return [
         f"{row['machine']}, {row['cluster']}, {', '.join(f'{khz / 1000:g}' for khz in row['beyond_khz'])} MHz: {row['why']}"
@@ -96,5 +96,5 @@ def page(report: dict[str, Any]) -> str:
     rest = ["\n## Not scored\n", *unscored] if unscored else []
     if phones := _phones(report):
         rest += ["\n", CATALOGUE, "\n", render_table(phones, "markdown")]
-        rest += ["\nBeyond 10 %, with what the file says of it:\n", *(f"- {reason}.\n" for reason in _reasons(report))]
+        rest += ["\nBeyond 10 %, with what the file has on it:\n", *(f"- {reason}.\n" for reason in _reasons(report))]
     return HEAD + render_table(silicon.table_rows(report), "markdown") + "".join(rest) + TAIL

@@ -75,7 +75,7 @@ def _programs(
 
 
 def time_by_frequency(path: Path) -> list[ScoredSet]:
-    """Time of programs: a part that scales with the clock and one that does not, from two clocks; the middle told."""
+    """Time of programs: a part that scales with the clock and one that does not, from two clocks."""
     predictions: list[Prediction] = []
     for (_, program, _), group in groups(read(path), "device", "program", "cpu").items():
         # A program that waits (its cycles fall well short of the clock) is not work.

@@ -5,7 +5,7 @@ study closes the loop of load tracking, governor and frequency for one task on o
 kernel's exact PELT and schedutil) and compares the two, and the form that kernels have since v6.8, with headroom twice.
 
 ``python -m lab.studies.approximation`` writes the tables of ``docs/approximation.md`` and the figures beside it;
-``--check`` says whether they are what the command would write.
+``--check`` reports whether they are what the command would write.
 """
 
 from __future__ import annotations
@@ -481,11 +481,10 @@ def tables() -> dict[str, str]:
 
 # ---------------------------------------------------------------------------------------------------------- figures
 
-STYLE = (
-    "svg{background:#fff}"
-    "text{font:11px sans-serif;fill:#333}.grid{stroke:#ddd}.axis{stroke:#333}.line{fill:none;stroke-width:1.6}"
-    ".s0{stroke:#1b6ca8}.s1{stroke:#d1495b}.s2{stroke:#edae49}.s3{stroke:#555;stroke-dasharray:4 3}"
-    ".f0{fill:#1b6ca8}.f1{fill:#d1495b}.f2{fill:#edae49}.f3{fill:#555}.busy{fill:#9fc5e8}.cell{fill:none;stroke:#999}"
+STYLE = svg.ALONE + (
+    ".cell{fill:none;stroke:var(--soft)}.busy{fill:var(--busy)}"
+    ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c5);stroke-dasharray:4 3}"
+    ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c5)}"
 )
 Curve = tuple[str, Sequence[tuple[float, float]]]
 

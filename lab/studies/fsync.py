@@ -3,7 +3,7 @@
 Runs the experiment ``hwp-boost-sqlite`` and shows what each policy makes of it: transactions and watts, and a window of
 one run with the clock of the CPUs that the two tasks run on.
 
-``python -m lab.studies.fsync`` writes the table and the figure of ``docs/fsync-chain.md``; ``--check`` says whether
+``python -m lab.studies.fsync`` writes the table and the figure of ``docs/fsync-chain.md``; ``--check`` reports whether
 they are what the command would write.
 """
 
@@ -36,11 +36,7 @@ WORDS = {
     "SLE15": "HWP, boost of idle CPUs",
     "schedutil": "schedutil",
 }
-STYLE = (
-    "svg{background:#fff}"
-    "text{font:11px sans-serif;fill:#333}.grid{stroke:#ddd}.axis{stroke:#333}.c0{fill:#1b6ca8}.c1{fill:#d1495b}"
-    ".c2{fill:#edae49}.tiny{font-size:9px}"
-)
+STYLE = svg.ALONE + ".c0{fill:var(--c0)}.c1{fill:var(--c1)}.c2{fill:var(--c2)}"
 
 
 @dataclass

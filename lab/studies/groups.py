@@ -1,6 +1,6 @@
 """What the built-in experiments with control groups answer: the tables of ``docs/howto/control-groups.md``.
 
-``python -m lab.studies.groups`` writes them; ``--check`` says whether they are what the command would write.
+``python -m lab.studies.groups`` writes them; ``--check`` reports whether they are what the command would write.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def fill(page: str, contents: Mapping[str, str]) -> str:
 def main(
     study: str, about: str | None, make: Callable[[Path], Mapping[Path, str]], arguments: Sequence[str] | None
 ) -> int:
-    """Write what a study makes, or with ``--check`` only say what would change.
+    """Write what a study makes, or with ``--check`` only report what would change.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ EARLIER = Path(__file__).parent / "earlier"
 PHONES = {"pixel4-eas": "pixel4", "pixel6-sugov-affinity": "pixel6"}
 JUNO = ("juno-eas", "juno-hackbench")
 SHARES = (0.1, 0.3, 0.5, 0.7, 1.0)
-"""Shares of the told exit latency, its worst case, that a wake-up may take; the machine files have 0.3."""
+"""Shares of the stated exit latency, its worst case, that a wake-up may take; the machine files have 0.3."""
 
 _WAKE = re.compile(r"exit_latency_us = (\d+), wake_us = \d+")
 
@@ -56,7 +56,7 @@ def _earlier(name: str) -> str:
 
 
 def _waking_by(name: str, share: float) -> str:
-    """Give a phone's file with wake-ups that take this share of the told exit latency."""
+    """Give a phone's file with wake-ups that take this share of the stated exit latency."""
     text = catalog.read_text(catalog.find("machine", name), "a machine file")
 
     def wake(found: re.Match[str]) -> str:
@@ -105,7 +105,7 @@ def summary_rows(pairs: dict[str, tuple[list[Cell], list[Cell]]]) -> list[str]:
 
 
 def share_rows() -> list[str]:
-    """Give the figures of merit by the share of the told exit latency that a wake-up takes."""
+    """Give the figures of merit by the share of the stated exit latency that a wake-up takes."""
     lines = [
         "| share | 003 Pixel 4, median error | 90th percentile | 004, median error | 90th percentile |",
         "| ---: | ---: | ---: | ---: | ---: |",

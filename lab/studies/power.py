@@ -6,7 +6,7 @@ steps, every hardware thread busy for that share of its time, and puts both side
 and floor come from three points of that very line (0, 10 and 50 %), so only the others are predictions; nothing of the
 EPYC comes from SPECpower's load line, but its deep idle does from its active idle.
 
-``python -m lab.studies.power`` writes the tables of ``docs/power.md``; ``--check`` says whether they are what the
+``python -m lab.studies.power`` writes the tables of ``docs/power.md``; ``--check`` reports whether they are what the
 command would write.
 """
 

@@ -4,7 +4,7 @@ Two workloads a machine: a mix of periodic frames that get heavier and lighter, 
 task; and random reads with one request at a time.  Each proposal runs at its defaults on the same seeds as the kernel
 without it; a change is the ratio of the pairs with its 95 % interval.
 
-``python -m lab.studies.proposals`` writes the tables of ``docs/proposals.md``; ``--check`` says whether they
+``python -m lab.studies.proposals`` writes the tables of ``docs/proposals.md``; ``--check`` reports whether they
 are as the command would write them.
 """
 

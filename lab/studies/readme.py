@@ -22,20 +22,11 @@ from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
 
 STYLE = (
-    "text{font:11px sans-serif;fill:#333}text.tiny{font-size:9px}.grid{stroke:#ddd}.axis{stroke:#333}"
-    ".v1{color:#1b6ca8}.line{fill:none;stroke:currentColor;stroke-width:1.8}"
-    ".dot{fill:currentColor}.lane{fill:#f1f3f4}.clock{fill:none;stroke:#333;stroke-width:1.2}"
-    ".open{fill:#fff;stroke:#333;stroke-width:1.3}.used{fill:#333}.band{fill:currentColor;opacity:.15}"
-    ".rival{fill:none;stroke:#d1495b;stroke-width:1.5;stroke-dasharray:5 4}"
+    ".v1{color:var(--c0)}.open{fill:var(--paper);stroke:var(--ink);stroke-width:1.3}.used{fill:var(--ink)}"
+    ".rival{fill:none;stroke:var(--c1);stroke-width:1.5;stroke-dasharray:5 4}"
 )
 CORE = ("sm8250", "A77 prime", "Snapdragon 865, prime core")
 """The core of the power picture: machine and cluster of the catalogue, whose points were all measured, and its name."""
-
-
-def _alone(picture: str) -> str:
-    """Give a picture its colours and a white ground, so that it stands alone."""
-    ground = svg.element("style", STYLE) + svg.element("rect", width="100%", height="100%", fill="#fff")
-    return picture.replace("</title>", f"</title>{ground}", 1) + "\n"
 
 
 def fitted() -> opp_power.Fitted:
@@ -103,14 +94,14 @@ def power() -> str:
             stroke = svg.element("path", d=f"M{left + 10} {y - 4}h20", class_="line" if class_ == "v1" else class_)
             out.append(svg.element("g", stroke, class_=class_) if class_ == "v1" else stroke)
         out.append(svg.text(left + 38, y, words))
-    return _alone(svg.document(height, f"{CORE[2]}: power by clock, from three measured points", out))
+    return svg.alone(svg.document(height, f"{CORE[2]}: power by clock, from three measured points", out), STYLE)
 
 
 def run() -> str:
     """Draw 60 ms of a run."""
     work = Workload.periodic(7, run_us=1500, period_us=16000)
     made = simulate("juno-r2", work, Policy(variation="none"), seconds=0.5)
-    return _alone(made.plot(start=0.2, seconds=0.06).image)
+    return svg.alone(made.plot(start=0.2, seconds=0.06).image)
 
 
 def texts(docs: Path) -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""Fills the tours of the documentation with what `opplab explain` says: ``python -m lab.studies.tours``.
+"""Fills the tours of the documentation with what `opplab explain` prints: ``python -m lab.studies.tours``.
 
 A fenced block that begins with ``$ opplab ...`` is followed by what the command prints.  A test compares; after a
 change of the engine's behaviour ``make docs`` writes the blocks anew.

@@ -50,7 +50,7 @@ class Sandbox:
         self.environment.pop("OPPLAB_DEBUG", None)
 
     def shell(self, command: str) -> str:
-        """Run a command; give what it prints and, after it, what it says on standard error.
+        """Run a command; give what it prints and, after it, what it writes to standard error.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Sandbox:
 
 
 def _said(text: str) -> str:
-    """Give what was said on standard error, without what depends on the speed of the machine."""
+    """Give what was written to standard error, without what depends on the speed of the machine."""
     kept = [line for line in text.splitlines() if not re.search(r"a second| cases in ", line)]
     return "".join(f"{line}\n" for line in kept)
 

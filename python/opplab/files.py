@@ -320,11 +320,11 @@ def is_leftover(file: Path) -> bool:
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, *, name_synced: bool = True) -> Iterator[Path]:
     """Give a name beside `path` to write to; at the end the file takes the place of `path`, or there is none of it.
 
-    What is there at the end is on the disk, its name as well.  Where `path` is a link, what it leads to is replaced;
-    where it is a device or a named pipe, that stays and is written to.
+    What is there at the end is on the disk, its name as well unless the caller sees to that.  Where `path` is a link,
+    what it leads to is replaced; where it is a device or a named pipe, that stays and is written to.
 
     Raises
     ------
@@ -346,7 +346,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         sync(temporary)
         temporary.replace(path)
-        sync(path.parent)
+        if name_synced:
+            sync(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror or str(error), str(given)) from None
@@ -395,9 +396,9 @@ def sync(path: Path) -> None:
         os.close(number)
 
 
-def write_bytes(path: str | Path, content: bytes) -> None:
+def write_bytes(path: str | Path, content: bytes, *, name_synced: bool = True) -> None:
     """Write a file: it is there whole or not at all."""
-    with replacing(path) as temporary:
+    with replacing(path, name_synced=name_synced) as temporary:
         temporary.write_bytes(content)
 
 

@@ -12,6 +12,12 @@ from typing import NamedTuple
 __all__ = ["Governor", "GovernorCpu", "GovernorFacts", "Placement", "PlacementCpu", "PlacementFacts"]
 
 
+def _no_fact(self: tuple[object, ...], name: str) -> object:
+    """Name the facts that there are, where a policy asks for another."""
+    known = ", ".join(getattr(type(self), "_fields", ()))
+    raise AttributeError(f"{type(self).__name__} has no `{name}`; it has {known}")
+
+
 class GovernorCpu(NamedTuple):
     """One CPU of a cpufreq policy."""
 
@@ -105,6 +111,10 @@ class PlacementFacts(NamedTuple):
     util_avg: int
     util_est: int
     cpus: tuple[PlacementCpu, ...]
+
+
+for _facts in (GovernorCpu, GovernorFacts, PlacementCpu, PlacementFacts):
+    setattr(_facts, "__getattr__", _no_fact)  # noqa: B010
 
 
 class Governor:

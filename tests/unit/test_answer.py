@@ -1,6 +1,7 @@
 """The answer of a run: its numbers against Parquet and Python, its forms, and that every later command works on it."""
 
 import csv
+import html
 import io
 import json
 from pathlib import Path
@@ -12,8 +13,9 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import results, stats
 from opplab.cli.main import opplab as main
-from opplab.report.block import Heat
+from opplab.report.block import STAR, Heat
 from opplab.summary.answer import Answer, answer_of
+from opplab.summary.factors import grid_of
 from opplab.sweep.variants import with_variants
 
 LOAD = {
@@ -112,12 +114,12 @@ def test_all_forms_say_the_same(compared: tuple[Path, str]) -> None:
     assert json.loads(run("run", str(folder), "--format", "json").stdout)["rows"] == made.rows()
     table = list(csv.DictReader(io.StringIO(run("run", str(folder), "--format", "csv").stdout)))
     assert [float(row["mean"]) for row in table] == [row["mean"] for row in made.rows()]
-    page = (folder / "report.html").read_text()
+    page = html.unescape((folder / "report.html").read_text().replace("<wbr>", "")).replace("\xa0", " ")
     for rows in made.tables():
         for row in rows:
             for text in row.values():
                 assert text in made.markdown()
-                assert text in page.replace("&#x27;", "'")
+                assert text in page
                 assert text.replace("%", r"\%") in run("run", str(folder), "--format", "latex").stdout
     assert "publ." not in shown, "the layout of a text stands where there is a text"
 
@@ -179,6 +181,9 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
             assert row[variant].endswith("*") == one.certainty.is_clear
             assert gain == -one.value, "less energy is better"
             assert style.startswith("background:rgba(192" if one.value > 0 else "background:rgba(27")
+    mail = made.markdown()
+    assert mail.count("| fast | slow |") == 1, "without colours the first matrix is enough"
+    assert STAR in mail
     # What is not clear is paler than what is.
     pale, full = Heat([{"energy, %": "a", "x": "+5.0", "y": "+5.0*"}], [[-5.0, -5.0]]).styles()[0][1:]
     assert float(pale.rstrip(")").split(",")[-1]) < 0.5 * float(full.rstrip(")").split(",")[-1])
@@ -189,6 +194,94 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
         assert all(f">{text}</td>" in made.html() for text in row.values())
     # One factor needs no matrix.
     assert not Answer(made.question, "", [one for one in made.lines if one.variant != "slow"], made.units).heats()
+
+
+def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
+    """A row a machine and variant, each as in a run of its own; `--power generic` is for those without power."""
+    words = ["--governor", "schedutil,powersave", "--seconds", "0.2"]
+    generic = ["--power", "generic"]
+    machines = ["skylake-8x-uma", "sapphire-rapids-8460h-4s"]
+    both = tmp_path / "both"
+    shown = run("run", str(load), "-m", machines[0], "-m", machines[1], *words, *generic, "-o", str(both)).stdout
+    assert "on 2 machines" in shown
+    rows = []
+    for name, more in zip(machines, ([], generic), strict=True):
+        run("run", str(load), "-m", name, *words, *more, "-o", str(tmp_path / name))
+        rows += answer(tmp_path / name).rows()
+    assert answer(both).rows() == rows
+    assert {row["machine"] for row in rows} == set(machines)
+    assert any(row["mean"] for row in rows if row["metric"] == "energy")
+    assert run("run", str(both)).stdout == shown, "the folder holds its machines"
+    assert f"load on {', '.join(machines)}: " in (both / "report.html").read_text()
+    done = CliRunner().invoke(main, ["run", "tbench", "-m", machines[0], "-m", machines[1], "-o", str(tmp_path / "no")])
+    assert "give one --machine a run" in f"{done.output}{done.exception}"
+
+
+GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")
+
+
+def test_two_keys_of_the_variants_are_two_factors(load: Path, tmp_path: Path) -> None:
+    """Every combination of two keys, the baseline's among them: a row a value of one, a column one of the other."""
+    folder = tmp_path / "grid"
+    words = [word for variant in GRID for word in ("--vs", variant)]
+    shown = run("run", str(load), "-m", "juno-r2", *words, "--seconds", "0.3", "-o", str(folder)).stdout
+    made = answer(folder)
+    first = made.heats()[0]
+    head = next(iter(first.rows[0]))
+    rows, columns = ["pelt_half_life_ms=32", "pelt_half_life_ms=8"], ["rate_limit_us=default", "rate_limit_us=20000"]
+    assert [row[head] for row in first.rows] == rows
+    assert list(first.rows[0]) == [head, *columns]
+    change = {one.variant: one.changes for one in made.lines if one.base}
+    metric = "energy" if head.startswith("energy,") else "energy_per_work"
+    cells = [row[column] for row in first.rows for column in columns]
+    assert cells == ["baseline", *(change[variant][metric].short for variant in GRID)]
+    assert first.gains[0][0] is None
+    assert first.styles()[0] == ["", "", first.styles()[0][2]]
+    assert any(line.split() == list(first.rows[1].values()) for line in shown.splitlines())
+    # Less than every combination is a list of variants.
+    del made.lines[1:2]
+    made.factors = grid_of({"base": {}, "a": {"hz": 100}, "b": {"tunables": {"rate_limit_us": "1"}}})
+    assert not made.heats()
+
+
+def test_a_grid_of_variants_stands_at_each_machine(load: Path) -> None:
+    """Governors that are compared with one outside of the grid, and what names a point, before the factors."""
+    file = load.parent / "points.toml"
+    grid = "".join(
+        f'[[policy]]\nlabel = "{governor} {hz}"\ngovernor = "{governor}"\nhz = {hz}\n'
+        for governor in ("performance", "powersave")
+        for hz in (100, 1000)
+    )
+    file.write_text(
+        'format = 1\nname = "points"\nabout = "three factors"\nmachine = ["juno-r2", "pixel4"]\nbaseline = "base"\n'
+        f'seed = 1\niterations = 2\nduration = "200ms"\n[[policy]]\nlabel = "base"\n{grid}'
+        f'[[workload]]\nlabel = "load"\nrtapp = "{load}"\n'
+    )
+    experiment = opplab.Experiment.load(file)
+    made = answer_of(experiment, experiment.run(jobs=1))
+    heat = made.heats()[0]
+    places = [list(row.values())[:2] for row in heat.rows]
+    assert places == [[machine, name] for machine in ("juno-r2", "pixel4") for name in ("performance", "powersave")]
+    assert list(heat.rows[0])[2:] == ["hz=100", "hz=1000"]
+    assert heat.names() == 2
+    assert [line[:2] for line in heat.styles()] == [["", ""]] * 4
+    cell = next(one for one in made.lines if (one.machine, one.variant) == ("pixel4", "powersave 1000"))
+    assert heat.rows[3]["hz=1000"] == cell.changes[made._first(cell)].short
+
+
+def test_latex_has_the_heat_table_with_its_colours() -> None:
+    class Two(Answer):
+        def heats(self) -> list[Heat]:
+            return [Heat([{"energy, %": "a_1", "x": "+5.0*", "y": "baseline"}], [[-5.0, None]])]
+
+    text = Two("q", "", [], {}).latex()
+    assert r"\providecommand{\cellcolor}[2][]{}" in text, "it compiles without xcolor, too"
+    assert r"a\_1 & \cellcolor[RGB]{217,139,119}+5.0* & baseline \\" in text
+    assert r"energy, \% & x & y \\" in text
+
+
+def test_latex_escapes_each_character_once() -> None:
+    assert r"a\textbackslash{}b \{c\} \textasciitilde{}" in Answer("a\\b {c} ~", "", [], {}).latex()
 
 
 @pytest.mark.parametrize("more", [(), ("--governor", "schedutil,performance"), ("--iterations", "2")])
@@ -250,6 +343,10 @@ def test_variants_are_policies_of_their_own() -> None:
     assert dict(slow.keys) == {"governor": "ondemand"}, "another governor does not have this one's tunables"
     assert both.keys["hz"] == 1000
     assert both.keys["tunables"] == base.keys["tunables"]
+    # A comma before a key ends a value; within one it belongs to it.
+    given = with_variants({}, ["governor=ondemand,isolcpus=[0,1],hz=1000", "proposal=headroom:percent=110,x=1"])
+    assert [one.label for one in given[1:]] == ["ondemand isolcpus=[0,1] hz=1000", "headroom:percent=110,x=1"]
+    assert given[1].keys["isolcpus"] == (0, 1)
     for wrong, words in (
         ("gouvernor=ondemand", "no key `gouvernor`; did you mean `governor`"),
         ("governor=schedutil", "there already"),

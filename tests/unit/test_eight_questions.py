@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import polars as pl
@@ -81,16 +82,43 @@ def test_of_a_machine(tmp_path: Path, load: Path, machine: str, words: tuple[str
 def test_mmtests_results_are_different(tmp_path: Path) -> None:
     shown = asked("compare", GOLDEN, "--table", "overview")
     rows = list(csv.DictReader(io.StringIO(asked("compare", GOLDEN, "--table", "overview", form="csv"))))
-    assert rows
-    assert "better if" in shown
+    times = pl.DataFrame(opplab.read_mmtests(GOLDEN)).filter(pl.col("metric").is_in(["Elapsed", "time"]))
+    runs = [row for row in rows if row["group"] == "PERFORMANCE RATIOS" and row["metric"] in ("Elapsed", "time")]
+    assert len(runs) == 9
+    for row in runs:
+        own = times.filter(pl.col("benchmark") == row["operation"])
+        means = (
+            own.group_by("param", "policy").agg(pl.col("value").mean()).pivot("policy", index="param", values="value")
+        )
+        ratios = means[row["run"]] / means["5.9.0-ondemand"]
+        assert float(row["ratio"]) == pytest.approx(math.exp(ratios.log().mean() or 0.0))
+        (line,) = [line for line in _block(shown, row["run"]) if line.startswith(row["operation"])]
+        assert line.split()[1] == f"{float(row['ratio']):.2f}"
+
+
+def _block(shown: str, run: str) -> list[str]:
+    """Give the lines of a run's performance ratios."""
+    lines = shown.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.split()[:1] == [run])
+    return lines[start : lines.index("PERFORMANCE-PER-WATT RATIOS", start)]
 
 
 def test_a_trace_was_slow(tmp_path: Path, load: Path) -> None:
     """The recording is a run, so that how long it was slow is known."""
     trace = tmp_path / "trace.dat"
-    run = opplab.simulate("juno-r2", load, opplab.Policy(governor="powersave"), seconds=0.5)
+    run = opplab.simulate("juno-r2", load, opplab.Policy(), seconds=0.5)
     run.to_trace(trace)
-    assert "missed" in asked("explain", trace, "-m", "juno-r2", "--why-slow")
+    text = " ".join(asked("explain", trace, "-m", "juno-r2", "--why-slow").split())
+    whole = json.loads(asked("explain", trace, "-m", "juno-r2", "--why-slow", form="json"))
+    found = opplab.explain(trace, why_slow=True, machine=opplab.Machine.load("juno-r2")).findings[0].data
+    assert whole["findings"][0]["data"] == found
+    assert f"CPUs were busy for {found['busy_ns'] / 1e6:.4g} ms" in text
+    metrics = dict(zip(run.metrics["metric"], run.metrics["value"], strict=True))
+    busy_s = sum(value for metric, value in metrics.items() if metric.startswith("task_time:"))
+    assert opplab.explain(run, why_slow=True).findings[0].data["busy_ns"] == pytest.approx(1e9 * busy_s)
+    # The trace's work runs again, from other phases.
+    assert found["busy_ns"] == pytest.approx(1e9 * busy_s, rel=0.03)
+    assert f"{found['missed']} of {metrics['activations']:.0f} activations were missed" in text
 
 
 def test_a_fleet_of_four_machine_types(tmp_path: Path, load: Path) -> None:

@@ -273,6 +273,11 @@ class Pack(opplab.Placement):
         return 4 if facts.cpus[4].allowed else None
 
 
+class Guess(opplab.Governor):
+    def update(self, facts: opplab.policies.GovernorFacts) -> int:
+        return facts.max_khz if facts.util > 512 else facts.min_khz  # type: ignore[attr-defined]
+
+
 class Broken(opplab.Governor):
     def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
         return [1, 2][facts.cpu + 7]
@@ -298,6 +303,10 @@ def test_a_placement_in_python() -> None:
         (
             {"governor": Broken()},
             r"Broken.update failed: IndexError: list index out of range \(.*test_explain.py:\d+\)",
+        ),
+        (
+            {"governor": Guess()},
+            r"Guess.update failed: AttributeError: GovernorFacts has no `util`; it has time_.*test_explain.py:\d+\)",
         ),
         ({"governor": opplab.Governor()}, "Governor has no method `update`"),
         ({"placement": Wrong()}, "Wrong.select failed: .*it must give the number of a CPU or None, not 1.5"),

@@ -10,8 +10,10 @@ import pytest
 import opplab
 from lab.studies import notebooks
 from opplab import kernel
+from opplab.report import svg
 
-FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "notebooks"
 
 
 @pytest.mark.parametrize("name", notebooks.NOTEBOOKS)
@@ -40,7 +42,8 @@ def test_objects_show_themselves(tmp_path: Path) -> None:
         html = one._repr_html_()  # type: ignore[attr-defined]
         assert html.startswith("<div class=opplab>") and html.count("<table") == html.count("</table>")
     assert "periodic0" in picture._repr_html_()
-    assert picture.write(tmp_path / "run.svg").read_text().startswith("<svg")
+    alone = picture.write(tmp_path / "run.svg").read_text()
+    assert alone.startswith("<svg") and ".clock{" in alone, "it has its colours"
     assert str(run.metrics).splitlines()[0].split() == ["metric", "value", "unit", "better"]
     with pytest.raises(opplab.InputError, match="not within the run"):
         run.plot(start=5)
@@ -91,3 +94,9 @@ def test_parameters_may_be_words() -> None:
     assert elapsed["lu"] > 1.05 * elapsed["cg"]
     with pytest.raises(opplab.InputError, match="kernel"):
         opplab.simulate("skylake-8x-uma", opplab.Workload.benchmark("nas-mpi", kernel="c g"), "performance", seconds=1)
+
+
+def test_figures_of_the_docs_are_for_dark_schemes_too() -> None:
+    figures = sorted((ROOT / "docs/figures").glob("*.svg"))
+    assert figures
+    assert not [file.name for file in figures if svg.ALONE not in file.read_text(encoding="utf-8")]

@@ -44,3 +44,16 @@ def test_the_package_shows_itself_without_the_repository(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "python/README.md", "exec"), {})
     assert (tmp_path / "run.html").stat().st_size > 0
+
+
+def test_its_score_is_that_of_the_scoreboard() -> None:
+    """One fact: docs/agreement.md, which `verify published` writes, and the pages that quote it."""
+    lines = (ROOT / "docs/agreement.md").read_text().splitlines()
+    head = next(line.split(" | ") for line in lines if line.startswith("| text |"))
+    row = dict(zip(head, next(line for line in lines if line.startswith("| all |")).split(" | "), strict=True))
+    own, null = row["median error"].removesuffix(" %"), row["null's"].removesuffix(" %")
+    for page in (README, *((ROOT / name).read_text() for name in ("docs/index.md", "LIMITATIONS.md"))):
+        score = next(line for line in page.splitlines() if "Against " in line and " published " in line)
+        assert score.split("Against ")[1].split()[0] == row["cells"]
+        assert re.findall(r"median error is (\d+\.\d)|misses by (\d+\.\d)", score) == [(own, ""), ("", null)]
+    assert f"Of the {row['of']} changes beyond their own spread, {row['sign']} have the right sign" in README

@@ -98,11 +98,6 @@ impl CaseFile {
             workload: Arc::new(workload),
         })
     }
-
-    /// The name of the case's results: 32 hexadecimal digits of the hash of its text and of the version of opplab.
-    pub fn hash(&self) -> String {
-        hash_text(&self.to_json())
-    }
 }
 
 /// The hash that names the results of the case whose canonical JSON `text` is: FNV-1a, 128 bits, over the version of

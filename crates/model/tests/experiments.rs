@@ -49,7 +49,7 @@ fn juno_eas_is_the_matrix_of_the_text() {
         }
     }
     assert_eq!(cells, 36);
-    let hashes: std::collections::BTreeSet<String> = cases.iter().map(CaseFile::hash).collect();
+    let hashes: std::collections::BTreeSet<String> = cases.iter().map(|case| hash_text(&case.to_json())).collect();
     assert_eq!(hashes.len(), cases.len());
 }
 
@@ -112,8 +112,7 @@ fn cases_survive_the_trip_as_json() {
         let back = CaseFile::from_json("case.json", &text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(*case, back);
         assert_eq!(back.to_json(), text);
-        assert_eq!(case.hash(), hash_text(&text));
-        assert_eq!(case.hash().len(), 32);
+        assert_eq!(hash_text(&text).len(), 32);
     }
 }
 

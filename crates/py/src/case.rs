@@ -1,7 +1,7 @@
 //! Cases: what `opplab_sim::run` takes, and what it gives, as Python objects.
 
 use opplab_guarded::guarded;
-use opplab_model::case::CaseFile;
+use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::experiment::parse_policy;
 use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
@@ -92,9 +92,10 @@ impl PyCase {
         self.file.to_json()
     }
 
-    /// The name of the case's results: a hash of its JSON and of the version of opplab.
-    fn hash(&self) -> String {
-        self.file.hash()
+    /// The name of the case's results, a hash of its JSON and of the version of opplab, and the length of that JSON.
+    fn key(&self) -> (String, usize) {
+        let text = self.file.to_json();
+        (hash_text(&text), text.len())
     }
 
     #[getter]

@@ -83,11 +83,13 @@ impl PyHooks {
     }
 }
 
-/// Where the innermost frame of the traceback is: ` (file:line)`.
+/// Where the innermost frame of the traceback is, but for those of the facts themselves: ` (file:line)`.
 fn last_place(py: Python<'_>, error: &PyErr) -> Option<String> {
+    let own = py.import("opplab.policies").and_then(|module| module.getattr("__dict__")).ok()?;
     let mut frame = error.traceback(py)?.into_any();
     while let Ok(next) = frame.getattr("tb_next")
         && !next.is_none()
+        && !next.getattr("tb_frame").ok()?.getattr("f_globals").ok()?.is(&own)
     {
         frame = next;
     }

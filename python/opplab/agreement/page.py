@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["chart", "page", "write_page"]
 
-STYLE = (
-    "svg{background:#fff}"
-    "text{font:11px sans-serif;fill:#333}.grid{stroke:#ddd}.one{stroke:#bbb}.same{stroke:#333;stroke-dasharray:4 3}"
-    "circle{fill-opacity:.65}"
-    ".c0{fill:#1b6ca8}.c1{fill:#d1495b}.c2{fill:#edae49}.c3{fill:#3a7d44}.c4{fill:#7b4b94}.c5{fill:#777}"
-)
 COLOURS = 6
+STYLE = svg.ALONE + (
+    ".one{stroke:var(--soft)}.same{stroke:var(--ink);stroke-dasharray:4 3}circle{fill-opacity:.65}"
+    + "".join(f".c{number}{{fill:var(--c{number})}}" for number in range(COLOURS))
+)
 
 
 def chart(cells: Sequence[Cell], title: str) -> str:

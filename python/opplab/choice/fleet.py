@@ -438,7 +438,7 @@ def _count(cpus: str) -> int:
 
 
 def _number(value: float | None) -> str:
-    from opplab.summary.answer import quantity
+    from opplab.report.numbers import quantity
 
     return "unknown" if value is None else quantity(value)
 

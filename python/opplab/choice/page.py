@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opplab.report import svg
+from opplab.summary.answer import title_of
 
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
@@ -18,7 +19,6 @@ def page(choice: Choice) -> str:
     """Give the page."""
     from opplab import _opplab
     from opplab.report.html import panel, render
-    from opplab.summary.answer import title_of
     from opplab.summary.sure import table_of, tornado
     from opplab.uncertainty.parts import LEVEL
 
@@ -45,7 +45,7 @@ def page(choice: Choice) -> str:
         label="" if chosen is None else chosen.label,
         panels=panels,
         tables=[
-            table_of("Values with intervals", choice.text_rows()),
+            table_of("Values with intervals", [_titled(row) for row in choice.text_rows()]),
             *(
                 [
                     table_of(
@@ -68,10 +68,16 @@ def page(choice: Choice) -> str:
     )
 
 
+def _titled(row: Mapping[str, str]) -> dict[str, str]:
+    """Give a row the heads of the answer: `missed, %` for `missed_activations, %`."""
+    heads = (head.partition(", ") for head in row)
+    return {
+        f"{title_of(name)}{comma}{unit}": text for (name, comma, unit), text in zip(heads, row.values(), strict=True)
+    }
+
+
 def picture_title(choice: Choice) -> str:
     """Describe what the picture shows."""
-    from opplab.summary.answer import title_of
-
     names = [title_of(metric) for metric in choice.metrics]
     return f"{names[0]} of each setting" if len(names) < 2 else f"{names[1]} against {names[0]}"
 
@@ -99,9 +105,10 @@ def pareto_picture(choice: Choice) -> str:
         out.append(svg.element("line", x1=at_x(tick), x2=at_x(tick), y1=top, y2=height - bottom, class_="grid"))
         out.append(svg.text(at_x(tick), height - bottom + 17, f"{tick:g}", "middle"))
     units = [choice.units[name][0] for name in (x_name, y_name)]
-    out.append(svg.text((left + svg.WIDTH - right) / 2, height - 8, f"{x_name} ({units[0]})", "middle"))
+    names = [f"{title_of(name)}, {unit}" for name, unit in zip((x_name, y_name), units, strict=True)]
+    out.append(svg.text((left + svg.WIDTH - right) / 2, height - 8, names[0], "middle"))
     turn = f"translate(13 {(top + height - bottom) / 2:.0f}) rotate(-90)"
-    out.append(svg.element("text", f"{y_name} ({units[1]})", transform=turn, text_anchor="middle", class_="label"))
+    out.append(svg.element("text", names[1], transform=turn, text_anchor="middle", class_="label"))
     # Settings that are beaten in both goals are pale; with one goal there is no front.
     front = choice.pareto if set(choice.goals) >= {x_name, y_name} else choice.options
     if len(choice.goals) > 1 and len(front) > 1:
@@ -204,7 +211,9 @@ def _bars(choice: Choice) -> str:
     for mark in marks:
         grid.append(svg.element("line", x1=at(mark), x2=at(mark), y1=top, y2=y, class_="grid"))
         grid.append(svg.text(at(mark), y + 15, f"{mark:g}", "middle", "tiny"))
-    grid.append(svg.text((left + svg.WIDTH - right) / 2, y + 31, f"{metric} ({choice.units[metric][0]})", "middle"))
+    grid.append(
+        svg.text((left + svg.WIDTH - right) / 2, y + 31, f"{title_of(metric)}, {choice.units[metric][0]}", "middle")
+    )
     return svg.document(y + 38, picture_title(choice), [*grid, *out])
 
 

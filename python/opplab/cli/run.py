@@ -63,7 +63,7 @@ LOOPBACK = "127.0.0.1"
 
 @click.command(name="run")
 @click.argument("what", required=False, metavar="[EXPERIMENT|FILE|BENCHMARK|FOLDER]", type=BuiltIn("experiment"))
-@machine_option("Machine of the workload.")
+@machine_option("Machine of the workload. May be repeated.", multiple=True)
 @click.option(
     "-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="Workload file; the same as FILE."
 )
@@ -97,7 +97,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--traces", is_flag=True, help="Write traces of long runs as well (130 bytes an event).")
 def command(
     what: str | None,
-    machine: str | None,
+    machine: tuple[str, ...],
     power: str | None,
     workload: Path | None,
     params: tuple[str, ...],
@@ -140,19 +140,19 @@ def command(
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
+    adjusted = {"iterations": iterations, "seed": seed, "seconds": seconds, "until_ci": until_ci}
     with contextlib.ExitStack() as kept:
-        ad_hoc = target is None
         if target is None:
             if workload is None:
                 raise click.UsageError(
                     "give an EXPERIMENT (see 'opplab list experiments'), or a workload and --machine"
                 )
-            if machine is None:
+            if not machine:
                 some = "'opplab list machines', or a .toml file"
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
             from opplab.simulation.machine import Machine
 
-            variants = with_variants(policy_of(given), vs, Machine.load(machine).drivers if vs else (), note)
+            variants = with_variants(policy_of(given), vs, Machine.load(machine[0]).drivers if vs else (), note)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())
@@ -166,10 +166,8 @@ def command(
                 one = len(variants) == 1 and not (until_ci or how.uncertainty)
                 number = iterations or (1 if one else ITERATIONS)
                 target = str(_write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed))
-                _loaded(target, ad_hoc, until_ci=until_ci)
+                chosen = _loaded(target, True, **adjusted)
             output = folder
-            given = {}
-            machine = power = None
         else:
             _check_name(target)
             if given or machine or power or workload or vs:
@@ -181,11 +179,11 @@ def command(
                     if each.name == parameter
                 )
                 raise click.UsageError(f"{flag} is for workloads; the experiment has its own")
-        from opplab.sweep.experiments import file_of_results
+            if Path(target).is_dir():
+                from opplab.sweep.experiments import file_of_results
 
-        if Path(target).is_dir():
-            target, output = file_of_results(Path(target)), output or Path(target)
-        chosen = _loaded(target, ad_hoc, iterations=iterations, seed=seed, seconds=seconds, until_ci=until_ci)
+                target, output = file_of_results(Path(target)), output or Path(target)
+            chosen = _loaded(target, False, **adjusted)
         if how.uncertainty:
             chosen.adjusted["uncertainty"] = how.uncertainty
         _run_experiment(chosen, output or Path("out") / chosen.name, how)
@@ -224,15 +222,22 @@ class How:
         self.uncertainty = uncertainty
 
 
-def _with_generic_power(name: str, folder: Path) -> str:
-    """Write the machine with a generic curve of power into the folder of the results, and give its file."""
+def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """Write the machines without power into the folder of the results, with a generic curve; give their files."""
     from opplab.files import write_text
+    from opplab.simulation.machine import Machine
 
-    machine = with_generic_power(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "machine.toml"
-    write_text(path, machine.to_toml())
-    return str(path)
+    bare = [name for name in names if Machine.load(name)._inner.unknown_power] or names
+    paths = []
+    for number, name in enumerate(names, 1):
+        if name not in bare:
+            paths.append(name)
+            continue
+        machine = with_generic_power(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths.append(str(folder / (f"machine-{number}.toml" if len(names) > 1 else "machine.toml")))
+        write_text(paths[-1], machine.to_toml())
+    return tuple(paths)
 
 
 def _check_name(what: str) -> None:
@@ -301,7 +306,7 @@ def _as_json_c(path: Path, folder: Path) -> Path:
 
 
 def _write_experiment(
-    machine: str,
+    machines: Sequence[str],
     workload: Path,
     benchmark: dict[str, Any] | None,
     variants: Sequence[Variant],
@@ -317,7 +322,7 @@ def _write_experiment(
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.template import experiment_text
 
-    Machine.load(machine)
+    names = [Machine.load(machine).name for machine in machines]
     load: Benchmark | Workload = Benchmark(workload.name)
     if benchmark is None:
         check_workload(workload)
@@ -328,14 +333,24 @@ def _write_experiment(
     duration_ns(length)
     folder.mkdir(parents=True, exist_ok=True)
     where = os.path.relpath(workload, folder) if benchmark is None else workload.name
-    file = Path(machine)
     if benchmark is not None:
         from opplab.sweep.fitted import with_calibration
 
-        benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machine)
-    on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
+        if len(machines) > 1:
+            raise InputError(f"the constants of {workload.name} are those of one machine: give one --machine a run")
+        file = Path(machines[0])
+        benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machines[0])
+    on = [os.path.relpath(one, folder) if Path(one).suffix == ".toml" else one for one in machines]
     text = experiment_text(
-        folder.name, on, where, variants, length, iterations=iterations, seed=seed or SEED, benchmark=benchmark
+        folder.name,
+        on,
+        where,
+        variants,
+        length,
+        iterations=iterations,
+        seed=seed or SEED,
+        benchmark=benchmark,
+        names=names,
     )
     path = folder / "experiment.toml"
     write_text(path, text)

@@ -14,14 +14,17 @@ from typing import Any
 
 from opplab.certainty import CONFIDENCE
 
-__all__ = ["FORMATS", "LINES", "Block", "Heat"]
+__all__ = ["FORMATS", "LINES", "STAR", "Block", "Heat"]
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
 LINES = 12
 """Lines of a screenful; `--all` has the others."""
 
-BETTER, WORSE = "27,111,181", "192,61,29"
+STAR = "`*`: the interval excludes zero."
+"""What readers of a mail do not know."""
+
+BETTER, WORSE = (27, 111, 181), (192, 61, 29)
 """Blue and red of heat tables, which readers who confuse red and green can distinguish."""
 SHADE_MOST, SHADE_LEAST_PERCENT = 0.6, 3.0
 """Opacity of the largest change, which the page's own colours shine through in the light and the dark, and the change
@@ -43,25 +46,45 @@ class Heat:
     rows: list[dict[str, str]]
     gains: list[list[float | None]]
 
-    def styles(self) -> list[list[str]]:
-        """Give the style of each cell, also of those that name the row."""
+    def shades(self) -> list[list[tuple[tuple[int, int, int], float] | None]]:
+        """Give the colour of each cell and its opacity, also of those that name the row, which have none."""
         sizes = [abs(one) for line in self.gains for one in line if one is not None]
         top = max([*sizes, SHADE_LEAST_PERCENT])
         out = []
         for row, line in zip(self.rows, self.gains, strict=True):
             texts = list(row.values())
-            named = len(texts) - len(line)
             shades = [
-                "" if one is None else _shade(one / top, text) for one, text in zip(line, texts[named:], strict=True)
+                None if one is None else _shade(one / top, text)
+                for one, text in zip(line, texts[self.names() :], strict=True)
             ]
-            out.append([""] * named + shades)
+            out.append([*([None] * self.names()), *shades])
         return out
 
+    def names(self) -> int:
+        """Give how many columns name a row."""
+        return len(self.rows[0]) - len(self.gains[0])
 
-def _shade(share: float, text: str) -> str:
+    def styles(self) -> list[list[str]]:
+        """Give the style of each cell for pages."""
+        return [
+            ["" if one is None else f"background:rgba({','.join(map(str, one[0]))},{one[1]:.2f})" for one in line]
+            for line in self.shades()
+        ]
+
+    def latex(self) -> list[list[str]]:
+        """Give the colour of each cell for LaTeX, as it looks on white."""
+        return [["" if one is None else _cellcolor(*one) for one in line] for line in self.shades()]
+
+
+def _shade(share: float, text: str) -> tuple[tuple[int, int, int], float]:
     # The root keeps small changes visible beside a large one; what is not clear is pale.
     opacity = SHADE_MOST * abs(share) ** 0.5 * (1 if text.endswith("*") else 0.4)
-    return f"background:rgba({BETTER if share > 0 else WORSE},{opacity:.2f})"
+    return BETTER if share > 0 else WORSE, opacity
+
+
+def _cellcolor(colour: tuple[int, int, int], opacity: float) -> str:
+    on_white = (round(255 + opacity * (one - 255)) for one in colour)
+    return rf"\cellcolor[RGB]{{{','.join(map(str, on_white))}}}"
 
 
 @dataclass
@@ -84,7 +107,7 @@ class Block:
         raise NotImplementedError
 
     def heats(self) -> list[Heat]:
-        """Give the tables over two factors, the first of which a terminal shows, too."""
+        """Give the tables over two factors, the first of which a terminal and a mail show, too."""
         return []
 
     def rows(self) -> list[dict[str, Any]]:
@@ -120,21 +143,18 @@ class Block:
         """Give it as Markdown."""
         from opplab.report.text import render_table
 
-        tables = [*self.tables(), *(heat.rows for heat in self.heats())]
+        tables = [*self.tables(), *(heat.rows for heat in self.heats()[:1])]
         parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in tables)]
-        return "\n\n".join(part.rstrip() for part in (*parts, *self.below()) if part) + "\n"
+        star = STAR if "]*" in "".join(parts) else ""
+        return "\n\n".join(part.rstrip() for part in (*parts, star, *self.below()) if part) + "\n"
 
     def latex(self) -> str:
         """Give its tables as LaTeX, its words as paragraphs."""
-        parts = []
-        for rows in self.tables():
-            heads = list(rows[0])
-            body = [" & ".join(map(_latex, (row[name] for name in heads))) + r" \\" for row in rows]
-            words = self.names()
-            columns = "l" * words + "r" * (len(heads) - words)
-            head = " & ".join(map(_latex, heads)) + r" \\"
-            lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
-            parts.append("\n".join(lines))
+        parts = [_tabular(rows, self.names()) for rows in self.tables()]
+        heats = self.heats()
+        # Without xcolor's option `table` the cells have no colour.
+        parts += [r"\providecommand{\cellcolor}[2][]{}"] if heats else []
+        parts += [_tabular(heat.rows, heat.names(), heat.latex()) for heat in heats]
         words_below = [_latex(line) for line in (self.finding, *self.below()) if line]
         return "\n\n".join([_latex(self.question), *parts, *words_below]) + "\n"
 
@@ -160,25 +180,10 @@ class Block:
         """Give it as HTML."""
         out = [f'<p class="question">{html.escape(self.question)}</p>']
         out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
-        out += [self._table(rows) for rows in self.tables()]
-        out += [self._table(heat.rows, heat.styles()) for heat in self.heats()]
+        out += [_table(rows, self.names()) for rows in self.tables()]
+        out += [_table(heat.rows, heat.names(), heat.styles()) for heat in self.heats()]
         out += [f'<p class="note">{_unbroken(html.escape(line))}</p>' for line in self.below() if line]
         return "\n".join(out)
-
-    def _table(self, rows: Sequence[Mapping[str, str]], styles: Sequence[Sequence[str]] = ()) -> str:
-        names = self.names() - bool(styles)
-
-        def cell(tag: str, text: str, at: int, style: str = "") -> str:
-            number = "" if at < names else " class=n"
-            return f"<{tag}{number}{style}>{html.escape(text)}</{tag}>"
-
-        heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
-        cells = [
-            "".join(cell("td", text, at, _style(styles, line, at)) for at, text in enumerate(row.values()))
-            for line, row in enumerate(rows)
-        ]
-        body = "".join(f"<tr>{one}</tr>" for one in cells)
-        return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
     def _repr_html_(self) -> str:
         from opplab.report.notebook import STYLE
@@ -191,6 +196,38 @@ class Block:
     __repr__ = __str__
 
 
+def _table(rows: Sequence[Mapping[str, str]], names: int, styles: Sequence[Sequence[str]] = ()) -> str:
+    def cell(tag: str, text: str, at: int, style: str = "") -> str:
+        number = "" if at < names else " class=n"
+        return f"<{tag}{number}{style}>{_breakable(html.escape(text))}</{tag}>"
+
+    heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
+    cells = [
+        "".join(cell("td", text, at, _style(styles, line, at)) for at, text in enumerate(row.values()))
+        for line, row in enumerate(rows)
+    ]
+    body = "".join(f"<tr>{one}</tr>" for one in cells)
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _tabular(rows: Sequence[Mapping[str, str]], names: int, colours: Sequence[Sequence[str]] = ()) -> str:
+    heads = list(rows[0])
+    cells = [list(map(_latex, (row[name] for name in heads))) for row in rows]
+    if colours:
+        cells = [[a + b for a, b in zip(*line, strict=True)] for line in zip(colours, cells, strict=True)]
+    columns = "l" * names + "r" * (len(heads) - names)
+    head = " & ".join(map(_latex, heads)) + r" \\"
+    body = [" & ".join(line) + r" \\" for line in cells]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
+    return "\n".join(lines)
+
+
+def _breakable(text: str) -> str:
+    """Let a name break after its equals sign, a pair at its slash, and an interval before its bracket only."""
+    text = re.sub(r"\[[^]]*\]", lambda found: found.group().replace(" ", "&nbsp;"), text)
+    return re.sub(r"(?<=\w[=/])(?=[\w.])", "<wbr>", text)
+
+
 def _unbroken(text: str) -> str:
     """Keep options in one line, which break at their hyphens."""
     return re.sub(r"(?<!\S)--[a-z-]+", r'<span style="white-space:nowrap">\g<0></span>', text)
@@ -200,10 +237,13 @@ def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:
     return f' style="{styles[line][at]}"' if styles and styles[line][at] else ""
 
 
+_LATEX = {
+    **{ord(char): f"\\{char}" for char in "&%#_{}$"},
+    ord("\\"): r"\textbackslash{}",
+    ord("~"): r"\textasciitilde{}",
+    ord("^"): r"\textasciicircum{}",
+}
+
+
 def _latex(text: str) -> str:
-    for char in "\\&%#_{}$~^":
-        text = text.replace(
-            char,
-            {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}.get(char, f"\\{char}"),
-        )
-    return text
+    return text.translate(_LATEX)

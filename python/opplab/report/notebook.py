@@ -55,7 +55,7 @@ class Picture:
         """Write it as a page of its own (``.html``), or as ``.svg``."""
         path = Path(path)
         if path.suffix == ".svg":
-            path.write_text(self.image.replace("<svg ", "<svg class='opplab' ", 1), encoding="utf-8")
+            path.write_text(svg.alone(self.image), encoding="utf-8")
         else:
             path.write_text(f'<!doctype html><meta charset="utf-8">{self._repr_html_()}\n', encoding="utf-8")
         return path

@@ -11,12 +11,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["Change", "Series", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
+__all__ = ["ALONE", "Change", "Series", "alone", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
 POINTS_MAX = 40
 """More points than these are a curve."""
 CLOCK_HEIGHT = 20
+
+ALONE = (
+    "svg{--paper:#fff;--ink:#333;--grid:#ddd;--soft:#bbb;--lane:#f1f3f4;--busy:#9fc5e8;"
+    "--c0:#1b6ca8;--c1:#d1495b;--c2:#edae49;--c3:#3a7d44;--c4:#7b4b94;--c5:#777;background:var(--paper)}"
+    "@media (prefers-color-scheme:dark){svg{--paper:#131416;--ink:#d0d4da;--grid:#363b43;--soft:#5b626d;--lane:#22262c;"
+    "--busy:#2c5d86;--c0:#62aee6;--c1:#ee7d8c;--c2:#edae49;--c3:#7cc487;--c4:#bd92d4;--c5:#999}}"
+    "text{font:11px sans-serif;fill:var(--ink)}text.tiny{font-size:9px}"
+    ".grid{stroke:var(--grid)}.axis{stroke:var(--ink)}"
+    ".lane,.row{fill:var(--lane)}.clock{fill:none;stroke:var(--ink);stroke-width:1.2}"
+    ".line{fill:none;stroke:currentColor;stroke-width:1.8}.whisker{stroke:currentColor;stroke-width:1.3}"
+    ".dot,.box{fill:currentColor}.band{fill:currentColor;opacity:.16}"
+    ".hollow{fill:var(--paper);stroke:currentColor;stroke-width:1.8}"
+    ".v0{color:var(--c0)}.v1{color:var(--c1)}.v2{color:var(--c2)}"
+    ".v3{color:var(--c3)}.v4{color:var(--c4)}.v5{color:var(--c5)}"
+)
+"""Style of a picture in a file of its own, for light and dark schemes; the colours by name."""
 
 
 def _attributes(values: dict[str, object]) -> str:
@@ -60,6 +76,11 @@ def document(height: float, title: str, content: Iterable[str]) -> str:
         aria_label=title,
         xmlns="http://www.w3.org/2000/svg",
     )
+
+
+def alone(picture: str, style: str = "") -> str:
+    """Give a picture its colours, so that it stands in a file of its own."""
+    return picture.replace("</title>", f"</title>{element('style', ALONE + style)}", 1) + "\n"
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

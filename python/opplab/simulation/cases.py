@@ -1,12 +1,12 @@
 """Cases and what is measured in them.
 
-A `Case` is one cell of an experiment's matrix: machine, workload, policy, seed and length as one string of JSON, with
-the labels that its results carry.  `rows_of` puts the labels beside what was measured (crate `results`).
+A `Case` is one cell of an experiment's matrix: machine, workload, policy, seed and length, with the labels that its
+results carry.  `rows_of` puts the labels beside what was measured (crate `results`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from opplab import _opplab
@@ -30,7 +30,9 @@ class Case:
         Seed of all its random draws.
     duration_ns : int
         Simulated time.
-    json : str
+    size : int
+        How much work it is, for the order of cases: CPUs and tasks, of which its text is made, for that long.
+    inner : _opplab.Case
         Everything that the run depends on.
     """
 
@@ -44,13 +46,15 @@ class Case:
     iteration: int
     seed: int
     duration_ns: int
-    json: str
+    size: int
+    inner: _opplab.Case = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, inner: _opplab.Case) -> Case:
-        """Give the plain form of an extension's case, which can be sent to another process."""
+        """Name an extension's case."""
+        name, length = inner.key()
         return cls(
-            hash=inner.hash(),
+            hash=name,
             experiment=inner.experiment,
             machine=inner.machine,
             kernel=inner.kernel,
@@ -60,13 +64,14 @@ class Case:
             iteration=inner.iteration,
             seed=inner.seed,
             duration_ns=inner.duration_ns,
-            json=inner.to_json(),
+            size=inner.duration_ns * length,
+            inner=inner,
         )
 
     @property
-    def size(self) -> int:
-        """How much work it is, for the order of cases: CPUs and tasks, of which its text is made, for that long."""
-        return self.duration_ns * len(self.json)
+    def json(self) -> str:
+        """Everything that the run depends on, as text, which can be sent to another process."""
+        return self.inner.to_json()
 
     @property
     def label(self) -> str:

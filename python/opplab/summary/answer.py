@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block, Heat
+from opplab.report.numbers import fitting, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
+from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "fitting", "quantity", "title_of"]
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -48,45 +50,6 @@ PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50"
 """Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
-_SCALES = {
-    "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
-    "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),
-    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
-    "ms": ((1e3, "s"), (1.0, "ms"), (1e-3, "us")),
-}
-
-
-def quantity(value: float, scale: float = 1.0) -> str:
-    """Write a value with four significant digits, and never with an exponent.
-
-    Examples
-    --------
-    >>> quantity(0.0421337, 1e-3), quantity(12345.6), quantity(0.0)
-    ('42.13', '12346', '0')
-    """
-    number = value / scale
-    if not math.isfinite(number):
-        return "unknown"
-    if number == 0:
-        return "0"
-    digits = max(3 - math.floor(math.log10(abs(number))), 0)
-    return f"{number:.{digits}f}"
-
-
-def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
-    """Give the scale and the unit in which all of these values are read best.
-
-    Examples
-    --------
-    >>> fitting([0.042, 0.051], "J"), fitting([0.8, 0.042], "J/MB")
-    ((0.001, 'mJ'), (1.0, 'J/MB'))
-    """
-    head, slash, rest = unit.partition("/")
-    top = max((abs(value) for value in values), default=0.0)
-    for scale, name in _SCALES.get(head, ()):
-        if top >= 0.1 * scale if scale == 1.0 and slash else top >= scale:
-            return scale, f"{name}{slash}{rest}"
-    return 1.0, unit
 
 
 @dataclass(frozen=True)
@@ -161,6 +124,8 @@ class Answer(Block):
         Of each control group its metrics, means over the runs.
     same : sequence of Line
         Variants whose runs are the baseline's, event for event.
+    factors : dict of str to tuple of str
+        Of each variant its value of each key, where they are every combination (`opplab.summary.factors`).
     """
 
     lines: list[Line]
@@ -169,6 +134,7 @@ class Answer(Block):
     missing: str = ""
     groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
     same: Sequence[Line] = ()
+    factors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
@@ -255,29 +221,43 @@ class Answer(Block):
         return [rows for rows in (first, second, self._groups(lines)) if rows]
 
     def heats(self) -> list[Heat]:
-        """Give of each metric that has changes a table of points and variants, where there are several of both."""
+        """Give of each metric that has changes a table over two factors or more.
+
+        Where the variants are every combination of some keys (`factors`), the columns are the values of the last one,
+        and the rows those of the others at each point. Otherwise a row is a point and a column a variant.
+        """
         compared = [one for one in self.lines if one.changes]
-        places = self._places()[:-1]
-        points = list(dict.fromkeys((one.machine, one.workload) for one in compared))
-        variants = list(dict.fromkeys((one.base, one.variant) for one in compared))
-        if len(points) < 2 or len(variants) < 2:
+        bases = list(dict.fromkeys(one.base for one in compared))
+        grid = self.factors if len(bases) == 1 else {}
+        shown = [one for one in self.lines if one.changes or one.variant in grid]
+        names = self._places()[:-1]
+
+        def row_of(one: Line) -> tuple[str, ...]:
+            return (*(self._place(one, name) for name in names), *grid.get(one.variant, ())[:-1])
+
+        def column_of(one: Line) -> str:
+            if grid:
+                return grid[one.variant][-1]
+            return one.variant if len(bases) == 1 else f"{one.variant} / {one.base}"
+
+        at = {(row_of(one), column_of(one)): one for one in shown}
+        rows, columns = list(dict.fromkeys(row for row, _ in at)), list(dict.fromkeys(column for _, column in at))
+        if len(rows) < 2 or len(columns) < 2:
             return []
-        at = {(one.machine, one.workload, one.base, one.variant): one for one in compared}
-        one_base = len({base for base, _ in variants}) == 1
+        heads = [*names, *(" " * number for number in range(1, len(rows[0]) - len(names) + 1))]
         out = []
         told = dict.fromkeys(name for one in compared for name in one.changes if name in self._told())
         # What the first sentence is about stands first.
         for metric in sorted(told, key=lambda name: name != self._first(compared[0])):
             heat = Heat([], [])
-            for point in points:
-                lines = [at.get((*point, *pair)) for pair in variants]
+            for row in rows:
+                lines = [at.get((row, column)) for column in columns]
                 found = [None if one is None else one.changes.get(metric) for one in lines]
-                shown = next(one for one in lines if one is not None)
-                names = {name: self._place(shown, name) for name in places}
-                head = f"{title_of(metric)}, %"
-                named = {(name if number else head): text for number, (name, text) in enumerate(names.items())}
-                columns = [variant if one_base else f"{variant} / {base}" for base, variant in variants]
-                cells = ["" if one is None else one.short for one in found]
+                named = dict(zip([f"{title_of(metric)}, %", *heads[1:]], row, strict=True))
+                cells = [
+                    one.short if one else "baseline" if line and line.variant in bases else ""
+                    for line, one in zip(lines, found, strict=True)
+                ]
                 heat.rows.append({**named, **dict(zip(columns, cells, strict=True))})
                 sign = 1 if self.units[metric][1] == "higher" else -1
                 heat.gains.append([None if one is None else sign * one.value for one in found])
@@ -336,6 +316,7 @@ def title_of(metric: str) -> str:
     return {
         ENERGY_PER_WORK: "energy/work",
         "missed_activations": "missed",
+        "work_done": "work done",
         **{name: name.replace("_", " ") for pair in PAIRS.values() for name in pair},
     }.get(metric, metric)
 
@@ -391,6 +372,10 @@ def answer_of(
     lines.sort(key=lambda one: order.index(one.machine))
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
     answer.same = same
+    by_label = {case.policy: case for case in experiment.cases}
+    policies = {label: json.loads(case.json)["policy"] for label, case in by_label.items()}
+    compared = {label: keys for label, keys in policies.items() if label in bases}
+    answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
     if results.filter(results["metric"] == "energy")["value"].null_count():
@@ -521,26 +506,28 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
         why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
         words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
-    out = ["; ".join(words) + "."]
+    head, missed, work_done = "; ".join(words) + ".", [], []
     for one in compared:
         if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
             work = 100 * ((100 + one.changes["energy"].value) / (100 + one.changes[metric].value) - 1)
             if abs(work) >= APART:
                 more = "more" if work > 0 else "less"
-                out.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
+                work_done.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         ours, theirs = (
             one.values.get("missed_activations"),
             None if base is None else base.values.get("missed_activations"),
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
-            out.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
-    for one in answer.same:
-        out.insert(1, f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event.")
+            missed.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+    same = [
+        f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event."
+        for one in answer.same
+    ]
     keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
-    if keys:
-        out.append(f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}.")
-    return " ".join(out[: SENTENCES + 1])
+    depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
+    # What a variant misses weighs more than how much work it does.
+    return " ".join([*[head, *same, *missed, *work_done][: SENTENCES + 1 - len(depends)], *depends])
 
 
 def _alone(answer: Answer) -> str:

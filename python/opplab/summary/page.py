@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.report import svg
 from opplab.report.html import panel, render
+from opplab.report.numbers import quantity
 from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
-from opplab.summary.answer import quantity
 from opplab.summary.pairs import Block, Line, find_published, place_names, places_of
 from opplab.summary.sure import sure_section
 from opplab.sweep.confidence import Estimate, estimate

@@ -52,7 +52,6 @@ class Experiment:
 
     def __init__(self, inner: _opplab.Experiment, cases: list[_opplab.Case], file: str) -> None:
         self._inner = inner
-        self._cases = cases
         self.file = file
         self.cases = [Case.of(case) for case in cases]
         self.adjusted: dict[str, int | float] = {}
@@ -238,9 +237,9 @@ class Experiment:
         All policies are compared with the experiment's baseline. Where it has several cpufreq drivers, or names no
         baseline, policies of one driver are compared with the one of them that has energy-aware scheduling off.
         """
-        by_label = {case.policy: case for case in self._cases}
+        by_label = {case.policy: case.inner for case in self.cases}
         base = self._inner.baseline
-        if base and len({case.driver for case in self._cases}) == 1:
+        if base and len({case.inner.driver for case in self.cases}) == 1:
             return [(base, label) for label in by_label if label != base]
         pairs = []
         for label, case in by_label.items():
@@ -256,7 +255,7 @@ class Experiment:
 
     def manifest(self) -> dict[str, Any]:
         """Give the description of the sweep in a results folder."""
-        first = self._cases[0]
+        first = self.cases[0]
         return {
             "experiment": self.name,
             "about": self.about,
@@ -283,7 +282,7 @@ class Experiment:
 
     def find(self, hash_: str) -> _opplab.Case:
         """Give the case of that hash."""
-        return next(case for case, plain in zip(self._cases, self.cases, strict=True) if plain.hash == hash_)
+        return next(case.inner for case in self.cases if case.hash == hash_)
 
     def run(
         self,

@@ -145,14 +145,15 @@ class _Plan:
         return iterations[order[self.reach[point] - 1]]
 
 
-def run_one(case_json: str, check: bool, check_determinism: bool, latencies: bool = False) -> _opplab.Outcome:
-    """Run a case; what a worker does."""
+def run_one(case: _opplab.Case | str, check: bool, check_determinism: bool, latencies: bool = False) -> _opplab.Outcome:
+    """Run a case; what a worker does, which in another process has it as text."""
     from opplab import _opplab
 
-    case = _opplab.Case.from_json(case_json)
+    if isinstance(case, str):
+        case = _opplab.Case.from_json(case)
     outcome = case.run(check, latencies)
     if check_determinism:
-        again = _opplab.Case.from_json(case_json).run(False, latencies)
+        again = case.run(False, latencies)
         different = [key for key, value in again.items() if outcome[key] != value]  # type: ignore[literal-required]
         if different:
             raise CheckError(f"two runs of the same case differ in {', '.join(different)}")
@@ -222,7 +223,7 @@ def run_cases(
     tally = Tally(total=len(cases))
     waiting: list[tuple[int, int, Case]] = []
     order = count()
-    running: dict[Future[_opplab.Outcome], Case] = {}
+    running: dict[Future[Any], Case] = {}
 
     def want(more: Iterable[Case]) -> None:
         """Queue what is not there yet; what is there may show that still more is wanted."""
@@ -245,7 +246,11 @@ def run_cases(
         # A few more than there are workers, so that none waits for this process.
         while waiting and len(running) < 2 * max(jobs, 1):
             case = heappop(waiting)[2]
-            running[pool.submit(run_one, case.json, check, check_determinism, latencies)] = case
+            how = (check, check_determinism, latencies)
+            if executor is None:
+                running[pool.submit(_run_and_keep, case, store, *how)] = case
+            else:
+                running[pool.submit(run_one, case.json, *how)] = case
 
     want([case for case in cases if plan.chosen(case)])
     with _executor(executor, jobs) as pool:
@@ -277,18 +282,31 @@ def _value(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
     raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
 
 
+def _run_and_keep(case: Case, store: Store | None, *how: bool) -> tuple[_opplab.Outcome, list[dict[str, Any]]]:
+    """Run a case in a thread of this process, which also writes its file: threads wait for the disk side by side."""
+    outcome = run_one(case.inner, *how)
+    return outcome, _kept(case, outcome, store)
+
+
+def _kept(case: Case, outcome: _opplab.Outcome, store: Store | None) -> list[dict[str, Any]]:
+    from opplab.simulation.cases import rows_of
+
+    rows = rows_of(case, outcome)
+    if store:
+        store.put(case.hash, rows)
+    return rows
+
+
 def _finish(
     case: Case,
-    future: Future[_opplab.Outcome],
+    future: Future[Any],
     store: Store | None,
     tally: Tally,
     keep: Callable[[Case, list[dict[str, Any]]], None] | None,
 ) -> list[dict[str, Any]] | None:
     """Keep what came of a case: its rows, which are given, or its error."""
-    from opplab.simulation.cases import rows_of
-
     try:
-        outcome = future.result()
+        found = future.result()
     except Exception as error:
         # A case that kills every worker that runs it is a failing case as well; anything else is not the case's fault.
         if not isinstance(error, OpplabError) and type(error).__name__ != "KilledWorker":
@@ -298,9 +316,8 @@ def _finish(
         if store:
             store.put_failure(case.hash, case.label, str(error))
         return None
-    rows = rows_of(case, outcome)
-    if store:
-        store.put(case.hash, rows)
+    rows: list[dict[str, Any]]
+    outcome, rows = found if isinstance(found, tuple) else (found, _kept(case, found, store))
     if keep:
         keep(case, rows)
     tally.done += 1

@@ -25,6 +25,7 @@ import json
 import os
 import shutil
 import socket
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -101,7 +102,8 @@ class Store:
         """Refuse a folder that is not ours."""
         # A sweep that was killed as it began has left folders but no manifest.
         if not (self.path / "manifest.json").exists():
-            check_own(self.path, {".lock", "cases", "damaged", "failed", *_INPUTS}, "results")
+            known = {".lock", "cases", "damaged", "failed", *(file.name for file in self._inputs())}
+            check_own(self.path, known, "results")
 
     def create(self, manifest: Mapping[str, Any], *, replace: bool = False) -> bool:
         """Make the folder ready for the cases of `manifest`, and keep other processes from writing to it.
@@ -175,16 +177,19 @@ class Store:
             for file in (self.path / name for name in _MADE):
                 shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
 
+    def _inputs(self) -> set[Path]:
+        """Give the files that options become; of several machines each has a number."""
+        return {*(self.path / name for name in _INPUTS), *self.path.glob("machine-*.toml")}
+
     @contextlib.contextmanager
     def inputs_kept(self) -> Iterator[None]:
         """Put back what options became of an earlier command, where the folder refuses this one."""
-        files = [self.path / name for name in _INPUTS]
-        before = {file: file.read_bytes() if file.is_file() else None for file in files}
+        before = {file: file.read_bytes() for file in self._inputs() if file.is_file()}
         try:
             yield
         except InputError:
-            for file, data in before.items():
-                if data is not None:
+            for file in self._inputs() | set(before):
+                if (data := before.get(file)) is not None:
                     write_bytes(file, data)
                 elif self.path.is_dir() and file.is_file() and (self.path / "manifest.json").exists():
                     file.unlink()
@@ -282,14 +287,18 @@ class Store:
         return [case["label"] for case in about["cases"] if case["hash"] not in done]
 
     def put(self, case_hash: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Keep the results of a finished case."""
+        """Keep the results of a finished case; several threads may.
+
+        Names are synced some at a time: a file that a loss of power leaves without one is a case that runs again.
+        """
         from opplab import results
 
         table = results.frame(rows)
-        self._tables.add(case_hash, table)
         data = results.to_bytes(table, {_CASE: case_hash, _SEAL: _BLANK})
-        write_bytes(self._cases / f"{case_hash}.parquet", _seal(data))
+        write_bytes(self._cases / f"{case_hash}.parquet", _seal(data), name_synced=False)
         (self._failed / f"{case_hash}.json").unlink(missing_ok=True)
+        if self._tables.add(case_hash, table):
+            sync(self._cases)
 
     def put_failure(self, case_hash: str, label: str, error: str) -> None:
         """Keep the error of a failed case."""
@@ -332,6 +341,7 @@ class Store:
         for case_hash in wanted:
             if case_hash not in self._tables:
                 self._tables.add(case_hash, self.table(case_hash))
+        sync(self._cases)
         table = self._tables.rows(wanted)
         results.write(table, self.path / "results.parquet")
         return table
@@ -348,17 +358,21 @@ class _Tables:
         self._height = 0
         # The first row and the number of rows of each case.
         self._places: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
 
     def __contains__(self, case_hash: str) -> bool:
         return case_hash in self._places
 
-    def add(self, case_hash: str, table: pl.DataFrame) -> None:
-        """Keep a case's rows; a later call replaces them."""
-        self._places[case_hash] = (self._height, table.height)
-        self._height += table.height
-        self._recent.append(table)
-        if len(self._recent) >= self.BLOCK:
-            self._join()
+    def add(self, case_hash: str, table: pl.DataFrame) -> bool:
+        """Keep a case's rows, and report whether they fill a block; a later call replaces them."""
+        with self._lock:
+            self._places[case_hash] = (self._height, table.height)
+            self._height += table.height
+            self._recent.append(table)
+            full = len(self._recent) >= self.BLOCK
+            if full:
+                self._join()
+            return full
 
     def _join(self) -> None:
         import polars as pl
@@ -368,7 +382,7 @@ class _Tables:
             self._recent.clear()
 
     def rows(self, hashes: Sequence[str]) -> pl.DataFrame:
-        """Give the rows of these cases, in that order."""
+        """Give the rows of these cases, in that order, which is how they are kept from then on."""
         import polars as pl
 
         from opplab import results
@@ -376,12 +390,19 @@ class _Tables:
         if not hashes:
             return results.frame([])
         self._join()
-        places = pl.DataFrame([self._places[case_hash] for case_hash in hashes], ["start", "count"], orient="row")
-        # A case without rows has an empty range, which would be a null row.
-        ranges = places.filter(pl.col("count") > 0).select(
-            pl.int_ranges("start", pl.col("start") + pl.col("count")).explode().alias("row")
-        )
-        return pl.concat(self._blocks, rechunk=True)[ranges["row"]]
+        places = [self._places[case_hash] for case_hash in hashes]
+        rows = [row for start, count in places for row in range(start, start + count)]
+        blocks, self._blocks = self._blocks, []
+        # In one piece: the bytes of a file hang on the pieces, and they on the order in which cases end.
+        whole = pl.concat(blocks, rechunk=True)
+        del blocks
+        self._blocks = [whole if rows == list(range(whole.height)) else whole[rows]]
+        self._height = 0
+        self._places = {}
+        for case_hash, (_, count) in zip(hashes, places, strict=True):
+            self._places[case_hash] = (self._height, count)
+            self._height += count
+        return self._blocks[0]
 
 
 def _unlock(number: int, path: Path, pid: int) -> None:

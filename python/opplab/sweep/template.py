@@ -14,7 +14,7 @@ __all__ = ["experiment_text", "workload_text"]
 
 def experiment_text(
     name: str,
-    machine: str,
+    machine: str | Sequence[str],
     workload: str,
     variants: Sequence[Variant],
     seconds: float,
@@ -22,14 +22,15 @@ def experiment_text(
     iterations: int = 3,
     seed: int = 1,
     benchmark: Mapping[str, Any] | None = None,
+    names: Sequence[str] = (),
 ) -> str:
     """Give an experiment that compares policies under one workload.
 
     Parameters
     ----------
     name : str
-    machine : str
-        Built-in name, or the path of a ``.toml`` from the experiment's folder.
+    machine : str or sequence of str
+        Built-in names, or paths of ``.toml`` files from the experiment's folder.
     workload : str
         Path of an rt-app file from the experiment's folder, or with `benchmark` the name of a benchmark model.
     variants : sequence of Variant
@@ -42,6 +43,8 @@ def experiment_text(
         Of the first iteration.
     benchmark : mapping, optional
         The model's parameters, a value or a list each, and its calibration.
+    names : sequence of str
+        The machines' own, where their files have others.
     """
     label = workload.rpartition("/")[2].partition(".")[0]
     # What all variants share stands once; a table of tunables or gates is a variant's own.
@@ -60,13 +63,14 @@ def experiment_text(
     )
     what = "rtapp" if benchmark is None else "benchmark"
     parameters = "".join(f"{key} = {json.dumps(value)}\n" for key, value in (benchmark or {}).items())
-    about = f"{label} on {machine}: {', '.join(one.label for one in variants)}"
+    machines = [machine] if isinstance(machine, str) else list(machine)
+    about = f"{label} on {', '.join(names or machines)}: {', '.join(one.label for one in variants)}"
     return (
         "# Run it with `opplab run FILE`. The keys of [defaults] and [[policy]]: `opplab list policy-keys`.\n"
         "format = 1\n"
         f"name = {json.dumps(name)}\n"
         f"about = {json.dumps(about)}\n"
-        f"machine = {json.dumps(machine)}\n"
+        f"machine = {json.dumps(machines if len(machines) > 1 else machines[0])}\n"
         f"baseline = {json.dumps(variants[0].label)}\n"
         f"seed = {seed}\n"
         f"iterations = {iterations}  # each with a seed of its own\n"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.kernel import kernel_gates
 from opplab.simulation.policy import Policy
 from opplab.sweep.power_profiles import is_power_profile, power_profiles
 
@@ -54,8 +53,8 @@ def with_variants(
     keys : mapping
         The baseline's policy.
     changes : iterable of str
-        ``KEY=VALUE`` with spaces between them: keys of a policy, ``proposal``, tunables of the governor, and gates. Or
-        a file of power profiles (`opplab.sweep.power_profiles`), each of which is a variant.
+        ``KEY=VALUE`` with spaces or commas between them: keys of a policy, ``proposal``, tunables of the governor, and
+        gates. Or a file of power profiles (`opplab.sweep.power_profiles`), each of which is a variant.
     drivers : sequence of str
         cpufreq drivers of the machine, the first at boot; profiles choose their governor by it.
     said : callable
@@ -72,6 +71,8 @@ def with_variants(
     ['schedutil', 'performance', 'headroom:percent=110']
     >>> with_variants({}, ["rate_limit_us=500 hz=1000"])[1].keys["tunables"]
     {'rate_limit_us': '500'}
+    >>> with_variants({}, ["governor=ondemand,hz=1000"])[1].label
+    'ondemand hz=1000'
     """
     made = of_governors(keys)
     base = made[0]
@@ -98,9 +99,15 @@ def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callabl
 
 
 def _variant(base: Variant, text: str) -> Variant:
+    # Imports NumPy, which runs without variants do not need.
+    from opplab.kernel import kernel_gates
+
     keys: dict[str, Any] = dict(base.keys)
     words = []
-    pairs = [word.partition("=") for word in text.split()]
+    gates = {gate.gate for gate in kernel_gates()}
+    known = [one.name for one in fields(Policy) if one.name not in ("label", *_TABLES, "proposals")]
+    names = {*known, *gates, *(row["name"] for row in _opplab.governor_tunables())}
+    pairs = [word.partition("=") for part in text.split() for word in _split(part, names)]
     if not pairs or any(not equals or not name for name, equals, _ in pairs):
         raise InputError(f"--vs '{text}': write it like governor=performance or 'kernel=6.12 hz=1000'")
     chosen = next((value for name, _, value in pairs if name == "governor"), None)
@@ -109,8 +116,6 @@ def _variant(base: Variant, text: str) -> Variant:
         keys.pop("tunables", None)
     governor = chosen or str(keys.get("governor", Policy.governor))
     tunables = [row["name"] for row in _opplab.governor_tunables() if row["governor"] == governor]
-    gates = {gate.gate for gate in kernel_gates()}
-    known = [one.name for one in fields(Policy) if one.name not in ("label", *_TABLES, "proposals")]
     for name, _, value in pairs:
         if name == "proposal":
             keys["proposals"] = (*keys.get("proposals", ()), value)
@@ -126,6 +131,19 @@ def _variant(base: Variant, text: str) -> Variant:
             raise InputError(f"--vs {text}: no key `{name}`{near or '; opplab list policy-keys, tunables and gates'}")
         words.append(value if name in (*_BARE, "proposal") else f"{name}={value}")
     return Variant(" ".join(words), keys)
+
+
+def _split(part: str, names: Collection[str]) -> list[str]:
+    """Split at commas before a key; others are part of a value, as are all in what a proposal takes."""
+    if part.startswith("proposal="):
+        return [part]
+    out: list[str] = []
+    for word in part.split(","):
+        if out and word.partition("=")[0] not in names:
+            out[-1] += f",{word}"
+        else:
+            out.append(word)
+    return out
 
 
 def _read(name: str, value: str) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.report.html import render
+from opplab.report.numbers import quantity
 from opplab.trace.frames import CPUS_MAX, check_fields, frame_of
 
 if TYPE_CHECKING:
@@ -291,9 +292,9 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
         percent = f"{100 * joules / found.total_j:.1f}" if found.total_j else ""
         return {
             "who": who,
-            "mj": f"{joules * 1e3:.3f}",
+            "mj": quantity(joules, 1e-3),
             "percent": percent,
-            "shared": "" if shared_j is None else f"{shared_j * 1e3:.3f}",
+            "shared": "" if shared_j is None else quantity(shared_j, 1e-3),
         }
 
     rows = [row(f"cluster {one['cluster']}", one["energy_j"], one["shared_j"]) for one in found.clusters.to_dicts()]
@@ -301,11 +302,10 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
     rows += [
         row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in found.tasks.to_dicts()[:10]
     ]
-    between = (
-        f"Between {found.low_j * 1e3:.3f} and {found.high_j * 1e3:.3f} mJ by the machine's ranges and unknown clocks."
-    )
+    low, high = quantity(found.low_j, 1e-3), quantity(found.high_j, 1e-3)
+    between = f"Between {low} and {high} mJ by the machine's ranges and unknown clocks."
     return {
-        "total": f"{found.total_j * 1e3:.3f} mJ",
+        "total": f"{quantity(found.total_j, 1e-3)} mJ",
         "note": between if found.high_j > found.low_j else "",
         "rows": rows,
     }

@@ -28,7 +28,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     what: "The estimate of a task is that of the time it ran and slept; time that it waited for a CPU is left out.",
     thread: "P. Gondois, Improving energy-aware scheduling through better utilization signals, OSPM 2025, \
              https://lwn.net/Articles/1022054/",
-    differs: "The talk tells of the signal, not who reads it; here it is what util_est takes at a dequeue where it is larger. \
+    differs: "The talk describes the signal, not who reads it; here it is what util_est takes at a dequeue where it is larger. \
               Running counts at the speed that the CPU has at the dequeue. Kernels with one estimate a task (v6.8).",
     params: &[],
     excludes: &[],

@@ -1,0 +1,48 @@
+"""Numbers for people: four significant digits, and a unit in which they are short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = ["fitting", "quantity"]
+
+_SCALES = {
+    "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
+    "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
+    "ms": ((1e3, "s"), (1.0, "ms"), (1e-3, "us")),
+}
+
+
+def quantity(value: float, scale: float = 1.0) -> str:
+    """Write a value with four significant digits, and never with an exponent.
+
+    Examples
+    --------
+    >>> quantity(0.0421337, 1e-3), quantity(12345.6), quantity(0.0)
+    ('42.13', '12346', '0')
+    """
+    number = value / scale
+    if not math.isfinite(number):
+        return "unknown"
+    if number == 0:
+        return "0"
+    digits = max(3 - math.floor(math.log10(abs(number))), 0)
+    return f"{number:.{digits}f}"
+
+
+def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
+    """Give the scale and the unit in which all of these values are read best.
+
+    Examples
+    --------
+    >>> fitting([0.042, 0.051], "J"), fitting([0.8, 0.042], "J/MB")
+    ((0.001, 'mJ'), (1.0, 'J/MB'))
+    """
+    head, slash, rest = unit.partition("/")
+    top = max((abs(value) for value in values), default=0.0)
+    for scale, name in _SCALES.get(head, ()):
+        if top >= 0.1 * scale if scale == 1.0 and slash else top >= scale:
+            return scale, f"{name}{slash}{rest}"
+    return 1.0, unit
