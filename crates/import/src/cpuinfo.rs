@@ -14,7 +14,8 @@ struct Block {
 }
 
 /// Flags that something depends on.
-const FLAGS: &[&str] = &["aperfmperf", "hwp", "hwp_epp", "epb", "ida", "cpb", "cppc", "hypervisor", "hybrid_cpu"];
+const FLAGS: &[&str] =
+    &["aperfmperf", "hwp", "hwp_epp", "epb", "ida", "cpb", "cppc", "hypervisor", "hybrid_cpu", "constant_tsc"];
 
 /// Reads `text`, called `file`, into `facts`: CPUs that it lists and `facts` does not know are ignored.
 pub(crate) fn read(file: &str, text: &str, facts: &mut Facts) -> Result<(), ImportError> {

@@ -10,7 +10,7 @@ use std::path::Path;
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES};
-use opplab_trace::{Event, ReadOptions, RecordingFiles, Schema, TraceFile};
+use opplab_trace::{Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
 use crate::records::{self, RecordReader, Records};
@@ -282,8 +282,6 @@ pub struct Events {
     pub task_groups: TaskGroups,
 }
 
-/// TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h).
-const IN_INTERRUPT: i64 = 0x08 | 0x10;
 /// `cpu_idle` states from here on mean "left".
 const IDLE_EXIT: i64 = 0xffff_ffff;
 

@@ -312,8 +312,23 @@ impl Setup {
         }
         kthread_affinity(&text("threads.txt"), &mut machine, &mut policy);
 
+        let has = |wanted: &str| facts.flags.iter().any(|flag| flag == wanted);
+        // arch/x86/kernel/tsc.c:time_cpufreq_notifier(), v6.12: of one CPU whose TSC counts the clock, the kernel's own clock is scaled by
+        // the frequency; an emulated TSC does not count it.
+        if emulator.contains("-accel tcg")
+            && facts.processor.is_some()
+            && machine.nr_cpus() == 1
+            && !facts.flags.is_empty()
+            && !has("constant_tsc")
+        {
+            return Err(input(format!(
+                "{}: its times are not real times: the kernel scaled the clock of one CPU without constant_tsc by its \
+                 frequency, which the emulator does not; record on two CPUs, or on one with constant_tsc",
+                files.place("trace.dat")
+            )));
+        }
         // Frequency invariance: x86 without APERF and MPERF has none.
-        if facts.processor.is_some() && !facts.flags.iter().any(|flag| flag == "aperfmperf") {
+        if facts.processor.is_some() && !has("aperfmperf") {
             machine.invariance = InvarianceSource::CountersAtTick;
             policy.invariance = "none".into();
             policy.freq_max = "max_P".into();
@@ -340,8 +355,9 @@ impl Setup {
         notes.push(costs_text(machine.costs, exit_latency_ns));
 
         let policies = machine.policies();
+        let after = lines(&text("sysfs_after.txt"));
         let told_khz: Vec<Option<u32>> =
-            policies.iter().map(|(_, cpus)| khz_at_start(cpus, events, &snapshot)).collect();
+            policies.iter().map(|(_, cpus)| khz_at_start(cpus, events, &snapshot, &after)).collect();
         let changes = |cpus: &[u32]| first_change(cpus, events).is_some();
         let start_known =
             policies.iter().zip(&told_khz).map(|((_, cpus), khz)| khz.is_some() || changes(cpus)).collect();
@@ -403,19 +419,123 @@ fn first_change(cpus: &[u32], events: &Events) -> Option<u64> {
 }
 
 /// The clock of these CPUs at the start: what the governor's own records call the current one before the first change, else the
-/// snapshot's, kHz.
-fn khz_at_start(cpus: &[u32], events: &Events, snapshot: &[(String, String)]) -> Option<u32> {
+/// snapshot's, kHz. Reading a snapshot changes clocks, and more may have before the trace began. Where the kernel's counts from the
+/// snapshot to the one `after` the trace refute it, it was the one clock that they allow.
+fn khz_at_start(
+    cpus: &[u32],
+    events: &Events,
+    snapshot: &[(String, String)],
+    after: &[(String, String)],
+) -> Option<u32> {
     let changed = first_change(cpus, events);
     let of_records = cpus
         .iter()
         .find_map(|cpu| events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|changed| *time <= changed)));
-    let of_snapshot = || {
-        cpus.iter().find_map(|cpu| {
-            let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq");
-            snapshot.iter().find(|(known, _)| *known == path).and_then(|(_, khz)| khz.parse().ok())
-        })
+    if let Some(&(_, khz)) = of_records {
+        return Some(khz);
+    }
+    let of_snapshot: u32 = of_policy(cpus, snapshot, "scaling_cur_freq")?.parse().ok()?;
+    let grown = |counts: fn(&str) -> Counts, name: &str| {
+        let counts = |snapshot| of_policy(cpus, snapshot, name).map(counts).filter(|counts| !counts.is_empty());
+        let (before, mut grown) = counts(snapshot).zip(counts(after))?;
+        for (key, count) in &mut grown {
+            *count = count.saturating_sub(before.get(key).copied().unwrap_or(0));
+        }
+        Some(grown)
     };
-    of_records.map(|&(_, khz)| khz).or_else(of_snapshot)
+    let Some(times) = grown(time_in_state, "stats/time_in_state") else { return Some(of_snapshot) };
+    let changes = grown(trans_table, "stats/trans_table");
+    let told = Told::of(cpus, events);
+    let allows = |khz: u32| {
+        // Both ends may be in the midst of a unit.
+        let counted_ns = (times.get(&(khz, 0)).copied().unwrap_or(0) + 2) * USER_TICK_NS;
+        let fits = counted_ns >= told.held_ns + told.times_ns.get(&khz).copied().unwrap_or(0);
+        let goes = changes.as_ref().zip(told.first_khz).is_none_or(|(changes, first_khz)| {
+            let count = |counts: &Counts| counts.get(&(khz, first_khz)).copied().unwrap_or(0);
+            count(changes) > count(&told.changes)
+        });
+        fits && goes
+    };
+    let mut allowed = times.keys().map(|(khz, _)| *khz).filter(|&khz| allows(khz));
+    match (allows(of_snapshot), allowed.next(), allowed.next()) {
+        (false, Some(only), None) => Some(only),
+        _ => Some(of_snapshot),
+    }
+}
+
+/// A file of these CPUs' policy in a snapshot.
+fn of_policy<'a>(cpus: &[u32], snapshot: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    cpus.iter().find_map(|cpu| {
+        let path = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/{name}");
+        snapshot.iter().find(|(known, _)| *known == path).map(|(_, value)| value.as_str())
+    })
+}
+
+/// By clock, or by the clocks before and after a change, kHz.
+type Counts = BTreeMap<(u32, u32), u64>;
+
+/// What a trace shows of a policy's clock.
+struct Told {
+    /// Until its first change, ns.
+    held_ns: u64,
+    /// What that led to, kHz.
+    first_khz: Option<u32>,
+    /// The time at each clock after it, ns.
+    times_ns: BTreeMap<u32, u64>,
+    /// The changes after it.
+    changes: Counts,
+}
+
+impl Told {
+    fn of(cpus: &[u32], events: &Events) -> Self {
+        let mut told =
+            Self { held_ns: events.duration_ns, first_khz: None, times_ns: BTreeMap::new(), changes: Counts::new() };
+        let mut last: Option<(u32, u64)> = None;
+        for ev in &events.list {
+            let What::Frequency { cpu, freq_khz } = ev.what else { continue };
+            // Each CPU of a policy has an event of the change.
+            if !cpus.contains(&cpu) || last.is_some_and(|(khz, _)| khz == freq_khz) {
+                continue;
+            }
+            match last {
+                None => (told.held_ns, told.first_khz) = (ev.time_ns, Some(freq_khz)),
+                Some((khz, since_ns)) => {
+                    *told.changes.entry((khz, freq_khz)).or_default() += 1;
+                    *told.times_ns.entry(khz).or_default() += ev.time_ns - since_ns;
+                }
+            }
+            last = Some((freq_khz, ev.time_ns));
+        }
+        if let Some((khz, since_ns)) = last {
+            *told.times_ns.entry(khz).or_default() += events.duration_ns.saturating_sub(since_ns);
+        }
+        told
+    }
+}
+
+/// A unit of `time_in_state`, ns (USER_HZ of x86 and arm64).
+const USER_TICK_NS: u64 = 10_000_000;
+
+/// `stats/time_in_state` of a snapshot: by clock, the time in it in units of [`USER_TICK_NS`].
+fn time_in_state(text: &str) -> Counts {
+    let pair = |line: &str| {
+        let (khz, time) = line.trim().split_once(' ')?;
+        Some(((khz.parse().ok()?, 0), time.parse().ok()?))
+    };
+    text.split('|').filter_map(pair).collect()
+}
+
+/// `stats/trans_table` of a snapshot: a line of the clocks that are changed to, then one for each that was left.
+fn trans_table(text: &str) -> Counts {
+    let mut lines = text.split('|').skip(1).filter_map(|line| line.split_once(':'));
+    let to: Vec<u32> = lines.next().map_or("", |(_, to)| to).split_whitespace().flat_map(str::parse).collect();
+    let mut counts = Counts::new();
+    for (from, row) in lines {
+        let Ok(from) = from.trim().parse() else { continue };
+        let row = row.split_whitespace().flat_map(str::parse);
+        counts.extend(to.iter().zip(row).map(|(&to, count)| ((from, to), count)));
+    }
+    counts
 }
 
 /// `threads.txt`: where the governor's kthreads may run, if that is not their own policy's CPUs.
@@ -459,6 +579,7 @@ mod tests {
     use opplab_import::facts::PolicyFacts;
 
     use super::*;
+    use crate::events::{Context, Ev};
 
     /// What is set in a snapshot is the policy's, and the hardware's own limits are not.
     #[test]
@@ -511,6 +632,47 @@ mod tests {
         assert!(
             read(vec![found(0, limits, "cppc_cpufreq")], &[("/sys/devices/system/cpu/cpufreq/boost", "0")]).no_turbo
         );
+    }
+
+    /// A snapshot is read by a CPU that changes its clock for that; the kernel's own counts refute it.
+    #[test]
+    fn a_stale_clock_of_a_snapshot_is_refuted_by_time_in_state() {
+        let change = |time_ns: u64, freq_khz: u32| {
+            let what = What::Frequency { cpu: 0, freq_khz };
+            Ev { time_ns, cpu: 0, current: 1, context: Context::Task, what }
+        };
+        let list = vec![change(500_000_000, 2_000_000), change(600_000_000, 1_000_000)];
+        let events = Events { list, duration_ns: 1_000_000_000, ..Events::default() };
+        let folder = "/sys/devices/system/cpu/cpufreq/policy0";
+        let snapshot = |khz: u32, times: &str, changes: &str| {
+            lines(&format!(
+                "{folder}/scaling_cur_freq: {khz}|\n{folder}/stats/time_in_state: {times}|\n{folder}/stats/trans_table: {changes}\n"
+            ))
+        };
+        let found = |khz: u32, before: [&str; 2], after: [&str; 2]| {
+            let after = snapshot(1_000_000, after[0], after[1]);
+            khz_at_start(&[0], &events, &snapshot(khz, before[0], before[1]), &after)
+        };
+        let began = "3000000 7|2000000 0|1000000 9";
+        let times = |khz: u32, after: &str| found(khz, [began, ""], [after, ""]);
+        // Until 0.5 s; of the snapshot's 1 GHz there were 0.4 s only, and those were later.
+        assert_eq!(times(1_000_000, "3000000 57|2000000 10|1000000 49"), Some(3_000_000));
+        // Both are possible, or none is: the snapshot's.
+        assert_eq!(times(1_000_000, "3000000 57|2000000 10|1000000 99"), Some(1_000_000));
+        assert_eq!(times(1_000_000, "3000000 8|2000000 10|1000000 10"), Some(1_000_000));
+        // The time at 2 GHz after the change is not that before it.
+        assert_eq!(times(2_000_000, "3000000 57|2000000 55|1000000 49"), Some(3_000_000));
+        // By the times both, by the changes to 2 GHz 3 GHz only.
+        let table = |row: &str| {
+            format!(
+                "   From  :    To|         :   3000000   2000000   1000000 |{row}  1000000:         9         4         0 |"
+            )
+        };
+        let [began_changes, after_changes] = ["  3000000:   0 1 0 |", "  3000000:   0 2 5 |"].map(table);
+        let after = "3000000 57|2000000 10|1000000 99";
+        assert_eq!(found(1_000_000, [began, &began_changes], [after, &after_changes]), Some(3_000_000));
+        let unknown = lines(&format!("{folder}/scaling_cur_freq: 1000000|"));
+        assert_eq!(khz_at_start(&[0], &events, &unknown, &[]), Some(1_000_000));
     }
 
     #[test]

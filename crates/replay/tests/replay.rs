@@ -506,3 +506,55 @@ fn affinities_by_taskset_are_recovered() {
         assert!(bound >= 3, "{name}: {bound} of 5 were moved");
     }
 }
+
+/// Goal: what changes between two point releases is predicted from a recording of one. Method: 6.12.74 and 6.12.85, recorded after the
+/// prediction was written down (docs/journal/2026-11-25-point-releases.md); the newer one keeps the tick of a CPU without an idle driver, so
+/// that schedutil lowers frequencies less often. A snapshot's clock that was stale by the trace's start put the self-check 34 points off.
+#[test]
+fn a_point_release_is_predicted_from_another() {
+    let read = |release: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/point-releases").join(release);
+        Replay::read(&folder, None).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let changes = |times: &opplab_replay::Measured| times.policies.iter().map(|policy| policy.changes).sum::<u64>();
+    let predicted = |from: &str, to: &str| {
+        let change = Change { kernel: Some(to.into()), ..Change::default() };
+        let found = read(from).compare(Some(&change), Mode::Closed).unwrap_or_else(|error| panic!("{error}"));
+        assert!(found.is_near(), "{from}: {:?} {}", found.freq_distance, found.energy_distance);
+        let after = changes(&found.changed.expect("something was changed"));
+        (changes(&found.recorded), after * 100 / changes(&found.check))
+    };
+    let (older, fewer_percent) = predicted("6.12.74", "6.12.85");
+    let (newer, more_percent) = predicted("6.12.85", "6.12.74");
+    assert_eq!((older, newer), (31, 19));
+    // Recorded: 61 % of the changes, and 163 %.
+    assert!(
+        (40..=70).contains(&fewer_percent) && (140..=200).contains(&more_percent),
+        "{fewer_percent} {more_percent}"
+    );
+}
+
+/// Goal: recordings without real times are refused. Method: the snapshots of two CPUs, of which one is left, whose TSC is not constant.
+#[test]
+fn an_emulated_clock_that_runs_with_the_frequency_is_refused() {
+    let given = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/point-releases/6.12.74");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("one-cpu");
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let text = |name: &str| std::fs::read_to_string(given.join(name)).unwrap_or_else(|error| panic!("{error}"));
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).unwrap_or_else(|error| panic!("{error}"));
+    };
+    let of_one = |line: &&str| !line.contains("/cpu1/") && !line.contains("policy1");
+    let snapshot = text("sysfs_before.txt").replace(": 0-1|", ": 0|");
+    write("sysfs_before.txt", &snapshot.lines().filter(of_one).map(|line| format!("{line}\n")).collect::<String>());
+    let cpuinfo = text("cpuinfo.txt");
+    let one = cpuinfo.split("\n\n").next().unwrap_or_default();
+    write("qemu_cmdline.txt", &text("qemu_cmdline.txt"));
+    let line = "  a-9  [000] d..2  1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=9 next_prio=120\n";
+    write("trace.dat", &format!("# tracer: nop\n{line}"));
+    write("cpuinfo.txt", one);
+    Replay::read(&folder, None).unwrap_or_else(|error| panic!("{error}"));
+    write("cpuinfo.txt", &one.replace("constant_tsc", ""));
+    let error = Replay::read(&folder, None).expect_err("its times are not real times").to_string();
+    assert!(error.contains("trace.dat: its times are not real times"), "{error}");
+}

@@ -50,7 +50,7 @@ use tabulate::Pieces;
 pub use error::{Error, Result, nearest_name};
 pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::{Data, UnpackLimits, read_whole};
-pub use reader::{Meta, Outcome, ReadOptions, Reader};
+pub use reader::{IN_INTERRUPT, Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;
 pub use ring::Missed;
 pub use table::{Column, Field, IntColumn, Strings, Table, VarBytes};

@@ -9,6 +9,9 @@ use crate::event::{Schema, Sink};
 use crate::input::UnpackLimits;
 use crate::ring::Missed;
 
+/// Of `common_flags`: in an interrupt or a softirq (TRACE_FLAG_HARDIRQ and TRACE_FLAG_SOFTIRQ, include/linux/trace_events.h).
+pub const IN_INTERRUPT: i64 = 0x08 | 0x10;
+
 /// What to read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {

@@ -78,14 +78,19 @@ fn recordings_with_groups_agree() {
 fn all_recordings_agree() {
     let Some(folder) = opplab_testdata::shared("traces") else { return };
     let mut wrong = Vec::new();
+    let (mut idle, mut idle_all) = (0, 0);
     for dir in find_recordings(&folder).expect("the folder can be listed") {
         let report = verify_recording(&dir).expect("the recording is readable");
         for (kind, count) in report.rows() {
             println!("{} {kind} {} {} {}", report.recording, count.exact, count.total, count.remark());
         }
+        if let Some(count) = report.kinds.get("placement_idle") {
+            (idle, idle_all) = (idle + count.exact, idle_all + count.total);
+        }
         wrong.extend(check(&report));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(idle_all > 0 && idle * 1000 >= idle_all * 995, "placement_idle {idle} of {idle_all}");
 }
 
 #[test]

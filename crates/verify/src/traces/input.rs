@@ -15,7 +15,7 @@ use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{KernelProfile, Version};
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::groups::{GroupFinder, Groups, is_thread_clone};
-use opplab_trace::{Event, ReadOptions, RecordingFiles, Value};
+use opplab_trace::{Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Value};
 
 use crate::VerifyError;
 
@@ -177,6 +177,10 @@ impl<'a> Ev<'a> {
     pub fn current(&self) -> i64 {
         self.record.pid
     }
+    /// It was in an interrupt or a softirq on top of that task, as far as the trace has it.
+    pub fn in_interrupt(&self) -> bool {
+        self.get("common_flags").is_some_and(|flags| flags & IN_INTERRUPT != 0)
+    }
     /// The integer field `name`; `None` if this recording's probe does not have it.
     pub fn get(&self, name: &str) -> Option<i64> {
         let place = self.events.fields[self.record.schema].iter().position(|field| field == name)?;
@@ -207,8 +211,11 @@ impl Events {
         let path = files.path().to_owned();
         let fail = |error: opplab_trace::Error| VerifyError::Read { path: path.clone(), reason: error.to_string() };
         let file = &files.trace;
-        let options =
-            ReadOptions { missing_ok: true, ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>()) };
+        let options = ReadOptions {
+            missing_ok: true,
+            common_fields: true,
+            ..ReadOptions::only(&KINDS.iter().map(|k| k.0).collect::<Vec<_>>())
+        };
         let reader = file.reader(&options).map_err(fail)?;
         let names = reader.tasks().iter().map(|(&pid, name)| (pid.into(), String::from_utf8_lossy(name).into_owned()));
         let names = names.collect();

@@ -392,7 +392,7 @@ impl Place {
             affinity = Some(found);
         }
         let recent = self.recent.get(&call.pid).copied();
-        let bound = ev.name_of(ev.current()).is_some_and(is_per_cpu_kthread);
+        let bound = !ev.in_interrupt() && ev.name_of(ev.current()).is_some_and(is_per_cpu_kthread);
         let query = SiblingQuery {
             prev: call.prev,
             target,
@@ -422,7 +422,13 @@ impl Place {
             report.without_input("placement_idle", "recent_used_cpu before the first wake-up");
             return;
         }
-        let cause = if call.disturbed { "another CPU's state changed during the placement" } else { UNEXPLAINED };
+        // A chosen CPU is idle until the waker marks it (ttwu_pending), which is not recorded.
+        let unmarked = select_idle_sibling(&facts.before_wakeups(), &query).cpu;
+        let cause = match call.disturbed {
+            true => "another CPU's state changed during the placement",
+            false if unmarked == chosen => "a wake-up under way had not marked its CPU yet",
+            false => UNEXPLAINED,
+        };
         report.compare("placement_idle", ev.time_ns(), chosen, choice.cpu, cause);
     }
 }
@@ -479,8 +485,11 @@ fn capacity(state: &State<'_>, cpu: usize) -> CpuCapacity {
     CpuCapacity { orig, of: state.cpus[cpu].capacity_of.unwrap_or(orig), hw_pressure: 0, cpufreq_pressure: 0 }
 }
 
+#[derive(Clone)]
 struct IdleFacts {
     idle: CpuMask,
+    /// With those that wake-ups under way have chosen.
+    idle_before_wakeups: CpuMask,
     llc: Vec<CpuMask>,
     one: Vec<CpuMask>,
     all: CpuMask,
@@ -493,10 +502,13 @@ impl IdleFacts {
     fn new(state: &State<'_>, place: &Place) -> Result<Self, &'static str> {
         let machine = state.machine;
         let mut idle = CpuMask::with_room(machine.n_cpus);
+        let mut idle_before_wakeups = CpuMask::with_room(machine.n_cpus);
         for (cpu, of) in state.cpus.iter().enumerate() {
             let Some(curr) = of.curr else { return Err("what runs on a CPU, before its first switch") };
             let coming = place.pending.values().any(|&target| target == cpu);
-            idle.set(cpu, curr == 0 && of.nr_running.unwrap_or(0) == 0 && !coming);
+            let empty = curr == 0 && of.nr_running.unwrap_or(0) == 0;
+            idle.set(cpu, empty && !coming);
+            idle_before_wakeups.set(cpu, empty);
         }
         let mask = |bits: u64| {
             let mut mask = CpuMask::with_room(machine.n_cpus);
@@ -505,6 +517,7 @@ impl IdleFacts {
         };
         Ok(Self {
             idle,
+            idle_before_wakeups,
             llc: machine.llc.iter().map(|&bits| mask(bits)).collect(),
             one: (0..machine.n_cpus).map(CpuMask::one).collect(),
             all: CpuMask::all(machine.n_cpus),
@@ -512,6 +525,13 @@ impl IdleFacts {
             asymmetric: place.asymmetric,
             llc_masks: machine.llc.clone(),
         })
+    }
+}
+
+impl IdleFacts {
+    /// The same before the wake-ups under way marked their CPUs.
+    fn before_wakeups(&self) -> Self {
+        Self { idle: self.idle_before_wakeups.clone(), ..self.clone() }
     }
 }
 
