@@ -457,7 +457,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
     Ok(())
 }
 
-/// Reads a log; says so if its last line is cut off, as a killed worker leaves it.
+/// Reads a log; reports if its last line is cut off, as a killed worker leaves it.
 fn read_log(log: &Path, env: &mut Env<'_>) -> Result<String, HostError> {
     let text = read_whole_text(log, LOG_MAX).map_err(|error| HostError::io(log.display().to_string(), error))?;
     if !text.is_empty() && !text.ends_with('\n') {

@@ -1,8 +1,8 @@
 //! What people call their kernels, as a mainline release and the point release whose backports it has.
 //!
 //! `6.6` is the mainline release. `6.6.88`, with whatever a distribution adds (`6.6.88-1-lts`), is a point release of it.
-//! Debian's `6.1.0-56-amd64` counts its own builds: its changelog names the point release of each. Names that say less
-//! than that (`android15-6.6`, Ubuntu's `6.8.0-45-generic`) are taken as the mainline release, and a note says so.
+//! Debian's `6.1.0-56-amd64` counts its own builds: its changelog names the point release of each. Names that state less
+//! than that (`android15-6.6`, Ubuntu's `6.8.0-45-generic`) are taken as the mainline release, and a note states it.
 
 /// A kernel version: major and minor number.
 pub type Version = (u16, u16);
@@ -132,7 +132,7 @@ pub struct Release<'a> {
     pub version: Version,
     /// The point release, as far as its changes are known; 0: the mainline release.
     pub point: u16,
-    /// The point release that the name says or stands for.
+    /// The point release that the name states or stands for.
     pub named: Option<u16>,
     /// What follows the numbers.
     pub flavour: &'a str,

@@ -17,7 +17,7 @@ pub enum Op {
     Run { work_ns: u64, fixed: u16 },
     /// A random amount of work: the next of [`Workload::draws`]`[draw]`. `fixed` as in `Run`.
     RunDraw { draw: ObjectIdx, fixed: u16 },
-    /// An amount of work from a list: the entry of [`Workload::draws`]`[draw]` that the loop counter `slot` says, from
+    /// An amount of work from a list: the entry of [`Workload::draws`]`[draw]` that the loop counter `slot` selects, from
     /// the front again past the end. `fixed` as in `Run`.
     RunListed { draw: ObjectIdx, slot: u16, fixed: u16 },
     /// Runs for a fixed wall time on a CPU.
@@ -171,7 +171,7 @@ pub struct TaskSpec {
     pub delay_ns: u64,
     /// Policy.
     pub policy: SchedPolicy,
-    /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which says how its work
+    /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which states how its work
     /// scales in place of the ops' `fixed`; empty: none.
     pub class: String,
     /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
@@ -194,7 +194,7 @@ pub struct TaskSpec {
     pub phases: Vec<PhaseSpec>,
 }
 
-/// What says on which CPU a kernel thread does the work that a task's [`Op::Call`] queues for it.
+/// What decides on which CPU a kernel thread does the work that a task's [`Op::Call`] queues for it.
 ///
 /// Such a thread stands for the threads of all CPUs: it has one piece of work at a time, and one history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,6 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.kernel import kernel_gates
 from opplab.simulation.policy import Policy
 from opplab.sweep.power_profiles import is_power_profile, power_profiles
 
@@ -107,6 +106,9 @@ def _variant(base: Variant, text: str) -> Variant:
     if chosen is not None and chosen != keys.get("governor"):
         # Another governor does not have this one's tunables.
         keys.pop("tunables", None)
+    # Imports NumPy, which runs without variants do not need.
+    from opplab.kernel import kernel_gates
+
     governor = chosen or str(keys.get("governor", Policy.governor))
     tunables = [row["name"] for row in _opplab.governor_tunables() if row["governor"] == governor]
     gates = {gate.gate for gate in kernel_gates()}

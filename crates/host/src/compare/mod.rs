@@ -377,7 +377,7 @@ fn measured(
     }
     let has_writes = !files(&options.plan.variants).is_empty();
     if has_writes && !options.is_worker {
-        // What is wrong with the folder is said before anything is written.
+        // What is wrong with the folder is reported before anything is written.
         drop(Log::open(&path, head)?);
         let what = Supervised { command: "compare", variants: &options.plan.variants, given };
         let ended = supervise(root, &options.state, &what, env)?;

@@ -1,11 +1,11 @@
-//! What governors are told of CPUs and policies, what they answer, and what they note of a decision.
+//! Facts of CPUs and policies that governors take, their answers, and their notes of a decision.
 //!
 //! Plain values that all governors share; what is computed from them is in the governors' files.
 
 use crate::profile::HeadroomPlace;
 use crate::unit::SCHED_CAPACITY_SCALE;
 
-/// What a CPU's run queue says beside its fair class.
+/// What a CPU's run queue reports beside its fair class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RqFacts {
     /// `arch_scale_cpu_capacity()`, 1..1024.
@@ -115,7 +115,7 @@ pub enum Request {
     },
     /// Wake the policy's kthread to run its work.
     QueueWork,
-    /// Tell the driver the performance levels, on the scale of `capacity`
+    /// Pass the driver the performance levels, on the scale of `capacity`
     /// (drivers/cpufreq/cpufreq.c:cpufreq_driver_adjust_perf()).
     AdjustPerf {
         /// Index of the CPU in the policy.

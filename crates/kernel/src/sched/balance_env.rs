@@ -1,4 +1,4 @@
-//! A pass of load balance: what it is told of CPUs and tasks, its rules, and the domain that it looks at.
+//! A pass of load balance (kernel/sched/fair.c): facts of CPUs and tasks, its rules, and the domain that it looks at.
 
 use super::cpumask::CpuSet;
 use super::fitness::Clamps;
@@ -75,7 +75,7 @@ pub trait BalanceFacts {
     fn asym_priority(&self, cpu: usize) -> i32;
     /// Energy-aware scheduling is on (`sched_energy_enabled()`).
     fn energy_aware(&self) -> bool;
-    /// CPUs beyond the tipping point are noticed; only a deliberately broken policy says no.
+    /// CPUs beyond the tipping point are noticed; only a deliberately broken policy answers no.
     #[inline]
     fn notices_overutilized(&self) -> bool {
         true
@@ -284,7 +284,7 @@ impl<'a> LbEnv<'a> {
     }
 }
 
-/// What time and clock say about a pass.
+/// Time and clock of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jiffies {
     /// The time.

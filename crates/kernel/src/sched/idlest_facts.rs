@@ -1,4 +1,4 @@
-//! What the search for the idlest CPU of a domain is told.
+//! Facts for the search for the idlest CPU of a domain (kernel/sched/fair.c).
 
 use super::cpumask::CpuSet;
 use super::fitness::Clamps;

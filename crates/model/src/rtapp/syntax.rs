@@ -552,7 +552,7 @@ impl Reader {
                 (vec![phase], if repeat.is_some() { Loop::Times(1) } else { Loop::Forever })
             }
         };
-        // Events of phases were told apart from the task's name only here, because `suspend` may mean it.
+        // Events of phases were distinguished from the task's name only here, because `suspend` may mean it.
         let phases = phases
             .into_iter()
             .map(|mut phase| {

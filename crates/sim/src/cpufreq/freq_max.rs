@@ -26,7 +26,7 @@ use crate::run::gates::Gates;
 const RAPL_WINDOW_NS: u64 = 10_000_000;
 /// log2 of the ticks over which the recent past is averaged. Assumed; text 002 names no length.
 const RECENT_SHIFT: u32 = 5;
-/// The lowest ratio that power may tell: half of the base frequency. Assumed; wide vectors stay above it.
+/// The lowest ratio that power may give: half of the base frequency. Assumed; wide vectors stay above it.
 const RAPL_FLOOR: FreqRatio = SCHED_CAPACITY_SCALE / 2;
 
 /// f_max over the base frequency, << 10.
@@ -61,7 +61,7 @@ impl FreqMaxRatios {
     /// What the policy names, or the kernel takes.
     ///
     /// # Errors
-    /// [`CaseError`] if there is no such f_max, or it cannot be told from what the machine file knows.
+    /// [`CaseError`] if there is no such f_max, or it cannot be computed from what the machine file knows.
     pub(crate) fn new(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Self, CaseError> {
         if machine.invariance != InvarianceSource::CountersAtTick {
             let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();

@@ -179,7 +179,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Some((khz, note))
     }
 
-    /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.
+    /// cpufreq_driver_fast_switch(): the driver is called where the governor decides.
     pub(crate) fn fast_switch(&mut self, policy: PolicyId, khz: u32) {
         self.policies[policy].cur_khz = khz;
         self.set_freq_scale(policy, khz);
@@ -265,7 +265,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Tells the hardware; the clock changes after the driver's switch time.
+    /// Programs the hardware; the clock changes after the driver's switch time.
     pub(crate) fn begin_switch(&mut self, policy: PolicyId, khz: u32) {
         self.policies[policy].switching_khz = Some(khz);
         if self.driver.switch_ns == 0 {

@@ -262,7 +262,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(super) fn start_governor(&mut self, policy: PolicyId) {
         let state = &mut self.policies[policy];
         let limits = state.limits;
-        // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
+        // cpufreq_start_governor() passes the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
             Governor::Fixed(khz) => Some(*khz),
             Governor::Kernel { worker, state: Some(governor) } => {

@@ -47,7 +47,7 @@ impl GovernorId {
         GOVERNORS.iter().copied().map(Self)
     }
 
-    /// Starts one; whoever drives it tells it the limits next.
+    /// Starts one; whoever drives it passes it the limits next.
     ///
     /// # Errors
     /// [`GovernorError`] if a tunable is none of its own, or a value none that it takes.
