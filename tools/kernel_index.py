@@ -188,7 +188,10 @@ def gates() -> tuple[dict[str, str], dict[str, set[str]]]:
             tokens[f".{gate}"] = tokens[head[2]] = gate
         for function in FUNCTION.findall(line):
             named[function].add(gate)
-    # The forms in which crates take a gate: `-> Option<UtilEstForm>` of a function over `self.util_est`.
+    # The forms in which algorithms take a gate, each in the algorithm's file: `-> Option<UtilEstForm>` of a function
+    # over `self.util_est`.
+    sources = [file.read_text() for file in sorted((ROOT / PROFILE).parent.rglob("*.rs"))]
+    text = "\n".join(re.findall(r"^impl KernelProfile \{\n.*?^\}", "\n".join(sources), re.DOTALL | re.MULTILINE))
     for method in re.finditer(
         r"pub fn (\w+)\(&self.*?\) -> (?:Option<)?(\w+Form)>?.*?\{(.*?)\n    \}", text, re.DOTALL
     ):

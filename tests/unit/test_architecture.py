@@ -90,6 +90,61 @@ def test_the_python_package_has_no_circle(depth: int) -> None:
     assert circle(needs) == []
 
 
+def rust_paths(text: str, inner: set[str]) -> Iterator[list[str]]:
+    """The paths of ``use`` trees, and those that begin with ``crate``, ``self``, ``super`` or an inner module."""
+
+    def leaves(head: list[str], tree: str) -> Iterator[list[str]]:
+        for part in re.findall(r"(?:[^,{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})+", tree):
+            outer, brace, rest = part.partition("{")
+            words = [word for word in outer.split(" as ")[0].strip().split("::") if word]
+            if brace:
+                yield from leaves(head + words, rest.rpartition("}")[0])
+            elif words:
+                yield head + words
+
+    for tree in re.findall(r"\buse\s+([^;]*);", text):
+        yield from leaves([], tree)
+    for path in re.findall(r"(?<![:\w])\w+(?:::\w+)+", re.sub(r"\buse\s+[^;]*;", "", text)):
+        if (words := path.split("::"))[0] in {"crate", "self", "super"} | inner:
+            yield words
+
+
+@pytest.mark.parametrize("crate", sorted(path.parent.name for path in ROOT.glob("crates/*/src")))
+def test_modules_of_a_crate_have_no_circle(crate: str) -> None:
+    """A module and those inside it are a folder, and may know each other; tests are left out."""
+    source = ROOT / "crates" / crate / "src"
+    texts: dict[tuple[str, ...], str] = {}
+    for file in source.rglob("*.rs"):
+        parts = file.relative_to(source).with_suffix("").parts
+        if parts[0] not in ("bin", "main"):
+            text = re.sub(r"//[^\n]*", "", file.read_text(encoding="utf-8")).partition("#[cfg(test)]\nmod ")[0]
+            texts[parts[:-1] if parts[-1] in ("mod", "lib") else parts] = text
+    inner = {name: {other[-1] for other in texts if other[:-1] == name and other} for name in texts}
+    named = {
+        (name, path[-1]): path
+        for name, text in texts.items()
+        for tree in re.findall(r"\bpub(?:\([^)]*\))?\s+(use\s+[^;]*;)", text)
+        for path in rust_paths(tree, set())
+    }
+
+    def home(name: tuple[str, ...], path: list[str]) -> tuple[str, ...]:
+        at, rest = (() if path[0] == "crate" else name), list(path[1:] if path[0] in ("crate", "self") else path)
+        while rest and rest[0] == "super":
+            at, rest = at[:-1], rest[1:]
+        while rest and (*at, rest[0]) in texts:
+            at, rest = (*at, rest[0]), rest[1:]
+        again = named.get((at, rest[0])) if rest and at != name else None
+        return home(at, again) if again else at
+
+    needs: dict[str, set[str]] = {"::".join(name): set() for name in texts}
+    for name, text in texts.items():
+        for path in rust_paths(text, inner[name]):
+            found = home(name, path)
+            if found[: len(name)] != name[: len(found)]:
+                needs["::".join(name)].add("::".join(found))
+    assert circle(needs) == []
+
+
 def test_the_product_does_not_know_the_lab() -> None:
     for file in [*PACKAGE.rglob("*.py"), *(ROOT / "tools").glob("*.py")]:
         assert not [name for name in imports(file) if name.split(".")[0] == "lab"], file

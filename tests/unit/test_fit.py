@@ -89,6 +89,17 @@ def test_three_points_tell_the_others_better_than_a_line(tmp_path: Path) -> None
     assert set(report["sets"][0]) >= {"median_abs_error", "p90_abs_error", "rival_median_abs_error", "skill"}
 
 
+@pytest.mark.filterwarnings("error")
+def test_points_that_contradict_each_other_leave_the_power_open(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("cpu,khz,busy_mean_mw\n0,300000,100000\n0,2400000,1\n")
+    done = CliRunner().invoke(command, ["power", str(source), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    top = json.loads(done.output)["sets"][0]["parameters"][0]
+    assert top["low"] < 1e-3
+    assert top["high"] > 1e6
+
+
 def test_check_scores_only_what_the_fit_did_not_use(tmp_path: Path) -> None:
     source, rest = table(tmp_path / "a.csv", clocks=MHZ[[0, 4, 7]]), table(tmp_path / "b.csv")
     arguments = ["power", str(source), "--check", str(rest), "--soc", "x1", "--cpu", "4", "--format", "json"]

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import _opplab
 from opplab.choice import choose as choosing
-from opplab.choice.fleet import fleet, sources_of
+from opplab.choice.fleet import fleet, sources_of, types_of
 from opplab.cli.main import opplab as program
 from opplab.fit.machine_power import generic_power
 
@@ -164,3 +164,16 @@ def test_lists_and_folders_are_read(dumps: Path) -> None:
     assert [path.name for path in sources_of([names, dumps])][:2] == ["a.tar.xz", "gone.tar.xz"]
     with pytest.raises(opplab.InputError, match="no such dump"):
         sources_of([dumps.parent / "nothing"])
+
+
+def test_a_dump_that_is_text_is_no_list(tmp_path: Path) -> None:
+    snapshot = shared("traces/arm64-612-juno-eas-homog6/sysfs_before.txt")
+    assert sources_of([snapshot]) == [snapshot]
+    types, refused = types_of([snapshot])
+    assert [kind.dumps for kind in types] == [[str(snapshot)]]
+    assert refused == []
+    gone = tmp_path / "gone.txt"
+    gone.write_text("a.tar.xz\nb.tar.xz\n")
+    ((name, why),) = types_of(sources_of([gone]))[1]
+    assert name == str(gone)
+    assert why

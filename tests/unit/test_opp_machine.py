@@ -366,6 +366,20 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path, watts: str) -> None:
             assert (words in done.output) is (name == "spoilt")
 
 
+@pytest.mark.parametrize("cell", ["", "0"])
+def test_points_without_power_are_counted(tmp_path: Path, cell: str) -> None:
+    rows = ["cpu,khz,busy_mean_mw", *(f"0,{mhz}000,{mhz // 4}" for mhz in (800, 1500, 2200, 2600))]
+    whole, spoilt = tmp_path / "whole.csv", tmp_path / "spoilt.csv"
+    whole.write_text("\n".join(rows) + "\n")
+    spoilt.write_text("\n".join([*rows[:3], f"0,2200000,{cell}", *rows[4:]]) + "\n")
+    words = "1 of 4 rows are left out: no power above 0"
+    for before in ([], ["juno-r2"]):
+        for file in (whole, spoilt):
+            done = CliRunner().invoke(opplab, ["fit", "power", *before, str(file)])
+            assert done.exit_code == 0, done.output
+            assert (words in done.output) is (file is spoilt)
+
+
 def test_power_below_nothing_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "points.csv"
     file.write_text("soc,cpu,khz,busy_mean_mw\nchip,0,300000,20\nchip,0,600000,-5\nchip,0,900000,90\n")

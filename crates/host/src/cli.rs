@@ -8,12 +8,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use lexopt::prelude::*;
-use opplab_kernel::cpufreq::governor::{GovernorError, GovernorId};
+use opplab_kernel::cpufreq::governor::GovernorError;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::profile::KernelProfile;
 
 use crate::affinity::{self, Before};
 use crate::calibrate;
 use crate::clock::{self, Moment};
+use crate::command::{Env, is_json, nearest, print, print_help, text, time_ns};
 use crate::compare;
 use crate::error::HostError;
 use crate::govern::sense::Source;
@@ -26,18 +28,6 @@ use crate::shown::Shown;
 use crate::whole::LOG_MAX;
 use opplab_import::read_whole_text;
 use opplab_model::cpus::{format_cpu_list, parse_cpu_list};
-
-/// Where a command writes, and how it calls itself.
-pub struct Env<'a> {
-    /// Standard output.
-    pub out: &'a mut dyn Write,
-    /// Standard error.
-    pub err: &'a mut dyn Write,
-    /// Program and leading arguments that start this command line again, for workers.
-    pub again: Vec<OsString>,
-    /// The name that messages begin with.
-    pub name: String,
-}
 
 /// The commands with a line about each.
 const COMMANDS: &[(&str, &str)] = &[
@@ -105,72 +95,12 @@ pub fn output_of(args: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {
     }
 }
 
-/// `; did you mean ...?` for the nearest of the names.
-pub(crate) fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> String {
-    let distance = |name: &str| {
-        // Levenshtein, one row.
-        let (a, b): (Vec<char>, Vec<char>) = (wrong.chars().collect(), name.chars().collect());
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, x) in a.iter().enumerate() {
-            let mut corner = row[0];
-            row[0] = i + 1;
-            for (j, y) in b.iter().enumerate() {
-                let next = (corner + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-                corner = std::mem::replace(&mut row[j + 1], next);
-            }
-        }
-        row[b.len()]
-    };
-    let best = names.map(|name| (distance(name), name)).min();
-    best.filter(|(far, name)| *far <= name.len().div_ceil(2))
-        .map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"))
-}
-
-/// Writes; a reader that went away ends the command quietly.
-pub(crate) fn print(env: &mut Env<'_>, text: &str) -> Result<i32, HostError> {
-    match env.out.write_all(text.as_bytes()).and_then(|()| env.out.flush()) {
-        Ok(()) => Ok(0),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(141),
-        Err(error) => Err(HostError::io("standard output", error)),
-    }
-}
-
 fn help(env: &mut Env<'_>) -> Result<i32, HostError> {
     let mut text = format!("Usage: {} COMMAND [--help]\n\nCommands:\n", env.name);
     for (name, about) in COMMANDS {
         text += &format!("  {name:<10} {about}\n");
     }
     print(env, &text)
-}
-
-/// Prints the help of a command: the lines of its usage begin with the name of the program.
-pub(crate) fn print_help(env: &mut Env<'_>, text: &str) -> Result<i32, HostError> {
-    let (usage, rest) = text.split_once("\n\n").unwrap_or((text, ""));
-    let name = &env.name;
-    let usage: Vec<String> = usage
-        .lines()
-        .map(|line| match line.split_at_checked("Usage: ".len()) {
-            Some((margin, words)) => format!("{margin}{name} {words}"),
-            None => line.to_owned(),
-        })
-        .collect();
-    print(env, &format!("{}\n\n{rest}", usage.join("\n")))
-}
-
-/// `--format text` or `--format json`: whether it is JSON.
-pub(crate) fn is_json(words: &mut lexopt::Parser) -> Result<bool, HostError> {
-    let word = text(words.value()?);
-    match word.as_str() {
-        "text" => Ok(false),
-        "json" => Ok(true),
-        _ => Err(HostError::Usage(format!("--format: one of text, json, not `{word}`"))),
-    }
-}
-
-impl From<lexopt::Error> for HostError {
-    fn from(error: lexopt::Error) -> Self {
-        Self::Usage(error.to_string())
-    }
 }
 
 const SHOW_HELP: &str = "\
@@ -732,30 +662,4 @@ fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, H
     let _ =
         writeln!(env.err, "{}: {} bytes, {} of pages{lost}", options.output.display(), done.n_bytes, done.n_page_bytes);
     Ok(done.code.unwrap_or(0))
-}
-
-/// The word as text.
-pub(crate) fn text(word: OsString) -> String {
-    word.to_string_lossy().into_owned()
-}
-
-/// A time with its unit: `500us`, `100ms`, `1.5s`, `2m`, `1h`.
-pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
-    let split = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
-    let (number, unit) = word.split_at(split);
-    let unit_ns = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" | "m" => 60e9,
-        "h" => 3600e9,
-        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 10m, 1h"))),
-    };
-    let number: f64 = number.parse().map_err(|_| HostError::Usage(format!("--{what}: `{word}` is not a time")))?;
-    let ns = number * unit_ns;
-    if !(1.0..=1e18).contains(&ns) {
-        return Err(HostError::Usage(format!("--{what}: `{word}` is out of range")));
-    }
-    Ok(ns as u64)
 }

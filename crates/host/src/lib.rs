@@ -17,6 +17,7 @@ pub mod affinity;
 pub mod calibrate;
 pub mod cli;
 pub mod clock;
+pub mod command;
 pub mod compare;
 pub mod counters;
 mod error;

@@ -9,7 +9,7 @@ use std::path::Path;
 use opplab_import::check::{Finding, check};
 use opplab_import::fmax::{FmaxInput, FmaxReport, fmax};
 use opplab_import::{Facts, import, to_machine};
-use opplab_kernel::cpufreq::governor::GovernorId;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::tree::{Node, to_json};
 

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use opplab_host::Root;
-use opplab_host::cli::{Env, main};
+use opplab_host::cli::main;
+use opplab_host::command::Env;
 use opplab_host::show::{Report, report};
 use opplab_testdata::shared;
 

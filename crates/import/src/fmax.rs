@@ -8,13 +8,15 @@
 //! runs (RAPL, recent past), which have no number before a run.
 
 use opplab_kernel::cpufreq::acpi_cpufreq::acpi_max_boost_khz as max_boost_khz;
-use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
+use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
     AmdPerfCaps, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, is_zen4, midpoint,
     scale_freq_tick,
 };
-use opplab_kernel::profile::{KernelProfile, PROFILES, Platform, Version};
+use opplab_kernel::profile::{KernelProfile, PROFILES, Platform};
+use opplab_kernel::release::Version;
 use opplab_model::machine::{CppcCaps, Machine, Processor, TurboBin};
 use opplab_model::tree::Node;
 

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use opplab_kernel::cpufreq::amd_pstate::AMD_PSTATE_TRANSITION_LATENCY_NS;
-use opplab_kernel::cpufreq::driver::{DelayFacts, DriverId, DriverKind};
+use opplab_kernel::cpufreq::driver::{DelayFacts, DriverKind};
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::intel_pstate::INTEL_CPUFREQ_TRANSITION_LATENCY_NS;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::file::{machine_to_toml, parse_machine};

@@ -11,10 +11,9 @@ use std::hint::black_box;
 
 use divan::Bencher;
 use opplab_kernel::clock_pelt::RqClock;
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, Request, RqFacts};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovGates, SugovPolicy, SugovRequest,
-};
+use opplab_kernel::cpufreq::schedutil::{SugovConfig, SugovGates, SugovPolicy};
 use opplab_kernel::eas::{EasCpu, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmPerfDomain, em_create_perf_table};
 use opplab_kernel::pelt::{HalfLife32, SchedAvg, SeFacts, update_load_avg_cfs_rq, update_load_avg_se};
@@ -201,7 +200,7 @@ fn schedutil_one(
     cpu: usize,
     policy: &PolicyFacts,
     facts: &[CpuFacts],
-) -> Option<SugovRequest> {
+) -> Option<Request> {
     governor.update(time, cpu, 0, policy, facts)
 }
 

@@ -9,9 +9,11 @@
 //! with the task only one CPU's share differs. Whether energy-aware placement is on at all (an asymmetric domain, no
 //! SMT, schedutil everywhere, a model for every CPU) and what happens if it gives no answer is the caller's.
 
-use crate::cpufreq::schedutil::{RqFacts, UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util};
+use crate::cpufreq::facts::RqFacts;
+use crate::cpufreq::perf_margin::PerfMargin;
+use crate::cpufreq::schedutil::{UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util};
 use crate::energy_model::EmPerfDomain;
-use crate::proposals::headroom::PerfMargin;
+use crate::profile::{Eas, FeecEnergy, FeecFullCpus, FeecMargin, FeecRunnable, KernelProfile, RunnableBoost};
 use crate::sched::fitness::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
 use crate::uclamp::uclamp_util;
 use crate::util_est::UTIL_AVG_UNCHANGED;
@@ -762,6 +764,23 @@ impl Margin {
         } else {
             (self.prev_cpu, EasRule::Stay)
         }
+    }
+}
+
+impl KernelProfile {
+    /// The gates of find_energy_efficient_cpu(), if the kernel has energy-aware placement.
+    pub fn eas_gates(&self) -> Option<EasGates> {
+        let form = match (self.feec_margin, self.feec_energy) {
+            (FeecMargin::None, FeecEnergy::Bounded) => EasForm::V6_8,
+            (FeecMargin::None, _) => EasForm::V6_0,
+            (_, FeecEnergy::AllDomains) => EasForm::V5_10,
+            _ => EasForm::V5_14,
+        };
+        let runnable_boost = self.runnable_boost == RunnableBoost::On;
+        let runnable_moves = self.feec_runnable == FeecRunnable::Moved;
+        let full_cpus = self.feec_full_cpus == FeecFullCpus::Capped;
+        let gates = EasGates { form, runnable_boost, runnable_moves, full_cpus, margin: self.proposals.margin };
+        (self.eas != Eas::Absent).then_some(gates)
     }
 }
 

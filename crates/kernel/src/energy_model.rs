@@ -5,7 +5,8 @@
 //! times the sum of its CPUs' utilisation. Idle power is not in the model. The artificial tables that CPPC platforms
 //! register are built by [`crate::cpufreq::cppc::artificial_em`].
 
-use crate::cpufreq::schedutil::{map_util_freq, map_util_perf, next_raw_freq_v5_10};
+use crate::cpufreq::perf_margin::map_util_perf;
+use crate::cpufreq::schedutil::{map_util_freq, next_raw_freq_v5_10};
 use crate::profile::EmCost;
 
 /// The highest power that a state may have, 64 W in uW (include/linux/energy_model.h, v6.12).

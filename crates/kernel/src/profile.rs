@@ -6,21 +6,12 @@
 //!
 //! Sources and proofs are fields ([`crate::evidence`]). Orthogonal to all gates and not here: which f_max is taken ([`crate::freq_invariance::FreqMax`]), the drivers, tunables, CONFIG_HZ and the PELT half-life.
 
-use crate::cpufreq::intel_pstate::IowaitBoostForm;
-use crate::cpufreq::schedutil::{
-    SugovGates, cpufreq_policy_transition_delay_us, cpufreq_policy_transition_delay_us_v5_10,
-};
-use crate::eas::{EasForm, EasGates};
 use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Recalled, Replaced, Text};
 use crate::evidence::{Backport, Proof};
 use crate::freq_invariance::{FreqMax, FreqMaxOf};
 use crate::proposals::Proposals;
-use crate::release;
-use crate::sched::balance::BalanceRules;
+use crate::release::{self, Release, Version, read_to};
 use crate::util_est::UtilEstForm;
-
-/// A kernel version: major and minor number.
-pub type Version = (u16, u16);
 
 /// In no mainline release.
 const NEVER: Version = (u16::MAX, 0);
@@ -877,54 +868,9 @@ impl KernelProfile {
         }
     }
 
-    /// The gates of find_energy_efficient_cpu(), if the kernel has energy-aware placement.
-    pub fn eas_gates(&self) -> Option<EasGates> {
-        let form = match (self.feec_margin, self.feec_energy) {
-            (FeecMargin::None, FeecEnergy::Bounded) => EasForm::V6_8,
-            (FeecMargin::None, _) => EasForm::V6_0,
-            (_, FeecEnergy::AllDomains) => EasForm::V5_10,
-            _ => EasForm::V5_14,
-        };
-        let runnable_boost = self.runnable_boost == RunnableBoost::On;
-        let runnable_moves = self.feec_runnable == FeecRunnable::Moved;
-        let full_cpus = self.feec_full_cpus == FeecFullCpus::Capped;
-        let gates = EasGates { form, runnable_boost, runnable_moves, full_cpus, margin: self.proposals.margin };
-        (self.eas != Eas::Absent).then_some(gates)
-    }
-
-    /// The gates of schedutil, as the governor takes them.
-    pub fn sugov_gates(&self) -> SugovGates {
-        SugovGates {
-            util: self.sugov_util,
-            headroom: self.headroom,
-            freq_ref: self.freq_ref == FreqRef::Arch,
-            margin_on_current: self.noninvariant_headroom == NoninvariantHeadroom::Twice,
-            sticky_update: self.need_freq_update == NeedFreqUpdate::Sticky,
-            driver_update: self.need_freq_update == NeedFreqUpdate::DriverOnce,
-            runnable_boost: self.runnable_boost == RunnableBoost::On,
-            shared_skips_stale: self.shared_stale_cpus == SharedStaleCpus::Ignored,
-            iowait: self.sugov_iowait_boost,
-            clamps_boost: self.sugov_clamps == SugovClamps::BoostToo,
-            margin: self.proposals.margin,
-            iowait_boost: self.proposals.sugov_iowait_boost,
-        }
-    }
-
     /// Whether teo asks for the CPU's utilisation.
     pub fn teo_looks_at_util(&self) -> bool {
         self.teo_util == TeoUtil::Shallower || self.proposals.teo_util
-    }
-
-    /// What load balance decides otherwise than v6.12's.
-    pub fn balance_rules(&self) -> BalanceRules {
-        BalanceRules {
-            groups: self.balance_groups,
-            detach: self.detach_load,
-            active: self.active_balance,
-            margin: self.balance_margin,
-            smt_hot: self.smt_cache_hot == SmtCacheHot::Yes,
-            newidle_stays: self.newidle_bail == NewidleBail::GoesOn,
-        }
     }
 
     /// The form of the estimate's pair of values; `None` where it is a single one.
@@ -935,28 +881,6 @@ impl KernelProfile {
             UtilEst::Filtered => Some(UtilEstForm::V5_12),
             UtilEst::Runnable => Some(UtilEstForm::V6_5),
             UtilEst::Single => None,
-        }
-    }
-
-    /// schedutil's default `rate_limit_us` for a driver with these transition delay (0: none suggested) and latency.
-    pub fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
-        match self.rate_limit {
-            RateLimit::Latency1000Max10ms => {
-                cpufreq_policy_transition_delay_us_v5_10(transition_delay_us, transition_latency_ns)
-            }
-            RateLimit::Latency1000Max2ms if transition_delay_us == 0 => {
-                cpufreq_policy_transition_delay_us_v5_10(0, transition_latency_ns).min(2_000)
-            }
-            RateLimit::Latency1000Max2ms => transition_delay_us,
-            RateLimit::Latency1_5 => cpufreq_policy_transition_delay_us(transition_delay_us, transition_latency_ns),
-        }
-    }
-
-    /// The I/O boost of intel_pstate's active mode.
-    pub fn intel_iowait_form(&self) -> IowaitBoostForm {
-        match self.intel_iowait_boost {
-            IntelIowaitBoost::Full => IowaitBoostForm::Full,
-            IntelIowaitBoost::Doubling => IowaitBoostForm::Doubling,
         }
     }
 
@@ -978,9 +902,58 @@ impl KernelProfile {
     }
 }
 
+impl Release<'_> {
+    /// Its profile.
+    pub fn profile(&self) -> KernelProfile {
+        KernelProfile::of(self.version, self.point)
+    }
+
+    /// What was assumed of the name; `None` where the profile is exactly the one named.
+    pub fn note(&self) -> Option<String> {
+        let (major, minor) = self.version;
+        let mainline = format!("{major}.{minor}");
+        let taken = format!("{mainline}.{}", self.point);
+        let mut notes = Vec::new();
+        match (self.named, self.debian) {
+            (Some(named), _) if named > self.point => notes.push(format!(
+                "{mainline}.{named} is taken as {taken}, the last point release whose changes are known"
+            )),
+            (Some(_), Some(abi)) => notes.push(format!("Debian's {mainline}.0-{abi} is {taken}")),
+            (None, _) if self.flavour.starts_with("-rc") => {
+                notes.push(format!("a release candidate is taken as {mainline}"));
+            }
+            (None, _) if self.android || !self.flavour.is_empty() => {
+                notes.push(format!("the name has no point release: taken as {mainline} without backports"));
+            }
+            _ => {}
+        }
+        if self.point > 0 && read_to(self.version).is_none() {
+            let known = backports_of(self.version);
+            let of = if known.is_empty() { String::from("none") } else { known.join(", ") };
+            notes.push(format!("of the changes of {mainline}.y only those of the gates {of} are known"));
+        }
+        if self.android {
+            notes.push(String::from("what the Android branch adds is not modelled"));
+        }
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+}
+
+/// The gates for which backports to `version` are known, with the point release of each.
+fn backports_of(version: Version) -> Vec<String> {
+    let known = GATES.iter().filter_map(|gate| {
+        let stable = gate.values.iter().flat_map(|value| value.stable);
+        let first = stable.filter(|of| of.version == version).map(|of| of.from).min()?;
+        Some(format!("{} ({first})", gate.name))
+    });
+    known.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpufreq::schedutil::SugovGates;
+    use crate::eas::EasGates;
 
     fn named(name: &str) -> KernelProfile {
         KernelProfile::named(name).unwrap_or_else(|| panic!("no profile {name}"))
@@ -1208,5 +1181,33 @@ mod tests {
         let error = profile.set("feec_margin", "5-percent").expect_err("no such value").to_string();
         assert!(error.contains("6-percent-of-total"), "{error}");
         assert_eq!(profile, named("6.12"));
+    }
+
+    /// What a name leaves open is noted.
+    #[test]
+    fn notes_tell_what_was_assumed() {
+        let note = |name: &str| release::parse(name).expect("a name").note();
+        assert_eq!(note("6.12"), None);
+        assert_eq!(note("6.12.43"), None);
+        assert_eq!(note("6.1.0-56-amd64").as_deref(), Some("Debian's 6.1.0-56 is 6.1.192"));
+        let newer = note("6.12.130").expect("newer than what was read");
+        assert!(newer.contains("taken as 6.12.117"), "{newer}");
+        let partly = note("6.6.88").expect("not all is known of 6.6.y");
+        assert!(partly.contains("sugov_util (89)"), "{partly}");
+        let android = note("android15-6.6").expect("a branch");
+        assert!(android.contains("no point release") && android.contains("not modelled"), "{android}");
+        assert!(note("6.8.0-45-generic").expect("Ubuntu's").contains("taken as 6.8"));
+    }
+
+    #[test]
+    fn series_that_were_read_have_profiles() {
+        for &(version, last) in release::READ {
+            assert!(release::is_mainline(version));
+            for gate in GATES {
+                for stable in gate.values.iter().flat_map(|value| value.stable).filter(|of| of.version == version) {
+                    assert!(stable.from <= last, "{}: {}", gate.name, stable.text());
+                }
+            }
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! Debian's `6.1.0-56-amd64` counts its own builds: its changelog names the point release of each. Names that state less
 //! than that (`android15-6.6`, Ubuntu's `6.8.0-45-generic`) are taken as the mainline release, and a note states it.
 
-use crate::profile::{GATES, KernelProfile, Version};
+/// A kernel version: major and minor number.
+pub type Version = (u16, u16);
 
 /// Every mainline release that has a profile, oldest first.
 pub const MAINLINE: &[(u16, core::ops::RangeInclusive<u16>)] = &[(4, 14..=20), (5, 0..=19), (6, 0..=19), (7, 0..=3)];
@@ -186,53 +187,6 @@ fn debian_point(version: Version, flavour: &str) -> Option<(u16, u16)> {
     builds.iter().rfind(|(first, _)| *first <= abi).map(|&(_, point)| (abi, point))
 }
 
-impl Release<'_> {
-    /// Its profile.
-    pub fn profile(&self) -> KernelProfile {
-        KernelProfile::of(self.version, self.point)
-    }
-
-    /// What was assumed of the name; `None` where the profile is exactly the one named.
-    pub fn note(&self) -> Option<String> {
-        let (major, minor) = self.version;
-        let mainline = format!("{major}.{minor}");
-        let taken = format!("{mainline}.{}", self.point);
-        let mut notes = Vec::new();
-        match (self.named, self.debian) {
-            (Some(named), _) if named > self.point => notes.push(format!(
-                "{mainline}.{named} is taken as {taken}, the last point release whose changes are known"
-            )),
-            (Some(_), Some(abi)) => notes.push(format!("Debian's {mainline}.0-{abi} is {taken}")),
-            (None, _) if self.flavour.starts_with("-rc") => {
-                notes.push(format!("a release candidate is taken as {mainline}"));
-            }
-            (None, _) if self.android || !self.flavour.is_empty() => {
-                notes.push(format!("the name has no point release: taken as {mainline} without backports"));
-            }
-            _ => {}
-        }
-        if self.point > 0 && read_to(self.version).is_none() {
-            let known = backports_of(self.version);
-            let of = if known.is_empty() { String::from("none") } else { known.join(", ") };
-            notes.push(format!("of the changes of {mainline}.y only those of the gates {of} are known"));
-        }
-        if self.android {
-            notes.push(String::from("what the Android branch adds is not modelled"));
-        }
-        (!notes.is_empty()).then(|| notes.join("; "))
-    }
-}
-
-/// The gates for which backports to `version` are known, with the point release of each.
-fn backports_of(version: Version) -> Vec<String> {
-    let known = GATES.iter().filter_map(|gate| {
-        let stable = gate.values.iter().flat_map(|value| value.stable);
-        let first = stable.filter(|of| of.version == version).map(|of| of.from).min()?;
-        Some(format!("{} ({first})", gate.name))
-    });
-    known.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,32 +220,8 @@ mod tests {
         }
     }
 
-    /// What a name leaves open is noted.
     #[test]
-    fn notes_tell_what_was_assumed() {
-        let note = |name: &str| parse(name).expect("a name").note();
-        assert_eq!(note("6.12"), None);
-        assert_eq!(note("6.12.43"), None);
-        assert_eq!(note("6.1.0-56-amd64").as_deref(), Some("Debian's 6.1.0-56 is 6.1.192"));
-        let newer = note("6.12.130").expect("newer than what was read");
-        assert!(newer.contains("taken as 6.12.117"), "{newer}");
-        let partly = note("6.6.88").expect("not all is known of 6.6.y");
-        assert!(partly.contains("sugov_util (89)"), "{partly}");
-        let android = note("android15-6.6").expect("a branch");
-        assert!(android.contains("no point release") && android.contains("not modelled"), "{android}");
-        assert!(note("6.8.0-45-generic").expect("Ubuntu's").contains("taken as 6.8"));
-    }
-
-    #[test]
-    fn series_that_were_read_have_profiles() {
-        for &(version, last) in READ {
-            assert!(is_mainline(version));
-            for gate in GATES {
-                for stable in gate.values.iter().flat_map(|value| value.stable).filter(|of| of.version == version) {
-                    assert!(stable.from <= last, "{}: {}", gate.name, stable.text());
-                }
-            }
-        }
+    fn builds_of_debian_ascend() {
         for (version, builds) in DEBIAN {
             assert!(is_mainline(*version));
             assert!(builds.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{version:?}");

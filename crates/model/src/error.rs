@@ -2,6 +2,8 @@
 //!
 //! Inside the crate readers return a [`Fault`], which knows no file name; the entry points add it.
 
+use opplab_kernel::profile::{nearest_profile, profile_names};
+use opplab_kernel::proposals::ProposalError;
 use std::fmt;
 
 /// A place in a text: line and column, both from 1; the column counts characters.
@@ -114,6 +116,24 @@ pub fn nearest<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> Opti
 pub fn shorten(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if clean.chars().count() <= 60 { clean } else { clean.chars().take(57).collect::<String>() + "..." }
+}
+
+/// There is no profile of that name; the nearest is by version.
+pub(crate) fn unknown_kernel(at: Pos, kernel: &str) -> Fault {
+    let fault = Fault::unknown(at, "kernel profile", kernel, profile_names());
+    let nearest = nearest_profile(kernel).map(String::from).or(fault.suggestion.clone());
+    Fault { suggestion: nearest, ..fault }
+}
+
+/// A wrong proposal, with the nearest right name.
+pub(crate) fn proposal_fault(at: Pos, error: &ProposalError) -> Fault {
+    match (error.wrong_name(), error) {
+        (Some((name, known)), ProposalError::UnknownParam { proposal, .. }) => {
+            Fault::unknown(at, &format!("parameter of proposal {proposal}"), name, known)
+        }
+        (Some((name, known)), _) => Fault::unknown(at, "proposal", name, known),
+        (None, _) => Fault::new(at, error.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //!
 //! This module does no I/O: the caller reads the file and gives its name for messages.
 
-use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
+use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::drivers::DriverId;
 
 use crate::cpus::{CpuList, cpus_from, format_cpu_list};
 use crate::error::{Fault, ModelError, Pos, shorten};

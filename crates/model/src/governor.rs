@@ -5,16 +5,16 @@
 
 use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverEntry, DriverKind};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limits};
-use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorId, GovernorSetup};
-use opplab_kernel::profile::{
-    GATES, InefficientOpps, KernelProfile, Platform, PolicyLimits, gate_names, nearest_profile, profile_names,
-};
-use opplab_kernel::proposals::{ProposalError, Proposals};
+use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorSetup};
+use opplab_kernel::cpufreq::governors::GovernorId;
+use opplab_kernel::profile::{GATES, InefficientOpps, KernelProfile, Platform, PolicyLimits, gate_names};
+use opplab_kernel::proposals::Proposals;
 use opplab_kernel::unit::tick_nsec;
 
-use crate::error::{Fault, ModelError, Pos};
+use crate::error::{Fault, ModelError, Pos, proposal_fault, unknown_kernel};
 use crate::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
-use crate::policy::{EnergyModelSource, Policy};
+use crate::policy::Policy;
+use crate::policy_values::EnergyModelSource;
 
 impl Machine {
     /// How it reports its speed.
@@ -40,24 +40,6 @@ pub(crate) fn governor_fault(at: Pos, error: &GovernorError) -> Fault {
             Fault::unknown(at, &what, name, known)
         }
         None => Fault::new(at, error.to_string()),
-    }
-}
-
-/// There is no profile of that name; the nearest is by version.
-pub(crate) fn unknown_kernel(at: Pos, kernel: &str) -> Fault {
-    let fault = Fault::unknown(at, "kernel profile", kernel, profile_names());
-    let nearest = nearest_profile(kernel).map(String::from).or(fault.suggestion.clone());
-    Fault { suggestion: nearest, ..fault }
-}
-
-/// A wrong proposal, with the nearest right name.
-pub(crate) fn proposal_fault(at: Pos, error: &ProposalError) -> Fault {
-    match (error.wrong_name(), error) {
-        (Some((name, known)), ProposalError::UnknownParam { proposal, .. }) => {
-            Fault::unknown(at, &format!("parameter of proposal {proposal}"), name, known)
-        }
-        (Some((name, known)), _) => Fault::unknown(at, "proposal", name, known),
-        (None, _) => Fault::new(at, error.to_string()),
     }
 }
 

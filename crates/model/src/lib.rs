@@ -24,6 +24,7 @@ pub mod machine;
 pub mod metric;
 pub mod policy;
 pub mod policy_keys;
+pub mod policy_values;
 pub mod power;
 pub mod program_class;
 pub mod range;

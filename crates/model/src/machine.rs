@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::EmCost;
 

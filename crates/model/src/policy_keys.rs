@@ -1,8 +1,8 @@
 //! The keys of a policy, each declared once: what it is, its values and default, how files and cases have it. Structs, readers,
 //! writers, lists and Python's `Policy` come from the declaration.
 
-use opplab_kernel::cpufreq::driver::DriverId;
-use opplab_kernel::cpufreq::governor::GovernorId;
+use opplab_kernel::cpufreq::drivers::DriverId;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::ENERGY_PERF_STRINGS;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::freq_invariance::FreqMax;
@@ -11,11 +11,8 @@ use opplab_kernel::proposals::proposal::{Proposals, canonical};
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 
 use crate::cpus::cpus_from;
-use crate::error::{Fault, Pos};
-use crate::governor::{proposal_fault, unknown_kernel};
-use crate::policy::{
-    CHANGEABLE, EnergyModelSource, HwpDynamicBoost, Placement, PolicyChange, SCHED_FEATURES, SetLimit,
-};
+use crate::error::{Fault, Pos, proposal_fault, unknown_kernel};
+use crate::policy_values::{CHANGEABLE, EnergyModelSource, HwpDynamicBoost, Placement, SCHED_FEATURES, SetLimit};
 use crate::tree::{Node, Table, Value};
 use crate::variation::{VARIATIONS, Variation};
 
@@ -260,6 +257,15 @@ policy! {
         "test switch: costs of the energy model are reversed";
     placement: Placement = Placement::Kernel, ALWAYS, Name(Placement::names),
         "test switch: where tasks wake: as the kernel decides, or anywhere";
+}
+
+/// What somebody changes while a run goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyChange {
+    /// When, from the start of the run.
+    pub at_ms: u32,
+    /// The policy from then on.
+    pub policy: Policy,
 }
 
 /// Reads a policy; what it leaves out is as in `base`.

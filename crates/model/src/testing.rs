@@ -8,8 +8,9 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
-use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
-use opplab_kernel::cpufreq::governor::GovernorId;
+use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::drivers::DriverId;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::PROFILES;
 
@@ -19,7 +20,8 @@ use crate::machine::{
     Cluster, Consumer, Costs, CppcCaps, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp,
     PackagePower, PmProfile, PolicyShare, Thermal, TurboBin,
 };
-use crate::policy::{EnergyModelSource, HwpDynamicBoost, Placement, Policy};
+use crate::policy::Policy;
+use crate::policy_values::{EnergyModelSource, HwpDynamicBoost, Placement};
 use crate::program_class::{ClassOn, ProgramClass};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload, Workqueue};
 

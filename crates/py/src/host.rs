@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use opplab_guarded::guarded;
-use opplab_host::cli::{Env, main, output_of};
+use opplab_host::cli::{main, output_of};
+use opplab_host::command::Env;
 use opplab_host::patient::Patient;
 use pyo3::prelude::*;
 

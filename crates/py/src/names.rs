@@ -1,8 +1,9 @@
 //! What there is to choose from.
 
 use opplab_guarded::guarded;
-use opplab_kernel::cpufreq::driver::DriverId;
-use opplab_kernel::cpufreq::governor::{GovernorId, Tunable};
+use opplab_kernel::cpufreq::drivers::DriverId;
+use opplab_kernel::cpufreq::governor::Tunable;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
 use opplab_kernel::profile_table::changes;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use opplab_guarded::guarded;
 use opplab_model::decision::Decision;
-use opplab_model::policy::EnergyModelSource;
+use opplab_model::policy_values::EnergyModelSource;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json};
 use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayError};

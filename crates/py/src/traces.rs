@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use opplab_guarded::guarded;
-use opplab_kernel::cpufreq::driver::DriverId;
-use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_kernel::cpufreq::drivers::DriverId;
+use opplab_kernel::cpufreq::facts::SugovOutcome;
 use opplab_kernel::profile::SugovUtil;
 use opplab_kernel::sched::placement::SiblingRule;
 use opplab_model::decision::words::{Names, Words, words};

@@ -4,7 +4,8 @@
 //! [`opplab_kernel::sched::nohz`]); what it moves is in the trace, so that each pass here finds nothing.
 
 use opplab_kernel::profile::{KernelProfile, NohzNextKick};
-use opplab_kernel::sched::balance::{IdleType, PassState};
+use opplab_kernel::sched::balance::PassState;
+use opplab_kernel::sched::balance_env::IdleType;
 use opplab_kernel::sched::domains::SchedDomains;
 use opplab_kernel::sched::newidle::{
     BalanceClock, DomainBalance, MIGRATION_COST_NS, NewidleFacts, NewidleHost, Pulled, RqBalance,

@@ -10,7 +10,8 @@ use std::path::Path;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::machine::{Costs, Machine};
-use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 

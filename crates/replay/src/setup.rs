@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opplab_import::Facts;
-use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
-use opplab_kernel::cpufreq::governor::GovernorId;
+use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::drivers::DriverId;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
 use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
-use opplab_model::policy::{EnergyModelSource, Policy, SetLimit};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::{EnergyModelSource, SetLimit};
 use opplab_sim::Wakes;
 use opplab_trace::RecordingFiles;
 

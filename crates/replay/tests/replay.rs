@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
-use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_replay::events::{Simulated, What};

@@ -21,7 +21,8 @@ use flate2::read::GzDecoder;
 use opplab_model::case::CaseFile;
 use opplab_model::event::NullSink;
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
-use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::EnergyModelSource;
 use opplab_sim::{Case, Outcome, run};
 
 #[inline(never)]

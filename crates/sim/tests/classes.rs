@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use common::juno_r2;
 use opplab_model::event::{Event, Sink, TaskIdx};
 use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine, Opp};
-use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::{Case, run};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use opplab_kernel::cpufreq::GOVERNORS;
-use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{Event, NullSink, Sink};
 use opplab_model::file::parse_machine;

@@ -3,7 +3,8 @@
 use opplab_model::event::NullSink;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Consumer, Machine, PackagePower, PmProfile};
-use opplab_model::policy::{HwpDynamicBoost, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::HwpDynamicBoost;
 use opplab_model::workload::{DeviceSpec, Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
 use opplab_sim::{Case, Outcome, run};

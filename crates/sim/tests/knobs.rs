@@ -1,9 +1,11 @@
 //! What users set in sysfs and at boot: limits of frequency, marks of inefficient operating points.
 
-use opplab_kernel::cpufreq::driver::DriverId;
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
-use opplab_model::policy::{EnergyModelSource, Policy, PolicyChange, SetLimit};
+use opplab_model::policy::Policy;
+use opplab_model::policy_keys::PolicyChange;
+use opplab_model::policy_values::{EnergyModelSource, SetLimit};
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
 use opplab_sim::{Case, CaseError, Outcome, run};

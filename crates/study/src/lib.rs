@@ -13,10 +13,9 @@
 //! time; the tick stops while the CPU idles. Other tasks, classes and interrupts are not here.
 
 use opplab_kernel::clock_pelt::RqClock;
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, Request, RqFacts};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, FreqTableError};
-use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovGates, SugovPolicy, SugovRequest,
-};
+use opplab_kernel::cpufreq::schedutil::{SugovConfig, SugovGates, SugovPolicy};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, SeFacts, get_pelt_divider, update_load_avg_cfs_rq, update_load_avg_se};
 use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 use opplab_kernel::util_est::{util_est_dequeue, util_est_enqueue, util_est_update};
@@ -136,7 +135,7 @@ impl<H: HalfLife> Loop<'_, H> {
             can_update: true,
         };
         let request = self.governor.update(self.now, 0, 0, &policy, std::slice::from_ref(&self.facts));
-        if let Some(SugovRequest::FastSwitch { freq_khz }) = request
+        if let Some(Request::FastSwitch { freq_khz }) = request
             && freq_khz != self.cur_khz
         {
             self.cur_khz = freq_khz;

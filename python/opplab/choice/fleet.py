@@ -237,6 +237,8 @@ METHOD = (
 def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
     """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line).
 
+    A ``.txt`` of which no line is the path of something is a dump itself.
+
     Raises
     ------
     InputError
@@ -250,7 +252,8 @@ def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
         if argument.suffix == ".txt" and argument.is_file():
             lines = read_text(argument, "list of dumps").splitlines()
             words = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-            found = [argument.parent / word for word in words]
+            listed = [argument.parent / word for word in words]
+            found = listed if not listed or any(path.exists() for path in listed) else [argument]
         elif argument.is_dir() and not any((argument / name).exists() for name in ("sys", "proc", "cpufreq")):
             found = sorted(path for path in argument.iterdir() if not path.name.startswith("."))
         elif not argument.exists():

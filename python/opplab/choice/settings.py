@@ -10,6 +10,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
+from opplab.sweep.power_profiles import MODES
 from opplab.sweep.variants import Variant
 
 __all__ = [
@@ -33,14 +34,7 @@ CPUFREQ = f"{CPU}/cpufreq"
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
 
 # Drivers of two or three modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content.
-# Sources: intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12.
-_MODES = {
-    "intel_pstate": ("intel_pstate", "active"),
-    "intel_cpufreq": ("intel_pstate", "passive"),
-    "amd-pstate-epp": ("amd_pstate", "active"),
-    "amd-pstate": ("amd_pstate", "passive"),
-    "amd-pstate-guided": ("amd_pstate", "guided"),
-}
+_MODES = {driver: (family.replace("-", "_"), mode) for family, modes in MODES.items() for mode, driver in modes.items()}
 _OWN_GOVERNORS = ("performance", "powersave")
 """The governors of an active mode, which are the driver's own."""
 

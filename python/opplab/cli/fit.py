@@ -155,8 +155,10 @@ def power(
         raise click.UsageError("-o is for fits with MACHINE")
     if leave_one_out and (check is not None or points != "all"):
         raise click.UsageError("--leave-one-out takes all points: leave out --points and --check")
-    measured = [point for source in sources for point in freqbench.read_points(source)]
-    curves = freqbench.choose(measured, soc, cpu, ", ".join(map(str, sources)))
+    files = ", ".join(map(str, sources))
+    every = [point for source in sources for point in freqbench.read_points(source, measured=False)]
+    measured, left_out = freqbench.powered(every, files)
+    curves = freqbench.choose(measured, soc, cpu, files)
     if leave_one_out:
         fits = opp_power.leave_one_out(curves, interval)
         if not fits:
@@ -164,5 +166,5 @@ def power(
     else:
         rest = None if check is None else freqbench.choose(freqbench.read_points(check), soc, cpu, check)
         fits = opp_power.check(curves, points, rest, interval)
-    report = opp_power.report(fits)
+    report = opp_power.report(fits, left_out)
     sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else _text(report))

@@ -87,6 +87,11 @@ def _expit(logit: Floats | float) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30.0, 30.0))), dtype=float)
 
 
+def _exp(logarithm: Floats | float) -> Floats:
+    """Give the power of its logarithm, within what a number holds: contradictory points leave it open."""
+    return np.asarray(np.exp(np.clip(logarithm, -700.0, 700.0)), dtype=float)
+
+
 def _volts(share: Floats, floor: float, knee: float) -> Floats:
     """Give the voltage, 1 at the highest clock; `share` is the clock's share of the highest."""
 
@@ -100,7 +105,7 @@ def _volts(share: Floats, floor: float, knee: float) -> Floats:
 def _physical(theta: Floats) -> tuple[float, float, float, float]:
     """Give (power at the highest clock, static share of it, voltage floor, knee) of the free parameters."""
     static, floor, knee = _expit(theta[1:])
-    return float(np.exp(theta[0])), float(static), float(_FLOOR_LEAST + (1 - _FLOOR_LEAST) * floor), 0.95 * float(knee)
+    return float(_exp(theta[0])), float(static), float(_FLOOR_LEAST + (1 - _FLOOR_LEAST) * floor), 0.95 * float(knee)
 
 
 def _log_power(theta: Floats, share: Floats) -> Floats:
@@ -132,7 +137,7 @@ class PowerCurve:
 
     def power(self, clock: Floats) -> Floats:
         """Give the power at clocks (unit of the points, as the clocks)."""
-        return np.asarray(np.exp(_log_power(self.theta, np.asarray(clock, dtype=float) / self._top)))
+        return _exp(_log_power(self.theta, np.asarray(clock, dtype=float) / self._top))
 
     def _gradient(self, clock: Floats) -> Floats:
         """Give how the logarithm of the power changes with each free parameter, a row a clock."""
@@ -150,7 +155,8 @@ class PowerCurve:
         gradient, power = self._gradient(clock), self.power(clock)
         known = np.einsum("ij,jk,ik->i", gradient, self._covariance, gradient)
         spread = np.sqrt(known + self._noise_at(power) ** 2 + SPREAD[of] ** 2)
-        return power * np.exp(-1.96 * spread), power * np.exp(1.96 * spread)
+        middle = np.log(power)
+        return _exp(middle - 1.96 * spread), _exp(middle + 1.96 * spread)
 
     def narrowed(self, clock: Floats) -> Floats:
         """Give by how much a further point at each clock narrows the curve: mean half-width of 95 % over these clocks.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from opplab.files import check_size, csv_rows, decoded, preamble, read_bytes, un
 from opplab.fit import rails
 from opplab.fit.columns import known_column, plain
 
-__all__ = ["Curve", "Point", "choose", "is_points", "pick_points", "pooled", "read_points"]
+__all__ = ["Curve", "Point", "choose", "is_points", "pick_points", "pooled", "powered", "read_points"]
 
 _CLOCK_OFF = 0.03  # Speed a MHz may differ by so much before the clock counts as another.
 
@@ -161,9 +161,10 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
         With file and line.
     """
     every = _read_json(file) if file.suffix == ".json" else _read_csv(file / "cpu_1d.csv" if file.is_dir() else file)
-    points = [point for point in every if point.busy_mw > 0]
-    if not points and (measured or not any(point.speed for point in every)):
-        raise InputError(f"{file}: no row has power (`busy_mean_mw`)")
+    if any(point.speed for point in every) and not measured:
+        points = [point for point in every if point.busy_mw > 0]
+    else:
+        points, _ = powered(every, file)
     every = points if measured else every
     top_khz, top_mw = max(point.khz for point in every), max([point.busy_mw for point in points], default=_LEAST_MW)
     if not _KHZ[0] <= top_khz <= _KHZ[1]:
@@ -178,6 +179,22 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
     if wrong:
         raise InputError(f"{file}: a core would make {wrong[0]:g} iterations a second (`coremark_iter_per_s`)")
     return every
+
+
+def powered(points: Sequence[Point], files: Path | str) -> tuple[list[Point], list[str]]:
+    """Give the points with power, and how many have none, in words.
+
+    Raises
+    ------
+    InputError
+        None has power.
+    """
+    found = [point for point in points if point.busy_mw > 0]
+    if not found:
+        raise InputError(f"{files}: no row has power (`busy_mean_mw`)")
+    without = len(points) - len(found)
+    words = f"{without} of {len(points)} rows are left out: no power above 0"
+    return found, [words] if without else []
 
 
 def _read_csv(file: Path) -> list[Point]:

@@ -246,14 +246,15 @@ def _fit_points(
     tree: Tree, paths: Sequence[Path], soc: str | None, words: str, of: str
 ) -> tuple[list[Fitted], list[str]]:
     """Put tables of power by operating point into the clusters whose CPUs they measured; runs are fitted together."""
-    points = [point for point in read_chip(paths, soc) if point.busy_mw > 0]
+    files = ", ".join(path.name for path in paths)
+    points, left_out = freqbench.powered(read_chip(paths, soc), files)
     clusters = clusters_of(tree)
     marks: dict[str, str] = {}
     ranges: dict[str, Any] = {}
     fits: list[Fitted] = []
-    cannot = list(CANNOT_TELL)
+    cannot = [*CANNOT_TELL, *left_out]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
-    files, chip = ", ".join(path.name for path in paths), curves[0].soc if curves else ""
+    chip = curves[0].soc
     for curve in curves:
         index = place_of(curve.points[0], clusters)
         if index is None and curve.points[0].rail:

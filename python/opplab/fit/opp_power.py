@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,7 +168,7 @@ def leave_one_out(curves: list[Curve], of: str = METER) -> list[Fitted]:
     return fits
 
 
-def report(fits: list[Fitted]) -> dict[str, Any]:
+def report(fits: list[Fitted], left_out: Sequence[str] = ()) -> dict[str, Any]:
     """Give the report: ``overall`` over all points that were predicted, and ``sets``, one a curve."""
     return {
         "overall": {
@@ -176,6 +176,6 @@ def report(fits: list[Fitted]) -> dict[str, Any]:
             "unit": "relative error, 0.05 is 5 %",
             "rival": "the straight line between the lowest and the highest point of the fit",
         },
-        "cannot_tell": list(CANNOT_TELL),
+        "cannot_tell": [*CANNOT_TELL, *left_out],
         "sets": [fitted.row() for fitted in fits],
     }

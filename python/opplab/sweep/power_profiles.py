@@ -36,10 +36,11 @@ _ACTIVE = ("intel_pstate", "amd-pstate-epp")
 """Drivers with governors of their own, which are called performance and powersave."""
 _HINTED = (*_ACTIVE, "intel_cpufreq")
 """Drivers that have an energy performance preference, where the processor has one."""
-_MODES = {
+MODES = {
     "intel_pstate": {"active": "intel_pstate", "passive": "intel_cpufreq"},
     "amd-pstate": {"active": "amd-pstate-epp", "passive": "amd-pstate", "guided": "amd-pstate-guided"},
 }
+"""The driver of each mode, by the family's name (intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12)."""
 _LIMITS = ("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct")
 
 
@@ -128,7 +129,7 @@ class _Reader:
         self.profile.keys[key], self._places[key] = value, place
 
     def mode(self, value: str, place: str) -> None:
-        for family, modes in _MODES.items():
+        for family, modes in MODES.items():
             if any(name in modes.values() for name in self.drivers):
                 if value not in modes:
                     raise InputError(f"{place}: `{value}` is no mode of {family}{nearest(value, list(modes))}")

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use opplab_host::cli::{Env, main as run};
+use opplab_host::cli::main as run;
+use opplab_host::command::Env;
 use opplab_host::patient::Patient;
 
 /// Exit code of our own mistakes.

@@ -19,8 +19,8 @@ use opplab_model::tree::to_json;
 use self::loops::{Class, Walk, exchange, flush, spin, wake, watch};
 use self::measure::{Lab, measure};
 use self::plan::Plan;
-use crate::cli::{Env, print, print_help, text};
 use crate::clock::{Moment, Stop, monotonic_ns};
+use crate::command::{Env, print, print_help, text};
 use crate::compare::measure::Meters;
 use crate::compare::settings::{Settings, files};
 use crate::compare::variants::Variant;
@@ -83,7 +83,7 @@ impl Options {
                 Short('o') | Long("output") => options.output = words.value()?.into(),
                 Long("root") => options.root = words.value()?.into(),
                 Long("state") => options.state = words.value()?.into(),
-                Long("format") => options.is_json = crate::cli::is_json(words)?,
+                Long("format") => options.is_json = crate::command::is_json(words)?,
                 other => return Err(other.unexpected().into()),
             }
         }

@@ -38,8 +38,8 @@ use self::log::{Head, Log};
 use self::run::{Ended, Plan, experiment};
 use self::settings::{Settings, files};
 use self::variants::{Level, Variant, called, variants};
-use crate::cli::{Env, print, print_help, text, time_ns};
 use crate::clock::Stop;
+use crate::command::{Env, print, print_help, text, time_ns};
 use crate::error::HostError;
 use crate::govern::{Places, finish, lock, restore_left, save};
 use crate::root::Root;
@@ -189,7 +189,7 @@ impl Options {
                 Short(_) => return Err(word.unexpected().into()),
             };
             if !NAMES.contains(&name.as_str()) {
-                let near = crate::cli::nearest(&name, NAMES.iter().copied());
+                let near = crate::command::nearest(&name, NAMES.iter().copied());
                 return Err(HostError::Usage(format!("no option --{name}{near}")));
             }
             let value = words.value()?;
@@ -363,7 +363,7 @@ fn measured(
         let of_machine =
             options.by.starts_with("energy") || ["cpu", "switches", "clock"].contains(&options.by.as_str());
         if !of_machine {
-            let near = crate::cli::nearest(&options.by, known.iter().copied().chain(["wall", "cpu", "energy"]));
+            let near = crate::command::nearest(&options.by, known.iter().copied().chain(["wall", "cpu", "energy"]));
             return Err(HostError::Usage(format!("--by: no metric `{}`{near}", options.by)));
         }
     }

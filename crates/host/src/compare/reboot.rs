@@ -71,7 +71,7 @@ impl Loader {
         };
         let entry = found.iter().find(|(known, _)| known == release).map(|(_, entry)| entry.clone());
         entry.ok_or_else(|| {
-            let near = crate::cli::nearest(release, found.iter().map(|(known, _)| known.as_str()));
+            let near = crate::command::nearest(release, found.iter().map(|(known, _)| known.as_str()));
             HostError::Usage(format!("--kernel: no boot entry of `{release}`{near}"))
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::variants::Variant;
 use crate::error::HostError;
-use crate::govern::state::{Saved, write_setting};
+use crate::govern::state::{FEATURES, Saved, write_setting};
 use crate::root::{CPU, Root};
 
 /// Looks until what was written is in force, and the time between them.
@@ -135,7 +135,7 @@ impl Settings {
 
 fn is_in_force(root: &Root, path: &str, value: &str) -> bool {
     let Ok(now) = root.text(path) else { return false };
-    if super::variants::FEATURES.contains(&path) {
+    if FEATURES.contains(&path) {
         return value.split_whitespace().all(|word| now.split_whitespace().any(|known| known == word));
     }
     // `[always] madvise never` is `always`.

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::HostError;
+use crate::govern::state::{SETTINGS, is_setting};
 use crate::root::{CPU, Root};
 
 /// One variant.
@@ -45,12 +46,6 @@ pub enum Level {
     /// Release of a kernel.
     Kernel(String),
 }
-
-/// Folders that settings are in. Nothing else is written.
-const SETTINGS: [&str; 4] = ["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
-
-/// Features of the scheduler: each word is written alone.
-pub const FEATURES: [&str; 2] = ["/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features"];
 
 /// All combinations of the dimensions' levels, the last dimension fastest.
 ///
@@ -178,7 +173,7 @@ impl Variant {
             let known = root.text(&format!("{folder}/{list}")).unwrap_or_default();
             let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
             if !known.is_empty() && !is_number && !known.split_whitespace().any(|word| word == value) {
-                let near = crate::cli::nearest(value, known.split_whitespace());
+                let near = crate::command::nearest(value, known.split_whitespace());
                 return Err(HostError::Usage(format!("{path}: no `{value}` (there are {known}){near}")));
             }
             self.writes.push((path, value.to_owned()));
@@ -236,11 +231,6 @@ fn files_of(root: &Root, pattern: &str) -> Result<Vec<String>, HostError> {
         return Err(HostError::Lacking(format!("--set: no file {pattern} on this host")));
     }
     Ok(found)
-}
-
-/// Whether a path is in a folder of settings.
-pub fn is_setting(path: &str) -> bool {
-    SETTINGS.iter().any(|folder| path.starts_with(folder))
 }
 
 fn is_like(pattern: &str, name: &str) -> bool {

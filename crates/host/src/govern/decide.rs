@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::cpufreq::facts::CpuTimes;
+use opplab_kernel::cpufreq::facts::Request;
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, RqFacts};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::governor::{self as kernel, Collected, GovernorId, GovernorSetup, Report, Request, Worker};
-use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, RqFacts};
+use opplab_kernel::cpufreq::governor::{self as kernel, Collected, GovernorSetup, Report, Worker};
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::profile::SugovUtil;
 use opplab_model::cpus::format_cpu_list;

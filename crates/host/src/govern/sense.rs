@@ -4,8 +4,8 @@
 //! signals in debugfs (invariant if the kernel is), `/proc/stat` with cpufreq's frequency. Real-time, deadline and
 //! interrupt utilisation are not to be had from outside; with the first and the last they are part of the busy time.
 
-use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{CpuFacts, RqFacts};
+use opplab_kernel::cpufreq::facts::CpuTimes;
+use opplab_kernel::cpufreq::facts::{CpuFacts, RqFacts};
 
 use crate::clock::Moment;
 use crate::counters::{CpuCounters, Hardware, StatTimes, USER_TICK_NS, read_stat};

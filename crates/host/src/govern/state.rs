@@ -9,7 +9,6 @@ use std::time::Duration;
 use opplab_import::read_whole_text;
 use opplab_model::tree::{Node, Value, to_json};
 
-use crate::compare::variants::{FEATURES, is_setting};
 use crate::error::HostError;
 use crate::json::{Line, optional, parse_line, table};
 use crate::root::{CPU, Root};
@@ -22,6 +21,17 @@ const FILES: &[&str] =
 /// How long what was restored may take to be in force: this many looks, so far apart.
 const PATIENCE_STEPS: u32 = 200;
 const STEP: Duration = Duration::from_millis(5);
+
+/// Folders that settings are in. Nothing else is written.
+pub const SETTINGS: [&str; 4] = ["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
+
+/// Features of the scheduler: each word is written alone.
+pub const FEATURES: [&str; 2] = ["/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features"];
+
+/// Whether a path is in a folder of settings.
+pub fn is_setting(path: &str) -> bool {
+    SETTINGS.iter().any(|folder| path.starts_with(folder))
+}
 
 /// The settings of one policy.
 #[derive(Debug, Clone, PartialEq, Eq)]

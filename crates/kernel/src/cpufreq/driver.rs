@@ -7,7 +7,6 @@
 //! ```
 //! Not here: the drivers' own governors and requests (their files), latencies and what the hardware grants (machines).
 
-use super::amd_pstate::AmdMode;
 use super::freq_table::TableOrder;
 use crate::profile::{KernelProfile, Platform};
 
@@ -43,6 +42,17 @@ pub enum FreqScale {
     FeedbackCounters,
     /// The architecture's counters, read at ticks, whatever the driver.
     Architecture,
+}
+
+/// The driver's mode (`/sys/devices/system/cpu/amd_pstate/status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AmdMode {
+    /// The firmware chooses, guided by the preference.
+    Active,
+    /// A governor chooses.
+    Passive,
+    /// A governor sets the least, the firmware chooses above it.
+    Guided,
 }
 
 /// Which driver it is, for what holds for one alone.
@@ -166,78 +176,5 @@ impl DriverEntry {
             ascending_khz.reverse();
         }
         ascending_khz
-    }
-}
-
-/// A driver by its entry; two are the same if their names are.
-#[derive(Clone, Copy)]
-pub struct DriverId(&'static DriverEntry);
-
-impl DriverId {
-    /// The driver called `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|driver| driver.0.name == name)
-    }
-
-    /// Its entry, for as long as one likes.
-    pub fn entry(self) -> &'static DriverEntry {
-        self.0
-    }
-
-    /// All, in the order of the registry.
-    pub fn all() -> impl Iterator<Item = Self> {
-        super::DRIVERS.iter().copied().flatten().map(Self)
-    }
-}
-
-impl Default for DriverId {
-    /// The first of the registry.
-    fn default() -> Self {
-        Self(&super::DRIVERS[0][0])
-    }
-}
-
-impl core::ops::Deref for DriverId {
-    type Target = DriverEntry;
-
-    fn deref(&self) -> &DriverEntry {
-        self.0
-    }
-}
-
-impl PartialEq for DriverId {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
-    }
-}
-
-impl Eq for DriverId {}
-
-impl core::fmt::Debug for DriverId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.name)
-    }
-}
-
-impl core::fmt::Display for DriverId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_name_each_other() {
-        for driver in DriverId::all() {
-            if let Governors::Own { passive } = driver.governors {
-                let passive = DriverId::named(passive).expect("is one");
-                assert_eq!(passive.governors, Governors::Any, "{driver}");
-            }
-            assert_eq!(DriverId::all().filter(|other| *other == driver).count(), 1, "{driver}");
-        }
-        assert!(DriverId::named("acpi_cpufreq").is_none());
     }
 }

@@ -2,9 +2,10 @@
 //! the hardware holds the request until the next one.
 
 use super::freq_table::{FreqLimits, FreqTable};
-use super::governor::{Governor, GovernorEntry, GovernorSetup, Report, Request, View};
-use super::governors::schedutil::SugovDecision;
+use super::governor::{Governor, GovernorEntry, GovernorSetup, Report, View};
 use super::request::FreqRequest;
+use crate::cpufreq::facts::Request;
+use crate::cpufreq::facts::SugovDecision;
 
 /// The request within limits, of the frequency in kHz that somebody wrote.
 type OfLimits = fn(FreqLimits, u32) -> FreqRequest;

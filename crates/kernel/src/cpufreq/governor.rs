@@ -13,13 +13,10 @@
 //!
 //! Not here: when a CPU reports, clocks, the thread that works, and what the hardware makes of a request.
 
+use super::facts::{CpuFacts, CpuTimes, PolicyFacts, Request, SampleNote, SugovDecision, SugovFacts};
 use super::freq_table::{FreqLimits, FreqTable};
-use super::governors::schedutil::{PolicyFacts, SugovDecision, SugovFacts};
 use super::request::parse_u32;
-use super::sampling::{CpuTimes, SampleNote};
 use crate::profile::{KernelProfile, RateLimits};
-
-pub use super::governors::schedutil::SugovRequest as Request;
 
 /// Everything that a governor of one policy is started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,13 +88,13 @@ pub trait View: SugovFacts {
 #[derive(Debug, Clone, Copy)]
 pub struct Collected<'a> {
     /// One a CPU.
-    pub facts: &'a [super::governors::schedutil::CpuFacts],
+    pub facts: &'a [CpuFacts],
     /// One a CPU.
     pub times: &'a [CpuTimes],
 }
 
 impl SugovFacts for Collected<'_> {
-    fn cpu(&self, index: usize) -> super::governors::schedutil::CpuFacts {
+    fn cpu(&self, index: usize) -> CpuFacts {
         self.facts[index]
     }
 }
@@ -271,75 +268,16 @@ impl GovernorEntry {
     }
 }
 
-/// A governor by its entry; two are the same if their names are.
-#[derive(Clone, Copy)]
-pub struct GovernorId(&'static GovernorEntry);
-
-impl GovernorId {
-    /// The governor called `name`.
-    ///
-    /// # Errors
-    /// [`GovernorError::UnknownGovernor`].
-    pub fn named(name: &str) -> Result<Self, GovernorError> {
-        let entry = super::GOVERNORS.iter().copied().find(|entry| entry.name == name);
-        entry.map(Self).ok_or_else(|| GovernorError::UnknownGovernor(name.to_owned()))
-    }
-
-    /// Its entry, for as long as one likes.
-    pub fn entry(self) -> &'static GovernorEntry {
-        self.0
-    }
-
-    /// All, in the order of the registry.
-    pub fn all() -> impl Iterator<Item = Self> {
-        super::GOVERNORS.iter().copied().map(Self)
-    }
-
-    /// Starts one; whoever drives it passes it the limits next.
-    ///
-    /// # Errors
-    /// [`GovernorError`] if a tunable is none of its own, or a value none that it takes.
-    pub fn build(self, setup: &GovernorSetup) -> Result<Box<dyn Governor>, GovernorError> {
-        for (name, value) in &setup.tunables {
-            self.check_tunable(&setup.profile, name, value)?;
-        }
-        (self.0.new)(setup)
-    }
-}
-
-impl core::ops::Deref for GovernorId {
-    type Target = GovernorEntry;
-
-    fn deref(&self) -> &GovernorEntry {
-        self.0
-    }
-}
-
-impl PartialEq for GovernorId {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
-    }
-}
-
-impl Eq for GovernorId {}
-
-impl core::fmt::Debug for GovernorId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}", self.0.name)
-    }
-}
-
-impl core::fmt::Display for GovernorId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.name)
-    }
-}
-
 /// Why there is no such governor, or not with such tunables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GovernorError {
     /// No governor has this name.
-    UnknownGovernor(String),
+    UnknownGovernor {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
     /// The governor has no such tunable in this kernel.
     UnknownTunable {
         /// The governor.
@@ -366,7 +304,7 @@ impl GovernorError {
     /// The name that is wrong and those that would not be, if it is a name.
     pub fn wrong_name(&self) -> Option<(&str, Vec<&'static str>)> {
         match self {
-            Self::UnknownGovernor(name) => Some((name, GovernorId::all().map(|governor| governor.0.name).collect())),
+            Self::UnknownGovernor { name, known } => Some((name, known.clone())),
             Self::UnknownTunable { name, known, .. } => Some((name, known.clone())),
             Self::BadValue { .. } => None,
         }
@@ -381,8 +319,7 @@ impl GovernorError {
 impl core::fmt::Display for GovernorError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::UnknownGovernor(name) => {
-                let known: Vec<&str> = GovernorId::all().map(|governor| governor.0.name).collect();
+            Self::UnknownGovernor { name, known } => {
                 write!(f, "unknown governor {name:?} (there are {})", known.join(", "))
             }
             Self::UnknownTunable { governor, name, known } if known.is_empty() => {
@@ -403,7 +340,8 @@ impl core::error::Error for GovernorError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpufreq::schedutil::CpuFacts;
+    use crate::cpufreq::facts::CpuFacts;
+    use crate::cpufreq::governors::GovernorId;
 
     const LIMITS: FreqLimits = FreqLimits { min_khz: 1_000_000, max_khz: 3_000_000 };
 

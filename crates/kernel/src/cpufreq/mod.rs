@@ -9,11 +9,13 @@
 
 pub mod driver;
 pub mod drivers;
+pub mod facts;
 mod fixed;
 pub mod freq_table;
 pub mod governor;
 pub mod governors;
 pub mod hybrid;
+pub mod perf_margin;
 pub mod request;
 pub mod sampling;
 

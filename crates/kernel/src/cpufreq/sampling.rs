@@ -14,21 +14,12 @@
 //! Not here: where the idle and nice times come from, the work queue's latency, and the decisions.
 
 use super::freq_table::{FreqLimits, FreqTable};
-use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, Request, Tunable, View};
-use super::governors::schedutil::SugovDecision;
+use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, Tunable, View};
 use super::request::{FreqRequest, TunableError};
+use crate::cpufreq::facts::Request;
+use crate::cpufreq::facts::SugovDecision;
+use crate::cpufreq::facts::{CpuTimes, SampleNote};
 use crate::unit::{NSEC_PER_USEC, tick_nsec};
-
-/// Cumulative times of one CPU, as `get_cpu_idle_time()` and `kcpustat` give them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpuTimes {
-    /// Wall-clock time, us.
-    pub wall_us: u64,
-    /// Idle time, us; with I/O wait unless `io_is_busy`.
-    pub idle_us: u64,
-    /// Time spent in tasks with positive nice values, ns.
-    pub nice_ns: u64,
-}
 
 /// What a demand-based governor sees of its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,52 +67,6 @@ pub fn default_sampling_rate_us(hz: u64, transition_delay_us: u32) -> u32 {
 struct CpuDbs {
     prev: CpuTimes,
     prev_load: u32,
-}
-
-/// Why a sample had the outcome that it had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum SampleRule {
-    /// Nothing is asked for: no threshold was crossed, or the frequency is the one that would be asked for.
-    #[default]
-    Keep,
-    /// ondemand above its threshold: the highest frequency.
-    Highest,
-    /// ondemand at or below its threshold: in proportion to the load.
-    InProportion,
-    /// ondemand: the lower of the two frequencies between which `powersave_bias` alternates.
-    LowHalf,
-    /// conservative above its upper threshold.
-    StepUp,
-    /// conservative below its lower threshold.
-    StepDown,
-    /// intel_pstate's own: the P-state that its busy time asks for.
-    BusyTime,
-}
-
-/// What went into the decision on a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SampleNote {
-    /// The load that decided, percent: that of the busiest CPU, which may be carried over a long idle time.
-    pub load: u32,
-    /// The threshold that the load was compared with, percent.
-    pub threshold: u32,
-    /// What followed.
-    pub rule: SampleRule,
-    /// The frequency that was asked for before it was resolved, kHz; 0: none.
-    pub target_khz: u32,
-}
-
-impl SampleNote {
-    /// A load that is compared with a threshold.
-    pub const fn of(load: u32, threshold: u32) -> Self {
-        Self { load, threshold, rule: SampleRule::Keep, target_khz: 0 }
-    }
-
-    /// What followed.
-    pub const fn take(&mut self, rule: SampleRule, target_khz: u32) {
-        (self.rule, self.target_khz) = (rule, target_khz);
-    }
 }
 
 /// The sampling state of one policy (`struct policy_dbs_info` and each CPU's `struct cpu_dbs_info`).

@@ -3,8 +3,16 @@
 use core::fmt;
 
 use super::PROPOSALS;
-use super::headroom::PerfMargin;
-use super::task_iowait_boost::TaskBoost;
+use crate::cpufreq::perf_margin::PerfMargin;
+
+/// How tasks are boosted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskBoost {
+    /// Levels of boost; the highest is the whole capacity.
+    pub levels: u32,
+    /// How long requests are counted at a level.
+    pub interval_us: u64,
+}
 
 /// What the chosen proposals change; [`Proposals::NONE`] is the kernel as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

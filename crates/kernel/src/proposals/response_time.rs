@@ -1,7 +1,7 @@
 //! The time in which schedutil takes a busy CPU from rest to its highest frequency, as a tunable.
 
-use super::headroom::PerfMargin;
 use super::proposal::{ProposalEntry, ProposalParam};
+use crate::cpufreq::perf_margin::PerfMargin;
 use crate::pelt::{HalfLife32, decay_load};
 use crate::unit::SCHED_CAPACITY_SCALE;
 

@@ -1,19 +1,10 @@
 //! A boost for I/O that belongs to a task, and grows only while it brings more requests.
 
-use super::proposal::{ProposalEntry, ProposalParam};
+use super::proposal::{ProposalEntry, ProposalParam, TaskBoost};
 use crate::unit::SCHED_CAPACITY_SCALE;
 
 /// Intervals for which a task stays at its level after a higher one brought nothing.
 const HOLD: u32 = 8;
-
-/// How tasks are boosted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TaskBoost {
-    /// Levels of boost; the highest is the whole capacity.
-    pub levels: u32,
-    /// How long requests are counted at a level.
-    pub interval_us: u64,
-}
 
 /// The boost of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,7 +4,7 @@
 //! busiest group has more tasks than it can handle. The imbalance is an amount of load, raised to that of one task where moving
 //! one evens out more than it costs. Not followed: `LB_BIAS` (on by default before v4.20), NUMA balancing.
 
-use super::balance::{BalanceFacts, BalanceHost, IdleType, Jiffies, LbEnv, RootDomain, update_group_capacity};
+use super::balance_env::{BalanceFacts, BalanceHost, IdleType, Jiffies, LbEnv, RootDomain, update_group_capacity};
 use super::cpumask::CpuSet;
 use super::fitness::fits_capacity;
 use super::group::{GroupCapacity, SchedGroup, load_by_capacity};

@@ -3,8 +3,8 @@
 //! Loads of groups are compared with a margin, first of what is queued, then on average. An exec looks for spare capacity
 //! before that. Which CPU of the group is taken is in [`super::find_idlest`].
 
-use super::find_idlest::{IdlestFacts, IdlestTask};
 use super::group::{DomainView, SchedGroup};
+use super::idlest_facts::{IdlestFacts, IdlestTask};
 use super::sd_flags::{SD_BALANCE_FORK, SD_NUMA};
 use crate::unit::SCHED_CAPACITY_SCALE;
 
@@ -100,8 +100,8 @@ pub fn find_idlest_group_v54<'a, F: IdlestFacts>(
 mod tests {
     use super::*;
     use crate::sched::cpumask::{CpuMask, CpuSet};
-    use crate::sched::find_idlest::IdleInfo;
     use crate::sched::group::{CpuLoad, GroupCapacity};
+    use crate::sched::idlest_facts::IdleInfo;
     use crate::sched::placement::CpuCapacity;
     use crate::sched::sd_flags::SD_BALANCE_EXEC;
 

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod balance;
+pub mod balance_env;
 mod balance_v54;
 pub mod cfs;
 pub mod cfs_bandwidth;
@@ -17,6 +18,7 @@ pub mod find_idlest;
 pub mod find_idlest_v54;
 pub mod fitness;
 pub mod group;
+pub mod idlest_facts;
 pub mod newidle;
 pub mod nohz;
 pub mod placement;

@@ -4,7 +4,8 @@
 //! A pass itself is [`super::balance`]; here it is a step that the [`NewidleHost`] does. Times are in jiffies, compared as signed
 //! distances; costs are in ns. The balance that one idle CPU does for others is [`super::nohz`].
 
-use super::balance::{IdleType, PassState};
+use super::balance::PassState;
+use super::balance_env::IdleType;
 use super::sd_flags::{SD_BALANCE_NEWIDLE, SD_SERIALIZE};
 use crate::profile::{BalanceThresholds, NewidleLeast, NewidleSkip};
 

@@ -7,8 +7,9 @@
 
 pub mod words;
 
-use opplab_kernel::cpufreq::sampling::SampleNote;
-use opplab_kernel::cpufreq::schedutil::{SugovDecision, cpu_bw_dl};
+use opplab_kernel::cpufreq::facts::SampleNote;
+use opplab_kernel::cpufreq::facts::SugovDecision;
+use opplab_kernel::cpufreq::schedutil::cpu_bw_dl;
 use opplab_kernel::profile::HeadroomPlace;
 use opplab_kernel::profile::SugovUtil;
 
@@ -495,10 +496,10 @@ pub fn number_of(column: &str, word: &str) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opplab_kernel::cpufreq::sampling::SampleRule;
-    use opplab_kernel::cpufreq::schedutil::{PerfBound, SugovOutcome};
+    use opplab_kernel::cpufreq::facts::SampleRule;
+    use opplab_kernel::cpufreq::facts::{PerfBound, SugovOutcome};
     use opplab_kernel::eas::EasRule;
-    use opplab_kernel::sched::balance::{IdleType, MigrationType};
+    use opplab_kernel::sched::balance_env::{IdleType, MigrationType};
     use opplab_kernel::sched::placement::{SiblingRule, WakeAffineRule};
 
     fn word(column: &str, code: u8) -> &'static str {

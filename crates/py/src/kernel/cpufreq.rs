@@ -1,13 +1,15 @@
 //! Frequency tables, schedutil and the boosts of intel_pstate.
 
 use opplab_guarded::guarded;
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, Request, RqFacts, SugovDecision};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use opplab_kernel::cpufreq::intel_pstate::{
     HwpBoost, HwpCapabilities, HwpRequest, IdlePlacementBoost, SCHED_CPUFREQ_IDLE_PLACEMENT,
 };
+use opplab_kernel::cpufreq::perf_margin::map_util_perf;
 use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovCpu, SugovDecision, SugovPolicy,
-    SugovRequest, UtilType, effective_cpu_util, map_util_freq, map_util_perf, schedutil_cpu_util,
+    SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovCpu, SugovPolicy, UtilType, effective_cpu_util, map_util_freq,
+    schedutil_cpu_util,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -137,7 +139,7 @@ pub(super) struct PySchedutil {
 fn decision_dict<'py>(
     py: Python<'py>,
     decision: Option<&SugovDecision>,
-    request: Option<SugovRequest>,
+    request: Option<Request>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     if let Some(decision) = decision {
@@ -154,9 +156,9 @@ fn decision_dict<'py>(
     }
     let request = match request {
         None => None,
-        Some(SugovRequest::FastSwitch { freq_khz }) => Some(("fast-switch", u64::from(freq_khz), 0)),
-        Some(SugovRequest::QueueWork) => Some(("queue-work", 0, 0)),
-        Some(SugovRequest::AdjustPerf { min_perf, target_perf, .. }) => Some(("adjust-perf", target_perf, min_perf)),
+        Some(Request::FastSwitch { freq_khz }) => Some(("fast-switch", u64::from(freq_khz), 0)),
+        Some(Request::QueueWork) => Some(("queue-work", 0, 0)),
+        Some(Request::AdjustPerf { min_perf, target_perf, .. }) => Some(("adjust-perf", target_perf, min_perf)),
     };
     dict.set_item("request", request)?;
     Ok(dict)
@@ -234,7 +236,7 @@ impl PySchedutil {
         let flags = if iowait { SCHED_CPUFREQ_IOWAIT } else { 0 };
         let Self { inner, facts, policy, .. } = self;
         let request = inner.update_recorded(time_ns, cpu, flags, policy, facts.as_slice(), &mut log);
-        if let Some(SugovRequest::FastSwitch { freq_khz }) = request {
+        if let Some(Request::FastSwitch { freq_khz }) = request {
             self.policy.cur_khz = freq_khz;
         }
         decision_dict(py, log.last(), request)

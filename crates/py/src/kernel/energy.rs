@@ -2,7 +2,7 @@
 
 use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::cppc::artificial_em;
-use opplab_kernel::cpufreq::schedutil::RqFacts;
+use opplab_kernel::cpufreq::facts::RqFacts;
 use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::Eas;

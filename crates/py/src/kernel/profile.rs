@@ -1,9 +1,10 @@
 //! Kernel profiles and their gates.
 
 use opplab_guarded::guarded;
-use opplab_kernel::profile::{GATES, KernelProfile, Version, profile_names};
+use opplab_kernel::profile::{GATES, KernelProfile, profile_names};
 use opplab_kernel::profile_table::{differences, proven_text};
 use opplab_kernel::release;
+use opplab_kernel::release::Version;
 use pyo3::prelude::*;
 
 use super::{profile, refuse, unknown};

@@ -1,7 +1,9 @@
 //! The reports to governors of an open loop, and how their requests are carried out.
 
-use opplab_kernel::cpufreq::governor::{Report, Request, Worker};
-use opplab_kernel::cpufreq::schedutil::{PolicyFacts, SCHED_CPUFREQ_IOWAIT, SugovDecision};
+use opplab_kernel::cpufreq::facts::Request;
+use opplab_kernel::cpufreq::facts::{PolicyFacts, SugovDecision};
+use opplab_kernel::cpufreq::governor::{Report, Worker};
+use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
 use opplab_model::decision::{Decision, FreqContext};
 use opplab_model::event::IDLE_TASK;
 use opplab_model::machine::InvarianceSource;

@@ -1,9 +1,10 @@
 //! What an open loop knows of policies and CPUs, and how governors see it.
 
+use opplab_kernel::cpufreq::facts::CpuTimes;
+use opplab_kernel::cpufreq::facts::{CpuFacts, RqFacts, SugovFacts};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::{self as kernel, Worker};
-use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, CpuFacts, FAIR_SERVER_BW, RqFacts, SugovFacts};
+use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, FAIR_SERVER_BW};
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::unit::SCHED_CAPACITY_SHIFT;
 use opplab_model::event::TaskIdx;

@@ -6,9 +6,11 @@
 //! shared with the firmware (Zen 2, Milan), where a governor's frequency changes by a thread: a driver without a fast switch.
 
 use opplab_kernel::cpufreq::amd_pstate::{
-    AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMinFreq, AmdMode, AmdPerf, AmdPlatform,
+    AMD_EPP_VALUES, AmdCppcRequest, AmdCpu, AmdForm, AmdMinFreq, AmdPerf, AmdPlatform,
 };
-use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
+use opplab_kernel::cpufreq::driver::AmdMode;
+use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{ENERGY_PERF_STRINGS, HwpRequest, PstatePolicy};
 use opplab_kernel::profile::{AmdEppDefault, KernelProfile};

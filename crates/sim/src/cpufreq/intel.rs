@@ -12,7 +12,8 @@ use opplab_kernel::cpufreq::intel_pstate::{
 };
 use opplab_kernel::profile::{IntelAdjustPerf, IntelPassiveHwp};
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
-use opplab_model::policy::{HwpDynamicBoost, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::HwpDynamicBoost;
 
 use crate::CaseError;
 use crate::cpufreq::freq_policy::{ActiveHwp, Governor};

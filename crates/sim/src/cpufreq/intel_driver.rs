@@ -1,9 +1,9 @@
 //! intel_pstate in the engine: what the driver does at reports of the scheduler and at looks of the firmware (its setup: `intel`).
 
+use opplab_kernel::cpufreq::facts::{SampleNote, SampleRule};
 use opplab_kernel::cpufreq::intel_pstate::{
     Counters, FRAC_BITS, HwpRequest, Rounding, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
 };
-use opplab_kernel::cpufreq::sampling::{SampleNote, SampleRule};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};

@@ -3,10 +3,12 @@
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
 //! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
 
-use opplab_kernel::cpufreq::governor::{self as kernel, Report, Request, Worker};
+use opplab_kernel::cpufreq::facts::Request;
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts};
+use opplab_kernel::cpufreq::facts::{CpuTimes, SampleNote};
+use opplab_kernel::cpufreq::governor::{self as kernel, Report, Worker};
 use opplab_kernel::cpufreq::intel_pstate::Rounding;
-use opplab_kernel::cpufreq::sampling::{CpuTimes, SampleNote};
-use opplab_kernel::cpufreq::schedutil::{CpuFacts, PolicyFacts, SCHED_CPUFREQ_IOWAIT, SugovFacts};
+use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
 use opplab_kernel::freq_invariance::scale_freq_tick;
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::schedutil::SugovOutcome;
+use opplab_kernel::cpufreq::facts::SugovOutcome;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Sink, TaskIdx, TaskState};
 use opplab_model::machine::Machine;

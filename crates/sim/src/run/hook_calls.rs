@@ -1,7 +1,8 @@
 //! Where the engine asks a governor or a placement from outside (see `hooks`).
 
+use opplab_kernel::cpufreq::facts::SugovOutcome;
 use opplab_kernel::cpufreq::freq_table::{Relation, resolve_freq};
-use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovOutcome, cpu_bw_dl};
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, cpu_bw_dl};
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, PlacementRule, Sink};

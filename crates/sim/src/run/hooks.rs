@@ -3,9 +3,9 @@
 //! Plain facts go out, a request comes back. The engine keeps what is the machine's: limits, the frequency table, how a
 //! request reaches the hardware (fast switch, or the `sugov:N` kthread). Who answers (a test, Python) is not its business.
 
+use opplab_kernel::cpufreq::facts::CpuTimes;
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::governor::GovernorSetup;
-use opplab_kernel::cpufreq::sampling::CpuTimes;
 use opplab_model::event::{CpuIdx, TaskIdx};
 use opplab_model::machine::Cluster;
 

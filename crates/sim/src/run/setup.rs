@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use opplab_kernel::cpufreq::amd_pstate::AmdMode;
+use opplab_kernel::cpufreq::driver::AmdMode;
 use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};

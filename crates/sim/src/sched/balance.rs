@@ -7,9 +7,8 @@ use std::rc::Rc;
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::SelectIdleScan;
-use opplab_kernel::sched::balance::{
-    BalanceFacts, BalanceHost, BalanceTask, IdleType, Jiffies, Pass, RootDomain, sched_balance_rq,
-};
+use opplab_kernel::sched::balance::{Pass, sched_balance_rq};
+use opplab_kernel::sched::balance_env::{BalanceFacts, BalanceHost, BalanceTask, IdleType, Jiffies, RootDomain};
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
 use opplab_kernel::sched::newidle::{

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use opplab_kernel::profile::{BalanceThresholds, KernelProfile, NohzNextKick};
-use opplab_kernel::sched::balance::{BalanceScratch, BalanceTunables};
+use opplab_kernel::sched::balance::BalanceScratch;
+use opplab_kernel::sched::balance_env::BalanceTunables;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::SchedDomains;
 use opplab_kernel::sched::group::GroupCapacity;

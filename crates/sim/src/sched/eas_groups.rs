@@ -7,7 +7,7 @@
 use opplab_kernel::eas::{Boost, EasExplanation, EasFacts, EasTask, cpu_util};
 use opplab_kernel::eas_groups::{CAPACITY_MARGIN_UP, GroupCpu, cpu_overutilized, find_energy_efficient_cpu};
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::sched::balance::IdleType;
+use opplab_kernel::sched::balance_env::IdleType;
 use opplab_kernel::sched::domains::{SD_ASYM_CPUCAPACITY, SD_BALANCE_FORK};
 use opplab_kernel::sched::group::DomainView;
 use opplab_model::event::{PlacementRule, Sink};

@@ -7,7 +7,8 @@ use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
 use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState};
 use opplab_model::machine::{Cpufreq, Machine};
-use opplab_model::policy::{EnergyModelSource, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::EnergyModelSource;
 
 use crate::CaseError;
 use crate::run::gates::Gates;

@@ -6,15 +6,16 @@ use opplab_kernel::profile::{
 };
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK, SD_BALANCE_WAKE};
-use opplab_kernel::sched::find_idlest::{IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, top_level};
+use opplab_kernel::sched::find_idlest::{sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
+use opplab_kernel::sched::idlest_facts::{IdleInfo, IdlestFacts, IdlestTask};
 use opplab_kernel::sched::placement::{
     CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, fits_capacity,
     select_idle_sibling, select_idle_sibling_v510, util_fits_cpu, wake_affine, wake_wide,
 };
 use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::{Event, PlacementRule, Sink};
-use opplab_model::policy::Placement;
+use opplab_model::policy_values::Placement;
 use rand_core::Rng;
 
 use crate::ids::{CpuId, CpuSetId, TaskId};

@@ -1,7 +1,8 @@
 //! What the scheduler knows of a CPU's utilisation, in the forms that governors and placement ask for.
 
-use opplab_kernel::cpufreq::sampling::CpuTimes;
-use opplab_kernel::cpufreq::schedutil::{FAIR_SERVER_BW, RqFacts};
+use opplab_kernel::cpufreq::facts::CpuTimes;
+use opplab_kernel::cpufreq::facts::RqFacts;
+use opplab_kernel::cpufreq::schedutil::FAIR_SERVER_BW;
 use opplab_kernel::profile::DlUtil;
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;

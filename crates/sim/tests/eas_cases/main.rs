@@ -17,7 +17,8 @@ mod tracking;
 use judge::Judge;
 use machines::{classes, first_task, machines};
 use opplab_model::machine::Machine;
-use opplab_model::policy::{Placement, Policy};
+use opplab_model::policy::Policy;
+use opplab_model::policy_values::Placement;
 use opplab_sim::{Case, run};
 use recipes::{EasCase, eas_cases, workload};
 

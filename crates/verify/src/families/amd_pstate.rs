@@ -1,8 +1,9 @@
 //! Families of vectors: the amd-pstate driver.
 
 use opplab_kernel::cpufreq::amd_pstate::{
-    AmdCppcRequest, AmdCpu, AmdError, AmdForm, AmdMode, AmdPerf, AmdPlatform, CppcInterface,
+    AmdCppcRequest, AmdCpu, AmdError, AmdForm, AmdPerf, AmdPlatform, CppcInterface,
 };
+use opplab_kernel::cpufreq::driver::AmdMode;
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 
 use crate::json::Json;

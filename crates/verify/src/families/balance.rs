@@ -3,17 +3,20 @@
 use opplab_kernel::profile::IdlestGroup;
 use opplab_kernel::profile::{BalanceThresholds, NewidleLeast, NewidleSkip};
 use opplab_kernel::sched::balance::{
-    BalanceFacts, BalanceHost, BalanceScratch, BalanceTask, BalanceTunables, IdleType, Jiffies, LbEnv, LbFlags,
-    MigrationType, PassState, RootDomain, detach_one_task, detach_tasks, need_active_balance,
-    sched_balance_find_src_group, sched_balance_find_src_rq, sched_balance_rq, should_we_balance, update_idle_cpu_scan,
-    update_sd_lb_stats,
+    BalanceScratch, PassState, detach_one_task, detach_tasks, need_active_balance, sched_balance_find_src_group,
+    sched_balance_find_src_rq, sched_balance_rq, should_we_balance, update_idle_cpu_scan, update_sd_lb_stats,
+};
+use opplab_kernel::sched::balance_env::{
+    BalanceFacts, BalanceHost, BalanceTask, BalanceTunables, IdleType, Jiffies, LbEnv, LbFlags, MigrationType,
+    RootDomain,
 };
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::find_idlest::{
-    IdleInfo, IdlestFacts, IdlestTask, sched_balance_find_dst_cpu, sched_balance_find_dst_group,
-    sched_balance_find_dst_group_cpu, top_level, update_sg_wakeup_stats,
+    sched_balance_find_dst_cpu, sched_balance_find_dst_group, sched_balance_find_dst_group_cpu, top_level,
+    update_sg_wakeup_stats,
 };
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity, SchedGroup, SgLbStats, scale_rt_capacity};
+use opplab_kernel::sched::idlest_facts::{IdleInfo, IdlestFacts, IdlestTask};
 use opplab_kernel::sched::newidle::{
     BalanceClock, DomainBalance, Newidle, NewidleFacts, NewidleHost, Pulled, RqBalance, sched_balance_domains,
     sched_balance_newidle,

@@ -1,10 +1,11 @@
 //! Families of vectors: the demand-based governors.
 
 use opplab_kernel::cpufreq::conservative::{Conservative, ConservativeTunables};
+use opplab_kernel::cpufreq::facts::CpuTimes;
 use opplab_kernel::cpufreq::freq_table::{FreqEntry, FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables, SampleType};
 use opplab_kernel::cpufreq::request::FreqRequest;
-use opplab_kernel::cpufreq::sampling::{CpuTimes, DbsPolicy, PolicyDbs};
+use opplab_kernel::cpufreq::sampling::{DbsPolicy, PolicyDbs};
 
 use crate::json::Json;
 use crate::{Diff, Family, Source, Tally, VerifyError};

@@ -1,7 +1,7 @@
 //! Families of vectors: energy models, CPPC and energy-aware placement.
 
 use opplab_kernel::cpufreq::cppc::{self, ArtificialEmError, CppcPerfCaps, CppcPerfFbCtrs};
-use opplab_kernel::cpufreq::schedutil::RqFacts;
+use opplab_kernel::cpufreq::facts::RqFacts;
 use opplab_kernel::eas::{
     EasCpu, EasEnergy, EasExplanation, EasFacts, EasGates, EasTask, cpu_overutilized, find_energy_efficient_cpu,
 };

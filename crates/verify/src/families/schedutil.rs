@@ -1,11 +1,10 @@
 //! Families of vectors: schedutil and frequency tables.
 
 use opplab_kernel::cpufreq::freq_table::{self, FreqEntry, FreqLimits, FreqTable, Relation, TableOrder};
+use opplab_kernel::cpufreq::perf_margin;
 
-use opplab_kernel::cpufreq::schedutil::{
-    self, CpuFacts, PolicyFacts, RqFacts, SugovConfig, SugovCpu, SugovGates, SugovPath, SugovPolicy, SugovRequest,
-    UtilType,
-};
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, Request, RqFacts};
+use opplab_kernel::cpufreq::schedutil::{self, SugovConfig, SugovCpu, SugovGates, SugovPath, SugovPolicy, UtilType};
 use opplab_kernel::eas::{Boost, EasCpu, cpu_util};
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::uclamp;
@@ -32,7 +31,7 @@ fn schedutil_map(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> 
         let name = row.str("fn")?;
         let got = match name {
             "map_util_freq" => schedutil::map_util_freq(a, b, c),
-            "map_util_perf" => schedutil::map_util_perf(a),
+            "map_util_perf" => perf_margin::map_util_perf(a),
             "sugov_effective_cpu_perf" => schedutil::sugov_effective_cpu_perf(a, b, c),
             "uclamp_bucket_id_5" => uclamp::uclamp_bucket_id(a, uclamp::UCLAMP_BUCKETS as u64),
             "cpufreq_policy_transition_delay_us" => {
@@ -97,7 +96,7 @@ fn effective_cpu_util_v61(source: &Source, tally: &mut Tally) -> Result<(), Veri
         let p_uclamp = if task { Some((row.num("p_uclamp_min")?, row.num("p_uclamp_max")?)) } else { None };
         let frequency = schedutil::schedutil_cpu_util(&joined, util_cfs, UtilType::Frequency, p_uclamp);
         let energy = schedutil::schedutil_cpu_util(&facts, util_cfs, UtilType::Energy, None);
-        let raw = schedutil::map_util_freq(schedutil::map_util_perf(frequency), row.num("ref_freq")?, facts.capacity);
+        let raw = schedutil::map_util_freq(perf_margin::map_util_perf(frequency), row.num("ref_freq")?, facts.capacity);
         let own = EasCpu {
             rq: facts,
             capacity: CpuCapacity { orig: facts.capacity, of: facts.capacity, ..CpuCapacity::default() },
@@ -244,12 +243,12 @@ fn sugov_seq(source: &Source, tally: &mut Tally, gates: SugovGates) -> Result<()
                     let (time, flags) = (step.num("time")?, step.num("flags")?);
                     match governor.update(time, cpu, flags, &policy, facts.as_slice()) {
                         None => {}
-                        Some(SugovRequest::FastSwitch { freq_khz }) => {
+                        Some(Request::FastSwitch { freq_khz }) => {
                             fast_switch_calls = 1;
                             policy.cur_khz = freq_khz;
                         }
-                        Some(SugovRequest::QueueWork) => irq_work_queued = 1,
-                        Some(SugovRequest::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
+                        Some(Request::QueueWork) => irq_work_queued = 1,
+                        Some(Request::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
                             adjust_perf = [1, min_perf, target_perf, capacity];
                         }
                     }

@@ -1,9 +1,9 @@
 //! Frequency decisions: schedutil's utilisation, next frequency, what is asked of the driver, and the frequency table.
 
+use opplab_kernel::cpufreq::facts::{PerfSteps, RqFacts, SugovDecision, SugovOutcome};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, Relation, resolve_freq};
-use opplab_kernel::cpufreq::schedutil::{
-    PerfSteps, RqFacts, SugovDecision, SugovGates, SugovOutcome, map_util_freq, map_util_perf,
-};
+use opplab_kernel::cpufreq::perf_margin::map_util_perf;
+use opplab_kernel::cpufreq::schedutil::{SugovGates, map_util_freq};
 
 use super::input::{Ev, Kind, Machine};
 use super::report::{RecordingReport, UNEXPLAINED};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use opplab_import::{import_bytes, to_machine};
-use opplab_kernel::cpufreq::schedutil::RqFacts;
+use opplab_kernel::cpufreq::facts::RqFacts;
 use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmPerfDomain, em_create_perf_table};
 use opplab_kernel::profile::Eas;

@@ -3,10 +3,9 @@
 //! One policy of one CPU hears a report each `report_us`; its utilisation steps from one value to another. The hardware grants
 //! at once what is asked for.
 
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, Request, RqFacts, SugovDecision};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable};
-use opplab_kernel::cpufreq::schedutil::{
-    CpuFacts, PolicyFacts, RqFacts, SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovDecision, SugovPolicy, SugovRequest,
-};
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovConfig, SugovPolicy};
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_model::decision::words::{Names, mhz, words};
 use opplab_model::decision::{Decision, FreqContext};
@@ -130,7 +129,7 @@ impl Asked {
             let mut made: Option<SugovDecision> = None;
             let flags = if iowait { SCHED_CPUFREQ_IOWAIT } else { 0 };
             let request = governor.update_recorded(now, 0, flags, &policy, facts.as_slice(), &mut made);
-            if let Some(SugovRequest::FastSwitch { freq_khz }) = request {
+            if let Some(Request::FastSwitch { freq_khz }) = request {
                 policy.cur_khz = freq_khz;
             }
             if let Some(made) = made {

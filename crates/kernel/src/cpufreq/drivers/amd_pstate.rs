@@ -11,6 +11,7 @@
 //! do not enter its requests. Not here: suspend and hotplug; what the firmware makes of a request; CPPC's conversions and
 //! efficiency classes ([`crate::cpufreq::cppc`]).
 
+use crate::cpufreq::driver::AmdMode;
 use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
 use crate::cpufreq::intel_pstate::PstatePolicy;
 pub use crate::profile::{AmdForm, AmdMinFreq};
@@ -24,17 +25,6 @@ pub const AMD_PSTATE_TRANSITION_DELAY_US: u32 = 1000;
 pub const AMD_PSTATE_FAST_CPPC_TRANSITION_DELAY_US: u32 = 600;
 /// Preferences by index: default (unused), performance, balance_performance, balance_power, power.
 pub const AMD_EPP_VALUES: [u32; 5] = [0, 0x00, 0x80, 0xbf, 0xff];
-
-/// The driver's mode (`/sys/devices/system/cpu/amd_pstate/status`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AmdMode {
-    /// The firmware chooses, guided by the preference.
-    Active,
-    /// A governor chooses.
-    Passive,
-    /// A governor sets the least, the firmware chooses above it.
-    Guided,
-}
 
 /// `MSR_AMD_CPPC_REQ`: what software asks of the firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

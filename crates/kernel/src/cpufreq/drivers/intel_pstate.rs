@@ -17,6 +17,7 @@
 
 use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
 pub use crate::profile::IntelHwpTarget;
+use crate::profile::{IntelIowaitBoost, KernelProfile};
 
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
 pub const SCHED_CPUFREQ_IOWAIT: u32 = 1;
@@ -866,6 +867,16 @@ const PASSIVE: DriverEntry = DriverEntry {
     },
     cpuinfo_max_khz: |facts| facts.p0_khz,
 };
+
+impl KernelProfile {
+    /// The I/O boost of intel_pstate's active mode.
+    pub fn intel_iowait_form(&self) -> IowaitBoostForm {
+        match self.intel_iowait_boost {
+            IntelIowaitBoost::Full => IowaitBoostForm::Full,
+            IntelIowaitBoost::Doubling => IowaitBoostForm::Doubling,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

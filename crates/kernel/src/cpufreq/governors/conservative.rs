@@ -7,12 +7,11 @@
 //! The condition on deferred steps down (only when the sample's own load is below `down_threshold`) is a stable
 //! backport that v6.12.0 does not have.
 
+use crate::cpufreq::facts::{CpuTimes, SampleNote, SampleRule};
 use crate::cpufreq::freq_table::Relation;
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
-use crate::cpufreq::sampling::{
-    CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, SampleNote, SampleRule, Sampling, SamplingGovernor,
-};
+use crate::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
 
 /// A step of 0 kHz is replaced by this.
 pub const DEF_FREQUENCY_STEP: u32 = 5;

@@ -4,12 +4,11 @@
 //! hardware's lowest (at load 0) and highest. `powersave_bias` takes some per mille off every choice and, where no
 //! frequency matches, alternates between two.
 
+use crate::cpufreq::facts::{CpuTimes, SampleNote, SampleRule};
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
-use crate::cpufreq::sampling::{
-    CpuTimes, DbsPolicy, DbsTunables, PolicyDbs, SampleNote, SampleRule, Sampling, SamplingGovernor,
-};
+use crate::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
 
 /// What a sample takes: a normal one, or the low half of a powersave-bias pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

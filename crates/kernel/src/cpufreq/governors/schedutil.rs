@@ -12,11 +12,18 @@
 //! What calls it and when is the scheduler's matter; setting the frequency is the driver's. The kthread that runs
 //! [`SugovPolicy::sugov_work`] is a task of the engine.
 
+use crate::cpufreq::facts::{
+    CpuFacts, PerfBound, PerfSteps, PolicyFacts, Request, RqFacts, SugovDecision, SugovFacts, SugovOutcome,
+};
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
 use crate::cpufreq::governor::{Governor, GovernorEntry, Report, Tunable, TunableKind, View, Worker};
+use crate::cpufreq::perf_margin::PerfMargin;
+use crate::cpufreq::perf_margin::map_util_perf;
 use crate::cpufreq::request::{TunableError, parse_u32};
-use crate::profile::{HeadroomPlace, RateLimits, SugovIowaitBoost, SugovUtil};
-use crate::proposals::headroom::PerfMargin;
+use crate::profile::{
+    FreqRef, HeadroomPlace, KernelProfile, NeedFreqUpdate, NoninvariantHeadroom, RateLimit, RateLimits, RunnableBoost,
+    SharedStaleCpus, SugovClamps, SugovIowaitBoost, SugovUtil,
+};
 use crate::uclamp::{uclamp_rq_is_capped, uclamp_util};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -33,12 +40,6 @@ pub const BW_SHIFT: u32 = 20;
 pub const fn map_util_freq(util: u64, freq: u64, cap: u64) -> u64 {
     let cap = if cap == 0 { 1 } else { cap };
     freq.wrapping_mul(util) / cap
-}
-
-/// The 1.25 of headroom: `util + util / 4` (include/linux/sched/cpufreq.h:map_util_perf(), v6.12).
-#[inline]
-pub const fn map_util_perf(util: u64) -> u64 {
-    util.wrapping_add(util >> 2)
 }
 
 /// The performance that `actual` utilisation asks for: with headroom, but the headroom does not reach over `max`, and
@@ -86,82 +87,6 @@ pub const fn cpufreq_policy_transition_delay_us_v5_10(transition_delay_us: u32, 
         10_000
     } else {
         latency_us * 1_000
-    }
-}
-
-/// What a CPU's run queue reports beside its fair class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RqFacts {
-    /// `arch_scale_cpu_capacity()`, 1..1024.
-    pub capacity: u64,
-    /// `cpu_util_rt()`.
-    pub util_rt: u64,
-    /// `cpu_util_dl()`.
-    pub util_dl: u64,
-    /// `cpu_util_irq()`.
-    pub util_irq: u64,
-    /// `rq->dl.running_bw`, 20 fractional bits.
-    pub dl_running_bw: u64,
-    /// `uclamp_rq_get(rq, UCLAMP_MIN)`; 0 without uclamp.
-    pub uclamp_min: u64,
-    /// `uclamp_rq_get(rq, UCLAMP_MAX)`; 1024 without uclamp.
-    pub uclamp_max: u64,
-    /// `uclamp_is_used()`: some task of the system has a request.
-    pub uclamp_used: bool,
-    /// `rt_rq_is_runnable()`.
-    pub rt_runnable: bool,
-}
-
-impl Default for RqFacts {
-    fn default() -> Self {
-        Self {
-            capacity: SCHED_CAPACITY_SCALE,
-            util_rt: 0,
-            util_dl: 0,
-            util_irq: 0,
-            dl_running_bw: 0,
-            uclamp_min: 0,
-            uclamp_max: SCHED_CAPACITY_SCALE,
-            uclamp_used: false,
-            rt_runnable: false,
-        }
-    }
-}
-
-/// Everything that the governor wants to know about one CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CpuFacts {
-    /// The other classes, interrupts and clamps.
-    pub rq: RqFacts,
-    /// `cpu_util_cfs()`: the fair class's utilisation or its estimate, whichever is larger.
-    pub util_cfs: u64,
-    /// `cpu_util_cfs_boost()`: `util_cfs`, or the runnable signal if that is larger (since v6.5).
-    pub util_cfs_boost: u64,
-    /// `tick_nohz_get_idle_calls_cpu()`: grows each time the CPU goes idle.
-    pub idle_calls: u64,
-}
-
-/// Where the governor finds the facts of its policy's CPUs; only those that a decision needs are asked for.
-pub trait SugovFacts {
-    /// The facts of the policy's CPU number `index` (0 is the policy's first CPU).
-    fn cpu(&self, index: usize) -> CpuFacts;
-
-    /// `rq->dl.running_bw` alone: it is wanted on every call, also when the rate limit then ends it.
-    #[inline]
-    fn dl_running_bw(&self, index: usize) -> u64 {
-        self.cpu(index).rq.dl_running_bw
-    }
-}
-
-impl SugovFacts for [CpuFacts] {
-    #[inline]
-    fn cpu(&self, index: usize) -> CpuFacts {
-        self[index]
-    }
-
-    #[inline]
-    fn dl_running_bw(&self, index: usize) -> u64 {
-        self[index].rq.dl_running_bw
     }
 }
 
@@ -268,49 +193,6 @@ pub const fn next_raw_freq_v5_10(util: u64, ref_khz: u64, cap: u64) -> u64 {
 #[inline]
 fn clamped_boost(boost: u64, clamps: Option<(u64, u64)>) -> u64 {
     clamps.map_or(boost, |(min, max)| uclamp_util(boost, min, max))
-}
-
-/// What decided on a performance other than the utilisation with its headroom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum PerfBound {
-    /// Nothing.
-    None,
-    /// The capacity is the most.
-    Capacity,
-    /// The run queue's upper clamp is the most.
-    UclampMax,
-    /// The run queue's lower clamp is the least.
-    UclampMin,
-    /// The bandwidth of deadline tasks and what interrupts use are the least.
-    Bandwidth,
-    /// A real-time task is runnable and no clamp is in use: all of the capacity.
-    RealTime,
-    /// Interrupts use all of the capacity.
-    Interrupts,
-    /// The boost for I/O is more than the utilisation (to v6.7; later it is a part of the sum).
-    IowaitBoost,
-}
-
-/// A CPU's way from its utilisation to the performance that it asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PerfSteps {
-    /// The other classes, interrupts and clamps.
-    pub rq: RqFacts,
-    /// The fair class's part.
-    pub util_cfs: u64,
-    /// The runnable signal stands in for it.
-    pub runnable_boost: bool,
-    /// The part that the boost for I/O asked for.
-    pub iowait: u64,
-    /// All parts together. With [`SugovUtil::Clamped`] within its bounds.
-    pub sum: u64,
-    /// What acted on it.
-    pub bound: PerfBound,
-    /// What is asked for; with headroom if that is [`HeadroomPlace::InEffectivePerf`].
-    pub util: u64,
-    /// The least that is needed; before v6.8 the deadline class's bandwidth.
-    pub min: u64,
 }
 
 /// What differs between kernel versions in this governor. A kernel profile names one of the constants.
@@ -449,43 +331,6 @@ pub struct SugovConfig {
     pub gates: SugovGates,
 }
 
-/// What may change between two calls without the governor's doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PolicyFacts {
-    /// `policy->cur`.
-    pub cur_khz: u32,
-    /// `arch_scale_freq_ref()`, 0 if the architecture has none.
-    pub freq_ref_khz: u32,
-    /// `arch_scale_freq_invariant()`.
-    pub freq_invariant: bool,
-    /// `cpufreq_this_cpu_can_update()`: the CPU that runs this may change this policy's frequency.
-    pub can_update: bool,
-}
-
-/// What the governor wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SugovRequest {
-    /// Set this frequency now; it is within the limits.
-    FastSwitch {
-        /// kHz.
-        freq_khz: u32,
-    },
-    /// Wake the policy's kthread to run [`SugovPolicy::sugov_work`].
-    QueueWork,
-    /// Pass the driver the performance levels, on the scale of `capacity`
-    /// (drivers/cpufreq/cpufreq.c:cpufreq_driver_adjust_perf()).
-    AdjustPerf {
-        /// Index of the CPU in the policy.
-        cpu: usize,
-        /// The least that is needed.
-        min_perf: u64,
-        /// What is wanted.
-        target_perf: u64,
-        /// The CPU's capacity.
-        capacity: u64,
-    },
-}
-
 /// Which of the three update functions a policy has (sugov_start(), v6.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SugovPath {
@@ -593,50 +438,6 @@ impl SugovCpu {
     fn idle_longer_than_tick(&self, time: u64, tick_ns: u64) -> bool {
         time.wrapping_sub(self.last_update) as i64 > tick_ns as i64
     }
-}
-
-/// Why an update had the outcome that it had; the answer to "why did this CPU run at that frequency?".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SugovOutcome {
-    /// The CPU that ran the update may not change this policy.
-    CannotUpdate,
-    /// The last change is less than the rate limit ago.
-    RateLimited,
-    /// The frequency is the requested one already.
-    Unchanged,
-    /// A lower frequency was not asked for because the CPU did not idle since the last look.
-    Held,
-    /// A request was made (or is under way to the kthread).
-    Requested,
-}
-
-/// What went into one decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SugovDecision {
-    /// When, in ns.
-    pub time: u64,
-    /// The policy's CPU that reported.
-    pub cpu: usize,
-    /// The policy's CPU whose utilisation decided.
-    pub deciding_cpu: usize,
-    /// The utilisation that decided (with headroom since v6.8), on the scale of `max_cap`.
-    pub util: u64,
-    /// How the deciding CPU came to it; `None` if nobody looked.
-    pub steps: Option<PerfSteps>,
-    /// What the utilisation is multiplied by, in parts of 1024, and where.
-    pub headroom: (u32, HeadroomPlace),
-    /// The performance that the driver was asked for in place of a frequency (0: a frequency).
-    pub target_perf: u64,
-    /// The capacity that stands for the reference frequency.
-    pub max_cap: u64,
-    /// The reference frequency, in kHz.
-    pub ref_khz: u64,
-    /// The frequency before it was resolved, in kHz.
-    pub raw_khz: u32,
-    /// The frequency that the policy wants after the decision, in kHz.
-    pub next_khz: u32,
-    /// What became of it.
-    pub outcome: SugovOutcome,
 }
 
 /// Takes note of decisions; `()` takes none and costs nothing.
@@ -854,7 +655,7 @@ impl SugovPolicy {
         flags: u32,
         policy: &PolicyFacts,
         facts: &F,
-    ) -> Option<SugovRequest> {
+    ) -> Option<Request> {
         self.update_recorded(time, cpu, flags, policy, facts, &mut ())
     }
 
@@ -870,7 +671,7 @@ impl SugovPolicy {
         policy: &PolicyFacts,
         facts: &F,
         recorder: &mut R,
-    ) -> Option<SugovRequest> {
+    ) -> Option<Request> {
         self.iowait_boost(time, cpu, self.gates.iowait_boost && flags & SCHED_CPUFREQ_IOWAIT != 0);
         self.cpus[cpu].last_update = time;
         // sugov's ignore_dl_rate_limit(): a deadline task that needs more than it was given does not wait.
@@ -923,10 +724,10 @@ impl SugovPolicy {
         }
         if self.fast_switch {
             // cpufreq_driver_fast_switch(): within the limits.
-            return Some(SugovRequest::FastSwitch { freq_khz: self.limits.clamp(next_khz) });
+            return Some(Request::FastSwitch { freq_khz: self.limits.clamp(next_khz) });
         }
         // sugov_deferred_update(): one work at a time.
-        (!core::mem::replace(&mut self.work_in_progress, true)).then_some(SugovRequest::QueueWork)
+        (!core::mem::replace(&mut self.work_in_progress, true)).then_some(Request::QueueWork)
     }
 
     fn no_decision(&self, time: u64, cpu: usize, policy: &PolicyFacts, outcome: SugovOutcome) -> SugovDecision {
@@ -954,7 +755,7 @@ impl SugovPolicy {
         policy: &PolicyFacts,
         own: &CpuFacts,
         recorder: &mut R,
-    ) -> SugovRequest {
+    ) -> Request {
         let previous = self.cpus[cpu].util;
         let share = self.get_util::<R>(time, cpu, own, own.rq.capacity);
         let held = self.hold_freq(cpu, own) && self.cpus[cpu].util < previous;
@@ -981,7 +782,7 @@ impl SugovPolicy {
                 ..self.no_decision(time, cpu, policy, outcome)
             });
         }
-        SugovRequest::AdjustPerf { cpu, min_perf, target_perf, capacity: own.rq.capacity }
+        Request::AdjustPerf { cpu, min_perf, target_perf, capacity: own.rq.capacity }
     }
 
     /// The kthread runs (cpufreq_schedutil.c:sugov_work(), v6.12): the frequency to set, if the driver is to be
@@ -1246,7 +1047,7 @@ impl Governor for SugovPolicy {
         report: &Report,
         view: &dyn View,
         note: Option<&mut Option<SugovDecision>>,
-    ) -> Option<SugovRequest> {
+    ) -> Option<Request> {
         let Report { time_ns, cpu, flags, policy } = report;
         match note {
             None => self.update(*time_ns, *cpu, *flags, policy, view),
@@ -1284,6 +1085,40 @@ impl Governor for SugovPolicy {
     }
 }
 
+impl KernelProfile {
+    /// The gates of schedutil, as the governor takes them.
+    pub fn sugov_gates(&self) -> SugovGates {
+        SugovGates {
+            util: self.sugov_util,
+            headroom: self.headroom,
+            freq_ref: self.freq_ref == FreqRef::Arch,
+            margin_on_current: self.noninvariant_headroom == NoninvariantHeadroom::Twice,
+            sticky_update: self.need_freq_update == NeedFreqUpdate::Sticky,
+            driver_update: self.need_freq_update == NeedFreqUpdate::DriverOnce,
+            runnable_boost: self.runnable_boost == RunnableBoost::On,
+            shared_skips_stale: self.shared_stale_cpus == SharedStaleCpus::Ignored,
+            iowait: self.sugov_iowait_boost,
+            clamps_boost: self.sugov_clamps == SugovClamps::BoostToo,
+            margin: self.proposals.margin,
+            iowait_boost: self.proposals.sugov_iowait_boost,
+        }
+    }
+
+    /// schedutil's default `rate_limit_us` for a driver with these transition delay (0: none suggested) and latency.
+    pub fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
+        match self.rate_limit {
+            RateLimit::Latency1000Max10ms => {
+                cpufreq_policy_transition_delay_us_v5_10(transition_delay_us, transition_latency_ns)
+            }
+            RateLimit::Latency1000Max2ms if transition_delay_us == 0 => {
+                cpufreq_policy_transition_delay_us_v5_10(0, transition_latency_ns).min(2_000)
+            }
+            RateLimit::Latency1000Max2ms => transition_delay_us,
+            RateLimit::Latency1_5 => cpufreq_policy_transition_delay_us(transition_delay_us, transition_latency_ns),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -1317,7 +1152,7 @@ mod tests {
     fn first_freq(gates: SugovGates, invariant: bool, util: u64) -> Option<u32> {
         let mut governor = SugovPolicy::new(config(1, gates));
         match governor.update(1_000_000_000, 0, 0, &policy(invariant), [busy(util, 1)].as_slice()) {
-            Some(SugovRequest::FastSwitch { freq_khz }) => Some(freq_khz),
+            Some(Request::FastSwitch { freq_khz }) => Some(freq_khz),
             _ => None,
         }
     }
@@ -1346,10 +1181,7 @@ mod tests {
         assert_eq!(update(&mut governor, 10_500_000, busy(100, 2)), None);
         assert_eq!(update(&mut governor, 12_000_000, busy(100, 1)), None);
         governor.set_limits(FreqLimits { max_khz: 900_000, ..LIMITS }, 1_000_000);
-        assert_eq!(
-            update(&mut governor, 12_000_001, busy(800, 1)),
-            Some(SugovRequest::FastSwitch { freq_khz: 900_000 })
-        );
+        assert_eq!(update(&mut governor, 12_000_001, busy(800, 1)), Some(Request::FastSwitch { freq_khz: 900_000 }));
         let outcomes: Vec<_> = seen.iter().map(|decision| decision.outcome).collect();
         use SugovOutcome::{Held, RateLimited, Requested};
         assert_eq!(outcomes, [Requested, RateLimited, Held, Requested]);
@@ -1368,7 +1200,7 @@ mod tests {
             let at = |governor: &mut SugovPolicy, time, util| {
                 let request = governor.update(time, 0, 0, &policy(true), [busy(util, time)].as_slice());
                 request.map(|request| match request {
-                    SugovRequest::FastSwitch { freq_khz } => freq_khz,
+                    Request::FastSwitch { freq_khz } => freq_khz,
                     other => panic!("{other:?}"),
                 })
             };
@@ -1411,7 +1243,7 @@ mod tests {
         let mut governor = SugovPolicy::new(SugovConfig { fast_switch: false, ..config(2, SugovGates::V6_12) });
         let facts = |a, b| [busy(a, 0), busy(b, 0)];
         let request = governor.update(1_000_000_000, 1, 0, &policy(true), facts(10, 600).as_slice());
-        assert_eq!(request, Some(SugovRequest::QueueWork));
+        assert_eq!(request, Some(Request::QueueWork));
         assert_eq!(governor.update(1_002_000_000, 0, 0, &policy(true), facts(10, 300).as_slice()), None);
         assert_eq!(governor.sugov_work(1_000_000), Some(732_421));
     }
@@ -1599,7 +1431,7 @@ mod tests {
                     let (a, b) = (numbers[1], numbers[2]);
                     governor.set_limits(FreqLimits { min_khz: a.min(b), max_khz: a.max(b) }, numbers[0]);
                 }
-                if let Some(SugovRequest::FastSwitch { freq_khz }) =
+                if let Some(Request::FastSwitch { freq_khz }) =
                     governor.update(time, cpu, numbers[2] & 1, &policy, facts.as_slice())
                 {
                     prop_assert!(governor.policy_limits().contains(freq_khz));
