@@ -413,13 +413,13 @@ def test_the_gate_fails_with_exit_code_1_and_says_why(tmp_path):
     cli(*arguments, "--fail-if", "kernbench < -2% significant")
     suite = ET.parse(tmp_path / "j.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
-    result = cli(*arguments, "--fail-if", "Elapsed-2 > 9% significant or any > 10.5%", code=1)
+    result = cli(*arguments, "--fail-if", "Elapsed-2 > 9% better significant or any > 10.5% better", code=1)
     assert (
-        "kernbench Amean Elapsed-2 of 5.9.0-perfgov: +9.06% (significant), rule 'Elapsed-2 > 9% significant'"
+        "kernbench Amean Elapsed-2 of 5.9.0-perfgov: +9.06% (significant), rule 'Elapsed-2 > 9% better significant'"
         in result.stderr
     )
     assert ET.parse(tmp_path / "j.xml").getroot().get("failures") == "2"
-    cli(*arguments, "--method", "mmtests", "--fail-if", "kernbench > 9% significant", code=1)
+    cli(*arguments, "--method", "mmtests", "--fail-if", "kernbench > 9% better significant", code=1)
 
 
 @pytest.mark.parametrize("rule", ["kernbench", "kernbench < 2", "< 2%", "kernbench < 2% significnt"])

@@ -49,6 +49,17 @@ def test_what_cannot_be_judged_fails(rule):
     assert failed([10.0], [11.0], rule), "one value has no noise that would excuse it"
 
 
+def test_a_rule_that_reads_like_a_regression_and_fails_on_improvements_is_refused():
+    """`energy > 5%` would let every rise of energy pass: a change above 0 is an improvement."""
+    for rule in ("any > 5%", "any >= 5% significant", "any < -2% or m > +3%"):
+        with pytest.raises(InputError, match=r"write '(any|m) < -[35]%' against regressions"):
+            failed([10.0] * 3, [20.0] * 3, rule)
+    with pytest.raises(InputError, match="goes with"):
+        failed([10.0] * 3, [20.0] * 3, "any < -2% better")
+    assert failed([10.0] * 3, [5.0] * 3, "any > 5% better significant")
+    assert not failed([10.0] * 3, [20.0] * 3, "any > 5% better")
+
+
 def test_changes_from_nothing_are_absolute():
     assert failed([0.0] * 3, [100.0] * 3, unit="%"), "0 to 100 % missed"
     assert failed([0.0] * 3, [100.0, 90.0, 95.0], "m < -2% significant", unit="%")

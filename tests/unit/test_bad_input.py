@@ -181,3 +181,8 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     done = opplab("machine", "show", "juno-r3", OPPLAB_DEBUG="1")
     assert done.returncode == 1
     assert "Traceback" in done.stderr
+
+
+def test_a_tunable_that_is_no_policy_key_names_its_option(work: str) -> None:
+    hint = "no key 'rate_limit_us' (it is a tunable: --tunable rate_limit_us=5)"
+    check_refused(hint, "run", work, "-m", "juno-r2", "--set", "rate_limit_us=5")

@@ -45,7 +45,7 @@ def test_the_table_has_what_was_measured(folder: Path) -> None:
 
 def test_compare_gates_and_reports_on_it(folder: Path) -> None:
     assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate < -5%"]).exit_code == 0
-    assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate > 5%"]).exit_code == 1
+    assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate > 5% better"]).exit_code == 1
     done = CliRunner().invoke(main, ["host", "compare", "--report", "--format", "json", "-o", str(folder)])
     assert done.exit_code == 0, done.output
     rate = results.read(folder).filter(pl.col("metric") == "rate")

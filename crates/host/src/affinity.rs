@@ -112,7 +112,7 @@ fn thread(root: &Root, pid: i32, pattern: &str) -> Option<Thread> {
     })
 }
 
-/// The kernel's version as (major, minor); `None` if it does not say.
+/// The kernel's version as (major, minor); `None` if it is unknown.
 pub fn kernel_version(root: &Root) -> Option<(u32, u32)> {
     let release = root.text("/proc/sys/kernel/osrelease").ok().or_else(|| {
         let version = root.text("/proc/version").ok()?;
@@ -242,7 +242,7 @@ impl Before {
     /// Writes the file; without threads it is removed.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system reported.
     pub fn write(&self, path: &Path) -> Result<(), HostError> {
         let write = || -> std::io::Result<()> {
             if self.threads.is_empty() {

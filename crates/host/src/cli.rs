@@ -527,7 +527,7 @@ fn set_option(options: &mut Options, name: &str, value: &OsString) -> Result<(),
     Ok(())
 }
 
-/// Reads a log; says so if its last line is cut off, as a killed worker leaves it.
+/// Reads a log; reports if its last line is cut off, as a killed worker leaves it.
 fn read_log(log: &Path, env: &mut Env<'_>) -> Result<String, HostError> {
     let text = read_whole_text(log, LOG_MAX).map_err(|error| HostError::io(log.display().to_string(), error))?;
     if !text.is_empty() && !text.ends_with('\n') {
@@ -739,7 +739,7 @@ pub(crate) fn text(word: OsString) -> String {
     word.to_string_lossy().into_owned()
 }
 
-/// A time with its unit: `500us`, `100ms`, `1.5s`, `2min`.
+/// A time with its unit: `500us`, `100ms`, `1.5s`, `2m`, `1h`.
 pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
     let split = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
     let (number, unit) = word.split_at(split);
@@ -748,8 +748,9 @@ pub(crate) fn time_ns(what: &str, word: &str) -> Result<u64, HostError> {
         "us" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        "min" => 60e9,
-        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 1min"))),
+        "min" | "m" => 60e9,
+        "h" => 3600e9,
+        _ => return Err(HostError::Usage(format!("--{what}: `{word}` needs a unit: 100ms, 2s, 10m, 1h"))),
     };
     let number: f64 = number.parse().map_err(|_| HostError::Usage(format!("--{what}: `{word}` is not a time")))?;
     let ns = number * unit_ns;

@@ -15,7 +15,7 @@ pub enum HostError {
     Io {
         /// The file, or what was tried.
         what: String,
-        /// What the system said.
+        /// What the system reported.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! The live Linux host: what it says about frequency and energy, what its CPUs do, and the same governors as in the
+//! The live Linux host: what it reports about frequency and energy, what its CPUs do, and the same governors as in the
 //! simulator in charge of it, with everything put back afterwards.
 //!
 //! ```text

@@ -6,7 +6,7 @@
 //!   Avg_MHz = dAPERF / dt        Busy% = dMPERF / dTSC        Bzy_MHz = dAPERF / dMPERF * base        TSC_MHz = dTSC / dt
 //! ```
 //! where base is the TSC's own rate. Without the counters `scaling_cur_freq` and `/proc/stat` must do: then Bzy_MHz is
-//! what the driver says at the end of the interval, and Busy% comes in steps of 10 ms. Not here: changing anything.
+//! what the driver reports at the end of the interval, and Busy% comes in steps of 10 ms. Not here: changing anything.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub struct Row {
     pub cpu: Option<u32>,
     /// Package and core, as sysfs numbers them.
     pub place: [u32; 2],
-    /// Avg_MHz, Busy%, Bzy_MHz, TSC_MHz; `None` where it cannot be told.
+    /// Avg_MHz, Busy%, Bzy_MHz, TSC_MHz; `None` where it is unknown.
     pub numbers: [Option<f64>; 4],
     /// The frequency scale against each candidate for f_max, 1024 = f_max.
     pub scales: Vec<Option<f64>>,
@@ -412,7 +412,7 @@ pub fn head(observer: &Observer) -> Vec<String> {
     names
 }
 
-/// The cells of one row, as turbostat rounds them; `None` where there is nothing to say.
+/// The cells of one row, as turbostat rounds them; `None` where there is nothing to report.
 pub fn cells(row: &Row, time_s: f64) -> Vec<Option<String>> {
     let whole = |value: Option<f64>| value.map(|value| format!("{value:.0}"));
     let hundredths = |value: Option<f64>| value.map(|value| format!("{value:.2}"));

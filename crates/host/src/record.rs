@@ -176,7 +176,7 @@ impl Drop for Instance {
     }
 }
 
-/// Copies one CPU's pages until told to stop and the buffer is empty.
+/// Copies one CPU's pages until asked to stop and the buffer is empty.
 fn drain(folder: &Path, cpu: u32, page_size: usize, mut to: File, stop: &AtomicBool) -> io::Result<File> {
     let path = folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
     let mut from = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
@@ -291,7 +291,7 @@ pub fn record(root: &Root, options: &Options) -> Result<Recorded, HostError> {
         ("dynamic_events.txt", dynamic),
         ("threads.txt", before.2),
     ];
-    // What the kernel says about energy-aware scheduling, it says once, to its log.
+    // The kernel reports about energy-aware scheduling once, to its log.
     texts.push(("dmesg1.txt", kernel_log()));
     done.n_bytes = parts.archive(&options.output, &head, &mut pages, &texts)?;
     Ok(done)
@@ -492,7 +492,7 @@ impl Drop for Parts {
     }
 }
 
-/// Notes about what a recording of this host cannot tell.
+/// Notes about what a recording of this host cannot show.
 pub fn caveats(root: &Root) -> Vec<String> {
     let mut notes = Vec::new();
     if root.policies().is_empty() {

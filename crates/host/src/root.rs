@@ -40,7 +40,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Puts a file there, whatever the machine would say.
+    /// Puts a file there, whatever the machine would answer.
     pub fn put(&self, path: impl Into<String>, text: impl Into<String>) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(path.into(), text.into());
     }
@@ -83,9 +83,9 @@ impl Made {
 pub enum Missing {
     /// No such file: the kernel, the driver or the hardware does not have it, or nobody copied it.
     NoFile,
-    /// The system refused it, and what it said.
+    /// The system refused it, and what it reported.
     Refused(String),
-    /// The file is empty or says `<unsupported>`.
+    /// The file is empty or holds `<unsupported>`.
     Empty,
 }
 
@@ -251,7 +251,7 @@ impl Root {
     /// Makes a file, or gives it new bytes, and waits until they are on the disk.
     ///
     /// # Errors
-    /// What the system said, or that this is a snapshot.
+    /// What the system reported, or that this is a snapshot.
     pub fn create(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         if let Self::Made(made) = self {
             made.put(path, String::from_utf8_lossy(bytes));
@@ -274,7 +274,7 @@ impl Root {
     /// Removes a file; one that is not there is no mistake.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system reported.
     pub fn remove(&self, path: &str) -> Result<(), HostError> {
         if let Self::Made(made) = self {
             made.remove(path);
@@ -290,7 +290,7 @@ impl Root {
     /// Writes a setting, in one write as sysfs wants it.
     ///
     /// # Errors
-    /// What the system said, or that this is a snapshot.
+    /// What the system reported, or that this is a snapshot.
     pub fn write(&self, path: &str, text: &str) -> Result<(), HostError> {
         if let Self::Made(made) = self {
             let wrong = |error| HostError::io(format!("writing `{text}` to {path}"), error);

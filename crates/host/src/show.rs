@@ -1,4 +1,4 @@
-//! What a host says about frequencies, idle states, energy and its scheduler, each value with the file that said it.
+//! What a host reports about frequencies, idle states, energy and its scheduler, each value with the file that holds it.
 //!
 //! [`report`] reads; it changes nothing. Values that are the same on many CPUs or policies are one row. What is not
 //! there is a row too, with the reason. Verdicts (frequency invariance, energy-aware scheduling) name what they rest on.
@@ -24,7 +24,7 @@ pub struct Item {
     pub of: Vec<u32>,
     /// The value, or why there is none.
     pub value: Result<String, Missing>,
-    /// The file that said so; `{0-3}` in it stands for several.
+    /// The file that holds it; `{0-3}` in it stands for several.
     pub file: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Section {
     pub unit: &'static str,
     /// Its values.
     pub items: Vec<Item>,
-    /// Said instead of values, or beside them.
+    /// Printed instead of values, or beside them.
     pub note: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Section {
 pub struct Verdict {
     /// `frequency invariance` or `energy-aware scheduling`.
     pub what: &'static str,
-    /// Yes, no, or not to be told from here.
+    /// Yes, no, or unknown from here.
     pub holds: Option<bool>,
     /// Each condition: whether it is met, in words, and the file.
     pub reasons: Vec<(Option<bool>, String, String)>,
@@ -480,7 +480,7 @@ pub fn report(root: &Root, path: &Path) -> Report {
     Report { sections, verdicts: vec![invariance, eas], findings }
 }
 
-/// What cannot be what it says: lists and numbers that are none, limits that contradict each other.
+/// What cannot be right: lists and numbers that are none, limits that contradict each other.
 pub fn doubts(root: &Root) -> Vec<String> {
     let mut found = Vec::new();
     let mut doubt = |path: &str, what: &str, is_fine: bool| {

@@ -15,7 +15,7 @@ pub(crate) const LOG_MAX: u64 = 1 << 30;
 /// Writes a file into a folder that is there; when this returns, content and name are on the disk.
 ///
 /// # Errors
-/// What the system said.
+/// What the system reported.
 pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let fresh = path.with_extension("new");

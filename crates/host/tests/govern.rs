@@ -419,6 +419,25 @@ fn wrong_words_change_nothing() {
     }
 }
 
+/// Goal: a time has the same units in each command.
+#[test]
+fn calibrate_takes_times_as_govern_does() {
+    let root = host("times");
+    let calibrate = |time: &str| {
+        let words = ["calibrate", "--dry-run", "--for", time, "--root"];
+        let out = Command::new(AGENT).args(words).arg(&root).output().expect("starts");
+        let (done, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        (out.status.code(), format!("{done}{err}"))
+    };
+    assert_eq!(calibrate("10m"), calibrate("600"));
+    assert_eq!(calibrate("10m"), calibrate("600000ms"));
+    let (code, words) = calibrate("10ms");
+    assert!(code == Some(0) && words.starts_with("5 rounds of ") && words.contains(", 5 ms each:"), "{words}");
+    let (code, words) = calibrate("10d");
+    assert_eq!(code, Some(2));
+    assert!(words.contains("--for: `10d` needs a unit: 100ms, 2s, 10m, 1h"), "{words}");
+}
+
 #[test]
 fn files_that_are_none_of_ours_are_named() {
     let root = host("files");

@@ -48,7 +48,7 @@ impl RqClock {
 
     /// Brings all clocks up to `sched_clock` (core.c:update_rq_clock(), v6.12).
     ///
-    /// `irq_time` is the CPU's cumulative interrupt time; `idle` says that the idle task is `curr`;
+    /// `irq_time` is the CPU's cumulative interrupt time; `idle`: the idle task is `curr`;
     /// `cpu_capacity` and `freq_scale` (0..1024) are what the time since the last update ran at.
     /// Returns the interrupt time that was taken off `clock_task`: when it is not 0, the caller accounts it with
     /// [`crate::pelt::update_irq_load_avg`] at [`Self::clock`] (as `u64`). Negative when `irq_time` went back.

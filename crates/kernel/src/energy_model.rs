@@ -67,7 +67,7 @@ pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmCost) -
     Ok(states)
 }
 
-/// The same with costs that the driver tells, an artificial model (energy_model.c:em_create_perf_table() with
+/// The same with costs that the driver gives, an artificial model (energy_model.c:em_create_perf_table() with
 /// `EM_PERF_DOMAIN_ARTIFICIAL`, v6.1).
 ///
 /// # Errors

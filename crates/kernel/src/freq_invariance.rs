@@ -40,7 +40,7 @@ fn byte(msr: u64, shift: u32) -> u64 {
 
 // ------------------------------------------------------------------------------------------------ Intel
 
-/// How an Intel CPU tells its turbo levels.
+/// How an Intel CPU reports its turbo levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntelTurboModel {
     /// Four bytes of `MSR_TURBO_RATIO_LIMIT`, one an active core.
@@ -150,7 +150,7 @@ pub const CPPC_HIGHEST_PERF_PREFCORE: u64 = 166;
 /// The same for Zen 4 models 0x70 to 0x7f (`CPPC_HIGHEST_PERF_PERFORMANCE`).
 pub const CPPC_HIGHEST_PERF_PERFORMANCE: u64 = 196;
 
-/// What CPPC says on an AMD machine.
+/// What CPPC reports on an AMD machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmdPerfCaps<'a> {
     /// Performance at the highest non-turbo frequency; `None` if the capabilities could not be read.
@@ -488,7 +488,7 @@ impl RaplFreqMax {
     }
 
     /// Takes a window in which the package drew `power_uw` while its busy CPUs moved APERF and MPERF by `acnt` and
-    /// `mcnt` in all. A window without busy time, or one whose power is all static, says nothing and is skipped.
+    /// `mcnt` in all. A window without busy time, or one whose power is all static, carries no information and is skipped.
     pub fn observe(&mut self, power_uw: u64, acnt: u64, mcnt: u64) -> FreqRatio {
         let Some(busy) = busy_ratio(acnt, mcnt).filter(|&busy| busy > 0) else { return self.ratio };
         let dynamic_uw = power_uw.saturating_sub(self.static_uw);
@@ -707,7 +707,7 @@ mod tests {
         };
         assert_eq!(settle(100_000_000), 1300);
         assert_eq!(settle(30_000_000), 2600);
-        assert_eq!(settle(20_000_000), 1024, "no dynamic power says nothing");
+        assert_eq!(settle(20_000_000), 1024, "no dynamic power: no information");
         assert!(settle(190_000_000) < 1040, "twice the power");
     }
 
@@ -778,7 +778,7 @@ mod tests {
             let _ = HybridCpuScale::new(cap, max_cap, cap_freq, base_freq);
         }
 
-        /// Estimates stay within their bounds whatever the counters say.
+        /// Estimates stay within their bounds whatever the counters read.
         #[test]
         fn estimates_stay_in_bounds(
             floor in any::<u64>(), ceiling in any::<u64>(), shift in any::<u32>(), start in any::<u64>(),

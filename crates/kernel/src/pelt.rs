@@ -264,7 +264,7 @@ fn update_load_sum<H: HalfLife>(now: u64, sa: &mut SchedAvg, load: u64, runnable
     update_sums::<H, _>(now, sa, load, runnable, running, |contrib| (contrib, contrib << SCHED_CAPACITY_SHIFT))
 }
 
-/// [`update_load_sum`], where `scale` says what time counts: as load, and as running times capacity.
+/// [`update_load_sum`], where `scale` selects what time counts: as load, and as running times capacity.
 #[inline(always)]
 fn update_sums<H: HalfLife, F: Fn(u32) -> (u32, u32)>(
     now: u64,
@@ -370,7 +370,7 @@ pub fn update_load_avg_se<H: HalfLife>(now: u64, sa: &mut SchedAvg, facts: SeFac
 /// recomputed.
 ///
 /// `load_weight` is the sum of its entities' weights at full resolution; `nr_runnable` counts the tasks below it
-/// that are runnable, those with a delayed dequeue excluded; `has_curr` says that one of its entities runs.
+/// that are runnable, those with a delayed dequeue excluded; `has_curr`: one of its entities runs.
 #[inline]
 pub fn update_load_avg_cfs_rq<H: HalfLife>(
     now: u64,

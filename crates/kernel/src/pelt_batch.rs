@@ -414,7 +414,7 @@ impl<H: BatchHalfLife> PeltBatch<H> {
         self.gather(|block| &block.load_avg)
     }
 
-    /// Updates every task to `now` as [`crate::pelt::update_load_avg_se`] does; `activity` ([`ON_RQ`], [`RUNNING`]) says what each
+    /// Updates every task to `now` as [`crate::pelt::update_load_avg_se`] does; `activity` ([`ON_RQ`], [`RUNNING`]) states what each
     /// did since its last update. Returns how many averages were recomputed.
     ///
     /// # Panics

@@ -35,7 +35,7 @@ pub struct SchedAvgScaled {
 /// Accounts the time since the last update; true when a period boundary was crossed
 /// (kernel/sched/pelt.c:___update_load_sum() and accumulate_sum(), v4.19). Time going back only moves the time stamp.
 ///
-/// `load` and `runnable` say what was runnable: 0 or 1 for an entity, scaled-down weights for a run queue.
+/// `load` and `runnable` give what was runnable: 0 or 1 for an entity, scaled-down weights for a run queue.
 #[inline]
 pub fn update_load_sum<H: HalfLife>(
     now: u64,
@@ -91,7 +91,7 @@ pub fn update_load_avg<H: HalfLife>(sa: &mut SchedAvgScaled, load: u64, runnable
 
 /// Updates an entity of a run queue; true when its averages were recomputed
 /// (kernel/sched/pelt.c:__update_load_avg_se(), v4.19). `weight` and `runnable_weight` are scaled down; for a task they
-/// are the same, for a group the second is its runnable part. `on_rq` says whether it is runnable.
+/// are the same, for a group the second is its runnable part. `on_rq`: whether it is runnable.
 #[inline]
 pub fn update_load_avg_se<H: HalfLife>(
     now: u64,

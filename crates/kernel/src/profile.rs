@@ -784,13 +784,13 @@ fn place((major, minor): Version) -> u32 {
     of_major + u32::from(minor)
 }
 
-/// What to say of a name that no profile has.
+/// The message for a name that no profile has.
 pub fn unknown_profile(name: &str) -> String {
     let nearest = nearest_profile(name).map_or_else(String::new, |nearest| format!("; the nearest is {nearest:?}"));
     format!("unknown kernel profile {name:?}{nearest} (known: {})", profile_names().collect::<Vec<_>>().join(", "))
 }
 
-/// Kinds of machine that tell their speed in different ways.
+/// Kinds of machine that report their speed in different ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     /// ARM: the driver reports each change of the frequency.
@@ -986,7 +986,7 @@ mod tests {
         KernelProfile::named(name).unwrap_or_else(|| panic!("no profile {name}"))
     }
 
-    /// What the texts say of their kernels.
+    /// What the texts state of their kernels.
     #[test]
     fn kernels_of_the_texts() {
         let check = |name: &str, gate: &str, value: &str| {
@@ -1120,7 +1120,7 @@ mod tests {
         check("6.6", "delay_dequeue", "off");
     }
 
-    /// The governor's own constants and the table say the same.
+    /// The governor's own constants and the table agree.
     #[test]
     fn schedutil_agrees() {
         assert_eq!(named("5.0").sugov_gates(), SugovGates::V4_17);

@@ -1,8 +1,8 @@
 //! What people call their kernels, as a mainline release and the point release whose backports it has.
 //!
 //! `6.6` is the mainline release. `6.6.88`, with whatever a distribution adds (`6.6.88-1-lts`), is a point release of it.
-//! Debian's `6.1.0-56-amd64` counts its own builds: its changelog names the point release of each. Names that say less
-//! than that (`android15-6.6`, Ubuntu's `6.8.0-45-generic`) are taken as the mainline release, and a note says so.
+//! Debian's `6.1.0-56-amd64` counts its own builds: its changelog names the point release of each. Names that state less
+//! than that (`android15-6.6`, Ubuntu's `6.8.0-45-generic`) are taken as the mainline release, and a note states it.
 
 use crate::profile::{GATES, KernelProfile, Version};
 
@@ -131,7 +131,7 @@ pub struct Release<'a> {
     pub version: Version,
     /// The point release, as far as its changes are known; 0: the mainline release.
     pub point: u16,
-    /// The point release that the name says or stands for.
+    /// The point release that the name states or stands for.
     pub named: Option<u16>,
     /// What follows the numbers.
     pub flavour: &'a str,
@@ -192,7 +192,7 @@ impl Release<'_> {
         KernelProfile::of(self.version, self.point)
     }
 
-    /// What was assumed of the name; `None` where the profile is what it says.
+    /// What was assumed of the name; `None` where the profile is exactly the one named.
     pub fn note(&self) -> Option<String> {
         let (major, minor) = self.version;
         let mainline = format!("{major}.{minor}");
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// What a name leaves open is said.
+    /// What a name leaves open is noted.
     #[test]
     fn notes_tell_what_was_assumed() {
         let note = |name: &str| parse(name).expect("a name").note();

@@ -19,10 +19,10 @@ impl fmt::Display for Pos {
     }
 }
 
-/// What this crate says when it refuses something.
+/// What this crate reports when it refuses something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// A file that says something wrong at a place.
+    /// An error at a place of a file.
     #[error("failed to read {file}:{line}:{column}: {message}{}", did_you_mean(.suggestion.as_deref()))]
     Input {
         /// Name of the file, as the caller gave it.

@@ -4,7 +4,7 @@
 //! (common random numbers), and a ratio between them needs fewer iterations. A parameter that is a list is an axis of
 //! the matrix; the label of a case names the axes only (`tasks=10`).
 //!
-//! This module reads no files: [`Experiment::machines`] and [`Experiment::rtapp_files`] say what is needed, the caller
+//! This module reads no files: [`Experiment::machines`] and [`Experiment::rtapp_files`] list what is needed, the caller
 //! brings the texts to [`Experiment::expand`].
 
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ struct WorkloadEntry {
     form: Form,
 }
 
-/// A free constant of a workload's benchmark model, which the experiment's file does not say itself.
+/// A free constant of a workload's benchmark model, which the experiment's file does not set itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constant<'a> {
     /// The workload's label.
@@ -173,7 +173,7 @@ struct Axis {
     name: &'static str,
     values: Vec<ParamValue>,
     is_axis: bool,
-    /// Whether the experiment's file says it, so that no calibration may.
+    /// Whether the experiment's file sets it, so that no calibration may.
     is_written: bool,
 }
 
@@ -665,7 +665,7 @@ impl Experiment {
     }
 
     /// Takes over the constants that were fitted to a baseline, for every workload that names a calibration and every
-    /// parameter that the experiment's file does not say itself. `sources` holds the texts of what
+    /// parameter that the experiment's file does not set itself. `sources` holds the texts of what
     /// [`Experiment::calibrations`] names.
     ///
     /// # Errors
@@ -713,7 +713,7 @@ impl Experiment {
         found
     }
 
-    /// The workloads that write to the machine's own disk, whose flush neither the file nor a calibration tells.
+    /// The workloads that write to the machine's own disk, whose flush neither the file nor a calibration gives.
     pub fn on_own_disk(&self) -> impl Iterator<Item = &str> {
         let is_default = |value: &ParamValue| match value {
             ParamValue::Int(number) => *number == 0,
@@ -731,7 +731,7 @@ impl Experiment {
         })
     }
 
-    /// Sets a whole number of the workload `label`, whatever the file or its calibration say; for fitting.
+    /// Sets a whole number of the workload `label`, whatever the file or its calibration set; for fitting.
     ///
     /// # Errors
     /// That there is no such workload, or its benchmark has no such number, in words.
@@ -906,7 +906,7 @@ impl Experiment {
             }
         };
         if let Some(warmup_ns) = entry.warmup_ns.or(self.warmup_ns) {
-            // A benchmark that is measured from its start has none, whatever the experiment says for all.
+            // A benchmark that is measured from its start has none, whatever the experiment sets for all.
             let whole = workload.metric.as_ref().is_some_and(|metric| metric.rule.is_of_a_whole());
             if whole && warmup_ns > 0 && entry.warmup_ns.is_some() {
                 return Err(here(entry.at, format!("`warmup`: {} is measured from the start of its run", entry.label)));

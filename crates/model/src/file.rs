@@ -4,7 +4,7 @@
 //! what is written back uses the largest unit that is exact. Every table refuses keys that it does not know. Sources of
 //! the numbers are data (`[source]`), so they survive the round trip; comments do not.
 //!
-//! This module does no I/O: the caller reads the file and says its name for messages.
+//! This module does no I/O: the caller reads the file and gives its name for messages.
 
 use opplab_kernel::cpufreq::driver::{DriverId, DriverKind};
 

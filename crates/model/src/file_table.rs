@@ -506,12 +506,15 @@ pub(crate) struct List<T> {
     read: fn(&Node, &str) -> Result<T, Fault>,
     node: fn(&T) -> Node,
     order: Option<Order<T>>,
+    /// It must be there.
+    needed: bool,
+    /// Why it may not be empty where it is there.
     empty: Option<&'static str>,
 }
 
 /// The tables `key`; none where it is left out.
 pub(crate) fn list<T: FileTable>(key: &'static str) -> List<T> {
-    List { key, read: T::from_node, node: T::node, order: None, empty: None }
+    List { key, read: T::from_node, node: T::node, order: None, needed: false, empty: None }
 }
 
 /// The values `key` that have readers and writers of their own.
@@ -520,7 +523,7 @@ pub(crate) fn list_by<T>(
     read: fn(&Node, &str) -> Result<T, Fault>,
     node: fn(&T) -> Node,
 ) -> List<T> {
-    List { key, read, node, order: None, empty: None }
+    List { key, read, node, order: None, needed: false, empty: None }
 }
 
 impl<T> List<T> {
@@ -529,8 +532,13 @@ impl<T> List<T> {
         Self { order: Some((follows, why)), ..self }
     }
 
-    /// There must be one, or `why`.
-    pub(crate) fn needed(self, why: &'static str) -> Self {
+    /// It must be there.
+    pub(crate) fn needed(self) -> Self {
+        Self { needed: true, ..self }
+    }
+
+    /// Where it is there, it has one at least, or `why`.
+    pub(crate) fn not_empty(self, why: &'static str) -> Self {
         Self { empty: Some(why), ..self }
     }
 }
@@ -545,10 +553,9 @@ impl<T> Form<Vec<T>> for List<T> {
     }
 
     fn read(&self, table: &Table<'_>, _name: &str) -> Result<Vec<T>, Fault> {
-        let node = match (table.get(self.key), self.empty) {
-            (Some(node), _) => node,
-            (None, None) => return Ok(Vec::new()),
-            (None, Some(_)) => table.need(self.key)?,
+        let node = match table.get(self.key) {
+            None if !self.needed => return Ok(Vec::new()),
+            _ => table.need(self.key)?,
         };
         let items = node.as_list(self.key)?;
         if let Some(why) = self.empty.filter(|_| items.is_empty()) {
@@ -568,7 +575,7 @@ impl<T> Form<Vec<T>> for List<T> {
     }
 
     fn write(&self, _name: &str, values: &Vec<T>) -> Entry {
-        let written = self.empty.is_some() || !values.is_empty();
+        let written = self.needed || !values.is_empty();
         (self.key.to_owned(), written.then(|| Node::list(values.iter().map(self.node))))
     }
 }

@@ -1,7 +1,7 @@
 //! From a machine and a policy to the plain facts that a governor is started with: one form for the engine and for
 //! replayed traces, so that the same policy is the same governor in both.
 //!
-//! Not here: the governors and drivers themselves (crate `kernel`), and setups of live hosts, which sysfs tells.
+//! Not here: the governors and drivers themselves (crate `kernel`), and setups of live hosts, which sysfs gives.
 
 use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverEntry, DriverKind};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limits};
@@ -17,7 +17,7 @@ use crate::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
 use crate::policy::{EnergyModelSource, Policy};
 
 impl Machine {
-    /// How it tells its speed.
+    /// How it reports its speed.
     pub fn platform(&self) -> Platform {
         match self.invariance {
             InvarianceSource::FreqChange => Platform::Arm,

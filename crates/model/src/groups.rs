@@ -19,7 +19,6 @@ use opplab_kernel::sched::weight::SCHED_PRIO_TO_WEIGHT;
 use crate::cpus::cpus_from;
 use crate::error::{Fault, shorten};
 use crate::tree::{Node, Table, Value};
-use crate::workload::{Op, TaskSpec, Workload};
 
 /// A quota (`cpu.max`, `cpu.max.burst`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub struct Quota {
 pub struct GroupSpec {
     /// Its path, e.g. `/system.slice/web`.
     pub name: String,
-    /// The group that it is in, an index into [`Workload::groups`] below its own; `None`: the root.
+    /// The group that it is in, an index into [`crate::workload::Workload::groups`] below its own; `None`: the root.
     pub parent: Option<u32>,
     /// What its tasks share with its siblings (`cpu.shares`; 1024 is `cpu.weight` 100).
     pub shares: u32,
@@ -45,7 +44,7 @@ pub struct GroupSpec {
     pub idle: bool,
     /// How long its tasks may run; `None`: no limit.
     pub quota: Option<Quota>,
-    /// CPUs of its tasks, an index into [`Workload::cpu_sets`]; `None`: its parent's.
+    /// CPUs of its tasks, an index into [`crate::workload::Workload::cpu_sets`]; `None`: its parent's.
     pub cpus: Option<u32>,
     /// These CPUs are its own, and no load is balanced on them (`cpuset.cpus.partition` is `isolated`).
     pub isolated: bool,
@@ -53,7 +52,7 @@ pub struct GroupSpec {
     pub uclamp_min: u16,
     /// The upper one.
     pub uclamp_max: u16,
-    /// Its tasks' templates, indices into [`Workload::tasks`]. A forked task is in its parent's group.
+    /// Its tasks' templates, indices into [`crate::workload::Workload::tasks`]. A forked task is in its parent's group.
     pub tasks: Vec<u32>,
 }
 
@@ -318,158 +317,6 @@ fn clamp_from(node: &Node, what: &str) -> Result<u16, Fault> {
         Fault::new(node.at, format!("`{what}` is {}: percent, 0 to 100.00, or \"max\" are right", shorten(&text)))
     })?;
     Ok(((hundredths * 1024 + 5_000) / 10_000) as u16)
-}
-
-/// Whether `pattern`, a name or with `*` its beginning, means the task of this name.
-fn means(pattern: &str, task: &TaskSpec) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(beginning) => task.name.starts_with(beginning),
-        // rt-app's instances have a number behind their name.
-        None => {
-            let number = task.name.strip_prefix(pattern);
-            number.is_some_and(|rest| {
-                rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.bytes().all(|byte| byte.is_ascii_digit()))
-            })
-        }
-    }
-}
-
-impl Workload {
-    /// Adds groups from a file, which go before settings that are known already; `of_tasks`: groups that tasks name themselves, by the tasks' indices.
-    ///
-    /// # Errors
-    /// What does not fit together, with its place.
-    pub(crate) fn add_groups(&mut self, entries: &[GroupEntry], of_tasks: &[(u32, String)]) -> Result<(), Fault> {
-        for (index, entry) in entries.iter().enumerate() {
-            if entries[..index].iter().any(|earlier| earlier.spec.name == entry.spec.name) {
-                return Err(Fault::new(entry.at, format!("two groups are called `{}`", shorten(&entry.spec.name))));
-            }
-        }
-        let before = std::mem::take(&mut self.groups);
-        let mut names: Vec<String> = Vec::new();
-        let known = before.iter().map(|group| &group.name).chain(entries.iter().map(|entry| &entry.spec.name));
-        for name in known.chain(of_tasks.iter().map(|(_, name)| name)) {
-            names.extend(name.match_indices('/').skip(1).map(|(end, _)| name[..end].to_owned()));
-            names.push(name.clone());
-        }
-        // A parent's path comes before its children's.
-        names.sort();
-        names.dedup();
-        let mut places: Vec<Option<u32>> = vec![None; self.tasks.len()];
-        let place_of = |name: &str| names.iter().position(|known| known == name).map(|index| index as u32);
-        for (task, name) in of_tasks {
-            places[*task as usize] = place_of(name);
-        }
-        for group in &before {
-            for &task in &group.tasks {
-                places[task as usize] = place_of(&group.name);
-            }
-        }
-        for op in self.tasks.iter_mut().flat_map(|task| &mut task.ops) {
-            if let Op::SetGroup { group: Some(group), .. } = op
-                && let Some(place) = place_of(&before[*group as usize].name)
-            {
-                *group = place;
-            }
-        }
-        for name in &names {
-            let entry = entries.iter().find(|entry| entry.spec.name == *name);
-            let known = entry.map(|entry| &entry.spec).or_else(|| before.iter().find(|group| group.name == *name));
-            let mut spec =
-                known.map_or_else(|| GroupSpec::new(name), |spec| GroupSpec { tasks: Vec::new(), ..spec.clone() });
-            spec.parent = place_of(name.rsplit_once('/').map_or("", |(above, _)| above));
-            if let Some(entry) = entry {
-                spec.cpus = entry.cpus.as_ref().map(|cpus| self.cpu_set_index(cpus));
-                let own = self.groups.len() as u32;
-                for pattern in &entry.tasks {
-                    let mut any = false;
-                    for (task, place) in self.tasks.iter().zip(&mut places).filter(|(task, _)| means(pattern, task)) {
-                        any = true;
-                        if place.is_some_and(|place| place != own) {
-                            return Err(Fault::new(entry.at, format!("task {} is in two groups", shorten(&task.name))));
-                        }
-                        *place = Some(own);
-                    }
-                    if !any {
-                        let known = self.tasks.iter().map(|task| task.name.as_str());
-                        return Err(Fault::unknown(entry.at, "task", pattern, known));
-                    }
-                }
-            }
-            self.groups.push(spec);
-        }
-        for (task, place) in places.iter().enumerate() {
-            if let Some(place) = *place {
-                self.groups[place as usize].tasks.push(task as u32);
-            }
-        }
-        Ok(())
-    }
-
-    fn cpu_set_index(&mut self, cpus: &[u32]) -> u32 {
-        let known = self.cpu_sets.iter().position(|set| set == cpus);
-        known.unwrap_or_else(|| {
-            self.cpu_sets.push(cpus.to_vec());
-            self.cpu_sets.len() - 1
-        }) as u32
-    }
-
-    /// The group that each task's template is in; `None`: the root.
-    pub fn group_of_tasks(&self) -> Vec<Option<u32>> {
-        let mut groups = vec![None; self.tasks.len()];
-        for (index, group) in self.groups.iter().enumerate() {
-            for &task in &group.tasks {
-                if let Some(place) = groups.get_mut(task as usize) {
-                    *place = Some(index as u32);
-                }
-            }
-        }
-        groups
-    }
-
-    /// The CPUs of isolated partitions.
-    pub fn isolated_cpus(&self) -> Vec<u32> {
-        let own = |group: &GroupSpec| group.cpus.filter(|_| group.isolated);
-        self.groups.iter().filter_map(own).flat_map(|set| self.cpu_sets[set as usize].iter().copied()).collect()
-    }
-
-    /// What of [`Workload::check`] concerns groups.
-    pub(crate) fn check_groups(&self) -> Result<(), String> {
-        let mut has_group = vec![false; self.tasks.len()];
-        for (index, group) in self.groups.iter().enumerate() {
-            let what = |why: &str| Err(format!("group {}: {why}", group.name));
-            if group.parent.is_some_and(|parent| parent as usize >= index) {
-                return what("its parent does not come before it");
-            }
-            if group.cpus.is_some_and(|set| set as usize >= self.cpu_sets.len()) {
-                return what("its CPU set does not exist");
-            }
-            if group.isolated && (group.cpus.is_none() || group.parent.is_some()) {
-                return what("a partition without CPUs of its own, or not below the root");
-            }
-            let cpus =
-                |group: &GroupSpec| group.cpus.filter(|_| group.isolated).map(|set| &self.cpu_sets[set as usize]);
-            let own = cpus(group).into_iter().flatten();
-            let others = || self.groups[..index].iter().filter_map(cpus).flatten();
-            if let Some(cpu) = own.into_iter().find(|&cpu| others().any(|other| other == cpu)) {
-                return what(&format!("CPU {cpu} is in another isolated partition, too"));
-            }
-            if group.shares == 0 || group.shares > 1 << 18 {
-                return what("its shares are not within 1 to 262144");
-            }
-            if group.quota.is_some_and(|quota| quota.quota_ns == 0 || quota.period_ns == 0) {
-                return what("its quota or its period is nothing");
-            }
-            for &task in &group.tasks {
-                match has_group.get_mut(task as usize) {
-                    None => return what("one of its tasks does not exist"),
-                    Some(true) => return what("one of its tasks is in another group, too"),
-                    Some(place) => *place = true,
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::event::{Event, IDLE_TASK, Sink, TaskIdx};
 
-/// The percentiles that are told, in percent; 100 is the longest.
+/// The percentiles that are reported, in percent; 100 is the longest.
 pub const PERCENTILES: [u32; 5] = [50, 90, 95, 99, 100];
 
 /// Waits, collected from the events of a run.

@@ -24,7 +24,7 @@ file_table! {
         khz: u32 = clock(),
         /// Supply voltage in mV; 0 if unknown.
         mv: u32 = int(0, 10_000).or(0),
-        /// What the registered energy model says one fully busy CPU draws here, in uW (what the kernel sees).
+        /// The power of one fully busy CPU here by the registered energy model, in uW (what the kernel sees).
         power_uw: u64 = own_power(),
         /// What one fully busy CPU really draws here, in uW (what the meter sees). Equal to `power_uw` unless given.
         busy_uw: u64 = power().or(this.power_uw),
@@ -47,9 +47,9 @@ file_table! {
         name: String = text(),
         /// Time from the decision to the state, in ns. A wake-up during entry waits for the rest of it.
         entry_latency_ns: u64 = time(),
-        /// Time from the wake-up to the first instruction, in ns, as the kernel is told.
+        /// Time from the wake-up to the first instruction, in ns, as the kernel knows it.
         exit_latency_ns: u64 = time(),
-        /// The same as it was measured, where firmware tells the kernel another; `None`: as `exit_latency_ns`.
+        /// The same as it was measured, where firmware gives the kernel another; `None`: as `exit_latency_ns`.
         wake_ns: Option<u64> = time(),
         /// Shortest stay that is worth it, in ns (the kernel's target_residency).
         target_residency_ns: u64 = time(),
@@ -90,11 +90,14 @@ file_table! {
         efficiency_class: u32 = int(0, 255).or(0),
         /// OPPs by ascending frequency.
         opps: Vec<Opp> = list("opp")
-            .needed("`opp` is empty; a cluster needs at least one frequency")
+            .needed()
+            .not_empty("`opp` is empty; a cluster needs at least one frequency")
             .ordered(ascends, comes_too_late),
         /// Points above the last OPP at which the hardware may run but that software cannot ask for (boost beyond
         /// acpi-cpufreq's P0), ascending; their `power_uw` is not used. Empty: made from [`Cluster::turbo`].
-        boost_opps: Vec<Opp> = list("boost_opp").ordered(ascends, comes_too_late),
+        boost_opps: Vec<Opp> = list("boost_opp")
+            .not_empty("`boost_opp` is empty; leave it out where there is no such point")
+            .ordered(ascends, comes_too_late),
         /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
         idle: Vec<IdleState> = list("idle").ordered(is_no_shallower, residency_too_short),
         /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.
@@ -110,7 +113,7 @@ file_table! {
         base_khz: u32 = int(0, 100_000_000).or(0),
         /// Frequency limits by the number of active cores of the package, ascending in cores; empty if unknown.
         turbo: Vec<TurboBin> = list("turbo").ordered(has_more_cores, bins_too_late),
-        /// What HWP says it can do, if the machine has HWP.
+        /// What HWP reports it can do, if the machine has HWP.
         hwp: Option<HwpCaps> = table(),
     }
 }
@@ -302,7 +305,7 @@ pub enum InvarianceSource {
 }
 
 file_table! {
-    /// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless said otherwise.
+    /// Costs of the machine's own actions, in ns of the running CPU (at any frequency) unless stated otherwise.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Costs(this) {
         /// A context switch. All but the interrupt are code that the CPU executes: times on the biggest CPU at its highest
@@ -447,7 +450,7 @@ file_table! {
         provenance: String = text().or_empty(),
         /// Where invariance comes from.
         invariance: InvarianceSource = choice(INVARIANCE).always(),
-        /// What the firmware says the machine is for.
+        /// What the machine is for by its firmware.
         pm_profile: PmProfile = choice(&PmProfile::ALL),
         /// Power of everything else that is always on and metered, in uW.
         floor_uw: u64 = power(),

@@ -30,7 +30,7 @@ pub enum MetricRule {
     /// Time for a count.
     Period,
     /// Time of a whole of which a part runs: from the first of three marks until the benchmark's own tasks had ended, and the
-    /// time between the other two as often as [`Metric::scale`] says, for what does not run.
+    /// time between the other two [`Metric::scale`] times, for what does not run.
     Extrapolated,
 }
 

@@ -110,7 +110,7 @@ pub const CHANGEABLE: &[&str] = &[
 ];
 
 impl Policy {
-    /// What a policy is where its file, Python or the command line do not say: programs vary as rt-app's do. A case says all that it
+    /// What a policy is where its file, Python or the command line are silent: programs vary as rt-app's do. A case states all that it
     /// is, and without the key nothing varies: that is the default of cases, and of recorded work.
     #[must_use]
     pub fn of_files() -> Self {

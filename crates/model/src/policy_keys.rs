@@ -114,7 +114,7 @@ pub struct PolicyKey {
     pub values: PolicyValue,
     /// What it is.
     pub about: &'static str,
-    /// Whether a case says it even where it is the default. (What came later is left out, so that old cases keep their
+    /// Whether a case states it even where it is the default. (What came later is left out, so that old cases keep their
     /// bytes.)
     is_always_written: bool,
     /// Its value in a policy.
@@ -129,7 +129,7 @@ impl PolicyKey {
         (self.value)(policy)
     }
 
-    /// The same, or nothing where a case does not say it.
+    /// The same, or nothing where a case does not state it.
     fn written(&self, policy: &Policy) -> Option<Node> {
         let value = (self.value)(policy);
         (self.is_always_written || value.value != (self.value)(&Policy::default()).value).then_some(value)
@@ -144,9 +144,9 @@ pub const PELT_HALF_LIVES_MS: &[u32] = &[8, 16, 32];
 const WATCHDOG_THRESH_MAX_S: u32 = 60;
 /// The highest utilisation clamp.
 const CLAMP_MAX: u32 = SCHED_CAPACITY_SCALE as u32;
-/// Every case says the key.
+/// Every case states the key.
 const ALWAYS: bool = true;
-/// Cases say the key where it is not the default.
+/// Cases state the key where it is not the default.
 const CHANGED: bool = false;
 
 macro_rules! policy {
@@ -262,7 +262,7 @@ policy! {
         "test switch: where tasks wake: as the kernel decides, or anywhere";
 }
 
-/// Reads a policy; what it does not say is as in `base`.
+/// Reads a policy; what it leaves out is as in `base`.
 pub(crate) fn policy_from(node: &Node, base: &Policy) -> Result<Policy, Fault> {
     let table = node.as_table("policy", POLICY_KEY_NAMES)?;
     let mut policy = base.clone();
@@ -332,7 +332,7 @@ fn tunables_at(table: &Table<'_>) -> Pos {
 
 /// How a field of a policy stands in files.
 trait Field {
-    /// Takes what a file says.
+    /// Takes what a file sets.
     fn read(&mut self, key: &PolicyKey, node: &Node) -> Result<(), Fault>;
     /// The file's form of it, in the policy that has it.
     fn write(&self, of: &Policy) -> Node;

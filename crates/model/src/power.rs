@@ -29,7 +29,7 @@ impl From<&Opp> for PointPower {
     }
 }
 
-/// What is told of a clock that is not known: nothing.
+/// A clock that is not known.
 const NO_CLOCK: PointPower = PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: None, cluster_idle_uw: None };
 
 /// What a CPU does, as far as its power depends on it.
@@ -66,7 +66,7 @@ pub enum CpuState {
     Resident(usize),
 }
 
-/// A machine at work. Who implements it says what CPUs and clusters do; the provided methods say what they draw.
+/// A machine at work. Who implements it states what CPUs and clusters do; the provided methods give what they draw.
 pub trait AtWork {
     /// The machine.
     fn machine(&self) -> &Machine;
@@ -275,10 +275,10 @@ mod tests {
         let draws = |point: PointPower, activity| cluster.cpu_power_uw(&point, activity);
         assert_eq!([draws(low, CpuActivity::Busy), draws(high, CpuActivity::Busy)], [100_000, 300_000]);
         assert_eq!(draws(high, CpuActivity::BusyPair(512)), 225_000);
-        // Only the lower clock says what its shallowest state draws; deeper ones have no clock.
+        // Only the lower clock knows what its shallowest state draws; deeper ones have no clock.
         assert_eq!([draws(low, CpuActivity::Idle(0)), draws(high, CpuActivity::Idle(0))], [7_000, 5_000]);
         assert_eq!([draws(low, CpuActivity::Idle(1)), draws(low, CpuActivity::Idle(9))], [1_000, 0]);
-        // Only the lower clock says what the cluster draws while all its CPUs idle.
+        // Only the lower clock knows what the cluster draws while all its CPUs idle.
         assert_eq!(cluster.shared_power_uw(&low, ClusterActivity::AllIdle), 4_000);
         assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::AllIdle), 20_000);
         assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::Asleep(0)), 0, "it has no such state");

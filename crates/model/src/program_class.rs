@@ -2,7 +2,7 @@
 //!
 //! Without a class work is in proportion to the clock and a core's capacity, and a busy CPU draws its `busy_uw`. Real
 //! programs wait for memory, whose time does not follow the clock, gain more or less from a bigger core, and draw more
-//! or less than what a machine's power was measured with. A `[[program_class]]` says by how much, by cluster:
+//! or less than what a machine's power was measured with. A `[[program_class]]` gives by how much, by cluster:
 //!
 //! ```toml
 //! [[program_class]]

@@ -3,7 +3,7 @@
 //! ```toml
 //! [range]
 //! "driver.switch_ns" = [370000, 1400000]           # Between these, in the unit of the key.
-//! "cluster.opp.uw" = { percent = [80, 125] }       # All of them together, in percent of what the file says.
+//! "cluster.opp.uw" = { percent = [80, 125] }       # All of them together, in percent of the file's value.
 //! "cluster.A55.opp.uw" = { percent = [50, 110] }   # Those of one cluster.
 //! ```
 //!

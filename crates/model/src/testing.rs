@@ -1,4 +1,4 @@
-//! Random machines, workloads and policies for swarm tests (feature `testing`): anything that files can say, drawn from
+//! Random machines, workloads and policies for swarm tests (feature `testing`): anything that files can hold, drawn from
 //! a seed, so that a failing case is named by one number.
 //!
 //! What is drawn is valid: every machine survives the round trip as TOML, every workload passes

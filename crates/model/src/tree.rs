@@ -271,7 +271,7 @@ impl<'a> LineMap<'a> {
 /// Reads TOML.
 ///
 /// # Errors
-/// What the TOML parser says, where it says it.
+/// What the TOML parser reports, where it reports it.
 pub fn parse_toml(text: &str) -> Result<Node, Fault> {
     let map = LineMap::new(text);
     let root = toml::de::DeTable::parse(text).map_err(|error| {

@@ -1,7 +1,7 @@
 //! How programs vary from run to run: the length of each activation, when tasks start, how late timers may be.
 //!
 //! A real program does not do the same work twice to the nanosecond, and the threads of a workload do not start at the same
-//! instants twice. A workload file says neither, so without this a run has no variation at all and no interval. What varies is
+//! instants twice. A workload file states neither, so without this a run has no variation at all and no interval. What varies is
 //! drawn here from the case's seed, so that all policies of one seed see the same program.
 //!
 //! Benchmark models draw their own lengths; they are left as they are.

@@ -2,7 +2,8 @@
 //!
 //! Work is counted in ns on the biggest CPU at its reference (highest non-boost) frequency.
 
-use crate::groups::GroupSpec;
+use crate::error::{Fault, shorten};
+use crate::groups::{GroupEntry, GroupSpec};
 use crate::metric::Metric;
 
 /// Index of a synchronisation object of one kind, dense from 0.
@@ -16,7 +17,7 @@ pub enum Op {
     Run { work_ns: u64, fixed: u16 },
     /// A random amount of work: the next of [`Workload::draws`]`[draw]`. `fixed` as in `Run`.
     RunDraw { draw: ObjectIdx, fixed: u16 },
-    /// An amount of work from a list: the entry of [`Workload::draws`]`[draw]` that the loop counter `slot` says, from
+    /// An amount of work from a list: the entry of [`Workload::draws`]`[draw]` that the loop counter `slot` selects, from
     /// the front again past the end. `fixed` as in `Run`.
     RunListed { draw: ObjectIdx, slot: u16, fixed: u16 },
     /// Runs for a fixed wall time on a CPU.
@@ -173,7 +174,7 @@ pub struct TaskSpec {
     pub delay_ns: u64,
     /// Policy.
     pub policy: SchedPolicy,
-    /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which says how its work
+    /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which states how its work
     /// scales in place of the ops' `fixed`; empty: none.
     pub class: String,
     /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
@@ -196,7 +197,7 @@ pub struct TaskSpec {
     pub phases: Vec<PhaseSpec>,
 }
 
-/// What says on which CPU a kernel thread does the work that a task's [`Op::Call`] queues for it.
+/// What decides on which CPU a kernel thread does the work that a task's [`Op::Call`] queues for it.
 ///
 /// Such a thread stands for the threads of all CPUs: it has one piece of work at a time, and one history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -456,5 +457,157 @@ impl Workload {
             }
         }
         if open.is_empty() { Ok(()) } else { Err(String::from("a loop is not closed")) }
+    }
+}
+
+/// Whether `pattern`, a name or with `*` its beginning, means the task of this name.
+fn means(pattern: &str, task: &TaskSpec) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => task.name.starts_with(beginning),
+        // rt-app's instances have a number behind their name.
+        None => {
+            let number = task.name.strip_prefix(pattern);
+            number.is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('-').is_some_and(|n| n.bytes().all(|byte| byte.is_ascii_digit()))
+            })
+        }
+    }
+}
+
+impl Workload {
+    /// Adds groups from a file, which go before settings that are known already; `of_tasks`: groups that tasks name themselves, by the tasks' indices.
+    ///
+    /// # Errors
+    /// What does not fit together, with its place.
+    pub(crate) fn add_groups(&mut self, entries: &[GroupEntry], of_tasks: &[(u32, String)]) -> Result<(), Fault> {
+        for (index, entry) in entries.iter().enumerate() {
+            if entries[..index].iter().any(|earlier| earlier.spec.name == entry.spec.name) {
+                return Err(Fault::new(entry.at, format!("two groups are called `{}`", shorten(&entry.spec.name))));
+            }
+        }
+        let before = std::mem::take(&mut self.groups);
+        let mut names: Vec<String> = Vec::new();
+        let known = before.iter().map(|group| &group.name).chain(entries.iter().map(|entry| &entry.spec.name));
+        for name in known.chain(of_tasks.iter().map(|(_, name)| name)) {
+            names.extend(name.match_indices('/').skip(1).map(|(end, _)| name[..end].to_owned()));
+            names.push(name.clone());
+        }
+        // A parent's path comes before its children's.
+        names.sort();
+        names.dedup();
+        let mut places: Vec<Option<u32>> = vec![None; self.tasks.len()];
+        let place_of = |name: &str| names.iter().position(|known| known == name).map(|index| index as u32);
+        for (task, name) in of_tasks {
+            places[*task as usize] = place_of(name);
+        }
+        for group in &before {
+            for &task in &group.tasks {
+                places[task as usize] = place_of(&group.name);
+            }
+        }
+        for op in self.tasks.iter_mut().flat_map(|task| &mut task.ops) {
+            if let Op::SetGroup { group: Some(group), .. } = op
+                && let Some(place) = place_of(&before[*group as usize].name)
+            {
+                *group = place;
+            }
+        }
+        for name in &names {
+            let entry = entries.iter().find(|entry| entry.spec.name == *name);
+            let known = entry.map(|entry| &entry.spec).or_else(|| before.iter().find(|group| group.name == *name));
+            let mut spec =
+                known.map_or_else(|| GroupSpec::new(name), |spec| GroupSpec { tasks: Vec::new(), ..spec.clone() });
+            spec.parent = place_of(name.rsplit_once('/').map_or("", |(above, _)| above));
+            if let Some(entry) = entry {
+                spec.cpus = entry.cpus.as_ref().map(|cpus| self.cpu_set_index(cpus));
+                let own = self.groups.len() as u32;
+                for pattern in &entry.tasks {
+                    let mut any = false;
+                    for (task, place) in self.tasks.iter().zip(&mut places).filter(|(task, _)| means(pattern, task)) {
+                        any = true;
+                        if place.is_some_and(|place| place != own) {
+                            return Err(Fault::new(entry.at, format!("task {} is in two groups", shorten(&task.name))));
+                        }
+                        *place = Some(own);
+                    }
+                    if !any {
+                        let known = self.tasks.iter().map(|task| task.name.as_str());
+                        return Err(Fault::unknown(entry.at, "task", pattern, known));
+                    }
+                }
+            }
+            self.groups.push(spec);
+        }
+        for (task, place) in places.iter().enumerate() {
+            if let Some(place) = *place {
+                self.groups[place as usize].tasks.push(task as u32);
+            }
+        }
+        Ok(())
+    }
+
+    fn cpu_set_index(&mut self, cpus: &[u32]) -> u32 {
+        let known = self.cpu_sets.iter().position(|set| set == cpus);
+        known.unwrap_or_else(|| {
+            self.cpu_sets.push(cpus.to_vec());
+            self.cpu_sets.len() - 1
+        }) as u32
+    }
+
+    /// The group that each task's template is in; `None`: the root.
+    pub fn group_of_tasks(&self) -> Vec<Option<u32>> {
+        let mut groups = vec![None; self.tasks.len()];
+        for (index, group) in self.groups.iter().enumerate() {
+            for &task in &group.tasks {
+                if let Some(place) = groups.get_mut(task as usize) {
+                    *place = Some(index as u32);
+                }
+            }
+        }
+        groups
+    }
+
+    /// The CPUs of isolated partitions.
+    pub fn isolated_cpus(&self) -> Vec<u32> {
+        let own = |group: &GroupSpec| group.cpus.filter(|_| group.isolated);
+        self.groups.iter().filter_map(own).flat_map(|set| self.cpu_sets[set as usize].iter().copied()).collect()
+    }
+
+    /// What of [`Workload::check`] concerns groups.
+    fn check_groups(&self) -> Result<(), String> {
+        let mut has_group = vec![false; self.tasks.len()];
+        for (index, group) in self.groups.iter().enumerate() {
+            let what = |why: &str| Err(format!("group {}: {why}", group.name));
+            if group.parent.is_some_and(|parent| parent as usize >= index) {
+                return what("its parent does not come before it");
+            }
+            if group.cpus.is_some_and(|set| set as usize >= self.cpu_sets.len()) {
+                return what("its CPU set does not exist");
+            }
+            if group.isolated && (group.cpus.is_none() || group.parent.is_some()) {
+                return what("a partition without CPUs of its own, or not below the root");
+            }
+            let cpus =
+                |group: &GroupSpec| group.cpus.filter(|_| group.isolated).map(|set| &self.cpu_sets[set as usize]);
+            let own = cpus(group).into_iter().flatten();
+            let others = || self.groups[..index].iter().filter_map(cpus).flatten();
+            if let Some(cpu) = own.into_iter().find(|&cpu| others().any(|other| other == cpu)) {
+                return what(&format!("CPU {cpu} is in another isolated partition, too"));
+            }
+            if group.shares == 0 || group.shares > 1 << 18 {
+                return what("its shares are not within 1 to 262144");
+            }
+            if group.quota.is_some_and(|quota| quota.quota_ns == 0 || quota.period_ns == 0) {
+                return what("its quota or its period is nothing");
+            }
+            for &task in &group.tasks {
+                match has_group.get_mut(task as usize) {
+                    None => return what("one of its tasks does not exist"),
+                    Some(true) => return what("one of its tasks is in another group, too"),
+                    Some(place) => *place = true,
+                }
+            }
+        }
+        Ok(())
     }
 }

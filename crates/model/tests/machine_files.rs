@@ -164,6 +164,13 @@ fn errors_name_the_place_and_the_nearest_name() {
         "khz = 2000000",
         "11:36: OPPs must be in ascending order of frequency; 1000000 kHz comes too late",
     );
+    let none = "opp = [{ khz = 1000000, mw = 100 }]";
+    check(none, "opp = []", "17:7: `opp` is empty; a cluster needs at least one frequency");
+    check(
+        none,
+        &format!("boost_opp = []\n{none}"),
+        "17:13: `boost_opp` is empty; leave it out where there is no such point",
+    );
     check("khz = 500000", "hz = 500000", "11:10: unknown key `hz`; did you mean `khz`?");
     check("exit_latency_us = 1", "exit_latency_us = -1", "12:43: `exit_latency_us` must be at least 0, not -1");
     check("\"scmi\"", "\"smci\"", "4:8: unknown cpufreq driver `smci`; did you mean `scmi`?");

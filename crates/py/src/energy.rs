@@ -77,6 +77,11 @@ pub(crate) fn trace_energy<'py>(
         }
         let dict = tables(py, energy, machine, &processes)?;
         dict.set_item("problems", &problems)?;
+        let too_fast = energy.too_fast.map(|(cpu, khz)| {
+            let highest = machine.cluster_of(cpu).highest_khz();
+            format!("CPU {cpu} is at {khz} kHz, machine {} ends at {highest}: such clocks count as that", machine.name)
+        });
+        dict.set_item("notes", too_fast.into_iter().collect::<Vec<_>>())?;
         Ok(dict)
     };
     found.iter().zip(machines).map(of_machine).collect()

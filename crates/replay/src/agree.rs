@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
-use opplab_model::policy::Policy;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
+use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
@@ -90,7 +89,7 @@ fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayEr
     let options = ParseOptions { repeats: Repeats::JsonC, ..ParseOptions::default() };
     let file = path.display().to_string();
     let mut tree = parse(&file, text, options).map_err(|error| ReplayError::Input(error.to_string()))?;
-    // rt-app 1.0, Debian's, repeats a task without `phases` until the duration is over, whatever its `loop` says.
+    // rt-app 1.0, Debian's, repeats a task without `phases` until the duration is over, whatever its `loop` is.
     for task in tree.tasks.iter_mut().filter(|task| task.phases.len() == 1 && task.phases[0].name.is_empty()) {
         task.repeat = Loop::Forever;
     }
@@ -105,7 +104,7 @@ fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayEr
     Ok(workload)
 }
 
-/// The name of a thread of an rt-app task: without the number that tells instances apart.
+/// The name of a thread of an rt-app task: without the number that distinguishes instances.
 fn base_name(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(base, _)| base)
 }
@@ -130,7 +129,7 @@ struct Prepared {
 
 /// So much of what was before the first thread runs, too: after it nothing is left of what was before (2 ^ (-512 / 32)).
 const LEAD_NS: u64 = 512_000_000;
-/// The same, where the kernel's own records tell what is left of what was before.
+/// The same, where the kernel's own records show what is left of what was before.
 const LEAD_NS_TOLD: u64 = 16_000_000;
 
 /// A load-tracking signal halves in so long.
@@ -195,17 +194,10 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     }))
 }
 
-/// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
-pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> bool {
-    let bound = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.ends_with('H');
-    policy.governor_id().is_ok_and(|governor| governor.worker == Worker::Kworker)
-        && events.name(task).strip_prefix("kworker/").is_some_and(bound)
-}
-
 /// How long before `start_ns` the run begins, so that its ticks come when the recorded kernel's did.
 fn lead_ns(events: &Events, hz: u32, start_ns: u64) -> u64 {
     let tick_ns = tick_nsec(hz.into());
-    // Where the kernel's own records tell what is left of what was before, little of it needs to run again.
+    // Where the kernel's own records show what is left of what was before, little of it needs to run again.
     let wanted_ns = if events.records.is_empty() { LEAD_NS } else { LEAD_NS_TOLD };
     let lead_ns = wanted_ns.min(start_ns);
     let Some(phase_ns) = phase_ns(events, tick_ns) else { return lead_ns };
@@ -216,7 +208,7 @@ fn lead_ns(events: &Events, hz: u32, start_ns: u64) -> u64 {
     if later_ns <= lead_ns { lead_ns - later_ns } else { lead_ns }
 }
 
-/// The state of the machine at `time_ns`: what was requested last, and what the kernel's own records say is left on each CPU of
+/// The state of the machine at `time_ns`: what was requested last, and what the kernel's own records show is left on each CPU of
 /// what ran before.
 pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
     let mut khz = setup.start_khz.clone();
@@ -341,7 +333,7 @@ pub fn case_of(dir: &Path) -> Result<Option<(Case, Start)>, ReplayError> {
 /// Compares the recording in folder `dir`; `None` if it has no workload file.
 ///
 /// When the threads are born is known to a fraction of a ms; who is first where they meet may depend on less. So
-/// [`RUNS`] runs, whose threads are born [`SHIFT_NS`] after each other, are compared by their mean, and their spread is told.
+/// [`RUNS`] runs, whose threads are born [`SHIFT_NS`] after each other, are compared by their mean, and their spread is reported.
 ///
 /// # Errors
 /// [`ReplayError`] if the trace or the snapshot cannot be read, or the workload does not run on the machine.

@@ -1,17 +1,19 @@
-//! When the scheduler tells the governor of a CPU, and how long a governor's work takes: what an open loop keeps as recorded.
+//! When the scheduler calls the governor of a CPU, and how long a governor's work takes: what an open loop keeps as recorded.
 //!
-//! A trace with a probe on the governor's hook ([`What::UpdateUtil`]) tells each call. Without one the calls are those that
+//! A trace with a probe on the governor's hook ([`What::UpdateUtil`]) records each call. Without one the calls are those that
 //! the rebuilt signals cause: at events, at the ticks of busy CPUs, and when the load of idle CPUs decays ([`crate::nohz`]).
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::cpufreq::governor::Worker;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
+use opplab_model::policy::Policy;
 use opplab_signals::ticks::{EARLY_NS, TickFinder, Ticks};
 
 use crate::events::{Events, Left, What};
 use crate::tick::phase_ns;
 
-/// The ticks, `tick_ns` apart: those of [`phase_ns`], else what preemptions tell. Times are those of the events and `base_ns`.
+/// The ticks, `tick_ns` apart: those of [`phase_ns`], else what preemptions show. Times are those of the events and `base_ns`.
 pub(crate) fn find_ticks(events: &Events, tick_ns: u64, base_ns: u64) -> Option<Ticks> {
     if let Some(phase_ns) = phase_ns(events, tick_ns) {
         let phase_ns = (phase_ns + base_ns % tick_ns + tick_ns - EARLY_NS) % tick_ns;
@@ -20,7 +22,7 @@ pub(crate) fn find_ticks(events: &Events, tick_ns: u64, base_ns: u64) -> Option<
     told_ticks(events, base_ns)
 }
 
-/// The ticks that preemptions and idle CPUs tell, of whatever period.
+/// The ticks that preemptions and idle CPUs show, of whatever period.
 pub(crate) fn told_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
     let mut finder = TickFinder::default();
     for ev in &events.list {
@@ -49,6 +51,13 @@ pub(crate) struct Kthread {
     runs: Vec<(u64, u64)>,
     /// From one to the other, in the middle.
     median_ns: Option<u64>,
+}
+
+/// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
+pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> bool {
+    let bound = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.ends_with('H');
+    policy.governor_id().is_ok_and(|governor| governor.worker == Worker::Kworker)
+        && events.name(task).strip_prefix("kworker/").is_some_and(bound)
 }
 
 /// The kworkers that take the recorded governor's samples, if it samples.
@@ -94,7 +103,7 @@ impl Kworkers {
 
 /// A recorded wake-up this soon after a request is the one that the request caused.
 const SAME_REQUEST_NS: u64 = 500_000;
-/// And so much earlier it may be, as an event tells of a request's cause after it was made.
+/// And so much earlier it may be, as the event of a request's cause comes after it was made.
 const TOLD_LATE_NS: u64 = 100_000;
 
 impl Kthread {
@@ -161,7 +170,7 @@ mod tests {
         let kthread = Kthread::of(&events("sugov:1", &runs), &[0, 1]);
         let check = |request: u64, done: u64| assert_eq!(kthread.done_ns(request, 0), done, "{request}");
         check(10 * MS - 20_000, 12 * MS);
-        // The cause was told after the wake-up.
+        // The cause was recorded after the wake-up.
         check(20 * MS + 50_000, 21 * MS);
         // The recorded kernel asked for nothing then: as long as usual.
         check(25 * MS, 27 * MS);

@@ -11,7 +11,7 @@ use opplab_model::machine::Costs;
 use opplab_model::policy::Policy;
 use opplab_sim::Wakes;
 
-use crate::agree::takes_samples;
+use crate::calls::takes_samples;
 use crate::events::{Context, Ev, Events, Left, What, is_kernel_thread};
 
 /// Events of one CPU that are no further apart belong to one train, ns.
@@ -106,7 +106,7 @@ pub(crate) fn measure(events: &Events, policy: &Policy) -> Measured {
 
 /// A preemption that takes longer is not the wake-up's own, but a later tick's, ns.
 const PREEMPT_NS_MAX: u64 = 1_000_000;
-/// Fewer wake-ups of a kind than this tell nothing of their own.
+/// Fewer wake-ups of a kind than this give no cost of their own.
 const WAKES_MIN: usize = 8;
 
 /// From each wake-up on an idle CPU to the switch to the woken task, where the CPU switches to nobody else first, by kind. A kind of few
@@ -164,7 +164,7 @@ fn wakes(events: &Events) -> Wakes {
 }
 
 impl Measured {
-    /// The machine's costs: what was measured, else what `base` says.
+    /// The machine's costs: what was measured, else what `base` has.
     pub(crate) fn over(&self, base: Costs) -> Costs {
         Costs {
             context_switch_ns: self.sleep_ns.unwrap_or(base.context_switch_ns),

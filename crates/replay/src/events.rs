@@ -81,7 +81,7 @@ pub enum What {
         task: TaskIdx,
         slack_ns: i64,
     },
-    /// The scheduler tells the governor of `cpu`, where the trace has a probe on that.
+    /// The scheduler calls the governor of `cpu`, where the trace has a probe on that.
     UpdateUtil {
         cpu: u32,
         flags: u32,
@@ -101,7 +101,7 @@ pub enum Context {
     Task,
     /// An interrupt or a softirq on top of it.
     Interrupt,
-    /// The trace does not tell.
+    /// The trace does not record it.
     Unknown,
 }
 
@@ -266,7 +266,7 @@ pub struct Events {
     pub sched_clock_ns: Option<u64>,
     /// Time from the first to the last event, ns.
     pub duration_ns: u64,
-    /// `uname -a` of the traced machine; empty if the trace does not tell.
+    /// `uname -a` of the traced machine; empty if the trace does not have it.
     pub uname: String,
     /// The first frequency that a governor's or driver's own record calls the current one, by CPU, kHz; with the time.
     pub start_khz: BTreeMap<u32, (u64, u32)>,
@@ -616,7 +616,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Takes note of what the kernel's log says, which tells what the scheduler's clock is ahead of the trace clock.
+    /// Takes note of what the kernel's log holds, which shows what the scheduler's clock is ahead of the trace clock.
     pub fn read_logs(&mut self, logs: impl Iterator<Item = String>) {
         let offset_ns = sched_clock_offset_ns(logs);
         self.sched_clock_ns = self.sched_clock_ns.and_then(|clock| clock.checked_add_signed(offset_ns));

@@ -1,4 +1,4 @@
-//! Whether a machine can be the one that a trace was recorded on, by what the trace's header tells.
+//! Whether a machine can be the one that a trace was recorded on, by the trace's header.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use opplab_trace::{Meta, ReadOptions, TraceFile};
 use crate::ReplayError;
 use crate::setup::recording_files;
 
-/// The machine of a trace, as far as its header tells.
+/// The machine of a trace, as far as its header describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TracedMachine {
     /// Its number of CPUs; `None` if only the CPUs that had events are known.
@@ -39,7 +39,7 @@ fn architecture(machine: &Machine) -> Option<&'static str> {
 }
 
 impl TracedMachine {
-    /// What a trace's header tells. Formats without one count CPUs that had events, which may be fewer.
+    /// What a trace's header holds. Formats without one count CPUs that had events, which may be fewer.
     pub fn of(meta: &Meta) -> Self {
         let counted = meta.format == "trace.dat" && meta.cpus > 0;
         Self { nr_cpus: counted.then_some(meta.cpus as usize), architecture: architecture_of(&meta.uname) }

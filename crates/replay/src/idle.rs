@@ -40,7 +40,7 @@ pub struct Stay {
     pub by_timer: bool,
     /// The CPU's next timer interrupt, ns; `None` behind the last one of the trace.
     pub timer_ns: Option<u64>,
-    /// What the kernel said of it (`cpu_idle_miss`): too shallow if true, too deep if false.
+    /// What the kernel reported of it (`cpu_idle_miss`): too shallow if true, too deep if false.
     pub miss: Option<bool>,
     /// Whether a task ran before the CPU went idle again; `None` if the trace has no switches.
     pub ran: Option<bool>,
@@ -193,7 +193,7 @@ pub struct IdleScore {
     pub above: u64,
     /// Too shallow, as the kernel counts.
     pub below: u64,
-    /// Of the recorded decisions, how many the kernel itself told to be too deep, and too shallow.
+    /// Of the recorded decisions, how many the kernel itself reported as too deep, and too shallow.
     pub told: (u64, u64),
     /// Time in each state, ns.
     pub time_ns: Vec<u64>,
@@ -266,7 +266,7 @@ pub fn decide(
                     poll_time_limit: false,
                     now_ns: stay.to_ns,
                 });
-                // The tick runs again once a task has run; a trace without switches does not tell.
+                // The tick runs again once a task has run; a trace without switches does not show it.
                 tick_stopped &= stay.ran == Some(false);
                 choice.index
             }

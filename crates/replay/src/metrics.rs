@@ -1,7 +1,7 @@
-//! What a comparison says metric by metric, and how far each may be believed.
+//! A comparison metric by metric, and how far each may be believed.
 //!
-//! A value that the trace does not tell is none, with the reason. An open loop keeps the trace's timings, so that times and latencies
-//! cannot change in it. A change that is no greater than the error of the replay says nothing.
+//! A value that the trace does not record is none, with the reason. An open loop keeps the trace's timings, so that times and latencies
+//! cannot change in it. A change that is no greater than the error of the replay is not significant.
 
 use crate::measure::{Measured, PolicyTimes, alike};
 use crate::rerun::{Comparison, Mode};
@@ -20,7 +20,7 @@ pub enum Verdict {
     NotNear,
     /// It is as recorded in this loop, whatever the policy.
     Unchanging,
-    /// The trace does not tell it.
+    /// The trace does not record it.
     Unknown,
 }
 

@@ -13,7 +13,7 @@ use opplab_kernel::sched::newidle::{
 use opplab_kernel::sched::nohz::{self, NohzHost};
 use opplab_model::machine::Machine;
 
-/// What the machine does when it is told to.
+/// What the machine does on request.
 pub(crate) trait Host {
     /// CPU `here` updates the averages of `cpu`; whether a load is left there.
     fn update_blocked(&mut self, here: u32, cpu: u32) -> bool;
@@ -40,7 +40,7 @@ pub(crate) struct Nohz {
     cpus: Vec<Cpu>,
     /// Some CPU had more than a task (`rd->overloaded`): CPUs look for work before they idle.
     overloaded: bool,
-    /// Most of them only say that they do (`NI_RANDOM`).
+    /// Most of them only state that they do (`NI_RANDOM`).
     profile: KernelProfile,
     hz: u64,
 }

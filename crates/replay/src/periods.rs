@@ -15,7 +15,7 @@ use opplab_model::event::{IDLE_TASK, TaskIdx};
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::Ev;
 
-/// A period is told by so many times between wake-ups.
+/// A period is known from so many times between wake-ups.
 const PERIOD_OF: usize = 8;
 /// Fewer wake-ups in a row show no period.
 const LEAST: usize = 6;
@@ -129,7 +129,7 @@ const EXACT_NS: u64 = 5_000;
 const TURN_NS: u64 = 4_000_000;
 
 /// Lets timers expire at one instant that may have: each `expiries[task][n]` comes no earlier than `earliest[task][n]`, but as early as
-/// the first one of those around it. `parents`: who forked each task, where that tells that they may be further apart.
+/// the first one of those around it. `parents`: who forked each task, where that shows that they may be further apart.
 pub(crate) fn together(expiries: &mut [Vec<u64>], earliest: &[Vec<u64>], parents: &[Option<TaskIdx>]) {
     let families: BTreeSet<TaskIdx> = parents.iter().flatten().copied().collect();
     for family in families {

@@ -7,7 +7,7 @@
 //!  ..pelt_rt, ..pelt_dl        of the other classes
 //!  cpu, util, bw_min           what schedutil took of a CPU (its lower bound: bandwidth of deadline tasks)
 //! ```
-//! Only root queues count: those of a group are told by their `path`, or by an entity's `myq`.
+//! Only root queues count: those of a group are recognised by their `path`, or by an entity's `myq`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,13 @@ pub struct Fair {
     pub time_ns: u64,
     /// 0..1024.
     pub util_avg: u32,
-    /// In units of load weight, if it is told.
+    /// In units of load weight, if it is recorded.
     pub load_avg: Option<u32>,
-    /// 1024 for each task that is always runnable, if it is told.
+    /// 1024 for each task that is always runnable, if it is recorded.
     runnable_avg: Option<u32>,
     /// As of the beginning of an update, not of its end.
     before: bool,
-    /// The queue's address; 0 if it is not told.
+    /// The queue's address; 0 if it is not recorded.
     queue: i64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct RecordReader {
     records: Records,
     /// Queues that belong to a group.
     groups: BTreeSet<i64>,
-    /// By queue, where the beginnings of updates are told: when one began that has not ended.
+    /// By queue, where the beginnings of updates are recorded: when one began that has not ended.
     updates: BTreeMap<i64, Option<u64>>,
     /// By executing CPU: its last call of a governor.
     called_ns: BTreeMap<u32, u64>,
@@ -83,7 +83,7 @@ impl Records {
     /// `util`, as of `time_ns`, with what was recorded up to then in place of what was rebuilt.
     pub fn correct(&self, cpu: u32, time_ns: u64, util: &mut CpuUtil) {
         let Some(records) = self.cpus.get(&cpu) else { return };
-        // Of a trace that only tells averages before an update it is not known when they changed.
+        // Of a trace that only records averages before an update it is not known when they changed.
         let fair = last(&records.fair, time_ns, |fair| fair.time_ns).filter(|fair| !fair.before);
         if let Some(fair) = fair {
             util.util_avg = fair.util_avg.into();

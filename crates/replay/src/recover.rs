@@ -169,7 +169,7 @@ pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, work
     write(recording, reader.histories, workload)
 }
 
-/// Tasks that are woken from idle CPUs so often that their wake-ups on busy ones are by timers, too; for traces that do not tell
+/// Tasks that are woken from idle CPUs so often that their wake-ups on busy ones are by timers, too; for traces that do not show
 /// interrupts from tasks.
 fn by_timer(events: &Events) -> BTreeSet<TaskIdx> {
     let mut counts: BTreeMap<TaskIdx, (u64, u64)> = BTreeMap::new();

@@ -117,7 +117,7 @@ fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
     }))
 }
 
-/// What the trace does not tell, and why.
+/// What the trace does not record, and why.
 fn silent_node(comparison: &Comparison, machine: &Machine) -> Node {
     let reasons = comparison.silence.reasons(machine).into_iter();
     Node::list(

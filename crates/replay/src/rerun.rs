@@ -15,7 +15,8 @@ use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
 use crate::ReplayError;
-use crate::agree::{start_at, takes_samples};
+use crate::agree::start_at;
+use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
@@ -136,7 +137,7 @@ pub struct Comparison {
     pub freq_spread: u64,
     /// As `energy_distance`.
     pub energy_spread: u64,
-    /// What the trace does not tell, and is not compared.
+    /// What the trace does not record, and is not compared.
     pub silence: Silence,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
@@ -151,17 +152,17 @@ const COSTS_PERCENT: u64 = 2;
 const COSTS_STEPS: u64 = 9;
 
 impl Comparison {
-    /// Whether the self-check is as near as it is to be; never if the trace tells no frequency.
+    /// Whether the self-check is as near as it is to be; never if the trace records no frequency.
     pub fn is_near(&self) -> bool {
         self.is_checked() && self.off() <= 1_000
     }
 
-    /// Whether the trace tells any frequency, so that the replay can be held against it.
+    /// Whether the trace records any frequency, so that the replay can be held against it.
     pub fn is_checked(&self) -> bool {
         self.silence.frequency.iter().any(|silent| !silent)
     }
 
-    /// Whether the trace's energy is not known: a policy ran at frequencies that the trace does not tell.
+    /// Whether the trace's energy is not known: a policy ran at frequencies that the trace does not record.
     pub fn energy_is_silent(&self) -> bool {
         let policies = self.recorded.policies.iter().zip(&self.silence.frequency);
         policies.into_iter().any(|(policy, &silent)| silent && policy.busy_ns.iter().any(|&ns| ns > 0))
@@ -357,7 +358,7 @@ impl Replay {
         Ok(to_rtapp(&workload, biggest.unwrap_or(0), seconds, tolerance_permille))
     }
 
-    /// What the trace does not tell of its machine.
+    /// What the trace does not record of its machine.
     fn silence(&self) -> Silence {
         let woken = |what: &What| matches!(what, What::Waking { .. } | What::Wakeup { .. } | What::WakeupNew { .. });
         Silence {

@@ -1,13 +1,13 @@
 //! How fast the recorded machine was, from rt-app's own logs.
 //!
-//! rt-app runs a loop as often as its calibration says; an integer number of ns a loop is up to half a percent off. Its log has
+//! rt-app runs a loop as often as its calibration gives; an integer number of ns a loop is up to half a percent off. Its log has
 //! both times: what was wanted (`c_duration`) and what it took (`run`).
 
 use opplab_kernel::unit::tick_nsec;
 
 use crate::events::{Events, Left, What};
 
-/// Shorter runs than this tell little, as the log counts in us.
+/// Shorter runs than this show little, as the log counts in us.
 const RUN_US_MIN: u64 = 400;
 
 /// Parts of 100 000.

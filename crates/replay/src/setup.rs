@@ -1,4 +1,4 @@
-//! The machine and the policy of a recording: what its snapshots tell, what its events show, and what it costs.
+//! The machine and the policy of a recording: what its snapshots hold, what its events show, and what it costs.
 //!
 //! A recording is a folder or an archive with `trace.dat` and snapshots of sysfs and debugfs (see [`Setup::of_recording`]). What an
 //! emulator does differently from hardware is a property of the machine that comes out (`shared_stream`, costs), not of the comparison.
@@ -23,7 +23,7 @@ use crate::{ReplayError, costs, rtlog};
 /// CONFIG_HZ of Debian's kernels; snapshots lack it.
 const HZ_DEFAULT: u32 = 250;
 
-/// The flags of an energy model that say that its costs are made up (EM_PERF_DOMAIN_ARTIFICIAL, v6.12).
+/// The flags of an energy model for costs that are made up (EM_PERF_DOMAIN_ARTIFICIAL, v6.12).
 const EM_ARTIFICIAL: u32 = 1 << 2;
 
 /// A machine and the policy that it ran.
@@ -39,16 +39,16 @@ pub struct Setup {
     pub start_known: Vec<bool>,
     /// The time that running time of an rt-app file takes on the machine, in parts of 100 000 of it.
     pub run_per_100k: u64,
-    /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs tell it,
+    /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs show it,
     /// what a thread does around its runs.
     pub switch_ns: u64,
-    /// How long wake-ups on idle CPUs took; empty if the machine's idle states tell it.
+    /// How long wake-ups on idle CPUs took; empty if the machine's idle states give it.
     pub wakes: Wakes,
     /// What was taken from where, in words.
     pub notes: Vec<String>,
 }
 
-/// What somebody who knows says of a recording that does not tell it.
+/// What somebody who knows adds to a recording that lacks it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Its cpufreq governor.
@@ -75,7 +75,7 @@ impl Recorded {
         Err(ReplayError::Input(format!("machine {} has no cpufreq driver `{wanted}` (it has {known})", machine.name)))
     }
 
-    /// The kernel profile, if it is said.
+    /// The kernel profile, if it is given.
     fn kernel(&self) -> Result<Option<&str>, ReplayError> {
         let Some(wanted) = self.kernel.as_deref() else { return Ok(None) };
         if KernelProfile::named(wanted).is_some() {
@@ -176,7 +176,7 @@ pub(crate) fn recorded_policy() -> Policy {
 }
 
 impl Setup {
-    /// A machine that is given, under the policy that `recorded` says, and else the one that the events show: the traced kernel's
+    /// A machine that is given, under the policy that `recorded` gives, and else the one that the events show: the traced kernel's
     /// profile, the period of its ticks, `schedutil` if the frequency changes and `performance` if not.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Setup {
         })
     }
 
-    /// The machine and policy of a recording, whose events are `events`. What `recorded` says goes before what the snapshot says.
+    /// The machine and policy of a recording, whose events are `events`. What `recorded` gives goes before what the snapshot holds.
     ///
     /// # Errors
     /// [`ReplayError::Input`] if there is no snapshot of sysfs or it makes no machine.
@@ -460,7 +460,7 @@ mod tests {
 
     use super::*;
 
-    /// What a snapshot says is set is the policy's, and the hardware's own limits are not.
+    /// What is set in a snapshot is the policy's, and the hardware's own limits are not.
     #[test]
     fn limits_of_a_snapshot_are_the_policys() {
         let text = include_str!("../../../python/opplab/data/machines/juno-r2.toml");

@@ -65,7 +65,7 @@ fn facts_of(machine: &Machine, invariance: bool) -> Vec<CpuFacts> {
     facts
 }
 
-/// Load tracking that is ready for the trace's events, and what the trace says about itself. `files`: where snapshots of control
+/// Load tracking that is ready for the trace's events, and what the trace states about itself. `files`: where snapshots of control
 /// groups may lie beside the trace.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
-//! What a trace does not tell, which is neither shown nor compared.
+//! What a trace does not record, which is neither shown nor compared.
 
 use opplab_model::machine::Machine;
 
 use crate::measure::{Measured, PolicyTimes};
 
-/// What a trace does not tell.
+/// What a trace does not record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Silence {
     /// By cpufreq policy of the machine: its frequency.

@@ -54,7 +54,7 @@ const SHARP_SHARE: usize = 8;
 const ALONE_NS: u64 = 700_000;
 /// Ticks come no later than this, ns.
 const LATE_NS_MAX: u64 = 600_000;
-/// Fewer interrupts tell nothing.
+/// Fewer interrupts show nothing.
 const LATE_MIN: usize = 32;
 
 /// The phase of ticks, and by how much each was seen to come after it, ascending: of the interrupts that came alone those within

@@ -49,7 +49,7 @@ pub struct Case {
 }
 
 impl From<CaseFile> for Case {
-    /// The labels that the results carry are left behind; the programs vary as the policy says.
+    /// The labels that the results carry are left behind; the programs vary as the policy sets.
     fn from(file: CaseFile) -> Self {
         let CaseFile { machine, workload, policy, seed, duration_ns, .. } = file;
         let workload = policy.variation.applied(Arc::unwrap_or_clone(workload), seed);
@@ -115,7 +115,7 @@ pub struct Outcome {
     pub floor_energy_fj: u128,
     /// Per consumer of the machine: what it got and did.
     pub consumers: Vec<Consumed>,
-    /// When as many units of the benchmark's metric had been done as its marks say, in ns.
+    /// When as many units of the benchmark's metric had been done as its marks count, in ns.
     pub marks_ns: Vec<u64>,
     /// Per cluster: the operating points that its CPUs may run at; its OPPs, unless the hardware boosts or limits.
     pub points: Vec<Vec<OperatingPoint>>,
@@ -278,7 +278,7 @@ pub struct Start {
 
 /// From wake-ups on idle CPUs to the woken tasks' first instructions there, as measured on a machine whose kernel takes long for it (an
 /// emulated one, one full of probes): each wake-up draws one of its kind. Such a CPU handles what comes at once, and only then is on its way out
-/// of idle. Without any, idle states say how long they take to leave, before what comes is handled.
+/// of idle. Without any, idle states give how long they take to leave, before what comes is handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wakes {
     /// Of threads of the kernel: by an interrupt, and by a task on another CPU, ns.
@@ -287,7 +287,7 @@ pub struct Wakes {
     pub user_ns: [Vec<u64>; 2],
     /// From wake-ups on busy CPUs to switches from the tasks that they preempt at once, ns. Empty: no time.
     pub preempt_ns: Vec<u64>,
-    /// Of each task of the workload, by the op at which it stands when it is woken: how long it takes, ns; 0: a draw says.
+    /// Of each task of the workload, by the op at which it stands when it is woken: how long it takes, ns; 0: by a draw.
     pub by_op_ns: Vec<Vec<u32>>,
     /// Tasks of the workload that are threads of the kernel.
     pub kernel_tasks: Vec<bool>,

@@ -19,9 +19,9 @@ use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, Kind, Loc, Schema, Sink, Value};
 use crate::input::{Budget, Data};
-use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
-use crate::tracedat::{EventTable, Formats, MAX_CPUS, computed_text};
+use crate::tracedat::{EventTable, Formats, computed_text};
 
 /// True if `data` begin as a perf.data of either byte order.
 pub(crate) fn sniff(data: &[u8]) -> bool {

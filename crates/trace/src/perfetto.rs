@@ -14,9 +14,8 @@ use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::{Budget, Data};
-use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
-use crate::tracedat::MAX_CPUS;
 use crate::wire::{Message, Wire, repeated};
 
 const EVENTS: &str = include_str!("perfetto_events.txt");

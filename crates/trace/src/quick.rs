@@ -6,7 +6,7 @@
 
 use crate::clock::TIME_MAX_NS;
 use crate::event::Value;
-use crate::tracedat::MAX_CPUS;
+use crate::reader::MAX_CPUS;
 
 /// Who, where, when, and the place in the text behind the time's colon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

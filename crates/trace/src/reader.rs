@@ -65,6 +65,9 @@ fn matches_name(schema: &Schema, name: &str) -> bool {
         })
 }
 
+/// More CPUs than any kernel is built for are damage.
+pub(crate) const MAX_CPUS: u32 = 1 << 16;
+
 /// A trace's facts about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {

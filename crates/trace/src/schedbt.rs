@@ -15,10 +15,9 @@ use std::ops::ControlFlow;
 use crate::clock::{Clock, TIME_MAX_NS};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
-use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::MAX_PROBLEMS;
 use crate::text::hex_number;
-use crate::tracedat::MAX_CPUS;
 
 /// True if an `ST:` line stands in one of the first lines.
 pub(crate) fn sniff(data: &[u8]) -> bool {

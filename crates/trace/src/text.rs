@@ -15,9 +15,8 @@ use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
 use crate::quick::{self, Shape};
-use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
-use crate::tracedat::MAX_CPUS;
 
 /// Bytes that are searched for a first event line.
 const SNIFF_BYTES: usize = 1 << 18;

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
 use crate::input::{Budget, Data};
-use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{Chunk, Codec, CpuStream, MAX_PROBLEMS, Missed, Wanted, merge};
 use crate::text::Text;
 
@@ -238,9 +238,6 @@ mod id {
     pub(super) const CMDLINES: u16 = 21;
     pub(super) const BUFFER_TEXT: u16 = 22;
 }
-
-/// More CPUs than any kernel is built for are damage.
-pub(crate) const MAX_CPUS: u32 = 1 << 16;
 
 impl<'a> TraceDat<'a> {
     /// Reads the metadata. Fails only if not even the header makes sense.

@@ -4,6 +4,40 @@ use serde_json::Value;
 
 use crate::{Diff, Source, Tally, VerifyError};
 
+/// `.jsonl` files.
+impl Source {
+    /// Hands on the values of a `.jsonl` file.
+    ///
+    /// # Errors
+    /// [`VerifyError::Parse`] on a malformed line, and those of `replay`.
+    pub fn lines(&self, mut replay: impl FnMut(Json<'_>) -> Result<(), VerifyError>) -> Result<(), VerifyError> {
+        for (index, line) in self.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let number = index as u64 + 1;
+            self.line.set(number);
+            let value = serde_json::from_str(line).map_err(|error| self.error(number, error.to_string()))?;
+            replay(Json::new(self, number, &value))?;
+        }
+        Ok(())
+    }
+
+    /// Replays the values of a `.jsonl` file, each of which is a case.
+    ///
+    /// # Errors
+    /// As [`Source::lines`].
+    pub fn each_line(
+        &self,
+        tally: &mut Tally,
+        mut replay: impl FnMut(Json<'_>, &mut Diff) -> Result<(), VerifyError>,
+    ) -> Result<(), VerifyError> {
+        self.lines(|line| {
+            let mut diff = Diff::default();
+            replay(line, &mut diff)?;
+            tally.case(|| line.place(), diff.finish());
+            Ok(())
+        })
+    }
+}
+
 /// A value in a line of a `.jsonl` file.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {

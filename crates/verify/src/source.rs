@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::json::Json;
 use crate::{Diff, Tally, VerifyError};
 
 const EXTENSIONS: [&str; 4] = [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"];
@@ -16,9 +15,9 @@ const BYTES_MAX: u64 = 512 << 20;
 pub struct Source {
     /// The file's name, for messages.
     pub file: String,
-    text: String,
+    pub(crate) text: String,
     /// The line that is replayed.
-    line: Cell<u64>,
+    pub(crate) line: Cell<u64>,
 }
 
 impl Source {
@@ -93,37 +92,6 @@ impl Source {
             tally.case(|| row.place(), diff.finish());
         }
         Ok(())
-    }
-
-    /// Hands on the values of a `.jsonl` file.
-    ///
-    /// # Errors
-    /// [`VerifyError::Parse`] on a malformed line, and those of `replay`.
-    pub fn lines(&self, mut replay: impl FnMut(Json<'_>) -> Result<(), VerifyError>) -> Result<(), VerifyError> {
-        for (index, line) in self.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let number = index as u64 + 1;
-            self.line.set(number);
-            let value = serde_json::from_str(line).map_err(|error| self.error(number, error.to_string()))?;
-            replay(Json::new(self, number, &value))?;
-        }
-        Ok(())
-    }
-
-    /// Replays the values of a `.jsonl` file, each of which is a case.
-    ///
-    /// # Errors
-    /// As [`Source::lines`].
-    pub fn each_line(
-        &self,
-        tally: &mut Tally,
-        mut replay: impl FnMut(Json<'_>, &mut Diff) -> Result<(), VerifyError>,
-    ) -> Result<(), VerifyError> {
-        self.lines(|line| {
-            let mut diff = Diff::default();
-            replay(line, &mut diff)?;
-            tally.case(|| line.place(), diff.finish());
-            Ok(())
-        })
     }
 
     /// The line that is replayed, or the last one that was.

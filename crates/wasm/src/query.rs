@@ -1,4 +1,4 @@
-//! A page's parameters: which there are, and what a link says of them.
+//! A page's parameters: which there are, and what a link sets of them.
 
 use opplab_model::error::{nearest, shorten};
 use opplab_model::tree::Node;

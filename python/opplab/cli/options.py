@@ -437,7 +437,9 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
         key = key.strip()
         if not equals or key not in known:
             hint = nearest(key, known).replace("`", "'") if equals else ": write it like hz=1000"
-            raise click.UsageError(f"--set: no key '{key}'{hint}; the keys: {', '.join(known)}")
+            if key in {row["name"] for row in _opplab.governor_tunables()}:
+                hint = f" (it is a tunable: --tunable {text})"
+            raise click.UsageError(f"--set: no key '{key}'{hint or '; opplab list policy-keys'}")
         try:
             keys[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

@@ -314,7 +314,7 @@ def energy(
     elif output_format == "json":
         sums = {name: getattr(found, name) for name in ("total_j", "low_j", "high_j", "idle_j", "floor_j", "window_ns")}
         tables = {name: table.to_dicts() for name, table in found.tables().items() if name != "steps"}
-        click.echo(json.dumps({**sums, "exact": found.exact, **tables}, indent=2))
+        click.echo(json.dumps({**sums, "exact": found.exact, **tables, "notes": trace.notes}, indent=2))
     else:
         if output_format == "text":
             say(_energy_head(found))

@@ -1,10 +1,12 @@
 """A gate for somebody's CI: rules over the cells of a comparison, and JUnit XML of what they found.
 
-A rule is ``NAME OPERATOR PERCENT [significant]``, several joined by ``or``:
+A rule is ``NAME OPERATOR PERCENT [better] [significant]``, several joined by ``or``:
 
 * NAME: a benchmark (``tbench``), an operation (``tput-16``), both (``tbench:tput-16``), or ``any``;
 * OPERATOR: ``<``, ``<=``, ``>`` or ``>=``;
 * PERCENT: the change, positive being an improvement: ``-2%``;
+* ``better``: with ``>`` and ``>=``, whose rules fail on improvements.  Without the word they are refused, as
+  ``energy > 5%`` reads like a regression, and would let each one pass;
 * ``significant``: changes whose interval includes no change do not count.
 
 What a rule is about and cannot judge is a failure: a run, benchmark, operation or iteration that is missing, values
@@ -42,7 +44,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 _RULE = re.compile(
-    r"^\s*(?P<name>\S+)\s*(?P<op><=|>=|<|>)\s*(?P<percent>[-+]?\d+(?:\.\d+)?)\s*%\s*(?P<sig>significant)?\s*$"
+    r"^\s*(?P<name>\S+)\s*(?P<op><=|>=|<|>)\s*(?P<percent>[-+]?\d+(?:\.\d+)?)\s*%\s*(?P<better>better)?\s*(?P<sig>significant)?\s*$"
 )
 
 
@@ -92,6 +94,14 @@ def parse(text: str) -> list[Rule]:
         found = _RULE.match(part)
         if not found:
             raise InputError(f"cannot read the rule '{part.strip()}'; write e.g. 'tbench < -2% significant'")
+        if ">" in found["op"] and not found["better"]:
+            name, percent = found["name"], found["percent"].lstrip("+-")
+            raise InputError(
+                f"the rule '{part.strip()}' fails on improvements (a change above 0 is better); "
+                f"write '{name} < -{percent}%' against regressions, or '{part.split('%')[0].strip()}% better'"
+            )
+        if found["better"] and ">" not in found["op"]:
+            raise InputError(f"the rule '{part.strip()}' fails on regressions: `better` goes with > and >=")
         rules.append(
             Rule(
                 part.strip(),

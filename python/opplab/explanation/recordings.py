@@ -48,6 +48,9 @@ def explain_trace(
         if placements:
             return _recorded_task(path, placements, str(task), at)
     inner = machine._inner if machine else None
+    (misfit,) = _opplab.trace_misfits(str(path), [inner]) if inner else (None,)
+    if misfit is not None:
+        raise InputError(f"{path}: {misfit}")
     case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner)
     about = {"trace": str(path), "self_check": json.loads(check)["self_check"], "later_ns": later_ns}
     if task is None:

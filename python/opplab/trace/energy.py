@@ -201,11 +201,11 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
     )
 
 
-def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -> tuple[TraceEnergy, list[str]]:
-    """Give the energy of a trace on a machine, and what of the trace was damaged."""
+def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -> tuple[TraceEnergy, dict[str, Any]]:
+    """Give the energy of a trace on a machine, with what of the trace was damaged and what does not fit."""
     machines = [one._inner for one in (machine, *machine.power_ends())]
     raw = _opplab.trace_energy(trace.path, machines, from_ns, to_ns)
-    return make(raw, trace.task_names(), cgroups_of(trace)), raw[0]["problems"]
+    return make(raw, trace.task_names(), cgroups_of(trace)), raw[0]
 
 
 def cgroups_of(trace: Trace) -> dict[int, str]:

@@ -77,7 +77,8 @@ class Trace:
     problems : list of str
         What was damaged in what was read so far; everything else is there.
     notes : list of str
-        What the signals so far do not follow, such as control groups of which nothing is known.
+        What the answers so far do not follow, such as control groups of which nothing is known, or a machine that
+        cannot be the one of the trace.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -105,11 +106,19 @@ class Trace:
         self.problems += [problem for problem in problems if problem not in self.problems]
         note(self.path, problems, kept=True)
 
-    def _hear(self, raw: dict[str, Any]) -> None:
+    def _hear(self, raw: dict[str, Any], machine: Machine | None) -> None:
         self._note(raw["problems"])
-        for text in raw["notes"]:
+        self._remark([*raw["notes"], *self._misfits(machine)])
+
+    def _remark(self, notes: list[str]) -> None:
+        for text in notes:
             self.notes += [text] if text not in self.notes else []
             remark(self.path, text)
+
+    def _misfits(self, machine: Machine | None) -> list[str]:
+        """Explain why `machine` is not the one of the trace; its CPUs without events count as idle."""
+        found = _opplab.trace_misfits(str(self.path), [machine._inner]) if machine else []
+        return [text for text in found if text is not None]
 
     def check_memory(
         self,
@@ -235,7 +244,7 @@ class Trace:
 
         self.check_memory(SIGNAL_BYTES)
         raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, every_us * 1000)
-        self._hear(raw)
+        self._hear(raw, machine)
         return signals.make(raw, self.task_names(), None if deadline_us is None else deadline_us * 1000)
 
     def signal_sums(
@@ -249,7 +258,7 @@ class Trace:
 
         deadline_ns = 0 if deadline_us is None else deadline_us * 1000
         raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, 0, deadline_ns)
-        self._hear(raw)
+        self._hear(raw, machine)
         return signals.sums(raw, self.task_names())
 
     def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
@@ -273,8 +282,8 @@ class Trace:
         """
         from opplab.trace import energy
 
-        found, problems = energy.of(self, machine, from_ns, to_ns)
-        self._note(problems)
+        found, raw = energy.of(self, machine, from_ns, to_ns)
+        self._hear(raw, machine)
         return found
 
     def sql(self, query: str, machine: Machine | None = None, *, files: bool = False) -> pl.DataFrame:

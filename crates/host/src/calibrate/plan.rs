@@ -210,7 +210,7 @@ impl Plan {
         plan
     }
 
-    /// Leaves out what writes a setting, and says why.
+    /// Leaves out what writes a setting, and notes why.
     pub fn read_only(&mut self, why: &str) {
         let (kept, left): (Vec<Step>, Vec<Step>) =
             std::mem::take(&mut self.steps).into_iter().partition(|step| step.variant.writes.is_empty());

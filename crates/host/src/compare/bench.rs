@@ -71,7 +71,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// With the common command, which a variant may replace. With a supervisor the group that runs is told on standard
+    /// With the common command, which a variant may replace. With a supervisor the group that runs is written to standard
     /// output, and the end of standard input ends the experiment.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! independent of the variance, 1945). A pilot of n0 blocks gives the deviation s; it alone decides how many blocks
 //! follow: N = ceil((t s / h)^2) for a half-width h, with t of n0 - 1 degrees of freedom. The interval is the mean over
 //! all N blocks +- t s / sqrt(N), with the same s. Since N depends on s alone, and s does not depend on the mean, the
-//! interval holds as often as it says, however early the experiment ends. An ordinary interval that is looked at after
+//! interval holds as often as it promises, however early the experiment ends. An ordinary interval that is looked at after
 //! each block, until it is narrow enough, holds less often.
 
 use opplab_stats::Interval;
@@ -80,7 +80,7 @@ fn needed(deviation: f64, t: f64, within: f64) -> u64 {
     if blocks < 1e9 { blocks as u64 } else { 1_000_000_000 }
 }
 
-/// What runs of one variant after each other say of the machine.
+/// What runs of one variant after each other show of the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resolution {
     /// Deviation of the log-ratio of two runs next to each other.

@@ -1,4 +1,4 @@
-//! The file of an experiment: a head that says what is measured, then a line a run. A run is on the disk before the next
+//! The file of an experiment: a head that names what is measured, then a line a run. A run is on the disk before the next
 //! one begins, so that an experiment goes on where it was cut off.
 
 use std::fs::{self, File};
@@ -208,7 +208,7 @@ impl Log {
     /// Begins a file, or goes on with one of the same experiment.
     ///
     /// # Errors
-    /// What the system said, or what differs.
+    /// What the system reported, or what differs.
     pub fn open(path: &Path, head: Head) -> Result<Self, HostError> {
         let shown = path.display().to_string();
         let io = |error: std::io::Error| HostError::io(shown.clone(), error);
@@ -278,7 +278,7 @@ impl Log {
     /// Adds a run; when this returns, it is on the disk.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system reported.
     pub fn add(&mut self, run: Run) -> Result<(), HostError> {
         self.line(&run.json())?;
         self.runs.push(run);

@@ -38,7 +38,7 @@ use self::log::{Head, Log};
 use self::run::{Ended, Plan, experiment};
 use self::settings::{Settings, files};
 use self::variants::{Level, Variant, called, variants};
-use crate::cli::{Env, print, print_help, text};
+use crate::cli::{Env, print, print_help, text, time_ns};
 use crate::clock::Stop;
 use crate::error::HostError;
 use crate::govern::{Places, finish, lock, restore_left, save};
@@ -117,15 +117,10 @@ where
     found.ok_or_else(|| HostError::Usage(format!("--{option}: `{words}` is not a number of {least} to {most}")))
 }
 
-/// `90s`, `10m`, `2h`, or seconds.
+/// A time with its unit, or seconds.
 pub(crate) fn duration_ns(option: &str, words: &str) -> Result<u64, HostError> {
-    let (digits, scale) = match words.char_indices().last() {
-        Some((at, 's')) => (&words[..at], 1.0),
-        Some((at, 'm')) => (&words[..at], 60.0),
-        Some((at, 'h')) => (&words[..at], 3600.0),
-        _ => (words, 1.0),
-    };
-    Ok((number::<f64>(option, digits, 0.0, 1e6)? * scale * 1e9) as u64)
+    let unit = if words.ends_with(|last: char| last.is_ascii_digit()) { "s" } else { "" };
+    time_ns(option, &format!("{words}{unit}"))
 }
 
 impl Options {
@@ -382,7 +377,7 @@ fn measured(
     }
     let has_writes = !files(&options.plan.variants).is_empty();
     if has_writes && !options.is_worker {
-        // What is wrong with the folder is said before anything is written.
+        // What is wrong with the folder is reported before anything is written.
         drop(Log::open(&path, head)?);
         let what = Supervised { command: "compare", variants: &options.plan.variants, given };
         let ended = supervise(root, &options.state, &what, env)?;

@@ -197,7 +197,7 @@ pub fn unit(words: &[OsString], folder: &str) -> [(&'static str, String); 2] {
 /// Removes the unit, and a one-shot entry that the boot loader has not taken.
 ///
 /// # Errors
-/// What the system said.
+/// What the system reported.
 pub fn clean(root: &Root) -> Result<(), HostError> {
     let removed = [WANTED, UNIT].iter().try_for_each(|path| root.remove(path));
     match Loader::of(root) {
@@ -234,7 +234,7 @@ pub fn writes(
 /// Writes what [`writes`] gives.
 ///
 /// # Errors
-/// What the system said; all is as before then.
+/// What the system reported; all is as before then.
 pub fn prepare(root: &Root, release: &str, words: &[OsString], folder: &str) -> Result<(), HostError> {
     let all = writes(root, release, words, folder)?;
     let done = all.iter().try_for_each(|(path, bytes)| root.create(path, bytes));

@@ -1,4 +1,4 @@
-//! What an experiment says: a line a metric, the change of each variant with its interval, and what is sure.
+//! The report of an experiment: a line a metric, the change of each variant with its interval, and what is sure.
 
 use opplab_model::tree::{Node, Value, to_json};
 

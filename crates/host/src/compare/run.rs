@@ -167,7 +167,7 @@ fn blocks_by_rule(log: &Log) -> u64 {
     (1..log.head.variants.len()).map(|variant| needed(variant).unwrap_or(u64::MAX)).max().unwrap_or(0)
 }
 
-/// What runs of one variant say of the machine.
+/// What runs of one variant show of the machine.
 pub fn resolution(log: &Log) -> Option<Resolution> {
     let metric = log.metric();
     let same = log.runs.iter().filter(|run| run.kind == Kind::Same && run.spoilt.is_empty());

@@ -117,7 +117,7 @@ impl Governor {
         let profile =
             KernelProfile::named(&setup.kernel).ok_or_else(|| format!("no kernel profile `{}`", setup.kernel))?;
         let governor = GovernorId::named(&setup.governor).map_err(|error| error.to_string())?;
-        // What the host told or the interval asks for, unless the user chose another.
+        // What the host gave or the interval asks for, unless the user chose another.
         let told = [("rate_limit_us", setup.rate_limit_us), ("sampling_rate", setup.sampling_rate_us)];
         let told = told.into_iter().filter(|(name, _)| {
             governor.tunables_of(&profile).any(|tunable| tunable.name == *name)
@@ -624,7 +624,7 @@ mod tests {
         }
     }
 
-    /// Goal: the governors act, and their log says the same when computed anew. Method: a load that comes and goes.
+    /// Goal: the governors act, and their log is the same when computed anew. Method: a load that comes and goes.
     #[test]
     fn a_log_can_be_computed_anew() {
         for name in GovernorId::all().map(|governor| governor.entry().name) {

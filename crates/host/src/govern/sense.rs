@@ -135,10 +135,10 @@ impl Senses {
         Ok(senses)
     }
 
-    /// Looks at all CPUs; afterwards [`Senses::facts`] and [`Senses::times`] are of now. `clock` tells a CPU's; its
+    /// Looks at all CPUs; afterwards [`Senses::facts`] and [`Senses::times`] are of now. `clock` gives a CPU's; its
     /// present frequency counts only for the source without counters. A CPU that is offline counts as idle. What was
     /// counted while the machine slept is left out. A CPU that is online and cannot be read stays as it was at the last
-    /// look, and [`Senses::unread`] says so; the next reading is of the whole time since.
+    /// look, and [`Senses::unread`] is set; the next reading is of the whole time since.
     pub fn look(&mut self, root: &Root, now: Moment, clock: &dyn Fn(u32) -> Option<Clock>) {
         let awake_ns = now.since(&self.last);
         self.last = now;

@@ -101,7 +101,7 @@ impl Saved {
     /// Writes it so that it is whole or not there, whatever happens meanwhile.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system reported.
     pub fn write(&self, path: &Path) -> Result<(), HostError> {
         let policy = |state: &PolicyState| {
             let settings = state.settings.iter().map(|(name, value)| (name.clone(), Some(Node::str(value))));
@@ -234,7 +234,7 @@ fn setting(root: &Root, path: &str) -> Option<String> {
 /// Writes a setting; each feature of the scheduler alone, as the kernel takes them.
 ///
 /// # Errors
-/// What the system said.
+/// What the system reported.
 pub(crate) fn write_setting(root: &Root, path: &str, value: &str) -> Result<(), HostError> {
     if FEATURES.contains(&path) {
         return value.split_whitespace().try_for_each(|word| root.write(path, word));

@@ -24,7 +24,7 @@ const HANG_NS: u64 = 3_000_000_000;
 /// How long it may take until its first sign: it reads much of sysfs, which a busy small machine takes seconds for.
 const START_NS: u64 = 30_000_000_000;
 
-/// How long a worker may take to end when told.
+/// How long a worker may take to end when asked.
 const END_NS: u64 = 2_000_000_000;
 
 /// Puts back what earlier runs left, if any, wherever they remembered it. Gives whether there was something, and what
@@ -282,7 +282,7 @@ fn is_readable(out: &ChildStdout, timeout_ms: i64) -> bool {
 
 /// Makes sure that the worker is gone; its exit code, or 1 if it did not end by itself.
 fn close(child: &mut Child, end: End, err: &mut dyn Write) -> i32 {
-    // Closing its standard input tells the worker to end.
+    // Closing its standard input makes the worker end.
     drop(child.stdin.take());
     match end {
         End::Exit(status) => {

@@ -122,7 +122,7 @@ impl Reference {
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             )));
         }
-        // Elsewhere than on x86 drivers tell the scale relative to their policy's highest frequency.
+        // Elsewhere than on x86 drivers give the scale relative to their policy's highest frequency.
         let taken = report.filter(|(_, is_x86)| *is_x86);
         Ok(taken.and_then(|(report, _)| report.kernels.last()?.khz).map_or(Self::PolicyMax, Self::Khz))
     }
@@ -254,7 +254,7 @@ pub fn work(options: &Options) -> Result<(), HostError> {
     if let Some(saved) = saved
         && !options.dry_run
     {
-        // The supervisor looks again and says what is not as it was; unless it is gone, and the file not a newer run's.
+        // The supervisor looks again and reports what is not as it was; unless it is gone, and the file not a newer run's.
         let is_ours = || matches!(Saved::read(&options.places.state), Ok(Some(now)) if now.pid == saved.pid);
         if gone.load(Ordering::Relaxed) && is_ours() {
             finish(&root, &options.places, &saved)?;
@@ -359,7 +359,7 @@ fn govern(options: &Options, root: &Root, stop: &Stop, gone: &AtomicBool) -> Res
     }
 }
 
-/// Says what is to be said at the end of a run.
+/// Reports what is left to report at the end of a run.
 ///
 /// # Errors
 /// If nothing was decided for want of readings.
@@ -444,7 +444,7 @@ fn decide(
     Ok(None)
 }
 
-/// Tells the user.
+/// Informs the user.
 fn note(words: &str) {
     // Nobody may be there to read it.
     let _ = writeln!(Shown(&mut std::io::stderr()), "note: {words}");

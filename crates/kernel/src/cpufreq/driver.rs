@@ -1,4 +1,4 @@
-//! What drivers tell of themselves: what a governor's setup and a machine without better knowledge take from them.
+//! What drivers report about themselves: what a governor's setup and a machine without better knowledge take from them.
 //!
 //! ```text
 //!   hardware, firmware ─► driver ─► table in its order, cpuinfo's maximum, fast switch, delays ─► governor's setup
@@ -76,22 +76,22 @@ pub struct DelayFacts {
 pub struct CpuinfoFacts<'a> {
     /// The kernel.
     pub profile: &'a KernelProfile,
-    /// How the machine tells its speed.
+    /// How the machine reports its speed.
     pub platform: Platform,
     /// The highest entry of the table, kHz.
     pub p0_khz: u32,
-    /// What CPPC tells of the CPU.
+    /// What CPPC reports of the CPU.
     pub cppc: Option<CppcFacts<'a>>,
 }
 
-/// What CPPC tells of a CPU, as far as `cpuinfo_max_freq` goes by it.
+/// What CPPC reports of a CPU, as far as `cpuinfo_max_freq` goes by it.
 #[derive(Debug, Clone, Copy)]
 pub struct CppcFacts<'a> {
     /// Of this CPU.
     pub highest_perf: u32,
     /// Of this CPU.
     pub nominal_perf: u32,
-    /// MHz; 0: not told.
+    /// MHz; 0: unknown.
     pub nominal_freq_mhz: u32,
     /// Highest performance of each kind of CPU.
     pub highest_perfs: &'a [u32],
@@ -132,7 +132,7 @@ pub struct DriverEntry {
 }
 
 impl DriverEntry {
-    /// A driver of a table of `order` that tells of nothing else.
+    /// A driver of a table of `order` that reports nothing else.
     pub const fn of_table(name: &'static str, what: &'static str, order: TableOrder) -> Self {
         Self {
             name,

@@ -117,7 +117,7 @@ pub struct FreqTable {
 }
 
 impl FreqTable {
-    /// Checks a table. `efficiencies_available` says that the policy has inefficient entries marked
+    /// Checks a table. `efficiencies_available`: the policy has inefficient entries marked
     /// (cpufreq_table_set_inefficient() succeeded); else the marks are ignored.
     ///
     /// # Errors

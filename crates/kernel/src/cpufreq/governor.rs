@@ -1,4 +1,4 @@
-//! What all governors have in common: what one is started with, what it is told, what it answers.
+//! What all governors have in common: what one is started with, its inputs, its answers.
 //!
 //! A governor is one policy's state machine. Whoever drives it (engine, open loop, live host) calls it when the kernel
 //! would, lets it look at the policy's CPUs through a [`View`], and carries its [`Request`]s out.
@@ -28,7 +28,7 @@ pub struct GovernorSetup {
     pub profile: KernelProfile,
     /// CPUs of the policy.
     pub n_cpus: usize,
-    /// The hardware's limits, as the driver tells them.
+    /// The hardware's limits, as the driver reports them.
     pub cpuinfo: FreqLimits,
     /// The policy's limits.
     pub limits: FreqLimits,
@@ -113,7 +113,7 @@ pub trait Governor: core::fmt::Debug + Send {
     /// The entry that made it.
     fn entry(&self) -> &'static GovernorEntry;
 
-    /// Begins to watch, once there are times to begin with; a governor that is not told begins with its first work.
+    /// Begins to watch, once there are times to begin with; a governor that does not get them begins with its first work.
     fn start(&mut self, cur_khz: u32, view: &dyn View) {
         let _ = (cur_khz, view);
     }
@@ -295,7 +295,7 @@ impl GovernorId {
         super::GOVERNORS.iter().copied().map(Self)
     }
 
-    /// Starts one; whoever drives it tells it the limits next.
+    /// Starts one; whoever drives it passes it the limits next.
     ///
     /// # Errors
     /// [`GovernorError`] if a tunable is none of its own, or a value none that it takes.
@@ -462,7 +462,7 @@ mod tests {
         assert!(refused("schedutil", "6.12", &pair).contains("no tunable \"up_rate_limit_us\""));
     }
 
-    /// Goal: each governor starts, asks for what its name says, and a number as default is that default.
+    /// Goal: each governor starts, asks for what its name promises, and a number as default is that default.
     /// Method: a CPU that is busy for so long that conservative climbs all its steps, then lower limits.
     #[test]
     fn every_governor_is_driven_alike() {

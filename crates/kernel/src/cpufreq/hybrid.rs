@@ -1,17 +1,17 @@
-//! Intel's hybrid processors as intel_pstate tells the scheduler of them (drivers/cpufreq/intel_pstate.c, v6.12 to v6.19).
+//! Intel's hybrid processors as intel_pstate describes them to the scheduler (drivers/cpufreq/intel_pstate.c, v6.12 to v6.19).
 //!
-//! | machine | what the scheduler is told |
+//! | machine | what the scheduler knows |
 //! | --- | --- |
 //! | without SMT | capacities by HWP's highest level (v6.12), an artificial energy model by kind of core (v6.16) |
 //! | with SMT | equal capacities; priorities of the cores by HWP's highest level, for `SD_ASYM_PACKING` (ITMT) |
 //!
 //! Capacities of threads that share a core are not known even roughly, so that there are none. Before v6.12 there were none
-//! anywhere. The model's "frequencies" are 2 to 5, fifths of the capacity; a cost only says which CPU to load first. From the
+//! anywhere. The model's "frequencies" are 2 to 5, fifths of the capacity; a cost only ranks which CPU to load first. From the
 //! public sources, without vectors. Not here: how the levels are read, thermal changes of them.
 
 use crate::energy_model::{EM_MAX_POWER, EmError, EmPerfState, em_create_artificial_table};
 
-/// The kinds of core that the model tells apart.
+/// The kinds of core that the model distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoreKind {
     /// P-core.

@@ -234,7 +234,7 @@ impl PolicyDbs {
                 sample_load
             };
             if idle > long_idle {
-                // A rate that wrapped to 0 makes the kernel trap; here it tells nothing.
+                // A rate that wrapped to 0 makes the kernel trap; here it has no effect.
                 let periods = idle.checked_div(sampling_rate).unwrap_or(u32::MAX);
                 self.idle_periods = Some(self.idle_periods.unwrap_or(u32::MAX).min(periods)).filter(|&p| p != u32::MAX);
             }

@@ -2,7 +2,7 @@
 //!
 //! One rung at a time: deeper after four sleeps that were longer than twice the state's exit latency, shallower after one
 //! that was shorter than that but not shorter than the exit latency itself: for those the kernel's comparison of a signed
-//! number with an unsigned one says "long". It knows nothing about timers and suits kernels with a periodic tick. The tick's fate is left as
+//! number with an unsigned one means "long". It knows nothing about timers and suits kernels with a periodic tick. The tick's fate is left as
 //! the idle loop proposes it: stop.
 
 use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState};

@@ -382,7 +382,7 @@ mod tests {
         let intervals = [10, 5000, 5000, 5001, 5000, 5000, 5002, 9000];
         assert_eq!(get_typical_interval(&intervals, gates("6.12.117")), NO_INTERVAL);
         assert_eq!(get_typical_interval(&intervals, gates("6.18")), 5000);
-        // Half of them alike says the longest only in v6.15 and v6.16.
+        // Half of them alike means the longest only in v6.15 and v6.16.
         let intervals = [10, 100, 1000, 3000, 5000, 7000, 8000, 9000];
         assert_eq!(get_typical_interval(&intervals, gates("6.18")), NO_INTERVAL);
         assert!(get_typical_interval(&intervals, gates("6.15")) < 9000);

@@ -1,7 +1,7 @@
 //! cpuidle governors: plain facts in, a state and the fate of the tick out (drivers/cpuidle/governors/, v6.12).
 //!
 //! A governor is one CPU's state machine. Whoever drives it (simulator, replay, a notebook) reads the clock, the
-//! timers and the idle-state table, hands them over as [`IdleFacts`], obeys the [`IdleChoice`], and tells afterwards
+//! timers and the idle-state table, hands them over as [`IdleFacts`], obeys the [`IdleChoice`], and reports afterwards
 //! what happened with [`IdleGovernor::reflect`] or [`IdleGovernor::reject`].
 //!
 //! ```text
@@ -242,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// No governor panics or points outside its table, whatever it is told.
+        /// No governor panics or points outside its table, whatever its input.
         #[test]
         fn any_facts_give_a_state_of_the_table(
             states in proptest::collection::vec(any_state(), 0..12),

@@ -41,7 +41,7 @@ pub struct Teo {
     pub total: u32,
     /// Hits beyond a tick, where the deepest state's residency is below one.
     pub tick_hits: u32,
-    /// The tick's length as told at the last selection, for the reflection that follows.
+    /// The tick's length as given at the last selection, for the reflection that follows.
     tick_ns: u64,
     /// The last outcome, not digested yet. A new CPU has none; the kernel's zeroed data would count one hit.
     pending: Option<(usize, u64)>,
@@ -108,7 +108,7 @@ impl Teo {
     }
 }
 
-/// The state below `index` that more than half of the intercepts say, if it is deep enough for a stopped tick (the second
+/// The state below `index` that more than half of the intercepts suggest, if it is deep enough for a stopped tick (the second
 /// part of teo.c:teo_select(), v6.12 to v6.18).
 pub(super) fn intercepted(bins: &[TeoBin], index: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
     let state_ok = |i: usize| is_deep_enough(i, facts);

@@ -36,13 +36,13 @@ pub struct TeoRecent {
     pub next_recent_idx: usize,
     /// The bins of the last wake-ups, `None` for those that hit.
     pub recent: [Option<usize>; NR_RECENT],
-    /// The tick's length as told at the last selection, for the reflection that follows.
+    /// The tick's length as given at the last selection, for the reflection that follows.
     tick_ns: u64,
     /// The last outcome, not digested yet.
     pending: Option<(usize, u64)>,
 }
 
-/// What the states below the candidate say (locals of `teo_select()`).
+/// What the states below the candidate suggest (locals of `teo_select()`).
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     intercepts: u32,
@@ -93,7 +93,7 @@ impl TeoRecent {
         self.total = self.total.wrapping_add(PULSE);
     }
 
-    /// The state below `index` that early wake-ups say and how long it is expected to last
+    /// The state below `index` that early wake-ups suggest and how long it is expected to last
     /// (the second part of teo.c:teo_select(), v6.1); `None` keeps the candidate.
     fn intercepted(&self, index: usize, duration_ns: i64, below: Sums, facts: &IdleFacts<'_>) -> (usize, i64) {
         let by_count = below.intercepts.wrapping_mul(2) > self.total.wrapping_sub(below.hits);
@@ -229,7 +229,7 @@ mod tests {
         IdleState { exit_latency_ns: 133_000, target_residency_ns: 600_000, polling: false },
     ];
 
-    /// Five early wake-ups among the last nine lead to a shallower state, whatever the long past says.
+    /// Five early wake-ups among the last nine lead to a shallower state, whatever the long past suggests.
     #[test]
     fn five_recent_early_wakeups_are_enough() {
         let mut teo = TeoRecent::default();

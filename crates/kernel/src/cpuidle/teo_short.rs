@@ -131,7 +131,7 @@ impl TeoShort {
         }
     }
 
-    /// The state below `index` that more than half of the intercepts say (the second part of teo.c:teo_select()).
+    /// The state below `index` that more than half of the intercepts suggest (the second part of teo.c:teo_select()).
     fn intercepted(&self, index: usize, index0: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
         match self.rule {
             TickRule::Counted => {

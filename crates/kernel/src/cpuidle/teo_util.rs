@@ -1,5 +1,5 @@
 //! teo's look at the CPU's utilisation (drivers/cpuidle/governors/teo.c, v6.3 to v6.10): on a CPU that is in use a shallower
-//! state is taken than times alone say.
+//! state is taken than times alone suggest.
 //!
 //! From public history, without vectors. What is learnt from wake-ups is the governor's underneath; only its choice is
 //! changed, where the kernel does that: after the last choice by time, before the tick's fate, which stays.

@@ -8,7 +8,7 @@
 //!   "headroom:percent=110" ─► Proposals::add ─► KernelProfile::proposals ─► schedutil, eas, teo ...: the patched lines
 //! ```
 //! Not here: what was merged (a gate of [`crate::profile`]), and when the engine calls these functions.
-//! Each is written from the public thread that it names and from what the thread says of itself, not from its code, and
+//! Each is written from the public thread that it names and from what the thread states, not from its code, and
 //! there are no vectors of it: it is the proposal's idea on this kernel, not the patch bit for bit.
 
 pub mod dynamic_overutilized;

@@ -96,7 +96,7 @@ pub struct ProposalParam {
     pub min: u32,
     /// The most.
     pub max: u32,
-    /// What it is if nobody says it.
+    /// Its default.
     pub default: u32,
 }
 

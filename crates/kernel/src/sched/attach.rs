@@ -43,7 +43,7 @@ pub struct CfsAvg {
     pub propagate: bool,
     /// The change of the runnable time to be carried, in time units.
     pub prop_runnable_sum: i64,
-    /// What this queue told its group last (`tg_load_avg_contrib`).
+    /// What this queue reported to its group last (`tg_load_avg_contrib`).
     pub tg_load_avg_contrib: u64,
     /// When it did, in ns of the scheduler's clock.
     pub last_update_tg_load_avg: u64,
@@ -207,7 +207,7 @@ impl CfsAvg {
 
     /// Adds an entity that is new here; its sums are rebuilt for this queue's open period. The queue must be up to date.
     ///
-    /// kernel/sched/fair.c:`attach_entity_load_avg()`, v6.12. The frequency governor is to be told afterwards.
+    /// kernel/sched/fair.c:`attach_entity_load_avg()`, v6.12. The frequency governor is to be called afterwards.
     #[inline]
     pub fn attach<H: HalfLife>(&mut self, se: &mut SchedAvg, weight: u64) {
         let divider = u64::from(get_pelt_divider::<H>(&self.avg));
@@ -230,7 +230,7 @@ impl CfsAvg {
 
     /// Takes away an entity that leaves while the queue is up to date.
     ///
-    /// kernel/sched/fair.c:`detach_entity_load_avg()`, v6.12. The frequency governor is to be told afterwards.
+    /// kernel/sched/fair.c:`detach_entity_load_avg()`, v6.12. The frequency governor is to be called afterwards.
     #[inline]
     pub fn detach<H: HalfLife>(&mut self, se: &SchedAvg, weight: u64) {
         self.dequeue_load::<H>(se, weight);
@@ -264,7 +264,7 @@ impl CfsAvg {
         self.enqueue_load(se, new_weight);
     }
 
-    /// Tells the group this queue's load, at most once a millisecond and only if it changed by more than 1/64.
+    /// Reports this queue's load to the group, at most once a millisecond and only if it changed by more than 1/64.
     ///
     /// kernel/sched/fair.c:`update_tg_load_avg()`, v6.12; not for root queues. `now` is the scheduler's clock.
     #[inline]
@@ -418,9 +418,9 @@ pub enum Move {
 /// What `update_load_avg()` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadChange {
-    /// The averages of the queue changed: a root queue tells the frequency governor (`cfs_rq_util_change()`).
+    /// The averages of the queue changed: a root queue calls the frequency governor (`cfs_rq_util_change()`).
     pub util: bool,
-    /// A group's queue tells its group ([`CfsAvg::update_tg_load_avg`]): always after an attach or a detach, otherwise if the
+    /// A group's queue reports to its group ([`CfsAvg::update_tg_load_avg`]): always after an attach or a detach, otherwise if the
     /// caller wants it (`UPDATE_TG`).
     pub moved: bool,
 }

@@ -86,7 +86,7 @@ pub trait BalanceFacts {
     fn asym_priority(&self, cpu: usize) -> i32;
     /// Energy-aware scheduling is on (`sched_energy_enabled()`).
     fn energy_aware(&self) -> bool;
-    /// CPUs beyond the tipping point are noticed; only a deliberately broken policy says no.
+    /// CPUs beyond the tipping point are noticed; only a deliberately broken policy answers no.
     #[inline]
     fn notices_overutilized(&self) -> bool {
         true
@@ -487,7 +487,7 @@ fn update_sd_pick_busiest<F: BalanceFacts>(
 /// x = sum_util / llc_size        nr = llc_size * (1024 - min(1024, x^2 pct^2 / (10000 * 1024))) / 1024
 /// ```
 ///
-/// `None` if this pass does not say: a newly idle CPU, or a domain that is not the cache's. `llc_size` is not 0.
+/// `None` if this pass does not know: a newly idle CPU, or a domain that is not the cache's. `llc_size` is not 0.
 /// kernel/sched/fair.c:`update_idle_cpu_scan()`, v6.12.
 pub fn update_idle_cpu_scan(
     idle: IdleType,
@@ -544,7 +544,7 @@ pub fn update_group_capacity<H: BalanceHost>(
     sgc[local.sgc] = total;
 }
 
-/// What time and clock say about a pass.
+/// Time and clock of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jiffies {
     /// The time.
@@ -703,9 +703,9 @@ fn calculate_imbalance(env: &mut LbEnv<'_>, sds: &mut SdLbStats<'_>) {
     env.imbalance = (excess.min(room) / 1024) as i64;
 }
 
-/// The group to pull from, if there is an imbalance that matters; `env.imbalance` says how much.
+/// The group to pull from, if there is an imbalance that matters; `env.imbalance` is how much.
 ///
-/// kernel/sched/fair.c:`sched_balance_find_src_group()`, v6.12, after [`update_sd_lb_stats`]. `energy_pd` says that the root
+/// kernel/sched/fair.c:`sched_balance_find_src_group()`, v6.12, after [`update_sd_lb_stats`]. `energy_pd`: the root
 /// domain has performance domains and the system is energy-aware.
 pub fn sched_balance_find_src_group<'a>(
     env: &mut LbEnv<'a>,

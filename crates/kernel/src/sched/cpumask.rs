@@ -1,6 +1,6 @@
 //! Sets of CPUs, from 1 to 4096 of them, as words of 64 bits.
 //!
-//! [`CpuSet`] is a borrowed window: it says at which word of the machine's mask it starts, so that the span of a last-level
+//! [`CpuSet`] is a borrowed window: it knows at which word of the machine's mask it starts, so that the span of a last-level
 //! cache costs one or two words to scan on a machine of any size. [`CpuMask`] owns its words.
 //! There is no heap use in any operation of a set; a CPU that lies outside the window is not in the set.
 //! This module knows nothing about topology.

@@ -1,4 +1,4 @@
-//! What deadline tasks take of a run queue, as the governor is told (kernel/sched/deadline.c, v6.12).
+//! What deadline tasks take of a run queue, as the governor sees it (kernel/sched/deadline.c, v6.12).
 //!
 //! ```text
 //!               wakes: + running_bw                blocks before its 0-lag time

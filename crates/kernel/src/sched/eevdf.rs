@@ -440,7 +440,7 @@ impl EevdfRq {
         }
     }
 
-    /// What to run next. A delayed entity that is met is dequeued for good and told to `blocked`.
+    /// What to run next. A delayed entity that is met is dequeued for good and reported to `blocked`.
     ///
     /// kernel/sched/fair.c:`pick_task_fair()`, v6.12.
     #[inline]

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_exec_goes_where_the_spare_capacity_is() {
-        // Room enough on both sides: it stays, whatever the loads say.
+        // Room enough on both sides: it stays, whatever the loads are.
         assert_eq!(goes_to([[900, 900, 600], IDLE, IDLE, IDLE], 0, SD_BALANCE_EXEC, 200), None);
         // None here.
         let full = [900, 900, 1000];

@@ -135,7 +135,7 @@ impl DomainBalance {
     }
 }
 
-/// What a pass tells whoever started it.
+/// What a pass reports to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulled {
     /// Tasks moved.
@@ -320,7 +320,7 @@ fn walk_newidle<H: NewidleHost>(
 
 /// The periodic balance of a CPU: a pass over every domain whose interval has passed.
 ///
-/// `migration_cost_ns` is the floor of what balancing before idle is said to cost.
+/// `migration_cost_ns` is the floor of what balancing before idle is taken to cost.
 /// kernel/sched/fair.c:`sched_balance_domains()`, v6.12; `domains` are the CPU's, the lowest first.
 pub fn sched_balance_domains<H: NewidleHost>(
     host: &mut H,

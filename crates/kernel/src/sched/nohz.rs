@@ -164,7 +164,7 @@ impl Nohz {
     }
 }
 
-/// The machine, and what it does when it is told to. A CPU of the machine is 0 or more and below the number of CPUs.
+/// The machine, and what it does on request. A CPU of the machine is 0 or more and below the number of CPUs.
 pub trait NohzHost {
     /// The state.
     fn nohz(&self) -> &Nohz;
@@ -197,7 +197,7 @@ pub trait NohzHost {
     }
     /// Brings the clock of `cpu`'s queue up to date.
     fn update_rq_clock(&mut self, cpu: usize);
-    /// CPU `this_cpu` brings all averages of `cpu` up to date and tells the governor; returns whether anything is left.
+    /// CPU `this_cpu` brings all averages of `cpu` up to date and calls the governor; returns whether anything is left.
     fn update_averages(&mut self, this_cpu: usize, cpu: usize) -> bool;
     /// CPU `this_cpu` makes the periodic balance of `cpu` ([`super::newidle::sched_balance_domains`]).
     fn balance_domains(&mut self, this_cpu: usize, cpu: usize, idle: bool);

@@ -56,7 +56,7 @@ pub struct WakeAffineFacts {
     pub prev_idle: bool,
     /// Both share a last-level cache.
     pub share_cache: bool,
-    /// The waker says that it will sleep at once (`WF_SYNC`).
+    /// The waker announces that it will sleep at once (`WF_SYNC`).
     pub sync: bool,
     /// Runnable tasks on the waking CPU, the waker included.
     pub nr_running_this: u32,
@@ -156,7 +156,7 @@ pub trait SiblingFacts {
     fn smt_mask(&self, cpu: usize) -> CpuSet<'_>;
     /// Whether the machine has more than one hardware thread a core (`sched_smt_active()`).
     fn smt_active(&self) -> bool;
-    /// Whether `cpu`'s cache is said to hold a fully idle core (`test_idle_cores()`); asked only with SMT.
+    /// Whether `cpu`'s cache is marked as holding a fully idle core (`test_idle_cores()`); asked only with SMT.
     fn has_idle_cores(&self, cpu: usize) -> bool;
     /// How many CPUs of `cpu`'s cache a search may look at: `nr_idle_scan` (`SIS_UTIL`, v5.19) or what [`SisProp`] allows (before).
     /// `None` if there is no shared state, which means no limit.
@@ -296,7 +296,7 @@ pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>)
             return chosen(choice, cpu, SiblingRule::IdleSmt);
         }
     }
-    // An overloaded cache is not worth a scan, whatever the flag of idle cores says.
+    // An overloaded cache is not worth a scan, whatever that flag claims.
     let limit = facts.nr_idle_scan(target);
     if limit == Some(0) {
         return choice;

@@ -5,7 +5,7 @@
 //! semaphore (fs/xfs/xfs_buf.c:xfs_buf_lock()), held until the transaction is committed. Creating a file takes it to allocate
 //! the inode (fs/xfs/libxfs/xfs_ialloc.c:xfs_dialloc()), removing one to put the inode on the list of unlinked ones
 //! (fs/xfs/xfs_inode.c:xfs_iunlink()), and again to free it (xfs_inactive_ifree(); by the remover itself before v5.14, commit
-//! ab23a7768739). For how long no source tells: a share of the operation is assumed.
+//! ab23a7768739). For how long no source states: a share of the operation is assumed.
 
 use super::disk::{DISK, DISK_FLUSH_US, DISK_MB_PER_S, DISK_US};
 use super::journal::{END_CYCLES, Journal, LOG_CYCLES, NR_SERVICES, PUSH_CYCLES, devices, flush, flush_in_place};

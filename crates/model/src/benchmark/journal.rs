@@ -8,7 +8,7 @@
 //! This is the wake graph of text 001; who wakes whom and for how long each runs was learnt from a recording (dbench on XFS
 //! under Linux 6.18, docs/journal). Work of a bound workqueue is done on the CPU that queues it: where the interrupt came in, or
 //! where the writer waits. Before v5.4 that of `xfs-cil` is, too (commit 8ab39f11d974). Before v5.6 a writer that such a thread
-//! wakes finds its CPU busy with the thread and goes to another one (commit 52262ee567ad says of dbench what that does).
+//! wakes finds its CPU busy with the thread and goes to another one (commit 52262ee567ad describes what that does to dbench).
 //!
 //! Where only file times have changed, and not within this tick, there is nothing for the journal, and the writer waits for the
 //! disk's cache instead. Not here: allocation of log space, and what a full log makes writers wait for.

@@ -1,8 +1,8 @@
 //! Benchmark models: parameters in, a [`Workload`] out.
 //!
-//! One entry of [`BENCHMARKS`] a model, one file each. A model says what it imitates, what it leaves out and what it
+//! One entry of [`BENCHMARKS`] a model, one file each. A model states what it imitates, what it leaves out and what it
 //! reports; its parameters are whole numbers, words, or a list of numbers, and are checked here, so that a builder only
-//! computes. Parameters are physical; the few that no source tells are marked [`Param::is_calibrated`]: they may be fitted
+//! computes. Parameters are physical; the few that no source gives are marked [`Param::is_calibrated`]: they may be fitted
 //! to a published baseline, and to nothing else. `shape` has what builders share.
 
 mod dbench;
@@ -68,7 +68,7 @@ pub struct Param {
     pub default: &'static str,
     /// What it is, with its source where it has one.
     pub about: &'static str,
-    /// Whether it is a free constant: fitted to a published baseline, or assumed, because no source tells it.
+    /// Whether it is a free constant: fitted to a published baseline, or assumed, because no source gives it.
     pub is_calibrated: bool,
 }
 
@@ -148,7 +148,7 @@ pub struct Benchmark {
     pub reports: Option<Reports>,
     /// Its parameters.
     pub params: &'static [Param],
-    /// Builds the workload from all parameters, the machine and a seed; an error says which parameters do not fit.
+    /// Builds the workload from all parameters, the machine and a seed; an error names which parameters do not fit.
     pub build: fn(&Params, &Machine, u64) -> Result<Workload, String>,
 }
 

@@ -8,7 +8,7 @@ use crate::workload::{Op, Workload};
 
 const REPORTS: Reports = Reports { name: "elapsed", unit: "s", higher_is_better: false, rule: MetricRule::Period };
 
-/// What tells the kernels apart: mean cycles between two points of synchronisation, spread of a task's work around them
+/// What distinguishes the kernels: mean cycles between two points of synchronisation, spread of a task's work around them
 /// in 1/1000, share of the time that is the memory's in 1/1000.
 const KERNELS: [(&str, u64, u64, u64); 5] = [
     // Conjugate gradient: two short reductions and a product with a sparse matrix, bound by memory.

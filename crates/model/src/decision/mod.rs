@@ -1,9 +1,9 @@
 //! Decision records: what went into the placement of a task, the choice of a frequency or an idle state, a balance pass.
 //!
-//! A run tells them only to a [`Sink`](crate::event::Sink) that asks for them (`DECISIONS`); they are no events and are
+//! A run reports them only to a [`Sink`](crate::event::Sink) that asks for them (`DECISIONS`); they are no events and are
 //! in no fingerprint, so that a run with records is the same run. Recordings and the live host's log become the same
 //! records. All fields are plain integers, because they become columns; what the small numbers mean is in [`CODES`].
-//! Utilisations and capacities are on the kernel's scale of 1024. What a record says in words is in [`words`].
+//! Utilisations and capacities are on the kernel's scale of 1024. A record's words are in [`words`].
 
 pub mod words;
 
@@ -186,8 +186,8 @@ macro_rules! decisions {
 decisions! {
     /// schedutil looked at a policy: `cpu` reported (flag `iowait`), `deciding_cpu` had the highest utilisation, on
     /// scale `max_cap`, of the parts `util_*`. `iowait_boost` is what the boost for I/O asked for, `runnable_boost`
-    /// says that the runnable signal stood in for `util_cfs`. Together they are `util_sum`. It is multiplied by `headroom`
-    /// in 1024 parts, where `headroom_place` says: before `bound` acts (then `util` is the bounded product), after it
+    /// is set if the runnable signal stood in for `util_cfs`. Together they are `util_sum`. It is multiplied by `headroom`
+    /// in 1024 parts, at `headroom_place`: before `bound` acts (then `util` is the bounded product), after it
     /// (then `util` is the product of the bounded sum), or on the frequency (then `util` is the bounded sum). The bandwidth of
     /// the deadline class, `bw_dl`, is such a bound from v6.8 on; before, it is the class's part of the sum, `util_dl`.
     /// `ref_khz * util / max_cap` is `raw_khz`, which resolves to `wanted_khz`; the policy asked for `prev_khz` before
@@ -207,8 +207,8 @@ decisions! {
         policy_cpu: CpuIdx, cpu: CpuIdx, load: u32, threshold: u32, sample_rule: u8, target_khz: u32, prev_khz: u32,
         next_khz: u32,
     }
-    /// A governor from outside was asked for a frequency by `cpu`'s report: it wanted `next_khz`. What it says of its
-    /// reasons are `util` of `max_cap`, as far as it says any (`max_cap` 0: nothing).
+    /// A governor from outside was asked for a frequency by `cpu`'s report: it wanted `next_khz`. What it gives as its
+    /// reasons are `util` of `max_cap`, as far as it gives any (`max_cap` 0: nothing).
     Custom = custom_decision {
         policy_cpu: CpuIdx, cpu: CpuIdx, outcome: u8, util: u32, max_cap: u32, prev_khz: u32, next_khz: u32,
     }
@@ -230,8 +230,8 @@ decisions! {
     /// A task was placed at a wake-up (`fork`: at its birth) by `rule`. `waker_cpu` ran the wake-up, on behalf of
     /// `waker` or in an interrupt. `overutilized` switches energy-aware placement off; `eas_rule` is that placement's
     /// reason. Without it the search for an idle CPU starts at `target`: `prev_cpu`, or the waking CPU if `wake_wide`
-    /// did not forbid it, the domain of `imbalance_pct` holds both (0: none does), and `affine_rule` said so.
-    /// `sibling_rule` says what was found there, among `nr_idle` idle CPUs of the target's last-level cache.
+    /// did not forbid it, the domain of `imbalance_pct` holds both (0: none does), and `affine_rule` decided so.
+    /// `sibling_rule` is what was found there, among `nr_idle` idle CPUs of the target's last-level cache.
     Placement = placement_decision {
         decision: u64, task: TaskIdx, fork: bool, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule,
         waker_cpu: CpuIdx, waker: TaskIdx, in_interrupt: bool, sync: bool, nr_allowed: u32, util_avg: u32,
@@ -325,7 +325,7 @@ impl Decision {
     }
 }
 
-/// A small number's word, and what it says in a sentence.
+/// A small number's word, and what it means in a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     /// The word.

@@ -1,4 +1,4 @@
-//! What a decision record says, in words: the one home of sentences about decisions.
+//! Decision records in words: the one home of sentences about decisions.
 //!
 //! ```text
 //!   a simulated run ─┐
@@ -86,7 +86,7 @@ impl Names<'_> {
     }
 }
 
-/// What a record says. `lines` are the other records of the same decision: what energy-aware placement weighed.
+/// A record in words. `lines` are the other records of the same decision: what energy-aware placement weighed.
 pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Words {
     match decision {
         Decision::Freq { .. } => frequency(decision, names),
@@ -516,7 +516,7 @@ fn candidate(decision: &Decision, lines: &[Decision]) -> Words {
     }
 }
 
-/// What each number of a record says: its word where it stands for one.
+/// Each number of a record in words: its word where it stands for one.
 pub fn facts(decision: &Decision, mut show: impl FnMut(&'static str, Result<&'static str, i128>)) {
     decision.each(|name, number| {
         let code = u8::try_from(number).ok().filter(|_| CODES.iter().any(|(column, _)| *column == name));

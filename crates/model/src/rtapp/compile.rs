@@ -1,12 +1,12 @@
 //! Compiles a syntax tree to a [`Workload`]: one program a thread.
 //!
-//! What rt-app does at run time is said here in terms of [`Op`]s: `suspend` and `resume` are its mutex and condition of
+//! What rt-app does at run time is expressed here by [`Op`]s: `suspend` and `resume` are its mutex and condition of
 //! the same name, a task's timers whose name begins with `unique` belong to each thread, a barrier counts all
 //! references to it times the instances of the task (src/rt-app_parse_config.c).
 //!
 //! Memory and I/O events are work with round costs of a core of about 1 GHz (see the constants); the caches themselves,
 //! NUMA placement of memory, control groups and priority inheritance are not modelled, and refused where a file needs
-//! them to mean what it says.
+//! them to be correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::syntax::{EventKind, Note, Task};
-use crate::error::Pos;
 
 /// From so many threads a user should know that they are many: the kernel's `pid_max` is 32768 on small machines.
 const MANY: u64 = 4096;
 
 /// Words about many threads and about tasks that fork themselves, also by way of others.
-pub(super) fn notes(tasks: &[Task], at: Pos) -> Vec<Note> {
+pub(super) fn notes(tasks: &[Task]) -> Vec<Note> {
     let mut notes = Vec::new();
     let nr_threads: u64 = tasks.iter().map(|task| u64::from(task.instances)).sum();
-    if nr_threads > MANY {
+    if let Some(first) = tasks.first().filter(|_| nr_threads > MANY) {
         let message = format!("{nr_threads} threads: a run takes long, and so do its pages");
-        notes.push(Note { at, message });
+        notes.push(Note { at: first.at, message });
     }
     // Of each task that forks, what it forks; of equal names the first one is meant.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();

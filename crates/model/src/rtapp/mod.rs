@@ -61,9 +61,11 @@ pub struct ParseOptions {
 /// # Errors
 /// The first thing that rt-app would refuse too, or a placeholder, with its place.
 pub fn parse(file: &str, text: &str, options: ParseOptions) -> Result<RtApp, ModelError> {
-    crate::json::parse_json(text)
-        .and_then(|root| syntax::rtapp_from(&root, options))
-        .map_err(|fault| fault.in_file(file))
+    let root = crate::json::parse_json(text).map_err(|fault| fault.in_file(file))?;
+    let mut read = syntax::rtapp_from(&root, options).map_err(|fault| fault.in_file(file))?;
+    read.notes.extend(growth::notes(&read.tasks));
+    read.notes.sort_by_key(|note| note.at);
+    Ok(read)
 }
 
 /// Reads and compiles an rt-app file.

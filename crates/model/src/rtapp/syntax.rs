@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{ParseOptions, Repeats, SuspendOn, growth};
+use super::{ParseOptions, Repeats, SuspendOn};
 use crate::cpus::CpuList;
 use crate::cpus::cpus_from;
 use crate::error::{Fault, Pos, nearest, shorten};
@@ -376,8 +376,6 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
             return Err(Fault::unknown(event.at, "task to fork", name, tasks.iter().map(|task| task.name.as_str())));
         }
     }
-    reader.notes.extend(growth::notes(&tasks, tasks_node.at));
-    reader.notes.sort_by_key(|note| note.at);
     Ok(RtApp { global, tasks, groups, notes: reader.notes })
 }
 
@@ -554,7 +552,7 @@ impl Reader {
                 (vec![phase], if repeat.is_some() { Loop::Times(1) } else { Loop::Forever })
             }
         };
-        // Events of phases were told apart from the task's name only here, because `suspend` may mean it.
+        // Events of phases were distinguished from the task's name only here, because `suspend` may mean it.
         let phases = phases
             .into_iter()
             .map(|mut phase| {

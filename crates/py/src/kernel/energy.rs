@@ -13,10 +13,23 @@ use super::freq_invariance::PyCppcPerfCaps;
 use super::{profile, refuse, variant_name};
 
 /// A state: performance, kHz, uW, cost, inefficient.
-pub(super) type State = (u64, u64, u64, u64, bool);
+type State = (u64, u64, u64, u64, bool);
 
-pub(super) fn state(state: &EmPerfState) -> State {
+fn state(state: &EmPerfState) -> State {
     (state.performance, state.freq_khz, state.power_uw, state.cost, state.inefficient)
+}
+
+#[guarded]
+#[pyfunction(name = "artificial_em")]
+pub(super) fn py_artificial_em(
+    py: Python<'_>,
+    caps: &PyCppcPerfCaps,
+    capacity: u32,
+    efficiency_class: u32,
+) -> PyResult<(Vec<State>, u64, bool)> {
+    let em = artificial_em(&caps.inner, capacity, efficiency_class);
+    let em = em.map_err(|error| refuse(py, error))?;
+    Ok((em.states.iter().map(state).collect(), em.loop_calls, em.spun))
 }
 
 #[pyclass(subclass, frozen, name = "EnergyModel", module = "opplab._opplab.kernel")]

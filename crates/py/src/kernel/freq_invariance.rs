@@ -1,9 +1,7 @@
 //! f_max of frequency invariance, and CPPC's values.
 
 use opplab_guarded::guarded;
-use opplab_kernel::cpufreq::cppc::{
-    CppcPerfCaps, CppcPerfFbCtrs, artificial_em, cppc_scale_freq, squeeze_efficiency_classes,
-};
+use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, CppcPerfFbCtrs, cppc_scale_freq, squeeze_efficiency_classes};
 use opplab_kernel::freq_invariance::{
     AmdPerfCaps, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, arch_max_freq_ratio,
     scale_freq_tick,
@@ -11,8 +9,7 @@ use opplab_kernel::freq_invariance::{
 use opplab_kernel::profile::Platform;
 use pyo3::prelude::*;
 
-use super::energy::{State, state};
-use super::{profile, python_repr, refuse, unknown};
+use super::{profile, python_repr, unknown};
 
 #[guarded]
 #[pyfunction]
@@ -129,19 +126,6 @@ impl PyCppcPerfCaps {
     fn __repr__(&self) -> String {
         python_repr(&self.inner)
     }
-}
-
-#[guarded]
-#[pyfunction(name = "artificial_em")]
-pub(super) fn py_artificial_em(
-    py: Python<'_>,
-    caps: &PyCppcPerfCaps,
-    capacity: u32,
-    efficiency_class: u32,
-) -> PyResult<(Vec<State>, u64, bool)> {
-    let em = artificial_em(&caps.inner, capacity, efficiency_class);
-    let em = em.map_err(|error| refuse(py, error))?;
-    Ok((em.states.iter().map(state).collect(), em.loop_calls, em.spun))
 }
 
 #[guarded]

@@ -84,10 +84,10 @@ pub(crate) mod bindings {
             py_map_util_perf, py_schedutil_cpu_util,
         },
         cpuidle::PyIdleGovernor,
-        energy::{PyEnergyModel, py_find_energy_efficient_cpu},
+        energy::{PyEnergyModel, py_artificial_em, py_find_energy_efficient_cpu},
         freq_invariance::{
-            PyCppcPerfCaps, amd_max_freq_ratio, freq_max_of, freq_max_ratio, intel_max_freq_ratio, py_artificial_em,
-            py_cppc_scale_freq, py_scale_freq_tick, py_squeeze_efficiency_classes,
+            PyCppcPerfCaps, amd_max_freq_ratio, freq_max_of, freq_max_ratio, intel_max_freq_ratio, py_cppc_scale_freq,
+            py_scale_freq_tick, py_squeeze_efficiency_classes,
         },
         pelt::{PyClockPelt, PyPeltBatch, PySchedAvg, PyUtilEst, pelt, py_decay_load, py_ramp_up_periods},
         profile::{PyKernelProfile, gates, kernel_diff, kernel_note, profiles},

@@ -30,7 +30,7 @@ struct Cpu {
 #[derive(Debug, Clone)]
 struct Policy {
     cpus: Vec<u32>,
-    /// Its clock and what that costs, once an event told it.
+    /// Its clock and what that costs, once an event gave it.
     clock: Option<(u32, PointPower)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a recorded trace cost, and who caused it: the machine's powers, integrated over what the events tell.
+//! What a recorded trace cost, and who caused it: the machine's powers, integrated over what the events record.
 //!
 //! ```text
 //!   a CPU        runs a task          busy power of its operating point, to the task
@@ -10,9 +10,9 @@
 //!   the machine  always               its floor, to "floor"
 //! ```
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
-//! `cpu_frequency` is not in them: it is told, with what it costs at the lowest and at the highest operating point.
+//! `cpu_frequency` is not in them: it is reported, with what it costs at the lowest and at the highest operating point.
 //! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
-//! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps as `cluster_idle` tells, otherwise
+//! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps by `cluster_idle` events, otherwise
 //! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
 //! devices and the power of programs.
 
@@ -164,6 +164,8 @@ pub struct TraceEnergy {
     pub steps: Steps,
     /// CPUs that the trace has and the machine has not.
     pub strangers: u32,
+    /// The highest clock that is over a percent above what its CPU can have, kHz, after the CPU: it costs what that costs.
+    pub too_fast: Option<(u32, u32)>,
 }
 
 impl TraceEnergy {
@@ -229,12 +231,16 @@ pub struct EnergyMeter<'m> {
     span_ns: Option<(u64, u64)>,
     rails: Vec<Rail>,
     strangers: u32,
+    too_fast: Option<(u32, u32)>,
+    highest_khz: Vec<u32>,
 }
 
 impl<'m> EnergyMeter<'m> {
     /// Starts with nothing known but the machine.
     pub fn new(machine: &'m Machine) -> Self {
-        Self { sums: Integrator::new(machine), roles: Vec::new(), span_ns: None, rails: Vec::new(), strangers: 0 }
+        let highest_khz = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).highest_khz()).collect();
+        let (roles, rails) = (Vec::new(), Vec::new());
+        Self { sums: Integrator::new(machine), roles, span_ns: None, rails, strangers: 0, too_fast: None, highest_khz }
     }
 
     fn role(schema: &Schema) -> Role {
@@ -264,7 +270,7 @@ impl<'m> EnergyMeter<'m> {
     pub fn finish(self) -> TraceEnergy {
         let (start, end) = self.span_ns.unwrap_or_default();
         debug_assert!(start <= end);
-        TraceEnergy { rails: self.rails, strangers: self.strangers, ..self.sums.finish(end) }
+        TraceEnergy { rails: self.rails, strangers: self.strangers, too_fast: self.too_fast, ..self.sums.finish(end) }
     }
 }
 
@@ -307,7 +313,11 @@ impl Sink for EnergyMeter<'_> {
             Role::Frequency { khz, cpu } => {
                 let (Some(khz), Some(cpu)) = (event.int(khz), event.int(cpu)) else { return ControlFlow::Continue(()) };
                 if let Some(cpu) = self.known(cpu) {
-                    self.sums.clock_becomes(now, cpu, u32::try_from(khz).ok().filter(|&khz| khz > 0));
+                    let khz = u32::try_from(khz).ok().filter(|&khz| khz > 0);
+                    if let Some(khz) = khz.filter(|&khz| khz - khz / 100 > self.highest_khz[cpu as usize]) {
+                        self.too_fast = self.too_fast.filter(|&(_, other)| other >= khz).or(Some((cpu, khz)));
+                    }
+                    self.sums.clock_becomes(now, cpu, khz);
                 }
             }
             Role::Idle { state, cpu } => {
@@ -450,6 +460,17 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         assert_eq!(steps, energy.total_fj() - energy.floor_fj);
         assert_eq!(energy.steps.between_fj(&[0], 0, 100_000), (100 * (100 + 40) + 90 + 10 * 10) * unit / 100);
         assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()));
+    }
+
+    #[test]
+    fn clocks_that_the_machine_does_not_have_are_noted() {
+        let clock = |us: u32, khz: u32| format!("x-0 [000] 0.{us:06}: cpu_frequency: state={khz} cpu_id=0\n");
+        let of = |clocks: &[u32]| {
+            let text: String = clocks.iter().zip(0..).map(|(&khz, us)| clock(us, khz)).collect();
+            energy_of(&text, &toy()).too_fast
+        };
+        assert_eq!(of(&[1_000_000, 2_001_000]), None, "a turbo clock is shown as one MHz more");
+        assert_eq!(of(&[2_400_000, 2_600_000, 2_500_000]), Some((0, 2_600_000)));
     }
 
     #[test]

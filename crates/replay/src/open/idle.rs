@@ -44,7 +44,7 @@ impl Run<'_> {
                 }
                 entered
             }
-            // An interrupt has begun; the CPU idles again when it says so.
+            // An interrupt has begun; the CPU idles again at its next idle event.
             What::Waking { .. } if self.idle_told => false,
             _ => return,
         };

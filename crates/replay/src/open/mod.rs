@@ -1,6 +1,6 @@
 //! Open-loop replay: everything happens when it happened, only the frequency is another.
 //!
-//! The governor of crate `kernel` is told of a CPU whenever the recorded kernel's was ([`crate::calls`]) and reads the utilisation that
+//! The governor of crate `kernel` is called for a CPU whenever the recorded kernel's was ([`crate::calls`]) and reads the utilisation that
 //! crate `trace` rebuilds from the recorded events; its requests replace the recorded frequencies. A request that goes through
 //! a kthread takes the time that the recorded kthread took. What a lower frequency would have delayed is not delayed: that
 //! is the closed loop's question.
@@ -21,8 +21,7 @@ use opplab_signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
 use opplab_signals::ticks::{EARLY_NS, Ticks};
 
 use crate::ReplayError;
-use crate::agree::takes_samples;
-use crate::calls::{Kthread, Kworkers, find_ticks};
+use crate::calls::{Kthread, Kworkers, find_ticks, takes_samples};
 use crate::events::{Context, Ev, Events, GroupChange, Left, What};
 use crate::measure::window_start_ns;
 use crate::nohz::Nohz;
@@ -38,7 +37,7 @@ use state::{CpuState, FreqPolicy, Signals};
 
 /// So long a silence is not followed tick by tick.
 const SILENT_NS: u64 = 1_000_000_000;
-/// A call comes some microseconds before the event that tells of its cause, which an emulator may stretch.
+/// A call comes some microseconds before the event of its cause, which an emulator may stretch.
 const PASS_NS: u64 = 1_000_000;
 /// The state of a task in its last switch (include/linux/sched.h).
 const EXIT_DEAD: u64 = 0x10;
@@ -368,7 +367,7 @@ impl<'a> Run<'a> {
             self.calls_of(ev.cpu);
             return;
         }
-        // The governor is told in the midst of a wake-up.
+        // The governor is called in the midst of a wake-up.
         let told_ns = match ev.what {
             What::Wakeup { task, .. } => {
                 let waking = self.waking[ev.cpu as usize].take().filter(|&(woken, _)| woken == task);

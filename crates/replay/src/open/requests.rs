@@ -16,7 +16,7 @@ const TICK_PASS_NS: u64 = 100_000;
 /// late, as the kernel counts from call to call, and emulated CPUs may stand still between a call and the wake-up.
 const WOKEN_LATE_NS: u64 = 2_000_000;
 
-/// The scheduler tells the governor of `cpu`.
+/// The scheduler calls the governor of `cpu`.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) time_ns: u64,
@@ -24,12 +24,12 @@ pub(super) struct Call {
     pub(super) here: u32,
     pub(super) cpu: u32,
     pub(super) flags: u32,
-    /// The scheduler's clock that it was told, if that was recorded.
+    /// The scheduler's clock that it was given, if that was recorded.
     pub(super) clock_ns: Option<u64>,
 }
 
 impl Run<'_> {
-    /// How long the event that tells of a call's cause may take to come.
+    /// How long the event of a call's cause may take to come.
     pub(super) fn waits_ns(&self, call: &Call) -> u64 {
         let tick = self.ticks.is_none_or(|ticks| ticks.caused(self.clock(call.time_ns)));
         if tick { TICK_PASS_NS } else { PASS_NS }
@@ -44,7 +44,7 @@ impl Run<'_> {
         }
     }
 
-    /// A governor is told of a CPU.
+    /// A governor is called for a CPU.
     pub(super) fn call(&mut self, call: Call) {
         let Call { time_ns, here, cpu, flags, clock_ns } = call;
         self.signals.update(self.clock(time_ns), cpu);
@@ -104,7 +104,7 @@ impl Run<'_> {
         }
     }
 
-    /// A sampling governor is told of `cpu` by `here`; the sample that may be due is taken at `began_ns`.
+    /// A sampling governor is called for `cpu` by `here`; the sample that may be due is taken at `began_ns`.
     pub(super) fn sample(&mut self, time_ns: u64, here: u32, cpu: u32, began_ns: u64) {
         let woken_ns = self.clock(time_ns);
         let FreqPolicy { cpus: members, governor, due_ns, cur_khz, .. } =

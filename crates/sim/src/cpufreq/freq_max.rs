@@ -12,9 +12,7 @@
 use opplab_kernel::freq_invariance::{
     FreqMax, FreqMaxFacts, FreqMaxOf, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, TurboLevel, ratio_against,
 };
-use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
-use opplab_model::event::Sink;
 use opplab_model::machine::{Cluster, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
@@ -22,14 +20,13 @@ use crate::CaseError;
 use crate::hardware::packages::cores_of;
 use crate::ids::{ClusterId, CpuId, IdVec};
 use crate::run::cpu::BOOT_NS;
-use crate::run::engine::Engine;
 use crate::run::gates::Gates;
 
 /// How long a window of the power meter is, in ns: ten updates of RAPL's counters. Assumed.
 const RAPL_WINDOW_NS: u64 = 10_000_000;
 /// log2 of the ticks over which the recent past is averaged. Assumed; text 002 names no length.
 const RECENT_SHIFT: u32 = 5;
-/// The lowest ratio that power may tell: half of the base frequency. Assumed; wide vectors stay above it.
+/// The lowest ratio that power may give: half of the base frequency. Assumed; wide vectors stay above it.
 const RAPL_FLOOR: FreqRatio = SCHED_CAPACITY_SCALE / 2;
 
 /// f_max over the base frequency, << 10.
@@ -64,7 +61,7 @@ impl FreqMaxRatios {
     /// What the policy names, or the kernel takes.
     ///
     /// # Errors
-    /// [`CaseError`] if there is no such f_max, or it cannot be told from what the machine file knows.
+    /// [`CaseError`] if there is no such f_max, or it cannot be computed from what the machine file knows.
     pub(crate) fn new(machine: &Machine, policy: &Policy, gates: &Gates) -> Result<Self, CaseError> {
         if machine.invariance != InvarianceSource::CountersAtTick {
             let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();
@@ -126,6 +123,53 @@ impl FreqMaxRatios {
         };
         Ok(Self { by_cluster, estimate })
     }
+
+    /// Whether the power of a package is to be read: a window is over.
+    pub(super) fn wants_power(&self, package: u32, now: u64) -> bool {
+        matches!(&self.estimate, Some(Estimate::Rapl(windows)) if now >= windows[package as usize].since_ns + RAPL_WINDOW_NS)
+    }
+
+    /// Whether it counts the cores that run something.
+    pub(super) fn wants_cores(&self) -> bool {
+        matches!(self.estimate, Some(Estimate::Search(_)))
+    }
+
+    /// f_max over the base frequency, << 10, for a tick.
+    pub(super) fn at_tick(&mut self, tick: &Tick) -> FreqRatio {
+        let Tick { acnt, mcnt, .. } = *tick;
+        match &mut self.estimate {
+            None => self.by_cluster[tick.cluster],
+            Some(Estimate::Recent(of_cpu)) => of_cpu[tick.cpu].observe(acnt, mcnt),
+            Some(Estimate::Search(of_package)) => {
+                of_package[tick.package as usize].observe(tick.active_cores, acnt, mcnt)
+            }
+            Some(Estimate::Rapl(of_package)) => {
+                let window = &mut of_package[tick.package as usize];
+                (window.acnt, window.mcnt) = (window.acnt.saturating_add(acnt), window.mcnt.saturating_add(mcnt));
+                if let Some(energy_fj) = tick.energy_fj {
+                    let power_uw = (energy_fj - window.energy_fj) / u128::from(tick.now - window.since_ns);
+                    window.estimate.observe(power_uw as u64, window.acnt, window.mcnt);
+                    (window.acnt, window.mcnt, window.since_ns, window.energy_fj) = (0, 0, tick.now, energy_fj);
+                }
+                window.estimate.ratio()
+            }
+        }
+    }
+}
+
+/// A tick of a CPU, and what was asked for.
+pub(super) struct Tick {
+    pub(super) cpu: CpuId,
+    pub(super) cluster: ClusterId,
+    pub(super) package: u32,
+    pub(super) now: u64,
+    /// By how much APERF and MPERF moved.
+    pub(super) acnt: u64,
+    pub(super) mcnt: u64,
+    /// What the package has drawn since the start; if its power is wanted.
+    pub(super) energy_fj: Option<u128>,
+    /// Cores of the package of which a thread runs something; if they are wanted.
+    pub(super) active_cores: u32,
 }
 
 /// The estimate from power with which every package starts.
@@ -141,64 +185,4 @@ fn rapl(machine: &Machine, nr_packages: u32, ceiling: FreqRatio, start: FreqRati
     })?;
     let static_uw = machine.floor_uw / u64::from(nr_packages.max(1));
     Ok(RaplFreqMax::new(limit_uw, static_uw, RAPL_FLOOR, ceiling, start))
-}
-
-impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// f_max over the base frequency, << 10, for a tick of `cpu` that moved APERF and MPERF by `acnt` and `mcnt`.
-    pub(crate) fn freq_max_ratio(&mut self, cpu: CpuId, acnt: u64, mcnt: u64) -> FreqRatio {
-        let cluster = self.cpus[cpu].cluster;
-        if self.freq_max.estimate.is_none() {
-            return self.freq_max.by_cluster[cluster];
-        }
-        let package = self.case.machine.cpus[cpu.index()].package;
-        let (now, energy_fj) = (self.now, self.energy_if_due(package));
-        let active = matches!(self.freq_max.estimate, Some(Estimate::Search(_))).then(|| self.active_cores(package));
-        match &mut self.freq_max.estimate {
-            None => self.freq_max.by_cluster[cluster],
-            Some(Estimate::Recent(of_cpu)) => of_cpu[cpu].observe(acnt, mcnt),
-            Some(Estimate::Search(of_package)) => {
-                of_package[package as usize].observe(active.unwrap_or_default(), acnt, mcnt)
-            }
-            Some(Estimate::Rapl(of_package)) => {
-                let window = &mut of_package[package as usize];
-                (window.acnt, window.mcnt) = (window.acnt.saturating_add(acnt), window.mcnt.saturating_add(mcnt));
-                if let Some(energy_fj) = energy_fj {
-                    let power_uw = (energy_fj - window.energy_fj) / u128::from(now - window.since_ns);
-                    window.estimate.observe(power_uw as u64, window.acnt, window.mcnt);
-                    (window.acnt, window.mcnt, window.since_ns, window.energy_fj) = (0, 0, now, energy_fj);
-                }
-                window.estimate.ratio()
-            }
-        }
-    }
-
-    /// What a package has drawn since the start, in fJ, with its part of what nobody else draws; if a window is over.
-    fn energy_if_due(&mut self, package: u32) -> Option<u128> {
-        let Some(Estimate::Rapl(windows)) = &self.freq_max.estimate else { return None };
-        if self.now < windows[package as usize].since_ns + RAPL_WINDOW_NS {
-            return None;
-        }
-        let (machine, now) = (&self.case.machine, self.now);
-        let floor_uw = machine.floor_uw / windows.len() as u64;
-        let mut energy_fj = u128::from(floor_uw) * u128::from(now - BOOT_NS);
-        for (cluster, spec) in machine.clusters.iter().enumerate() {
-            if machine.cpus[spec.cpus[0] as usize].package == package {
-                energy_fj += self.clusters[ClusterId::of(cluster)].meter.advance(now);
-                energy_fj += spec.cpus.iter().map(|&cpu| self.cpus[CpuId(cpu)].meter.advance(now)).sum::<u128>();
-            }
-        }
-        Some(energy_fj)
-    }
-
-    /// Cores of a package of which a thread runs something.
-    fn active_cores(&self, package: u32) -> u32 {
-        let running = self.case.machine.cpus.iter().zip(self.cpus.iter());
-        let mut cores: Vec<u32> = running
-            .filter(|(spec, cpu)| spec.package == package && !cpu.is_idle())
-            .map(|(spec, _)| spec.core)
-            .collect();
-        cores.sort_unstable();
-        cores.dedup();
-        cores.len() as u32
-    }
 }

@@ -1,9 +1,11 @@
 //! A cpufreq policy and who governs it.
 
+use opplab_kernel::cpufreq::driver::Governors;
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Worker};
-use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, HwpBoost, HwpRequest, PassiveCpu};
+use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, HwpBoost, HwpRequest, PassiveCpu, PstatePolicy};
 use opplab_model::governor::{governor_setup, start_governor};
+use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 
 use crate::cpufreq::amd::AmdPassive;
@@ -123,4 +125,15 @@ impl ActiveHwp {
     pub(crate) fn without_boost(cached: HwpRequest) -> Self {
         Self { cached, boost: None, io: false }
     }
+}
+
+/// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
+pub(crate) fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
+    let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
+    let generic = PstatePolicy::named(&policy.governor).is_none();
+    let passive = match own.driver.governors {
+        Governors::Own { passive } => machine.driver(passive),
+        Governors::Any => None,
+    };
+    passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone()
 }

@@ -15,9 +15,10 @@ use opplab_model::event::{Event, Sink};
 use opplab_model::machine::InvarianceSource;
 use rand_core::Rng;
 
+use crate::cpufreq::freq_max::Tick;
 use crate::cpufreq::freq_policy::Governor;
-use crate::ids::{CpuId, PolicyId, TaskId};
-use crate::run::cpu::Cpu;
+use crate::ids::{ClusterId, CpuId, PolicyId, TaskId};
+use crate::run::cpu::{BOOT_NS, Cpu};
 use crate::run::engine::Engine;
 use crate::run::gates::Gates;
 use crate::run::task::{Doing, Life};
@@ -176,7 +177,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Some((khz, note))
     }
 
-    /// cpufreq_driver_fast_switch(): the driver is told where the governor decides.
+    /// cpufreq_driver_fast_switch(): the driver is called where the governor decides.
     pub(crate) fn fast_switch(&mut self, policy: PolicyId, khz: u32) {
         self.policies[policy].cur_khz = khz;
         self.set_freq_scale(policy, khz);
@@ -262,7 +263,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Tells the hardware; the clock changes after the driver's switch time.
+    /// Programs the hardware; the clock changes after the driver's switch time.
     pub(crate) fn begin_switch(&mut self, policy: PolicyId, khz: u32) {
         self.policies[policy].switching_khz = Some(khz);
         if self.driver.switch_ns == 0 {
@@ -364,9 +365,48 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let (aperf, mperf) = state.last_counters;
         let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);
         state.last_counters = (state.aperf, state.mperf);
-        let ratio = self.freq_max_ratio(cpu, acnt as u64, mcnt as u64);
+        let package = self.case.machine.cpus[cpu.index()].package;
+        let is_due = self.freq_max.wants_power(package, self.now);
+        let tick = Tick {
+            cpu,
+            cluster: self.cpus[cpu].cluster,
+            package,
+            now: self.now,
+            acnt: acnt as u64,
+            mcnt: mcnt as u64,
+            energy_fj: is_due.then(|| self.package_energy(package)),
+            active_cores: if self.freq_max.wants_cores() { self.active_cores(package) } else { 0 },
+        };
+        let ratio = self.freq_max.at_tick(&tick);
         if let Some(scale) = scale_freq_tick(acnt as u64, mcnt as u64, ratio) {
             self.cpus[cpu].freq_scale = scale;
         }
+    }
+
+    /// What a package has drawn since the start, in fJ, with its part of what nobody else draws.
+    fn package_energy(&mut self, package: u32) -> u128 {
+        let (machine, now) = (&self.case.machine, self.now);
+        let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(1);
+        let floor_uw = machine.floor_uw / u64::from(nr_packages);
+        let mut energy_fj = u128::from(floor_uw) * u128::from(now - BOOT_NS);
+        for (cluster, spec) in machine.clusters.iter().enumerate() {
+            if machine.cpus[spec.cpus[0] as usize].package == package {
+                energy_fj += self.clusters[ClusterId::of(cluster)].meter.advance(now);
+                energy_fj += spec.cpus.iter().map(|&cpu| self.cpus[CpuId(cpu)].meter.advance(now)).sum::<u128>();
+            }
+        }
+        energy_fj
+    }
+
+    /// Cores of a package of which a thread runs something.
+    fn active_cores(&self, package: u32) -> u32 {
+        let running = self.case.machine.cpus.iter().zip(self.cpus.iter());
+        let mut cores: Vec<u32> = running
+            .filter(|(spec, cpu)| spec.package == package && !cpu.is_idle())
+            .map(|(spec, _)| spec.core)
+            .collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores.len() as u32
     }
 }

@@ -71,7 +71,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // play_dead(): the deepest state, and no tick.
             IdleChoice { index: states.len().saturating_sub(1), stop_tick: true, queried_sleep_length: false }
         } else if states.len() <= 1 && self.gates.single_state_tick == SingleStateTick::Retained {
-            // No governor has a say (kernel/sched/idle.c:cpuidle_idle_call(), v6.12.117).
+            // No governor is asked (kernel/sched/idle.c:cpuidle_idle_call(), v6.12.117).
             IdleChoice { index: 0, stop_tick: state.got_idle_tick, queried_sleep_length: false }
         } else if states.len() == 1 && self.gates.single_state_tick == SingleStateTick::Kept {
             // Nor here, but it never asks for the tick to stop (commit e5c9ffc6ae1b).

@@ -1,6 +1,6 @@
 //! Power of CPUs and clusters, integrated exactly: uW x ns = fJ.
 //!
-//! A CPU draws what its state says (busy at an OPP, or an idle state); a cluster draws its shared logic's power.
+//! A CPU draws its state's power (busy at an OPP, or an idle state); a cluster draws its shared logic's power.
 //! Energy is added up whenever a power changes. Transitions between idle states draw what the shallowest idle state
 //! draws (see LIMITATIONS.md).
 

@@ -29,7 +29,7 @@ use crate::run::engine::Engine;
 const KEPT_NS: u64 = 500_000_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// Tells the packages which policies they have.
+    /// Gives the packages their policies.
     pub(crate) fn start_packages(&mut self) {
         for (index, policy) in self.policies.ids().zip(&self.policies) {
             self.hardware.packages[policy.package].policies.push(index);
@@ -176,9 +176,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         changed
     }
 
-    /// The highest point that a CPU with the same clock wishes. Threads share their core's, and one at rest has no say. With
+    /// The highest point that a CPU with the same clock wishes. Threads share their core's, and one at rest has no vote. With
     /// one clock for the package the request that an idle CPU left in its register counts as any other (commit bb18008f8086
-    /// tells it of CPUs that are offline), for [`KEPT_NS`].
+    /// reports CPUs that are offline), for [`KEPT_NS`].
     fn wish(&self, policy: PolicyId) -> u32 {
         let state = &self.policies[policy];
         let clocked = &self.topology.clocked[state.cpus[0]];

@@ -179,7 +179,7 @@ impl Hwp {
         self.level().saturating_mul(self.scaling_khz)
     }
 
-    /// The most that the firmware may choose of its own, in kHz; 0 if it is told what to do.
+    /// The most that the firmware may choose of its own, in kHz; 0 if the kernel decides.
     pub(crate) fn most_khz(&self) -> u32 {
         if self.request.desired() != 0 { 0 } else { u32::from(self.request.max()).saturating_mul(self.scaling_khz) }
     }

@@ -1,4 +1,4 @@
-//! The invariant sink: watches a run and says what can not be.
+//! The invariant sink: watches a run and reports what cannot be.
 //!
 //! During the run: time does not go back; a task runs on one CPU at a time and only while it lives; a CPU switches from
 //! the task that it ran; idle states are entered and left in turn; utilisation stays within its scale. At the end:

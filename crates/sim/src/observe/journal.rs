@@ -1,4 +1,4 @@
-//! What a run tells: its events to the fingerprint and the sink, what else the sink wants to the sink.
+//! What a run reports: its events to the fingerprint and the sink, what else the sink wants to the sink.
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;

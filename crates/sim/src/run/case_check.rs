@@ -5,7 +5,7 @@ use opplab_model::error::Pos;
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 
-use crate::run::setup::driver_of;
+use crate::cpufreq::freq_policy::driver_of;
 use crate::{Case, CaseError};
 
 /// Whether `case` can run at all.

@@ -8,12 +8,12 @@ use opplab_model::event::Sink;
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
-use crate::cpufreq::freq_policy::{FreqPolicy, Governor};
+use crate::cpufreq::freq_policy::{FreqPolicy, Governor, driver_of};
 use crate::cpufreq::intel::IntelSetup;
 use crate::ids::{CpuId, PolicyId, TaskId};
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
-use crate::run::setup::{driver_of, freq_policies};
+use crate::run::setup::freq_policies;
 use crate::run::task::Class;
 use crate::run::timers::TimerKind;
 use crate::sched::balancer::Balancer;

@@ -114,12 +114,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.journal.event(self.now - BOOT_NS, &event);
     }
 
-    /// Tells the sink only: events that follow from others.
+    /// Reports to the sink only: events that follow from others.
     pub(crate) fn emit_signal(&mut self, event: Event) {
         self.journal.signal(self.now - BOOT_NS, &event);
     }
 
-    /// Tells the sink how the queues of `cpu` change.
+    /// Reports to the sink how the queues of `cpu` change.
     #[inline]
     pub(crate) fn tell_queued(&mut self, cpu: CpuId, task: TaskId, change: QueueChange) {
         if S::ENABLED {
@@ -128,7 +128,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Tells the sink what went into a decision; callers ask `S::DECISIONS` before they gather it.
+    /// Reports to the sink what went into a decision; callers ask `S::DECISIONS` before they gather it.
     pub(crate) fn record(&mut self, decision: Decision) {
         self.journal.decision(self.now - BOOT_NS, &decision);
     }

@@ -34,7 +34,7 @@ pub(crate) struct Gates {
     pub(crate) proposes: bool,
     /// The idle governor looks at a CPU's utilisation.
     pub(crate) idle_looks_at_util: bool,
-    /// How the machine tells its speed.
+    /// How the machine reports its speed.
     pub(crate) platform: Platform,
     /// EEVDF (from v6.6) instead of CFS.
     pub(crate) eevdf: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Gates {
     pub(crate) delay_dequeue: bool,
     /// Such tasks do not count for a waker that is about to sleep (v6.16).
     pub(crate) sync_leaves_out_delayed: bool,
-    /// A group's queues tell their load at most once a millisecond (v6.7).
+    /// A group's queues report their load at most once a millisecond (v6.7).
     pub(crate) tg_load_ratelimit: bool,
     /// A group without quota stops its tasks one by one, as they return to user space (v6.18).
     pub(crate) throttle_tasks: bool,

@@ -45,7 +45,7 @@ pub struct GovernorCpu {
     pub times: CpuTimes,
 }
 
-/// What a governor is told at each report of the scheduler (`cpufreq_update_util()`).
+/// What a governor gets at each report of the scheduler (`cpufreq_update_util()`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GovernorFacts {
     /// Simulated time in ns; the kernel's `rq_clock` of the reporting CPU.
@@ -56,7 +56,7 @@ pub struct GovernorFacts {
     pub iowait: bool,
     /// All CPUs of the cpufreq policy, the first one first.
     pub cpus: Vec<GovernorCpu>,
-    /// `policy->cur`: what the driver was last told, in kHz.
+    /// `policy->cur`: what was last asked of the driver, in kHz.
     pub cur_khz: u32,
     /// What the governor last asked for, resolved, in kHz; 0 if nothing.
     pub requested_khz: u32,
@@ -99,7 +99,7 @@ pub struct PlacementCpu {
     pub llc: u32,
 }
 
-/// What a placement policy is told when a fair task wakes or is born.
+/// What a placement policy gets when a fair task wakes or is born.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementFacts {
     /// Simulated time in ns.
@@ -144,7 +144,7 @@ pub trait Hooks {
         let _ = facts;
         Ok(None)
     }
-    /// The utilisation that the last answer was made of, and the capacity that it is a part of, if the policy says so.
+    /// The utilisation that the last answer was made of, and the capacity that it is a part of, if the policy gives them.
     fn reason(&mut self) -> Option<(u32, u32)> {
         None
     }

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 use opplab_kernel::cpufreq::amd_pstate::AmdMode;
-use opplab_kernel::cpufreq::driver::{DriverKind, Governors};
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
-use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, Uclamp, XfsCil};
@@ -25,7 +24,7 @@ use rand_pcg::rand_core::Rng as _;
 
 use crate::cpufreq::amd::{AmdPassive, default_epp, epp_start};
 use crate::cpufreq::freq_max::FreqMaxRatios;
-use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, governor_of};
+use crate::cpufreq::freq_policy::{ActiveHwp, FreqPolicy, Governor, driver_of, governor_of};
 use crate::cpufreq::intel::IntelSetup;
 use crate::hardware::packages::Hardware;
 use crate::ids::{ClusterId, CpuId, CpuSetId, GroupId, IdVec, PackageId, PolicyId, TaskId};
@@ -263,7 +262,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     pub(super) fn start_governor(&mut self, policy: PolicyId) {
         let state = &mut self.policies[policy];
         let limits = state.limits;
-        // cpufreq_start_governor() tells the limits after the start, so that the first report always decides.
+        // cpufreq_start_governor() passes the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
             Governor::Fixed(khz) => Some(*khz),
             Governor::Kernel { worker, state: Some(governor) } => {
@@ -355,17 +354,6 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
         Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
-}
-
-/// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
-pub(super) fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
-    let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
-    let generic = PstatePolicy::named(&policy.governor).is_none();
-    let passive = match own.driver.governors {
-        Governors::Own { passive } => machine.driver(passive),
-        Governors::Any => None,
-    };
-    passive.filter(|_| policy.driver.is_empty() && generic).unwrap_or(own).clone()
 }
 
 /// The frequency policies of the machine as the driver and the governor start them; `custom`: the governor is the caller's.

@@ -71,7 +71,7 @@ impl Timers {
         timer
     }
 
-    /// Keeps what `is_kept` says; whether anything was dropped.
+    /// Keeps the timers for which `is_kept` holds; whether anything was dropped.
     fn retain(&mut self, mut is_kept: impl FnMut(&Timer) -> bool) -> bool {
         let nr = self.near.len() + self.far.len();
         self.near.retain(&mut is_kept);

@@ -87,7 +87,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         outcome
     }
 
-    /// What each group's `cpu.stat` says, without the time that tasks ran.
+    /// What each group's `cpu.stat` reports, without the time that tasks ran.
     fn group_stats(&self) -> Vec<GroupStat> {
         let stat = |group: GroupId| {
             let pool = &self.groups[group].bandwidth;

@@ -1,4 +1,4 @@
-//! Which engines are compiled: one for runs that nobody watches, and those that tell a sink of any type, by reference.
+//! Which engines are compiled: one for runs that nobody watches, and those that report to a sink of any type, by reference.
 //!
 //! The engine is generic over its sink, so that an unwatched run has no trace of events. Were it compiled anew for each
 //! sink of each caller, every crate above would compile most of this one again, once for each half-life.
@@ -48,7 +48,7 @@ impl<S: Sink> Watcher for S {
     }
 }
 
-/// A sink of any type; `DECISIONS` is whether it is told what went into decisions.
+/// A sink of any type; `DECISIONS` is whether it gets what went into decisions.
 struct Watched<'s, const DECISIONS: bool>(&'s mut dyn Watcher);
 
 impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {

@@ -41,7 +41,7 @@ struct Host<'e, 'c, S: Sink, H: HalfLife> {
     clock_ns: u64,
 }
 
-/// What the balancer is told of a CPU.
+/// What the balancer knows of a CPU.
 pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usize) -> CpuLoad {
     let state = &engine.cpus[cpu];
     CpuLoad {

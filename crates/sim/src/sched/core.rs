@@ -462,7 +462,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.task_woken(cpu, task);
     }
 
-    /// The classes that push have been told of a wake-up.
+    /// The classes that push have been notified of a wake-up.
     fn task_woken(&mut self, cpu: CpuId, task: TaskId) {
         match self.tasks[task].class {
             Class::Deadline => self.task_woken_dl(cpu, task),

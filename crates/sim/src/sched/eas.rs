@@ -48,7 +48,7 @@ impl EasFacts for Facts<'_> {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The cheapest CPU for a waking task; `None`: place it as without energy. With records on, its candidates and
-    /// energies are told and `rule` is the reason.
+    /// energies are reported and `rule` is the reason.
     pub(crate) fn find_energy_efficient_cpu(&mut self, task: TaskId, prev: CpuId, rule: &mut u8) -> Option<CpuId> {
         let eas_task = self.eas_task(task, prev);
         let facts = self.eas_facts(self.tasks[task].allowed);

@@ -56,7 +56,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             None if wanted => self.sd_overutilized.push(domain),
             _ => {}
         }
-        // What the run tells is the state of the domain that has all CPUs.
+        // What the run reports is the state of the domain that has all CPUs.
         if domain.1 as usize == self.cpus.len() {
             self.set_overutilized(wanted);
         }

@@ -196,7 +196,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             || state.irq.util_avg != 0
     }
 
-    /// pelt.c:update_other_load_avgs(), v6.12; returns whether a period ended in any of them, which says nothing of their
+    /// pelt.c:update_other_load_avgs(), v6.12; returns whether a period ended in any of them, which has no bearing on their
     /// values: the governor hears of a class that never ran, too.
     fn update_other_load_avgs(&mut self, cpu: CpuId) -> bool {
         self.update_rt_avg(cpu) | self.update_dl_avg(cpu) | self.update_irq_avg(cpu, 0)

@@ -31,7 +31,7 @@ pub(crate) struct Group {
     /// Clamps of its tasks, with those of the groups above.
     pub(crate) uclamp_min: u16,
     pub(crate) uclamp_max: u16,
-    /// Load of its queues as they told it last (`tg->load_avg`).
+    /// Load of its queues as they reported it last (`tg->load_avg`).
     pub(crate) load_avg: i64,
     pub(crate) bandwidth: CfsBandwidth,
     /// When the period timer comes next, or came last.

@@ -1,4 +1,4 @@
-//! Cores that differ, as the scheduler is told of them: Intel's hybrid processors and preferred cores.
+//! Cores that differ, as the scheduler knows them: Intel's hybrid processors and preferred cores.
 //!
 //! What a core can do is the machine file's; what the kernel knows of it depends on its version and on SMT. On an Intel hybrid
 //! with SMT, and before v6.12 on any, it takes all CPUs for equal and packs tasks on those of higher priority (ITMT); without
@@ -22,7 +22,7 @@ pub(crate) fn known_capacities(machine: &Machine, profile: &KernelProfile) -> Ve
     (0..machine.nr_cpus() as u32).map(capacity).collect()
 }
 
-/// The priorities by which tasks are packed, if the driver tells some that differ
+/// The priorities by which tasks are packed, if the driver gives some that differ
 /// (intel_pstate.c:intel_pstate_set_itmt_prio(), amd-pstate.c:amd_pstate_init_prefcore(), v6.12.117).
 pub(crate) fn packing_priorities(machine: &Machine, driver: DriverKind, profile: &KernelProfile) -> Option<Vec<i32>> {
     let tells = match driver {

@@ -53,7 +53,7 @@ impl IdleCpus {
         self.idle.remove(cpu.index());
     }
 
-    /// The queues of `cpu` have changed; `is_sched_idle` tells whether nothing but tasks of SCHED_IDLE is there.
+    /// The queues of `cpu` have changed; `is_sched_idle` is whether nothing but tasks of SCHED_IDLE is there.
     #[inline]
     pub(crate) fn update_idle_like(&mut self, cpu: CpuId, is_sched_idle: impl FnOnce() -> bool) {
         if let Some(mask) = &mut self.idle_like {

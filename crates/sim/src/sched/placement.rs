@@ -196,7 +196,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.record(decision);
     }
 
-    /// Records where a new task goes: where its template says, the only CPU that it may use, or the idlest.
+    /// Records where a new task goes: where its template puts it, the only CPU that it may use, or the idlest.
     pub(crate) fn record_fork(&mut self, task: TaskId, parent_cpu: CpuId, cpu: CpuId) {
         let state = &self.tasks[task];
         let spawn_cpu = self.case.workload.tasks.get(state.spec as usize).and_then(|spec| spec.spawn_cpu).map(CpuId);

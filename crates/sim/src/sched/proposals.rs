@@ -1,4 +1,4 @@
-//! Where the engine asks proposals (crate `kernel`, `proposals`), and when they are told.
+//! Where the engine asks proposals (crate `kernel`, `proposals`), and when they are notified.
 //!
 //! Without any, none of this is called but for a look at whether there is one.
 

@@ -1,4 +1,4 @@
-//! What CPUs tell each other of the classes that push and pull tasks (kernel/sched/sched.h, struct root_domain).
+//! What CPUs know of each other's classes that push and pull tasks (kernel/sched/sched.h, struct root_domain).
 
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 

@@ -43,7 +43,7 @@ pub(crate) fn dl_running_bw(cpu: &Cpu, gates: &Gates) -> u64 {
     tasks + if cpu.fair_served { FAIR_SERVER_BW } else { 0 }
 }
 
-/// What the other classes and the clamps of `cpu` tell.
+/// What the other classes and the clamps of `cpu` report.
 pub(crate) fn rq_facts(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> RqFacts {
     let clamps = if uclamp_used { cpu.clamps.value() } else { Clamps::NONE };
     let (rt, dl) = (cpu.rt.util_avg, cpu.dl.util_avg);

@@ -45,7 +45,7 @@ pub fn sched_domains(machine: &Machine) -> SchedDomains {
     sched_domains_of(machine, capacity, None, Vec::new())
 }
 
-/// The same with the capacities and packing priorities that the kernel was told.
+/// The same with the capacities and packing priorities that the kernel knows.
 fn sched_domains_of(
     machine: &Machine,
     capacity: Vec<u64>,

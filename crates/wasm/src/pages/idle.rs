@@ -85,7 +85,7 @@ pub struct Sleep {
     pub timer_ns: u64,
 }
 
-/// What the CPU is told beside its sleeps.
+/// The CPU's inputs beside its sleeps.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     /// The table.

@@ -46,7 +46,7 @@ pub const PAGE: Page = Page {
 
 /// Beginnings of runs that averages leave out.
 const SETTLING: u64 = 2;
-/// So many choices can be told apart in a picture.
+/// So many choices can be distinguished in a picture.
 const CHOICES_MAX: usize = 6;
 
 fn x86() -> Vec<&'static str> {

@@ -31,7 +31,7 @@ pub struct Page {
     pub title: &'static str,
     /// What it answers.
     pub question: &'static str,
-    /// What its numbers are, what is left out, and where more is said.
+    /// What its numbers are, what is left out, and where more is written.
     pub about: &'static str,
     /// What may be dropped on it, as an invitation; empty: nothing.
     pub drop: &'static str,

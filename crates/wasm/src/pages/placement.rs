@@ -111,7 +111,7 @@ fn model_of(machine: &Machine) -> Result<String, String> {
     Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
-/// What a dropped file says of the energy model.
+/// What a dropped file holds of the energy model.
 fn take(file: &Dropped) -> Result<Vec<(&'static str, String)>, String> {
     let name = plain(&file.name);
     if file.bytes.len() > FILE_MAX {

@@ -17,7 +17,7 @@ pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
     ..DriverEntry::of_table("acpi-cpufreq", "P-states of ACPI", TableOrder::Descending)
 }];
 
-/// Above the table where CPPC tells a boost (acpi_cpufreq_cpu_init(), v6.12).
+/// Above the table where CPPC reports a boost (acpi_cpufreq_cpu_init(), v6.12).
 fn cpuinfo_max_khz(facts: &CpuinfoFacts<'_>) -> u32 {
     let (AcpiCpuinfoMax::Boost, Some(cppc)) = (facts.profile.acpi_cpuinfo_max, facts.cppc) else {
         return facts.p0_khz;
@@ -42,7 +42,7 @@ fn cpuinfo_max_khz(facts: &CpuinfoFacts<'_>) -> u32 {
 /// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
 /// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (0) (drivers/cpufreq/acpi-cpufreq.c:
 /// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is, on AMD, what
-/// [`AmdPerfCaps::boost_ratio_numerator`] says. `None` without boost.
+/// [`AmdPerfCaps::boost_ratio_numerator`] gives. `None` without boost.
 pub fn acpi_max_boost_khz(p0_khz: u32, nominal_freq_mhz: u32, highest_perf: u64, nominal_perf: u32) -> Option<u32> {
     let nominal_perf = u64::from(nominal_perf);
     if highest_perf < nominal_perf || highest_perf > u64::from(u32::MAX) {

@@ -69,7 +69,7 @@ impl AmdCppcRequest {
     }
 }
 
-/// What CPPC says about a CPU, in performance units and MHz.
+/// What CPPC reports of a CPU, in performance units and MHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmdPerf {
     /// With boost.
@@ -149,7 +149,7 @@ pub struct AmdPlatform {
     pub cpb_disabled: bool,
     /// The processor changes performance fast (`X86_FEATURE_AMD_FAST_CPPC`).
     pub fast_cppc: bool,
-    /// The transition latency that ACPI tells, ns.
+    /// The transition latency that ACPI reports, ns.
     pub transition_latency_ns: Option<u32>,
 }
 

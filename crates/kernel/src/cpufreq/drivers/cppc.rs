@@ -15,7 +15,7 @@ pub const CPPC_EM_COST_STEP: u64 = 1;
 /// (cppc_cpufreq.c: CPPC_EM_COST_GAP).
 pub const CPPC_EM_COST_GAP: u64 = 4 * SCHED_CAPACITY_SCALE * CPPC_EM_COST_STEP / CPPC_EM_CAP_STEP as u64;
 
-/// What the firmware says of a CPU (include/acpi/cppc_acpi.h: struct cppc_perf_caps, v6.12), on its abstract scale.
+/// What the firmware reports of a CPU (include/acpi/cppc_acpi.h: struct cppc_perf_caps, v6.12), on its abstract scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CppcPerfCaps {
     /// The lowest level.
@@ -28,7 +28,7 @@ pub struct CppcPerfCaps {
     pub lowest_freq_mhz: u32,
     /// The frequency of `nominal_perf` in MHz, 0 if unknown.
     pub nominal_freq_mhz: u32,
-    /// The highest frequency that the DMI table says, in kHz; used where the two above are unknown.
+    /// The highest frequency in the DMI table, in kHz; used where the two above are unknown.
     pub dmi_max_khz: u64,
 }
 
@@ -208,7 +208,7 @@ pub struct ArtificialEm {
 /// The kernel looks for a level whose frequency, converted back, falls into the wanted step, by trying one level after
 /// the other. Where 20 * highest_perf / capacity is not a whole number the step may not be reachable, and the loop ends
 /// only after the frequency wrapped modulo 2^32, with a plausible value. The same value is computed here in closed
-/// form, and [`ArtificialEm::spun`] says so. The costs do not depend on the version; which
+/// form, and [`ArtificialEm::spun`] is set. The costs do not depend on the version; which
 /// [`crate::energy_model::EmCost`] uses them does.
 ///
 /// # Errors

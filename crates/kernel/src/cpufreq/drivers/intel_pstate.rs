@@ -323,7 +323,7 @@ pub enum IowaitBoostForm {
 /// The boost for a task placed on a CPU that was idle, as SUSE's SLE 15 kernel has it (text 001; commit 3a287868cb7a9
 /// of its tree, never upstream).
 ///
-/// The text says what it does, not how. Assumed here: such a placement counts like waking up from I/O did in that
+/// The text describes what it does, not how. Assumed here: such a placement counts like waking up from I/O did in that
 /// kernel (v4.12): the busy fraction is at least `level` at the next sample, halves from report to report, and ends
 /// when the CPU was idle for more than a tick. With HWP it is one step of the I/O boost, without waiting for a second
 /// event. Whoever drives the governor passes [`SCHED_CPUFREQ_IDLE_PLACEMENT`] with the enqueue's report.
@@ -780,7 +780,7 @@ pub struct PassiveCpu {
 
 impl PassiveCpu {
     /// Carries out a governor's frequency; `strict` governors (userspace, performance, powersave) leave the hardware
-    /// no room above it. True if a register has to be written; [`Self::frequency_khz`] tells what it then runs at, or
+    /// no room above it. True if a register has to be written; [`Self::frequency_khz`] gives what it then runs at, or
     /// above which the firmware chooses (intel_pstate.c:intel_cpufreq_update_pstate(), v6.12;
     /// intel_cpufreq_adjust_hwp(), v5.9).
     pub fn target(&mut self, freq_khz: u32, rounding: Rounding, strict: bool) -> bool {

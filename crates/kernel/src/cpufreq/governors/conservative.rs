@@ -107,7 +107,7 @@ impl Conservative {
         Ok(())
     }
 
-    /// The limits changed: what to ask at once. After it is carried out, [`Self::limits_applied`] has to be told the
+    /// The limits changed: what to ask at once. After it is carried out, [`Self::limits_applied`] has to get the
     /// frequency (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
     pub fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
         self.policy_dbs.set_sample_delay(0);

@@ -64,7 +64,7 @@ pub const fn scale_irq_capacity(util: u64, irq: u64, max: u64) -> u64 {
     util.wrapping_mul(max.wrapping_sub(irq)) / divider
 }
 
-/// How long a driver's transitions suggest to wait between two, in us: what the driver says; else one and a half times
+/// How long a driver's transitions suggest to wait between two, in us: what the driver reports; else one and a half times
 /// the transition latency; else 1000 (drivers/cpufreq/cpufreq.c:cpufreq_policy_transition_delay_us(), v6.12).
 pub const fn cpufreq_policy_transition_delay_us(transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
     if transition_delay_us != 0 {
@@ -89,7 +89,7 @@ pub const fn cpufreq_policy_transition_delay_us_v5_10(transition_delay_us: u32, 
     }
 }
 
-/// What a CPU's run queue says beside its fair class.
+/// What a CPU's run queue reports beside its fair class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RqFacts {
     /// `arch_scale_cpu_capacity()`, 1..1024.
@@ -472,7 +472,7 @@ pub enum SugovRequest {
     },
     /// Wake the policy's kthread to run [`SugovPolicy::sugov_work`].
     QueueWork,
-    /// Tell the driver the performance levels, on the scale of `capacity`
+    /// Pass the driver the performance levels, on the scale of `capacity`
     /// (drivers/cpufreq/cpufreq.c:cpufreq_driver_adjust_perf()).
     AdjustPerf {
         /// Index of the CPU in the policy.
@@ -858,7 +858,7 @@ impl SugovPolicy {
         self.update_recorded(time, cpu, flags, policy, facts, &mut ())
     }
 
-    /// As [`Self::update`]; the recorder is told what went into the decision.
+    /// As [`Self::update`]; the recorder gets what went into the decision.
     ///
     /// # Panics
     /// If the policy has no such CPU.
@@ -1334,7 +1334,7 @@ mod tests {
         check(SugovGates::V5_18, false, 512, 625_000);
     }
 
-    /// Goal: within the rate limit only new limits get through; a busy CPU keeps its frequency; the record says so.
+    /// Goal: within the rate limit only new limits get through; a busy CPU keeps its frequency; the record shows it.
     #[test]
     fn outcomes() {
         let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
@@ -1502,7 +1502,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: a reason is never other than what the numbers say, under any proposal of headroom and any kernel.
+        /// Goal: a reason never contradicts the numbers, under any proposal of headroom and any kernel.
         /// Method: from the record alone the performance and the frequency are computed again.
         #[test]
         fn reasons_recompute_to_the_outcome(

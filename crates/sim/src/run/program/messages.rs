@@ -1,4 +1,4 @@
-//! Ops of channels and services: tasks that tell each other something.
+//! Ops of channels and services: tasks that send each other something.
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
@@ -43,7 +43,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
-    /// Sends `bytes` to who sent the message that the task has read last, if that can be told.
+    /// Sends `bytes` to who sent the message that the task has read last, if that is known.
     pub(super) fn op_send_back(&mut self, cpu: CpuId, task: TaskId, bytes: u32) -> Step {
         match self.tasks[task].back {
             Some(channel) => self.op_send(cpu, task, channel, Message { bytes, back: None }, true),

@@ -31,7 +31,7 @@ enum Step {
     Next,
     /// The task works or runs for a time.
     Busy,
-    /// The task sleeps; its life says how.
+    /// The task sleeps; its life decides how.
     Blocked,
     /// The CPU's overhead comes first; the op is tried again then.
     BurnFirst,
