@@ -543,15 +543,23 @@ fn random_groups(draw: &mut Draw, workload: &mut Workload) {
     }
 }
 
-/// Tasks that move themselves or others between groups in between.
+/// Tasks that move themselves or others between groups in between, or change the groups' CPUs.
 fn random_moves(draw: &mut Draw, workload: &mut Workload) {
-    let (nr_tasks, nr_groups) = (workload.tasks.len() as u32, workload.groups.len() as u32);
+    let [nr_tasks, nr_groups, nr_sets] =
+        [workload.tasks.len(), workload.groups.len(), workload.cpu_sets.len()].map(|nr| nr as u32);
     for task in &mut workload.tasks {
         while draw.chance(40) {
             let place = draw.u32(0, task.ops.len() as u32 - 1);
             let other = draw.chance(60).then(|| draw.u32(0, nr_tasks - 1));
             let group = draw.chance(80).then(|| draw.u32(0, nr_groups - 1));
-            task.ops.insert(place as usize, Op::SetGroup { task: other, group });
+            let cpus = draw.u32(0, nr_groups - 1);
+            let op = if draw.chance(25) && !workload.groups[cpus as usize].isolated {
+                let set = (nr_sets > 0 && draw.chance(70)).then(|| draw.u32(0, nr_sets - 1));
+                Op::SetGroupCpus { group: cpus, set }
+            } else {
+                Op::SetGroup { task: other, group }
+            };
+            task.ops.insert(place as usize, op);
             for op in &mut task.ops {
                 if let Op::LoopEnd { begin, .. } = op {
                     *begin += u32::from(*begin >= place);
@@ -758,7 +766,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 48, "{steps:?}");
+        assert_eq!(steps.len(), 50, "{steps:?}");
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub enum Op {
     /// Moves `task` (an index into [`Workload::tasks`]: all that live of this template; `None`: the task itself) into `group`, an
     /// index into [`Workload::groups`] (`None`: the root), as a write to `cgroup.procs` does.
     SetGroup { task: Option<u32>, group: Option<u32> },
+    /// Gives a group other CPUs (`cpuset.cpus`), an index into [`Workload::cpu_sets`]; `None`: its parent's.
+    SetGroupCpus { group: u32, set: Option<u32> },
     /// Changes utilisation clamps, 0..1024; `None` leaves one as it is.
     SetUclamp { min: Option<u16>, max: Option<u16> },
     /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
@@ -399,6 +401,13 @@ impl Workload {
                 Op::SemPost { sem } | Op::SemWait { sem } => within("semaphore", sem, self.semaphores.len())?,
                 Op::Fork { task } => within("task", task, self.tasks.len())?,
                 Op::SetCpus { set: Some(set) } => within("CPU set", set, self.cpu_sets.len())?,
+                Op::SetGroupCpus { group, set } => {
+                    within("group", group, self.groups.len())?;
+                    set.map_or(Ok(()), |set| within("CPU set", set, self.cpu_sets.len()))?;
+                    if self.groups[group as usize].isolated {
+                        return Err(String::from("it changes the CPUs of an isolated partition"));
+                    }
+                }
                 Op::SetGroup { task, group } => {
                     task.map_or(Ok(()), |task| within("task", task, self.tasks.len()))?;
                     group.map_or(Ok(()), |group| within("group", group, self.groups.len()))?;
@@ -506,7 +515,7 @@ impl Workload {
             }
         }
         for op in self.tasks.iter_mut().flat_map(|task| &mut task.ops) {
-            if let Op::SetGroup { group: Some(group), .. } = op
+            if let Op::SetGroup { group: Some(group), .. } | Op::SetGroupCpus { group, .. } = op
                 && let Some(place) = place_of(&before[*group as usize].name)
             {
                 *group = place;

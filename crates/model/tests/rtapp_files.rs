@@ -178,6 +178,28 @@ fn event_names_are_prefixes() {
     );
 }
 
+/// A phase goes into its `taskgroup`; one that names none goes on where the one before it was (set_thread_taskgroup(), rt-app 1.0).
+#[test]
+fn phases_change_their_groups() {
+    let workload = compile(
+        r#"{ "tasks": { "a": { "taskgroup": "/z", "phases": {
+                "p": { "loop": 1, "run": 1, "taskgroup": "/b/c" },
+                "q": { "loop": 1, "run": 2 },
+                "r": { "loop": 1, "run": 3, "taskgroup": "/" },
+                "s": { "loop": 1, "run": 4, "taskgroup": "/a" } } } },
+            "groups": { "/b": { "weight": 200 } }, "global": { "duration": 1, "calibration": "CPU0" } }"#,
+        &[1024],
+    );
+    let groups: Vec<(&str, Option<u32>, &[u32])> =
+        workload.groups.iter().map(|group| (group.name.as_str(), group.parent, group.tasks.as_slice())).collect();
+    assert_eq!(groups, [("/a", None, &[][..]), ("/b", None, &[]), ("/b/c", Some(1), &[]), ("/z", None, &[0])]);
+    let steps: Vec<Op> =
+        workload.tasks[0].ops.iter().filter(|op| matches!(op, Op::SetGroup { .. } | Op::Run { .. })).copied().collect();
+    let run = |us: u64| Op::Run { work_ns: us * 1000, fixed: 0 };
+    let to = |group| Op::SetGroup { task: None, group };
+    assert_eq!(steps, [to(Some(2)), run(1), run(2), to(None), run(3), to(Some(0)), run(4)]);
+}
+
 #[test]
 fn programs_are_what_rt_app_would_do() {
     let workload = compile(

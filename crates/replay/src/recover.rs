@@ -52,6 +52,8 @@ enum Step {
     Bind(u32),
     /// This task comes into this group of the trace.
     Move(TaskIdx, usize),
+    /// This group of the trace gets the CPUs that it has later.
+    GroupCpus(usize),
     Post(TaskIdx),
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
@@ -155,7 +157,10 @@ impl Recording<'_> {
 pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, workload: &mut Workload) -> Vec<Vec<u32>> {
     let timed = by_timer(recording.events);
     let bound = bound_by_taskset(recording.events);
+    let group_cpus = cpus_of_groups(recording, &recording.events.task_groups.list);
     let mut reader = Reader::new(recording, &timed, &bound);
+    let later = |(group, cpus): (usize, &GroupCpus)| Some((cpus.later.as_ref()?.0, group));
+    reader.set_changes = group_cpus.iter().enumerate().filter_map(later).collect();
     let wanted: BTreeSet<TaskIdx> = (0..recording.events.tasks.len() as TaskIdx)
         .filter(|&task| !recording.events.is_engines(task) && !recording.known.contains_key(&task) && wanted(task))
         .collect();
@@ -166,7 +171,7 @@ pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, work
         reader.event(index, ev, &wanted);
     }
     reader.finish();
-    write(recording, reader.histories, workload)
+    write(recording, &group_cpus, reader.histories, workload)
 }
 
 /// Tasks that are woken from idle CPUs so often that their wake-ups on busy ones are by timers, too; for traces that do not show
@@ -208,6 +213,8 @@ struct Reader<'a> {
     policy_of: Vec<usize>,
     histories: BTreeMap<TaskIdx, History>,
     trains: Trains,
+    /// When groups get other CPUs, ns, as far as nobody is seen yet who could have given them.
+    set_changes: Vec<(u64, usize)>,
     tick_ns: u64,
 }
 
@@ -232,7 +239,17 @@ impl<'a> Reader<'a> {
             .collect();
         let tick_ns = 1_000_000_000 / u64::from(recording.hz.max(1));
         let trains = Trains::new(machine.nr_cpus(), machine.shared_stream);
-        Self { recording, timed, bound, cpus, policy_of, histories: BTreeMap::new(), trains, tick_ns }
+        Self {
+            recording,
+            timed,
+            bound,
+            cpus,
+            policy_of,
+            histories: BTreeMap::new(),
+            trains,
+            set_changes: Vec::new(),
+            tick_ns,
+        }
     }
 
     /// Counts the work of the current task of `cpu` up to `now`.
@@ -316,6 +333,9 @@ impl<'a> Reader<'a> {
         }
         let costs = self.recording.machine.costs;
         let now = ev.time_ns;
+        if inside && !self.set_changes.is_empty() {
+            self.change_sets(now);
+        }
         match ev.what {
             What::Switch { prev, left, next } => {
                 if !self.recording.machine.shared_stream {
@@ -414,6 +434,23 @@ impl<'a> Reader<'a> {
             let history = self.histories.entry(by).or_default();
             history.flush();
             history.steps.push(Step::Move(task, group));
+        }
+    }
+
+    /// Groups get other CPUs, by the hand of a task that runs at that time: no event shows whose.
+    fn change_sets(&mut self, now_ns: u64) {
+        if self.set_changes.iter().all(|&(at_ns, _)| at_ns > now_ns) {
+            return;
+        }
+        let runs = |state: &CpuState| self.histories.contains_key(&state.current);
+        let Some(cpu) = self.cpus.iter().position(runs) else { return };
+        if !self.recording.machine.shared_stream {
+            self.settle(cpu, now_ns);
+        }
+        let due = self.set_changes.extract_if(.., |(at_ns, _)| *at_ns <= now_ns).collect::<Vec<_>>();
+        if let Some(history) = self.histories.get_mut(&self.cpus[cpu].current) {
+            history.flush();
+            history.steps.extend(due.into_iter().map(|(_, group)| Step::GroupCpus(group)));
         }
     }
 
@@ -529,7 +566,12 @@ fn expiries_of(recording: &Recording<'_>, history: &History) -> Vec<u64> {
 }
 
 /// Compiles the histories.
-fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workload: &mut Workload) -> Vec<Vec<u32>> {
+fn write(
+    recording: &Recording<'_>,
+    group_cpus: &[GroupCpus],
+    histories: BTreeMap<TaskIdx, History>,
+    workload: &mut Workload,
+) -> Vec<Vec<u32>> {
     let mut exits_ns: Vec<Vec<u32>> = Vec::new();
     let (events, start_ns) = (recording.events, recording.window.0);
     let nr_cpus = recording.machine.nr_cpus() as u32;
@@ -590,6 +632,13 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
                     let of = place.get(&other).filter(|_| other != *task).map(|other| first_task + other);
                     if of.is_some() || other == *task {
                         ops.push(Op::SetGroup { task: of, group: Some(group as u32) });
+                    }
+                }
+                Step::GroupCpus(group) => {
+                    if let Some((_, cpus)) = &group_cpus[group].later {
+                        let cpus: Vec<u32> = cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect();
+                        let set = (!cpus.is_empty()).then(|| cpu_set(workload, &cpus));
+                        ops.push(Op::SetGroupCpus { group: group as u32, set });
                     }
                 }
                 Step::Post(other) => {
@@ -662,18 +711,25 @@ fn write(recording: &Recording<'_>, histories: BTreeMap<TaskIdx, History>, workl
     }
     let of = kept.iter().map(|(task, _)| first.get(*task as usize).copied().unwrap_or(ROOT));
     let of_tasks: Vec<(u32, usize)> = (first_task..).zip(of).collect();
-    let cpus = cpus_of_groups(recording, &events.task_groups.list);
-    add_groups(&events.task_groups.list, &cpus, (first_task, &of_tasks), nr_cpus, workload);
+    add_groups(&events.task_groups.list, group_cpus, (first_task, &of_tasks), nr_cpus, workload);
     exits_ns
 }
 
-/// The CPUs that each group's tasks may use: of the sets before and after the recording that in which they ran for longer, if that
-/// was most of their time. No event shows when a set was changed.
-fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<Option<Vec<u32>>> {
+/// The CPUs of a group's tasks: at first, and later others, ns.
+#[derive(Debug, Clone, Default)]
+struct GroupCpus {
+    first: Option<Vec<u32>>,
+    later: Option<(u64, Vec<u32>)>,
+}
+
+/// The CPUs that each group's tasks may use. No event shows when a set was changed between the snapshots before and after the
+/// recording; where its tasks ran does, if they left the CPUs of the one before they came to those of the other. Else a group has the
+/// set in which they ran for longer, if that was most of their time.
+fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<GroupCpus> {
     let (events, (start_ns, end_ns)) = (recording.events, recording.window);
     let mut of = events.task_groups.first.clone();
-    // By group and CPU: how long its tasks and those of groups below it ran.
-    let mut ran: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); groups.len()];
+    // By group and CPU: from when to when its tasks and those of groups below it ran there, and how long.
+    let mut ran: Vec<BTreeMap<u32, (u64, u64, u64)>> = vec![BTreeMap::new(); groups.len()];
     let mut since: BTreeMap<u32, u64> = BTreeMap::new();
     for ev in &events.list {
         if let What::Group { change } = ev.what {
@@ -686,15 +742,27 @@ fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<Option<Vec
         let from_ns = since.insert(ev.cpu, ev.time_ns).unwrap_or(start_ns);
         let mut group = of.get(prev as usize).copied().unwrap_or(ROOT);
         while group != ROOT {
-            *ran[group].entry(ev.cpu).or_default() += ev.time_ns - from_ns;
+            let (_, last_ns, ns) = ran[group].entry(ev.cpu).or_insert((from_ns, 0, 0));
+            (*last_ns, *ns) = (ev.time_ns, *ns + ev.time_ns - from_ns);
             group = groups[group].parent;
         }
     }
     let chosen = groups.iter().zip(&ran).map(|(group, ran)| {
-        let within = |set: &&Vec<u32>| -> u64 { set.iter().filter_map(|cpu| ran.get(cpu)).sum() };
+        let within = |set: &&Vec<u32>| -> u64 { set.iter().filter_map(|cpu| ran.get(cpu)).map(|(.., ns)| ns).sum() };
         let (before, after) = (group.settings.cpus.as_ref(), group.settings.cpus_after.as_ref());
-        let set = after.filter(|after| before.is_none_or(|before| within(after) > within(&before))).or(before)?;
-        (within(&set) * 2 >= ran.values().sum()).then(|| set.clone())
+        if let Some((before, after)) = before.zip(after) {
+            let beyond =
+                |set: &Vec<u32>| ran.iter().filter(|(cpu, _)| !set.contains(cpu)).map(|(_, &ran)| ran).collect();
+            let (not_after, not_before): (Vec<_>, Vec<_>) = (beyond(after), beyond(before));
+            let left_ns = not_after.iter().map(|&(_, last_ns, _)| last_ns).max();
+            let came_ns = not_before.iter().map(|&(first_ns, ..)| first_ns).min();
+            if let Some(at_ns) = left_ns.or(came_ns).filter(|&at_ns| came_ns.is_none_or(|came_ns| at_ns <= came_ns)) {
+                return GroupCpus { first: Some(before.clone()), later: Some((at_ns, after.clone())) };
+            }
+        }
+        let set = after.filter(|after| before.is_none_or(|before| within(after) > within(&before))).or(before);
+        let all: u64 = ran.values().map(|(.., ns)| ns).sum();
+        GroupCpus { first: set.filter(|set| within(set) * 2 >= all).cloned(), later: None }
     });
     chosen.collect()
 }
@@ -703,7 +771,7 @@ fn cpus_of_groups(recording: &Recording<'_>, groups: &[Group]) -> Vec<Option<Vec
 /// above them.
 fn add_groups(
     groups: &[Group],
-    cpus_of: &[Option<Vec<u32>>],
+    cpus_of: &[GroupCpus],
     (first, of_tasks): (u32, &[(u32, usize)]),
     nr_cpus: u32,
     workload: &mut Workload,
@@ -711,7 +779,7 @@ fn add_groups(
     let mut used: BTreeSet<usize> = BTreeSet::new();
     let first = first as usize;
     let moves = workload.tasks[first..].iter().flat_map(|task| &task.ops).filter_map(|op| match op {
-        Op::SetGroup { group: Some(group), .. } => Some(*group as usize),
+        Op::SetGroup { group: Some(group), .. } | Op::SetGroupCpus { group, .. } => Some(*group as usize),
         _ => None,
     });
     for mut group in of_tasks.iter().map(|&(_, group)| group).chain(moves) {
@@ -725,8 +793,8 @@ fn add_groups(
         let Group { path, parent, settings } = &groups[group];
         let place = workload.groups.len() as u32;
         places.insert(group, place);
-        let above = cpus_of[*parent].as_ref();
-        let cpus = cpus_of[group].as_ref().filter(|&cpus| Some(cpus) != above);
+        let above = cpus_of[*parent].first.as_ref();
+        let cpus = cpus_of[group].first.as_ref().filter(|&cpus| Some(cpus) != above);
         let cpus = cpus.map(|cpus| cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect::<Vec<u32>>());
         let cpus = cpus.filter(|cpus| !cpus.is_empty() && cpus.len() < nr_cpus as usize);
         let cpus = cpus.map(|cpus| cpu_set(workload, &cpus));
@@ -749,8 +817,10 @@ fn add_groups(
     }
     // Ops name groups of the trace up to here.
     for op in workload.tasks[first..].iter_mut().flat_map(|task| &mut task.ops) {
-        if let Op::SetGroup { group, .. } = op {
-            *group = group.and_then(|group| places.get(&(group as usize)).copied());
+        match op {
+            Op::SetGroup { group, .. } => *group = group.and_then(|group| places.get(&(group as usize)).copied()),
+            Op::SetGroupCpus { group, .. } => *group = places[&(*group as usize)],
+            _ => {}
         }
     }
 }

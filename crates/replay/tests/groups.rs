@@ -72,13 +72,21 @@ fn quotas_stop_a_replay_as_they_stopped_the_recording() {
     std::fs::remove_dir_all(&bare).unwrap();
 }
 
-/// No event shows that a group's CPUs were changed, but where its tasks ran does: 0 and 2 before the recording and for a part of it,
-/// then 1.
+/// No event shows that a group's CPUs were changed, but where its tasks ran does: on 0 and 2 for a part of the recording, then on 1.
 #[test]
-fn groups_have_the_cpus_that_their_tasks_ran_on() {
+fn groups_change_their_cpus_when_their_tasks_went() {
+    use opplab_model::workload::Op;
     let workload = Replay::read(&folder("mixed"), None).unwrap().workload;
-    let batch = workload.groups.iter().find(|group| group.name == "/batch").unwrap();
-    assert_eq!(batch.cpus.map(|set| workload.cpu_sets[set as usize].as_slice()), Some(&[1][..]));
+    let place = workload.groups.iter().position(|group| group.name == "/batch").unwrap() as u32;
+    let cpus = |set: Option<u32>| workload.cpu_sets[set.unwrap() as usize].as_slice();
+    assert_eq!(cpus(workload.groups[place as usize].cpus), [0, 2]);
+    let changes = workload.tasks.iter().flat_map(|task| &task.ops).filter_map(|op| match *op {
+        Op::SetGroupCpus { group, set } if group == place => Some(set),
+        _ => None,
+    });
+    let changes: Vec<Option<u32>> = changes.collect();
+    assert_eq!(changes.len(), 1);
+    assert_eq!(cpus(changes[0]), [1]);
 }
 
 /// Who is moved in the recording is moved in the replay, by the same hand: without that the workers stay where a quota holds them.

@@ -290,7 +290,10 @@ impl Groups {
             }
         }
         let unseen = |pid: &i32| !finder.parents.contains_key(pid) && !groups.of.contains_key(pid);
-        groups.unknown = finder.names.iter().filter(|(pid, _)| unseen(pid)).map(|(_, name)| name.clone()).collect();
+        // What hardly runs, such as the recorder, changes nothing.
+        let counts = |ran_ns: u64| ran_ns.saturating_mul(100) >= finder.last_ns - finder.first_ns.unwrap_or(0);
+        let unknown = finder.names.iter().filter(|(pid, (_, ran_ns))| unseen(pid) && counts(*ran_ns));
+        groups.unknown = unknown.map(|(_, (name, _))| name.clone()).collect();
         for (&tid, &leader) in late.leader.iter().chain(&finder.leader) {
             if !groups.leader.contains_key(&tid) {
                 groups.set_leader(tid, leader);
@@ -587,8 +590,8 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Role {
     Other,
-    /// prev_pid, prev_state, next_pid, prev_prio; the places of both names.
-    Switch(Places<4>, [Option<usize>; 2]),
+    /// prev_pid, prev_state, next_pid, prev_prio; the place of the name.
+    Switch(Places<4>, Option<usize>),
     /// pid, target_cpu, prio.
     Wakeup(Places<3>),
     /// pid, dest_cpu.
@@ -613,8 +616,8 @@ impl Role {
         let name = schema.name.as_str();
         match name {
             "sched_switch" => {
-                let names = ["prev_comm", "next_comm"].map(|name| schema.field_index(name));
-                return Role::Switch(Places::new(schema, ["prev_pid", "prev_state", "next_pid", "prev_prio"]), names);
+                let places = Places::new(schema, ["prev_pid", "prev_state", "next_pid", "prev_prio"]);
+                return Role::Switch(places, schema.field_index("prev_comm"));
             }
             "sched_wakeup" | "sched_wakeup_new" => {
                 return Role::Wakeup(Places::new(schema, ["pid", "target_cpu", "prio"]));
@@ -657,6 +660,8 @@ const WAKE_TO_RUN_NS: u64 = 2_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FinderCpu {
     current: i32,
+    /// When it switched last.
+    switched_ns: Option<u64>,
     /// Fair tasks that wait there, and since when.
     waiting: BTreeMap<i32, u64>,
     /// By how much the count of its runnable tasks fell since the last switch, so far as no migration explains it.
@@ -696,8 +701,11 @@ pub struct GroupFinder {
     moved: BTreeSet<i32>,
     parents: BTreeMap<i32, i32>,
     execed: BTreeSet<i32>,
-    /// Of tasks that ran: the first name.
-    names: BTreeMap<i32, String>,
+    /// Of tasks that ran: the first name, and for how long, ns.
+    names: BTreeMap<i32, (String, u64)>,
+    /// Times of the first and the last switch.
+    first_ns: Option<u64>,
+    last_ns: u64,
     /// Process of a thread.
     leader: BTreeMap<i32, i32>,
     /// Their last switch shows a thread, or a process.
@@ -793,10 +801,15 @@ impl GroupFinder {
         }
     }
 
-    /// A task runs. Workers come and go, all of them in the root.
-    fn ran(&mut self, pid: i32, name: &[u8]) {
-        if pid != 0 && !self.names.contains_key(&pid) && !name.starts_with(b"kworker/") {
-            self.names.insert(pid, String::from_utf8_lossy(name).into_owned());
+    /// A task ran there up to now. Workers come and go, all of them in the root.
+    fn ran(&mut self, time_ns: u64, cpu: u32, pid: i32, name: &[u8]) {
+        let first_ns = *self.first_ns.get_or_insert(time_ns);
+        self.last_ns = self.last_ns.max(time_ns);
+        let cpu = self.cpu(cpu);
+        let since_ns = self.cpus[cpu].switched_ns.replace(time_ns).unwrap_or(first_ns);
+        if pid != 0 && !name.starts_with(b"kworker/") {
+            let known = self.names.entry(pid).or_insert_with(|| (String::from_utf8_lossy(name).into_owned(), 0));
+            known.1 += time_ns.saturating_sub(since_ns);
         }
     }
 
@@ -949,11 +962,9 @@ impl Sink for GroupFinder {
             Role::Other => {}
             // Formats without format files learn their fields as they go.
             Role::Switch(places, _) if !places.has(3) => return ControlFlow::Continue(()),
-            Role::Switch(places, names) => {
-                for (name, pid) in names.iter().zip([0, 2].map(|place| places.get(event, place) as i32)) {
-                    if let Some(name) = name.and_then(|place| event.str(place)) {
-                        self.ran(pid, name);
-                    }
+            &Role::Switch(ref places, name) => {
+                if let Some(name) = name.and_then(|place| event.str(place)) {
+                    self.ran(event.time_ns, event.cpu, places.get(event, 0) as i32, name);
                 }
                 let prev = (places.get(event, 0) as i32, i64::from(places.find(event, 3).unwrap_or(120) as i32));
                 let state = prev_state(places, event, 1);
@@ -1034,8 +1045,9 @@ mod tests {
     fn tasks_whose_groups_nobody_shows_are_named() {
         let mut finder = GroupFinder::default();
         finder.fork(7, 9, None);
-        for (pid, name) in [(7, "sh"), (8, "hog"), (9, "child"), (10, "kworker/0:1"), (11, "web")] {
-            finder.ran(pid, name.as_bytes());
+        let all = [(7, "sh"), (8, "hog"), (9, "child"), (10, "kworker/0:1"), (11, "web"), (12, "recorder")];
+        for (pid, name) in all {
+            finder.ran(1000 + if pid == 12 { 1101 } else { 100 * pid as u64 }, 0, pid, name.as_bytes());
         }
         finder.moves(0, 11);
         let before = "/sys/fs/cgroup/cgroup.procs: 1|7|\n/sys/fs/cgroup/a/cpu.max: 1000 20000|\n";

@@ -379,3 +379,51 @@ fn an_isolated_partition_has_its_cpus_alone() {
         }
     }
 }
+
+/// Goal: a group's CPUs change: its tasks and those of groups below leave the others at once, running, waiting or asleep; a task that asks for
+/// fewer gets what is left of them. Method: where each ran until 100 ms, and from then on.
+#[test]
+fn a_group_gets_other_cpus() {
+    #[derive(Default)]
+    struct Since([std::collections::BTreeSet<(u32, u32)>; 2], std::collections::BTreeMap<u32, u32>);
+    impl Sink for Since {
+        fn event(&mut self, now_ns: u64, event: &Event) {
+            if let Event::SchedSwitch { cpu, next, .. } = *event {
+                self.1.insert(next, cpu);
+                // In between is the change itself.
+                let half = match now_ns / MS {
+                    ..100 => 0,
+                    100 => return,
+                    _ => 1,
+                };
+                self.0[half].insert((next, cpu));
+            }
+        }
+    }
+    for kernel in KERNELS {
+        let mut tasks: Vec<TaskSpec> = (0..3).map(|n| hog(&format!("h{n}"))).collect();
+        tasks.push(periodic("sleeper", MS, 7 * MS));
+        tasks[2].cpus = Some(2);
+        let ops = vec![Op::Sleep { ns: 100 * MS }, Op::SetGroupCpus { group: 0, set: Some(1) }, Op::Exit];
+        tasks.push(TaskSpec { name: "writer".into(), initial: true, ops, ..TaskSpec::default() });
+        let mut top = group("/top", None, &[0, 2]);
+        top.cpus = Some(0);
+        let groups = vec![top, group("/top/below", Some(0), &[1, 3])];
+        let cpu_sets = vec![vec![0, 1], vec![2, 3], vec![1, 3]];
+        let workload = Workload { name: "cpus".into(), tasks, groups, cpu_sets, ..Workload::default() };
+        workload.check(4).unwrap();
+        let policy = Policy { governor: "performance".into(), kernel: kernel.into(), ..Policy::default() };
+        let case = Case { machine: machine(4), workload, policy, seed: 7, duration_ns: 300 * MS };
+        let mut sink = Since::default();
+        run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+        // Who runs on alone does not switch.
+        sink.0[1].extend(sink.1.iter().map(|(&task, &cpu)| (task, cpu)));
+        for (set, ran) in [[0, 1], [2, 3]].iter().zip(&sink.0) {
+            for task in 0..4 {
+                let on: Vec<u32> = ran.iter().filter(|&&(one, _)| one == task).map(|&(_, cpu)| cpu).collect();
+                assert!(!on.is_empty() && on.iter().all(|cpu| set.contains(cpu)), "{kernel}: task {task} on {on:?}");
+                assert!(task != 2 || on == [set[1]], "{kernel}: {on:?}");
+            }
+        }
+    }
+}

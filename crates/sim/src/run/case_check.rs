@@ -175,6 +175,10 @@ fn exists(op: Op, task: &TaskSpec, workload: &Workload) -> bool {
         }
         Op::Fork { task } => (task as usize) < workload.tasks.len(),
         Op::SetCpus { set: Some(set) } => (set as usize) < workload.cpu_sets.len(),
+        Op::SetGroupCpus { group, set } => {
+            workload.groups.get(group as usize).is_some_and(|group| !group.isolated)
+                && set.is_none_or(|set| (set as usize) < workload.cpu_sets.len())
+        }
         Op::SetGroup { task, group } => {
             task.is_none_or(|task| (task as usize) < workload.tasks.len())
                 && group.is_none_or(|group| (group as usize) < workload.groups.len())

@@ -26,8 +26,10 @@ pub(crate) struct Group {
     /// Its weight with its scale (`tg->shares`).
     pub(crate) shares: u64,
     pub(crate) idle: bool,
-    /// The CPUs that its tasks may use; `None`: all.
+    /// The CPUs that it asks for, and those that its tasks may use; `None`: all.
+    own_cpus: Option<CpuSetId>,
     cpus: Option<CpuSetId>,
+    isolated: bool,
     /// Clamps of its tasks, with those of the groups above.
     pub(crate) uclamp_min: u16,
     pub(crate) uclamp_max: u16,
@@ -120,18 +122,11 @@ impl Groups {
             let last = CpuSetId::of(workload.cpu_sets.len());
             all.root_cpus = Some((cpu_sets.add(left), last));
         }
-        let root_cpus = all.root_cpus.map(|(cpus, _)| cpus);
         for spec in &workload.groups {
             let parent = spec.parent.map_or(GroupId::ROOT, |parent| GroupId(parent + 1));
+            let cpus =
+                all.cpus_of(cpu_sets, parent, spec.cpus.map(|own| CpuSetId::of_workload(Some(own))), spec.isolated);
             let above = (parent != GroupId::ROOT).then(|| &all[parent]);
-            let above_cpus = above.map_or(root_cpus.filter(|_| !spec.isolated), |above| above.cpus);
-            let cpus = match (above_cpus, spec.cpus) {
-                (above, None) => above,
-                (None, Some(own)) => Some(CpuSetId::of_workload(Some(own))),
-                (Some(above), Some(own)) => {
-                    Some(intersection(cpu_sets, CpuSetId::of_workload(Some(own)), above).unwrap_or(above))
-                }
-            };
             // kernel/sched/core.c:cpu_util_update_eff(): what is above limits, and the maximum limits the minimum.
             let uclamp_max = above.map_or(1024, |above| above.uclamp_max).min(spec.uclamp_max);
             let uclamp_min = above.map_or(1024, |above| above.uclamp_min).min(spec.uclamp_min).min(uclamp_max);
@@ -148,7 +143,9 @@ impl Groups {
                 parent,
                 shares: scale_load(spec.shares.into()),
                 idle: spec.idle,
+                own_cpus: spec.cpus.map(|own| CpuSetId::of_workload(Some(own))),
                 cpus,
+                isolated: spec.isolated,
                 uclamp_min,
                 uclamp_max,
                 load_avg: 0,
@@ -172,6 +169,35 @@ impl Groups {
             }));
         }
         all
+    }
+
+    /// What a group below `parent` has of the CPUs that it asks for; `None`: all.
+    fn cpus_of(
+        &self,
+        cpu_sets: &mut CpuSets,
+        parent: GroupId,
+        own: Option<CpuSetId>,
+        isolated: bool,
+    ) -> Option<CpuSetId> {
+        let above = match parent {
+            GroupId::ROOT => self.root_cpus.map(|(cpus, _)| cpus).filter(|_| !isolated),
+            parent => self[parent].cpus,
+        };
+        match (above, own) {
+            (above, None) => above,
+            (None, Some(own)) => Some(own),
+            (Some(above), Some(own)) => Some(intersection(cpu_sets, own, above).unwrap_or(above)),
+        }
+    }
+
+    /// A group asks for other CPUs: those below it have what it leaves them (kernel/cgroup/cpuset.c:update_cpumasks_hier(), v6.12).
+    pub(crate) fn set_cpus(&mut self, cpu_sets: &mut CpuSets, group: GroupId, own: Option<CpuSetId>) {
+        self[group].own_cpus = own;
+        for below in self.ids().skip_while(|below| below.0 < group.0) {
+            let Group { parent, own_cpus, isolated, .. } = self[below];
+            self[below].cpus = self.cpus_of(cpu_sets, parent, own_cpus, isolated);
+        }
+        self.sets.clear();
     }
 
     /// Whether there is any.

@@ -4,7 +4,7 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{PlacementRule, QueueChange, Sink};
 
-use crate::ids::{CpuId, GroupId, TaskId};
+use crate::ids::{CpuId, CpuSetId, GroupId, TaskId};
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Enqueue, Life};
 use crate::sched::fair_rq::FairRq;
@@ -42,6 +42,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let ran_ns: u64 = self.outcome.task_ns_by_cluster[task.index()].iter().sum();
         self.groups.left.push((task, old, ran_ns + self.tasks[task].cluster_ns));
         self.move_queue(task, group);
+    }
+
+    /// Gives a group other CPUs; its tasks and those of groups below it leave the others.
+    pub(crate) fn set_group_cpus(&mut self, group: GroupId, own: Option<CpuSetId>) {
+        self.groups.set_cpus(&mut self.cpu_sets, group, own);
+        for task in self.tasks.ids() {
+            let state = &self.tasks[task];
+            if !self.groups.is_within(state.group, group) || state.life == Life::Dead {
+                continue;
+            }
+            let (is_new, cpu) = (state.life == Life::New, state.cpu);
+            self.tasks[task].allowed = self.groups.allowed(&mut self.cpu_sets, state.wanted, state.group);
+            if !is_new {
+                self.bring_up_to_date(cpu);
+                self.leave_forbidden_cpu(task);
+            }
+        }
     }
 
     fn place_of(&self, task: TaskId) -> Place {

@@ -113,6 +113,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Next
     }
 
+    pub(super) fn op_set_group_cpus(&mut self, cpu: CpuId, task: TaskId, group: u32, set: Option<u32>) -> Step {
+        self.next_op(task);
+        self.set_group_cpus(GroupId(group + 1), set.map(|set| CpuSetId::of_workload(Some(set))));
+        self.here = cpu;
+        Step::Next
+    }
+
     /// core.c:__sched_setscheduler().
     pub(super) fn op_set_policy(&mut self, cpu: CpuId, task: TaskId, policy: SchedPolicy) -> Step {
         self.next_op(task);

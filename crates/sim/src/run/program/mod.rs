@@ -161,6 +161,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::WaitChild => self.op_wait_child(cpu, task),
             Op::SetCpus { set } => self.op_set_cpus(cpu, task, set),
             Op::SetGroup { task: of, group } => self.op_set_group(cpu, task, of, group),
+            Op::SetGroupCpus { group, set } => self.op_set_group_cpus(cpu, task, group, set),
             Op::SetPolicy { policy } => self.op_set_policy(cpu, task, policy),
             Op::SetUclamp { min, max } => self.op_set_uclamp(cpu, task, min, max),
             Op::Exit => self.op_exit(cpu, task),
