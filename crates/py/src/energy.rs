@@ -55,13 +55,15 @@ pub(crate) fn trace_energy<'py>(
         let text = format!("machine {} does not have the power of its clusters: {}", machine.name, unknown.join(", "));
         return Err(raise(py, "InputError", text));
     }
-    let time_range_ns =
-        (from_ns.is_some() || to_ns.is_some()).then(|| (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX)));
+    // What a part begins with, the events before it show.
+    let from_ns = from_ns.unwrap_or(0);
+    let time_range_ns = to_ns.map(|to_ns| (0, to_ns));
     let options = ReadOptions { missing_ok: true, time_range_ns, ..ReadOptions::only(&EVENTS) };
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;
-        let mut meters = EnergyMeters(machines.iter().map(|machine| EnergyMeter::new(machine)).collect());
+        let mut meters =
+            EnergyMeters(machines.iter().map(|machine| EnergyMeter::counting_from(machine, from_ns)).collect());
         let outcome = file.stream_reader(&mut *reader, &options, &mut meters)?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
         Ok((found, reader.processes(), outcome.problems))

@@ -233,14 +233,32 @@ pub struct EnergyMeter<'m> {
     strangers: u32,
     too_fast: Option<(u32, u32)>,
     highest_khz: Vec<u32>,
+    /// From when on it counts; what CPUs do then, events before it show.
+    from_ns: u64,
+    counts: bool,
 }
 
 impl<'m> EnergyMeter<'m> {
     /// Starts with nothing known but the machine.
     pub fn new(machine: &'m Machine) -> Self {
+        Self::counting_from(machine, 0)
+    }
+
+    /// Counts from `from_ns` on; feed it with the events before, too.
+    pub fn counting_from(machine: &'m Machine, from_ns: u64) -> Self {
         let highest_khz = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).highest_khz()).collect();
         let (roles, rails) = (Vec::new(), Vec::new());
-        Self { sums: Integrator::new(machine), roles, span_ns: None, rails, strangers: 0, too_fast: None, highest_khz }
+        Self {
+            sums: Integrator::new(machine),
+            roles,
+            span_ns: None,
+            rails,
+            strangers: 0,
+            too_fast: None,
+            highest_khz,
+            from_ns,
+            counts: false,
+        }
     }
 
     fn role(schema: &Schema) -> Role {
@@ -266,8 +284,24 @@ impl<'m> EnergyMeter<'m> {
         known
     }
 
+    /// Forgets what came before the time from which it counts.
+    fn count_from(&mut self, from_ns: u64) {
+        self.counts = true;
+        if let Some((start, end)) = &mut self.span_ns
+            && *start < from_ns
+        {
+            self.sums.begin_again(from_ns);
+            *start = from_ns;
+            *end = from_ns;
+            self.rails.iter_mut().for_each(|rail| rail.first = rail.last);
+        }
+    }
+
     /// Counts up to the last event and gives the sums.
-    pub fn finish(self) -> TraceEnergy {
+    pub fn finish(mut self) -> TraceEnergy {
+        if !self.counts {
+            self.count_from(self.from_ns);
+        }
         let (start, end) = self.span_ns.unwrap_or_default();
         debug_assert!(start <= end);
         TraceEnergy { rails: self.rails, strangers: self.strangers, too_fast: self.too_fast, ..self.sums.finish(end) }
@@ -293,6 +327,9 @@ impl Sink for EnergyMeter<'_> {
             return ControlFlow::Continue(());
         }
         let now = event.time_ns;
+        if !self.counts && now >= self.from_ns {
+            self.count_from(self.from_ns);
+        }
         match &mut self.span_ns {
             Some((_, end)) => *end = now.max(*end),
             None => {
@@ -460,6 +497,37 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         assert_eq!(steps, energy.total_fj() - energy.floor_fj);
         assert_eq!(energy.steps.between_fj(&[0], 0, 100_000), (100 * (100 + 40) + 90 + 10 * 10) * unit / 100);
         assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()));
+    }
+
+    #[test]
+    fn parts_of_a_trace_are_the_whole() {
+        let machine = toy();
+        let text = [
+            "x-0 [000] 0.000000: cpu_frequency: state=1000000 cpu_id=0\n".to_owned(),
+            switch(0, 0, 0, 7),
+            "x-0 [001] 0.000010: cpu_idle: state=1 cpu_id=1\n".to_owned(),
+            "x-0 [000] 0.000200: cpu_frequency: state=2000000 cpu_id=0\n".to_owned(),
+            switch(0, 400, 7, 0),
+            "x-0 [000] 0.000500: cpu_idle: state=1 cpu_id=0\n".to_owned(),
+        ];
+        let options = ReadOptions::default();
+        let part = |until: u64, from_ns: u64| {
+            let file = TraceFile::from_bytes(text.concat().into_bytes(), &options).expect("text");
+            let mut meter = EnergyMeter::counting_from(&machine, from_ns);
+            let range = ReadOptions { time_range_ns: Some((0, until)), ..ReadOptions::default() };
+            file.stream(&range, &mut meter).expect("events");
+            meter.finish()
+        };
+        let whole = part(u64::MAX, 0);
+        // The clock at 200 us is that of an event before; the cut is at an event, up to which the first part goes.
+        for cut_ns in [200_000, 400_000] {
+            let (before, after) = (part(cut_ns + 1, 0), part(u64::MAX, cut_ns));
+            assert_eq!(before.total_fj() + after.total_fj(), whole.total_fj(), "{cut_ns}");
+            assert_eq!(before.window_ns + after.window_ns, whole.window_ns);
+            assert_eq!(after.cpus[0].unknown_ns, 0);
+        }
+        let late = part(u64::MAX, 900_000);
+        assert_eq!((late.total_fj(), late.window_ns), (0, 0));
     }
 
     #[test]
