@@ -29,9 +29,11 @@ class Series:
         a pair.
     keyed_by : str
         What these are: ``seeds`` or ``dates``.
+    directed : bool
+        Whether more or less of it is better at all; where neither is, changes are plain and gates cannot judge.
     """
 
-    __slots__ = ("_flat", "_iterations", "higher", "keyed_by", "keys", "label", "metric", "param", "unit")
+    __slots__ = ("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit")
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Series:
         keys: list[int] | list[str] | None = None,
         flat: list[float] | None = None,
         keyed_by: str = "seeds",
+        directed: bool = True,
     ) -> None:
         self.label = label
         self.metric = metric
@@ -55,6 +58,7 @@ class Series:
         self._flat = flat
         self.keys = keys
         self.keyed_by = keyed_by
+        self.directed = directed
 
     @property
     def iterations(self) -> list[list[float]]:

@@ -353,3 +353,51 @@ def main(results: int, seed: int) -> None:
 
 if __name__ == "__main__":
     main(*map(int, sys.argv[1:3]))
+
+
+WORK = """{"tasks": {"t": {"loop": -1, "run": %d, "timer": {"ref": "u", "period": 8000}}},
+ "global": {"calibration": "CPU4"}}"""
+
+
+def ran(folder, name, *more, run_us=2000, governor="powersave"):
+    (folder / "w.json").write_text(WORK % run_us)
+    words = ["run", str(folder / "w.json"), "-m", "juno-r2", "--governor", governor, "-j", "1", "--no-report"]
+    done = CliRunner().invoke(opplab, [*words, "-o", str(folder / name), *more])
+    assert done.exit_code == 0, done.output
+    return str(folder / name)
+
+
+def test_less_work_is_worse_and_what_has_no_direction_is_not_judged(tmp_path):
+    """Powersave does a fifth less of the work: more of it is better, and a rule on it fails."""
+    fast = ran(tmp_path, "fast", "--seconds", "0.2", run_us=6000, governor="performance")
+    slow = ran(tmp_path, "slow", "--seconds", "0.2", run_us=6000)
+    words = ["compare", fast, slow, "--all", "--metric"]
+    cli = CliRunner()
+    done = cli.invoke(opplab, [*words, "work_done", "--fail-if", "work_done < -5%"])
+    assert done.exit_code == 1
+    assert "higher is better" in done.stdout
+    assert (
+        cli.invoke(opplab, ["compare", slow, fast, *words[3:], "work_done", "--fail-if", "work_done < -5%"]).exit_code
+        == 0
+    )
+    done = cli.invoke(opplab, [*words, "switches", "--fail-if", "switches < -5%"])
+    assert done.exit_code == 1
+    assert "neither more nor less of it is better" in done.stderr
+    assert "is better)" not in done.stdout
+
+
+def test_other_work_or_another_length_under_one_name_fails_a_gate(tmp_path):
+    base = ran(tmp_path, "base", "--seconds", "0.2")
+    cli = CliRunner()
+    for name, other, words in (
+        ("longer", ["--seconds", "0.4"], "juno-r2 w runs for 0.2 s in"),
+        ("heavier", ["--seconds", "0.2"], "juno-r2 w is other work in"),
+    ):
+        new = ran(tmp_path, name, *other, run_us=3000 if name == "heavier" else 2000)
+        done = cli.invoke(opplab, ["compare", base, new, "--metric", "energy"])
+        assert (done.exit_code, words in done.stderr) == (0, True)
+        gated = cli.invoke(opplab, ["compare", base, new, "--metric", "energy", "--fail-if", "energy < -900%"])
+        assert (gated.exit_code, words in gated.stderr) == (1, True)
+    again = ran(tmp_path, "again", "--seconds", "0.2", governor="performance")
+    done = cli.invoke(opplab, ["compare", base, again, "--metric", "energy", "--fail-if", "energy < -900%"])
+    assert done.exit_code == 0, done.stderr

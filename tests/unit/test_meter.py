@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 import opplab
+from opplab import catalog
 from opplab.cli.main import opplab as cli
 
 
@@ -76,3 +80,20 @@ def test_meter_command_shows_rails() -> None:
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[0] == "time_s,A53_w,A72_w,rest_w"
     assert len(done.output.splitlines()) == 3
+
+
+def test_power_that_is_not_known_is_not_0_w(tmp_path: Path) -> None:
+    """turbostat leaves the columns out, as where there is no counter; meters of power refuse."""
+    machine = tmp_path / "m.toml"
+    text = catalog.find("machine", "juno-r2").read_text()
+    text = re.sub(r"(mv = \d+)(, uw = \d+)?(, busy_uw = \d+)?(, cluster_uw = \d+)?", r"\1", text)
+    machine.write_text(text[: text.index("[range]")])
+    work = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    run = opplab.simulate(opplab.Machine.load(machine), work, opplab.Policy(), seconds=0.2)
+    head, row, *_ = run.turbostat(0.1).splitlines()
+    assert "Bzy_MHz" in head
+    assert "Watt" not in head
+    assert len(row.split("\t")) == len(head.split("\t"))
+    for meter in ("rails", "rapl", "battery", "tasks"):
+        with pytest.raises(opplab.InputError, match="does not have the power of its clusters"):
+            run.meter(meter)

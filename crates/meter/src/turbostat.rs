@@ -56,7 +56,7 @@ fn state_names(machine: &Machine) -> Vec<&str> {
     names
 }
 
-/// The table of all intervals between neighbouring samples. `begin_s` is the time of day of the first sample in s.
+/// The table of all intervals between neighbouring samples; without watts where the power of some cluster is not known. `begin_s` is the time of day of the first sample in s.
 pub fn turbostat(machine: &Machine, samples: &[Sample], begin_s: f64) -> String {
     let names = state_names(machine);
     let config = RaplConfig::of(machine);
@@ -69,7 +69,9 @@ pub fn turbostat(machine: &Machine, samples: &[Sample], begin_s: f64) -> String 
     for name in &names {
         let _ = write!(text, "\t{name}%");
     }
-    text.push_str("\tCorWatt\tPkgWatt\n");
+    // As turbostat leaves out what a machine has no counter for.
+    let has_power = machine.unknown_power().is_empty();
+    text.push_str(if has_power { "\tCorWatt\tPkgWatt\n" } else { "\n" });
     let head = text.clone();
     for (index, pair) in samples.windows(2).enumerate() {
         if index > 0 {
@@ -80,7 +82,7 @@ pub fn turbostat(machine: &Machine, samples: &[Sample], begin_s: f64) -> String 
         let stamp = begin_s + pair[1].time_ns as f64 * 1e-9;
         let line = |text: &mut String, place: &str, members: &[usize], core_w: Option<f64>, package_w: Option<f64>| {
             row(text, machine, &names, pair, (stamp, place), members);
-            for value in [core_w, package_w].into_iter().flatten() {
+            for value in [core_w, package_w].into_iter().flatten().filter(|_| has_power) {
                 let _ = write!(text, "\t{value:.2}");
             }
             text.push('\n');

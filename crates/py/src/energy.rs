@@ -36,6 +36,16 @@ macro_rules! row {
     }};
 }
 
+/// Refuses a machine of which some power is not known: its watts would be 0.
+pub(crate) fn need_power(py: Python<'_>, machine: &Machine) -> PyResult<()> {
+    let unknown = machine.unknown_power();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let text = format!("machine {} does not have the power of its clusters: {}", machine.name, unknown.join(", "));
+    Err(raise(py, "InputError", text))
+}
+
 /// Energy of the trace at `path` on each of `machines`, in one reading, as tables of rows: `cpus`, `clusters`, `tasks`,
 /// `rails`, `steps`, and sums.
 #[guarded]
@@ -49,12 +59,7 @@ pub(crate) fn trace_energy<'py>(
     to_ns: Option<u64>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let machines: Vec<&Machine> = machines.iter().map(|machine| &machine.inner).collect();
-    if let Some((machine, unknown)) =
-        machines.iter().map(|machine| (machine, machine.unknown_power())).find(|(_, unknown)| !unknown.is_empty())
-    {
-        let text = format!("machine {} does not have the power of its clusters: {}", machine.name, unknown.join(", "));
-        return Err(raise(py, "InputError", text));
-    }
+    machines.iter().try_for_each(|machine| need_power(py, machine))?;
     // What a part begins with, the events before it show.
     let from_ns = from_ns.unwrap_or(0);
     let time_range_ns = to_ns.map(|to_ns| (0, to_ns));

@@ -9,6 +9,7 @@ use opplab_sim::task_energy::{TaskEnergy, Used};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use crate::energy::need_power;
 use crate::error::raise;
 use crate::run::{HookedCase, simulate};
 
@@ -26,6 +27,9 @@ pub(crate) fn meter<'py>(
         let near = opplab_model::error::nearest(meter, METERS.iter().copied());
         let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         return Err(raise(py, "InputError", format!("unknown meter `{meter}`{hint}")));
+    }
+    if meter != "turbostat" {
+        need_power(py, &case.case.machine)?;
     }
     if meter == "tasks" {
         return Ok(tasks(py, case)?.into_any());

@@ -4,7 +4,7 @@ use opplab_model::machine::Machine;
 use opplab_model::tree::{Node, to_json};
 
 use crate::agree::Agreement;
-use crate::measure::{Measured, Placements};
+use crate::measure::{Measured, Placements, window_start_ns};
 use crate::metrics::{Whole, metrics};
 use crate::rerun::{Comparison, Mode, Replay};
 use crate::silence::Silence;
@@ -139,6 +139,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("kernel", Some(Node::str(&policy.kernel))),
         ("tasks", Some(Node::from(replay.workload.tasks.len() as u64))),
         ("duration_ns", Some(Node::from(replay.events.duration_ns))),
+        ("measured_from_ns", Some(Node::from(window_start_ns(replay.events.duration_ns)))),
         ("assumed_power", Some(Node::bool(replay.assumed_power))),
         ("self_check", Some(self_check(comparison))),
         ("closed_self_check", closed.map(self_check)),

@@ -33,7 +33,7 @@ metrics! {
     "power", "W", Lower, Whole, "mean power of all clusters", |r| r.one(r.energy_fj().map(|fj| r.watts(fj)));
     "power:CLUSTER", "W", Lower, Part, "mean power of a cluster", |r| r.by_energy(|fj| r.watts(fj));
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
-    "activations", "1", Neither, Detail, "activations of periodic tasks that were finished",
+    "activations", "1", Higher, Detail, "activations of periodic tasks that were finished",
         |r| r.one(r.outcome.activations as f64);
     "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
@@ -62,7 +62,7 @@ metrics! {
         |r| r.one(r.outcome.overutilized_changes as f64);
     "migrations", "1", Neither, Whole, "moves of tasks to another CPU", |r| r.one(r.outcome.migrations as f64);
     "switches", "1", Neither, Detail, "context switches", |r| r.one(r.outcome.switches as f64);
-    "work_done", "s", Neither, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency",
+    "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency",
         |r| r.one(r.outcome.work_done as f64 / f64::from(1 << 20) / 1e9);
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
     "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; where somebody asks for it (choose)",

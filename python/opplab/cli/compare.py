@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -172,6 +173,8 @@ class Request:
                 click.echo(f"opplab: {note}", err=True)
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
+        for line in self._other_questions():
+            click.echo(f"opplab: {line}", err=True)
         if self.options["uncertainty"]:
             self._how_sure()
         if self.options["html"]:
@@ -361,6 +364,25 @@ class Request:
         given = self.options[option]
         return [str(name) for name in given] if isinstance(given, tuple) else []
 
+    def _other_questions(self) -> list[str]:
+        """Name what is called the same in two results folders, and is other work or runs for another time."""
+        from pathlib import Path
+
+        from opplab.sweep.store import Store
+
+        first: dict[str, tuple[str, list[Any]]] = {}
+        found = []
+        for source in self.source:
+            known = Store(source).manifest().get("questions", {}) if (Path(source) / "manifest.json").is_file() else {}
+            for place, question in known.items():
+                other, (work, length_ns) = first.setdefault(place, (source, question))
+                if question[1] != length_ns:
+                    lengths = f"{length_ns / 1e9:g} s in {other} and {question[1] / 1e9:g} s in {source}"
+                    found.append(f"{place} runs for {lengths}")
+                elif question[0] != work:
+                    found.append(f"{place} is other work in {source} than in {other}")
+        return found
+
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
         from pathlib import Path
@@ -380,6 +402,7 @@ class Request:
             if (Path(source) / "manifest.json").is_file():
                 gone = Store(source).unfinished()
                 found += [f"{source}: no results of {label}" for label in gone if not set(label.split()) & set(allowed)]
+        found += [line for line in self._other_questions() if not set(line.split()) & set(allowed)]
         return list(dict.fromkeys(found))
 
     def _check(self, tables: list[Table], missing: list[str]) -> None:

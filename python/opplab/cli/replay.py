@@ -149,7 +149,9 @@ def _text(found: dict[str, Any]) -> str:
         f"{found['duration_ns'] / 1e9:.3f} s, {found['mode']} loop"
     )
     table = render_table(_rows(found), "text", width).rstrip()
-    lines = [f"self-check: {check_text(check)} (5 points and 5 % are near)"]
+    begins = f"{found['measured_from_ns'] / 1e9:g} s"
+    lines = [f"all figures are of the time from {begins} on: before it counts what was before the recording"]
+    lines.append(f"self-check: {check_text(check)} (5 points and 5 % are near)")
     if found.get("changed"):
         nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):

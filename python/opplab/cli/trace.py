@@ -335,10 +335,15 @@ def _energy_head(found: TraceEnergy) -> str:
     mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
     lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
     unknown = found.cpus["unknown_ns"].sum()
-    if found.high_j > found.low_j:
+    if unknown:
         lines.append(
-            f"between {found.low_j:.6g} and {found.high_j:.6g} J by the ranges of the machine"
-            + (" and the clocks that are not known (no cpu_frequency event before)" if unknown else "")
+            f"without {int(unknown) / 1e6:.3f} ms of running, whose clock is not known (no cpu_frequency event before)"
+        )
+    if found.high_j > found.low_j:
+        whole = "with it " if unknown else ""
+        lines.append(
+            f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"
+            + (" and of these clocks" if unknown else "")
         )
     return "\n".join(lines) + "\n"
 

@@ -61,7 +61,7 @@ class Rule:
     def concerns(self, table: Table, row: Row) -> bool:
         """Whether the rule is about a line of a table."""
         if self.name in ("any", "*"):
-            return True
+            return bool(row.better or table.better)
         benchmark, colon, operation = self.name.partition(":")
         # A line of an overview is a benchmark, or a metric of it.
         here = row.operation if table.layout == "overview" else table.benchmark
@@ -175,11 +175,13 @@ def _is_allowed(at: tuple[Table, Row, str, Cell | None], allowed: Collection[str
     """Whether a cell lacks something that may be missing."""
     table, row, run, cell = at
     names = {run, table.benchmark, table.machine, row.operation, row.metric, f"{table.benchmark}:{row.operation}"}
-    return bool(names & set(allowed)) and bool(_cannot(row, cell))
+    return bool(names & set(allowed)) and bool(_cannot(table, row, cell))
 
 
-def _cannot(row: Row, cell: Cell | None) -> str:
+def _cannot(table: Table, row: Row, cell: Cell | None) -> str:
     """Explain why a change cannot be judged; empty if it can."""
+    if not (row.better or table.better):
+        return "neither more nor less of it is better"
     base = row.cells[0]
     if base is None or base.value is None or not isfinite(base.value):
         return "the baseline has no value"
@@ -197,7 +199,7 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     on = f" on {table.machine}" if table.machine else ""
     head = f"{table.benchmark} {what} of {run}{on}"
     suite = ".".join(filter(None, (table.machine, table.benchmark)))
-    cannot = _cannot(row, cell)
+    cannot = _cannot(table, row, cell)
     if cannot:
         message = f"{head}: {cannot}, rule '{rule.text}' (--allow-missing takes its name)"
         return Check(suite, f"{what} {run}", rule.text, failed=True, message=message)

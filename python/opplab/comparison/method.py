@@ -175,11 +175,16 @@ def compare_runs(
             elif kind != "nocompare" and ours is not None:
                 sample = sample_of(ours, one, by_iteration)
                 unvaried = compare_cells(cell, cells[0], sample, one.unit, confidence) or unvaried
+                if not known.directed and cell.change:
+                    # Of what is neither better nor worse, more is +.
+                    cell.change = -cell.change
+                    if cell.change_text and cell.change_text != "from 0":
+                        cell.change_text = f"{cell.change:+.2f} pp"
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
         stat = "Hmean" if known.higher else "Amean"
-        better = "higher" if known.higher else "lower"
+        better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
     _mark_same(compared, overview_rule)

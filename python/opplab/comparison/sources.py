@@ -205,6 +205,7 @@ class Frame(Source):
                 keys,
                 None if by_iteration else values,
                 keyed_by,
+                directed=better in ("higher", "lower"),
             )
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -270,8 +272,24 @@ class Experiment:
             "until": None if self.until is None else {"ci_percent": self.until.ci, **self.until.rest()},
             "duration_ns": first.duration_ns,
             "seconds": self.adjusted.get("seconds"),
+            "questions": self._questions(),
             "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
         }
+
+    def _questions(self) -> dict[str, tuple[str, int]]:
+        """Give a digest and the length in ns of what runs on each machine, whatever the policies and the seeds are."""
+        found: dict[str, tuple[str, int]] = {}
+        for case in self.cases:
+            place = " ".join(filter(None, (case.machine, case.benchmark, case.param)))
+            if place not in found:
+                work = json.loads(case.json)["workload"]
+                # Groups and their CPUs are settings, and the seed draws when tasks start.
+                work = {key: value for key, value in work.items() if key not in ("groups", "cpu_sets")}
+                own = ("delay_ns", "group", "cpus")
+                work["tasks"] = [{key: task[key] for key in task if key not in own} for task in work["tasks"]]
+                text = json.dumps(work, sort_keys=True)
+                found[place] = (hashlib.sha256(text.encode()).hexdigest()[:16], case.duration_ns)
+        return found
 
     def machine_of(self, name: str) -> Machine:
         """Give one of its machines."""

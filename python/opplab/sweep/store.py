@@ -468,6 +468,11 @@ def _manifest_fault(value: Any) -> str:
     spared = value.get("spared", [])
     if not isinstance(spared, list) or not all(isinstance(one, str) for one in spared):
         return "`spared` is not a list of hashes"
+    asked = value.get("questions", {})
+    if not isinstance(asked, dict) or not all(
+        isinstance(one, list) and [type(part) for part in one] == [str, int] for one in asked.values()
+    ):
+        return "`questions` is not a table of digests and lengths"
     for name in ("experiment", "version", "build"):
         value.setdefault(name, "")
     value.setdefault("cases", [])

@@ -283,6 +283,8 @@ class Trace:
         from opplab.trace import energy
 
         found, raw = energy.of(self, machine, from_ns, to_ns)
+        if found.tasks.is_empty():
+            raw["notes"].append("no task is seen to run (sched_switch), so that only idle and shared power is counted")
         self._hear(raw, machine)
         return found
 
