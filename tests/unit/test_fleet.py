@@ -149,6 +149,17 @@ def test_a_setting_that_makes_requests_wait_has_its_price(dumps: Path) -> None:
     assert not saving["price"] or f"{row['machine_type']} {saving['price']}." in words
 
 
+def test_a_setting_without_effect_changes_no_answer(dumps: Path) -> None:
+    for name in ("b", "c", "hostile"):
+        (dumps / f"{name}.tar.xz").unlink()
+    words = ["--governor", "powersave,performance", "--format", "csv"]
+    plain = run(dumps, *words)
+    doubled = run(dumps, *words, "--vs", "epp=performance")
+    assert doubled.stdout == plain.stdout
+    shown = " ".join(run(dumps, *words[:2], "--vs", "epp=performance").stdout.split())
+    assert "epp=performance changes nothing here: its runs are those of powersave." in shown
+
+
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     for name in ("a", "b", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()

@@ -51,7 +51,7 @@ class MachineType:
     dumps: list[str] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Saving:
     """The answer for one machine type; watts are of one machine at the baseline's work.
 
@@ -68,9 +68,10 @@ class Saving:
         What the setting saves, with its interval.
     clear : bool
     commands : list of str
-    finding : str
     price : str
         What the setting costs in response time; empty if nothing clear.
+    twins : list of str
+        Settings that are one candidate with another, in sentences.
     """
 
     setting: str
@@ -82,8 +83,8 @@ class Saving:
     high: float | None
     clear: bool
     commands: list[str]
-    finding: str
-    price: str = ""
+    price: str
+    twins: list[str]
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -91,32 +92,23 @@ class Saving:
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
-        finding = choice.findings()[0]
-        if chosen is None:
-            return cls("", choice.baseline, "", power, None, None, None, False, [], finding)
-        best, commands = choice.chance(chosen.best), list(chosen.commands)
-        change = chosen.changes.get(CHANGE)
-        if chosen is base:
-            return cls(chosen.label, choice.baseline, best, power, 0.0, None, None, False, commands, finding)
-        if change is None or power is None:
-            return cls(chosen.label, choice.baseline, best, power, None, None, None, False, commands, finding)
+        change = None if chosen is None else chosen.changes.get(CHANGE)
 
         def saved(percent: float | None) -> float | None:
-            return None if percent is None else -power * percent / 100
+            return None if percent is None or power is None else -power * percent / 100
 
-        clear = change.certainty.is_clear
-        ends = saved(change.high), saved(change.low)
         return cls(
-            chosen.label,
-            choice.baseline,
-            best,
-            power,
-            saved(change.value),
-            *ends,
-            clear,
-            commands,
-            finding,
-            choice.price(),
+            setting="" if chosen is None else chosen.label,
+            baseline=choice.baseline,
+            best="" if chosen is None else choice.chance(chosen.best),
+            base_watts=power,
+            watts=0.0 if chosen is base else None if change is None else saved(change.value),
+            low=None if change is None else saved(change.high),
+            high=None if change is None else saved(change.low),
+            clear=change is not None and change.certainty.is_clear and power is not None,
+            commands=[] if chosen is None else list(chosen.commands),
+            price=choice.price() if change is not None and power is not None else "",
+            twins=choice.twins(),
         )
 
 
@@ -156,7 +148,12 @@ class Fleet(Block):
         """Give what was refused, and what was assumed."""
         prices = [f"{kind.name} {saving.price}" for kind, saving in self.types if saving.price]
         price = [f"Price of the settings against the baseline: {'; '.join(prices)}."] if prices else []
-        return [*price, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
+        twins: dict[str, list[str]] = {}
+        for kind, saving in self.types:
+            for words in saving.twins:
+                twins.setdefault(words, []).append(kind.name)
+        same = [f"{'; '.join(names)}: {words}" for words, names in twins.items()]
+        return [*price, *same, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
 
     def size(self) -> int:
         """Give the number of machine types."""
@@ -192,7 +189,8 @@ class Fleet(Block):
         """Give what JSON has beside the rows."""
         commands = {kind.digest: saving.commands for kind, saving in self.types}
         refused = [{"dump": name, "why": why} for name, why in self.refused]
-        return {**super().facts(), "commands": commands, "refused": refused, "assumed": self.assumed}
+        twins = {kind.digest: saving.twins for kind, saving in self.types}
+        return {**super().facts(), "commands": commands, "twins": twins, "refused": refused, "assumed": self.assumed}
 
     def commands_text(self) -> str:
         """Give the commands that set it: once for types that share them."""
