@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import _opplab
 from opplab.choice import choose as choosing
-from opplab.choice.fleet import fleet, sources_of, types_of
+from opplab.choice.fleet import Fleet, fleet, sources_of, types_of
 from opplab.cli.main import opplab as program
 from opplab.fit.machine_power import generic_power
+from opplab.uncertainty.parts import Parts
 
 from testdata import shared
 
@@ -158,6 +160,41 @@ def test_a_setting_without_effect_changes_no_answer(dumps: Path) -> None:
     assert doubled.stdout == plain.stdout
     shown = " ".join(run(dumps, *words[:2], "--vs", "epp=performance").stdout.split())
     assert "epp=performance changes nothing here: its runs are those of powersave." in shown
+
+
+@pytest.fixture(scope="module")
+def choice() -> opplab.Choice:
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    return choosing.choose("juno-r2", load, governors=["performance", "schedutil", "powersave"], **OPTIONS)
+
+
+def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: float = 0.0) -> opplab.Choice:
+    """Give a choice whose second setting is recommended, with a change of energy by work and of power, in percent."""
+    by_label = {option.label: option for option in choice.options}
+    base, best = by_label["performance"], by_label["schedutil"]
+    changes = {**best.changes, "energy_per_work": energy, "power": Parts(power, None, None, None, None)}
+    parts = {**base.parts, "missed_activations": Parts(missed, None, None, None, None)}
+    base = replace(base, best=0.4, meets=1.0, breaks=(), parts=parts)
+    return replace(choice, options=[replace(best, best=0.6, meets=1.0, breaks=(), changes=changes), base])
+
+
+def answer(dumps: Path, monkeypatch: pytest.MonkeyPatch, found: opplab.Choice) -> Fleet:
+    monkeypatch.setattr(choosing, "choose", lambda *_, **__: found)
+    return fleet([dumps / "a.tar.xz"], "load")
+
+
+def test_what_saves_nothing_by_the_mean_is_not_recommended(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    """Goal: the best in most draws may take more energy; then the baseline stays."""
+    found = answer(dumps, monkeypatch, made(choice, Parts(0.3, 1.0, None, None, None, draws=7)))
+    (row,) = found.rows()
+    assert (row["setting"], row["saved_watts"]) == ("performance", 0.0)
+    assert "echo performance >" in found.commands_text()
+    assert "schedutil" not in found.commands_text()
+    words = " ".join(found.text(80).split())
+    assert "No setting is better than the baseline, performance, on 1 machine type: nothing to change." in words
+    assert "schedutil is the best in 60 %, but its mean (energy/work +0.3 %) saves nothing." in words
 
 
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:

@@ -72,6 +72,8 @@ class Saving:
         What the setting costs in response time; empty if nothing clear.
     twins : list of str
         Settings that are one candidate with another, in sentences.
+    passed : str
+        What was the best more often than the baseline without saving energy; empty if nothing was.
     """
 
     setting: str
@@ -85,14 +87,24 @@ class Saving:
     commands: list[str]
     price: str
     twins: list[str]
+    passed: str
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
         """Take it from a choice: power of the baseline x (1 - ratio of energy by unit of work)."""
+        from opplab.summary.answer import title_of
+
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
         change = None if chosen is None else chosen.changes.get(CHANGE)
+        passed = ""
+        # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
+        counted = choice.goals[0] == CHANGE and base.meets >= 0.5
+        if chosen is not None and change is not None and counted and change.value >= 0:
+            passed = f"{chosen.label} is the best in {choice.chance(chosen.best)}, but its mean "
+            passed += f"({title_of(CHANGE)} {change.certainty.text(change.value)}) saves nothing"
+            chosen, change = base, None
 
         def saved(percent: float | None) -> float | None:
             return None if percent is None or power is None else -power * percent / 100
@@ -109,6 +121,7 @@ class Saving:
             commands=[] if chosen is None else list(chosen.commands),
             price=choice.price() if change is not None and power is not None else "",
             twins=choice.twins(),
+            passed=passed,
         )
 
 
@@ -153,7 +166,8 @@ class Fleet(Block):
             for words in saving.twins:
                 twins.setdefault(words, []).append(kind.name)
         same = [f"{'; '.join(names)}: {words}" for words, names in twins.items()]
-        return [*price, *same, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
+        passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
+        return [*price, *passed, *same, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
 
     def size(self) -> int:
         """Give the number of machine types."""
@@ -459,6 +473,9 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         return "No machine type could be answered."
     if all(saving.setting == saving.baseline for _, saving in answered):
         bases = " or ".join(dict.fromkeys(saving.baseline for _, saving in answered))
+        if any(saving.passed for _, saving in answered):
+            types = _several(len(answered), "machine type")
+            return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
         return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
     if not sure:
         return f"No saving is clear: of {_several(len(answered), 'machine type')} no interval excludes zero."
