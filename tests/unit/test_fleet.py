@@ -197,6 +197,35 @@ def test_what_saves_nothing_by_the_mean_is_not_recommended(
     assert "schedutil is the best in 60 %, but its mean (energy/work +0.3 %) saves nothing." in words
 
 
+def test_why_no_saving_is_clear(dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice) -> None:
+    """Goal: too few draws have no interval, so none can exclude zero; the answer names how many are needed."""
+    few = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, None, None, None, draws=7)))
+    assert few.finding == "No saving is clear on 1 machine type: needs 40 draws, has 8."
+    open_ = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, (-1.0, 1.0), -5.0, 1.0, draws=39)))
+    assert open_.finding == "No saving is clear on 1 machine type: no interval excludes zero."
+    clear = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)))
+    assert clear.finding.startswith("Clear savings: ")
+
+
+def test_a_constraint_that_nothing_keeps_is_the_answer(dumps: Path) -> None:
+    done = run(dumps, "--constraint", "response_p95 <= 1us")
+    words = " ".join(done.stdout.split())
+    assert "No setting keeps response_p95 <= 1us on 2 machine types." in words
+    assert "no interval" not in words
+
+
+def test_a_setting_that_the_constraint_needs_is_no_saving(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    found = made(choice, Parts(2.0, 1.0, (-1.0, 1.0), 1.0, 3.0, draws=39))
+    best, base = found.options
+    bad = replace(found, options=[best, replace(base, best=0.0, meets=0.0, breaks=["response_p95 <= 5ms"])])
+    fleet_ = answer(dumps, monkeypatch, bad)
+    assert fleet_.rows()[0]["setting"] == "schedutil"
+    words = "takes more energy than the baseline, which breaks response_p95 <= 5ms, on 1 machine type."
+    assert fleet_.finding == f"The setting {words}"
+
+
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     for name in ("a", "b", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()

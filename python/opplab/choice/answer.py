@@ -289,7 +289,7 @@ class Choice:
         chosen = self.recommended
         limits = " and ".join(self.constraints)
         if chosen is None:
-            every = " and ".join([*self.constraints, *self.work])
+            every = " and ".join(self.kept_by_none())
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
             return [nearest, *self.twins(), *self._tests_nothing()]
         goal = self.goals[0]
@@ -329,6 +329,11 @@ class Choice:
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
         return out
+
+    def kept_by_none(self) -> list[str]:
+        """Give the constraints that every setting breaks; all, if it is only together that none keeps them."""
+        every = [*self.constraints, *self.work]
+        return [text for text in every if all(text in option.breaks for option in self.options)] or every
 
     def twins(self) -> list[str]:
         """Name the settings that are one candidate with another, as their runs are the same."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -74,6 +75,10 @@ class Saving:
         Settings that are one candidate with another, in sentences.
     passed : str
         What was the best more often than the baseline without saving energy; empty if nothing was.
+    reason : str
+        Why the saving has no interval; empty if it has one.
+    broken : str
+        Constraints that no setting keeps, or, where one does, that the baseline does not.
     """
 
     setting: str
@@ -88,6 +93,8 @@ class Saving:
     price: str
     twins: list[str]
     passed: str
+    reason: str
+    broken: str
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -122,6 +129,8 @@ class Saving:
             price=choice.price() if change is not None and power is not None else "",
             twins=choice.twins(),
             passed=passed,
+            reason="" if change is None else change.certainty.reason,
+            broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
         )
 
 
@@ -468,7 +477,6 @@ def _between(saving: Saving, scale: float) -> str:
 
 
 def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
-    sure = [(kind, saving) for kind, saving in answered if saving.clear and saving.watts is not None]
     if not answered:
         return "No machine type could be answered."
     if all(saving.setting == saving.baseline for _, saving in answered):
@@ -477,15 +485,30 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
             types = _several(len(answered), "machine type")
             return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
         return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
-    if not sure:
-        return f"No saving is clear: of {_several(len(answered), 'machine type')} no interval excludes zero."
-    total = sum((saving.watts or 0.0) * len(kind.dumps) for kind, saving in sure) * HOURS / 1000
-    count = sum(len(kind.dumps) for kind, _ in sure)
-    words = (
-        f"Clear savings: {_number(total)} kWh a year on {_several(count, 'machine')} of {_several(len(sure), 'type')}."
-    )
-    others = len(answered) - len(sure)
-    return f"{words} On {_several(others, 'other type')} no saving is clear." if others else words
+    words = []
+    sure = [(kind, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
+    if sure:
+        total = sum(watts * len(kind.dumps) for kind, watts in sure) * HOURS / 1000
+        count = sum(len(kind.dumps) for kind, _ in sure)
+        machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
+        words.append(f"Clear savings: {_number(total)} kWh a year on {machines}.")
+    # What the other types have in common is one sentence, and how many they are.
+    others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
+    return " ".join([*words, *(text.format(_several(count, "machine type")) for text, count in others.items())])
+
+
+def _why_not(saving: Saving) -> str:
+    """Give the sentence about a type without a clear saving, with a place for the types."""
+    if not saving.setting:
+        return f"No setting keeps {saving.broken} on {{}}."
+    if saving.setting == saving.baseline:
+        return "No setting is better than the baseline on {}."
+    if saving.watts is None:
+        return "The energy is unknown on {}."
+    if saving.watts < 0:
+        why = f", which breaks {saving.broken}" if saving.broken else ""
+        return f"The setting takes more energy than the baseline{why}, on {{}}."
+    return f"No saving is clear on {{}}: {saving.reason or 'no interval excludes zero'}."
 
 
 def _several(number: int, what: str) -> str:
