@@ -82,19 +82,54 @@ def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
     assert found.findings()[0].startswith("No setting keeps response_p95 <= 1us")
 
 
-def test_equal_settings_share_the_probability() -> None:
-    settings = [Setting((("governor", "performance"), ("idle_governor", name))) for name in ("menu", "teo")]
+def test_settings_whose_runs_are_the_same_are_one_candidate() -> None:
+    """Goal: a key without effect changes no probability, and so not who is recommended."""
+    menu = Setting((("governor", "performance"), ("idle_governor", "menu")))
+    slow = Setting((("governor", "powersave"), ("idle_governor", "menu")))
+    same = [Setting((*one.keys, ("hz", 250))) for one in (menu, slow)]
+
+    def found(*settings: Setting) -> opplab.Choice:
+        return opplab.choose(
+            "skylake-8x-uma",
+            opplab.Workload.periodic(1, run_us=100, period_us=1000),
+            settings,
+            seconds=0.1,
+            iterations=2,
+            uncertainty=4,
+            jobs=1,
+        )
+
+    plain, doubled = found(menu, slow), found(menu, slow, *same)
+    assert [option.best for option in doubled.options] == [option.best for option in plain.options]
+    assert doubled.recommended is not None
+    assert plain.recommended is not None
+    assert doubled.recommended.setting == plain.recommended.setting
+    words = " ".join(doubled.findings())
+    for option in doubled.options:
+        (twin,) = option.twins
+        assert f"{twin} changes nothing here: its runs are those of {option.label}." in words
+    whole = json.loads(doubled.to_json())
+    assert [len(one["twins"]) for one in whole["settings"]] == [1, 1]
+    page(doubled)
+
+
+def test_settings_that_are_all_the_same_leave_nothing_to_choose() -> None:
+    menu = Setting((("governor", "performance"), ("idle_governor", "menu")))
     found = opplab.choose(
         "skylake-8x-uma",
         opplab.Workload.periodic(1, run_us=100, period_us=1000),
-        [settings[0], Setting((("governor", "performance"), ("idle_governor", "menu"), ("hz", 250)))],
+        [menu, Setting((*menu.keys, ("hz", 250)))],
         seconds=0.1,
         iterations=2,
         uncertainty=0,
         jobs=1,
     )
-    assert [option.best for option in found.options] == [0.5, 0.5]
-    assert "the same in every run" in " ".join(found.findings())
+    (option,) = found.options
+    assert len(option.twins) == 1
+    words = " ".join(found.findings())
+    assert "as with every other setting" in words
+    assert f"{option.twins[0]} changes nothing here: its runs are those of {option.label}." in words
+    page(found)
 
 
 def test_a_report_and_json_say_the_same(choice: opplab.Choice, tmp_path: Path) -> None:

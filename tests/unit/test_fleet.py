@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import _opplab
 from opplab.choice import choose as choosing
-from opplab.choice.fleet import fleet, sources_of, types_of
+from opplab.choice.fleet import Fleet, fleet, sources_of, types_of
 from opplab.cli.main import opplab as program
 from opplab.fit.machine_power import generic_power
+from opplab.uncertainty.parts import Parts
 
 from testdata import shared
 
@@ -147,6 +149,81 @@ def test_a_setting_that_makes_requests_wait_has_its_price(dumps: Path) -> None:
     saving = json.loads(kept.read_text())["saving"]
     assert (row["setting"] == "powersave") == bool(saving["price"])
     assert not saving["price"] or f"{row['machine_type']} {saving['price']}." in words
+
+
+def test_a_setting_without_effect_changes_no_answer(dumps: Path) -> None:
+    for name in ("b", "c", "hostile"):
+        (dumps / f"{name}.tar.xz").unlink()
+    words = ["--governor", "powersave,performance", "--format", "csv"]
+    plain = run(dumps, *words)
+    doubled = run(dumps, *words, "--vs", "epp=performance")
+    assert doubled.stdout == plain.stdout
+    shown = " ".join(run(dumps, *words[:2], "--vs", "epp=performance").stdout.split())
+    assert "epp=performance changes nothing here: its runs are those of powersave." in shown
+
+
+@pytest.fixture(scope="module")
+def choice() -> opplab.Choice:
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    return choosing.choose("juno-r2", load, governors=["performance", "schedutil", "powersave"], **OPTIONS)
+
+
+def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: float = 0.0) -> opplab.Choice:
+    """Give a choice whose second setting is recommended, with a change of energy by work and of power, in percent."""
+    by_label = {option.label: option for option in choice.options}
+    base, best = by_label["performance"], by_label["schedutil"]
+    changes = {**best.changes, "energy_per_work": energy, "power": Parts(power, None, None, None, None)}
+    parts = {**base.parts, "missed_activations": Parts(missed, None, None, None, None)}
+    base = replace(base, best=0.4, meets=1.0, breaks=(), parts=parts)
+    return replace(choice, options=[replace(best, best=0.6, meets=1.0, breaks=(), changes=changes), base])
+
+
+def answer(dumps: Path, monkeypatch: pytest.MonkeyPatch, found: opplab.Choice) -> Fleet:
+    monkeypatch.setattr(choosing, "choose", lambda *_, **__: found)
+    return fleet([dumps / "a.tar.xz"], "load")
+
+
+def test_what_saves_nothing_by_the_mean_is_not_recommended(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    """Goal: the best in most draws may take more energy; then the baseline stays."""
+    found = answer(dumps, monkeypatch, made(choice, Parts(0.3, 1.0, None, None, None, draws=7)))
+    (row,) = found.rows()
+    assert (row["setting"], row["saved_watts"]) == ("performance", 0.0)
+    assert "echo performance >" in found.commands_text()
+    assert "schedutil" not in found.commands_text()
+    words = " ".join(found.text(80).split())
+    assert "No setting is better than the baseline, performance, on 1 machine type: nothing to change." in words
+    assert "schedutil is the best in 60 %, but its mean (energy/work +0.3 %) saves nothing." in words
+
+
+def test_why_no_saving_is_clear(dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice) -> None:
+    """Goal: too few draws have no interval, so none can exclude zero; the answer names how many are needed."""
+    few = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, None, None, None, draws=7)))
+    assert few.finding == "No saving is clear on 1 machine type: needs 40 draws, has 8."
+    open_ = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, (-1.0, 1.0), -5.0, 1.0, draws=39)))
+    assert open_.finding == "No saving is clear on 1 machine type: no interval excludes zero."
+    clear = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)))
+    assert clear.finding.startswith("Clear savings: ")
+
+
+def test_a_constraint_that_nothing_keeps_is_the_answer(dumps: Path) -> None:
+    done = run(dumps, "--constraint", "response_p95 <= 1us")
+    words = " ".join(done.stdout.split())
+    assert "No setting keeps response_p95 <= 1us on 2 machine types." in words
+    assert "no interval" not in words
+
+
+def test_a_setting_that_the_constraint_needs_is_no_saving(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    found = made(choice, Parts(2.0, 1.0, (-1.0, 1.0), 1.0, 3.0, draws=39))
+    best, base = found.options
+    bad = replace(found, options=[best, replace(base, best=0.0, meets=0.0, breaks=["response_p95 <= 5ms"])])
+    fleet_ = answer(dumps, monkeypatch, bad)
+    assert fleet_.rows()[0]["setting"] == "schedutil"
+    words = "takes more energy than the baseline, which breaks response_p95 <= 5ms, on 1 machine type."
+    assert fleet_.finding == f"The setting {words}"
 
 
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:

@@ -76,6 +76,8 @@ class Option:
         Constraints that it does not keep in most draws.
     changes : dict of str to Parts
         Change of each metric against the baseline, in percent; none of a metric that is zero.
+    twins : list of str
+        Settings whose runs are this one's: they are one candidate, which has the name of the first.
     """
 
     setting: Setting
@@ -86,6 +88,7 @@ class Option:
     commands: Sequence[str]
     breaks: Sequence[str] = ()
     changes: Mapping[str, Parts] = field(default_factory=dict)
+    twins: Sequence[str] = ()
 
 
 @dataclass
@@ -286,23 +289,26 @@ class Choice:
         chosen = self.recommended
         limits = " and ".join(self.constraints)
         if chosen is None:
-            every = " and ".join([*self.constraints, *self.work])
+            every = " and ".join(self.kept_by_none())
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
-            return [nearest, *self._tests_nothing()]
+            return [nearest, *self.twins(), *self._tests_nothing()]
         goal = self.goals[0]
         title = title_of(goal)
+        alone = len(self.options) == 1
         out = [
-            f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, the best "
-            f"{self._in(chosen.best)}" + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
+            f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
+            + ("as with every other setting" if alone else f"the best {self._in(chosen.best)}")
+            + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
         out += self._left_out()
+        out += self.twins()
         out += self._tests_nothing()
         kept = [option for option in self.options[1:] if option.meets >= 0.5]
         same = [option.label for option in kept if option.parts[goal] == chosen.parts[goal]]
         if same:
-            out.append(f"{', '.join(same)}: the same in every run, so that nothing here decides between them.")
+            out.append(f"{', '.join(same)}: {title} is the same, so that nothing here decides between them.")
         elif self.gap is not None and kept:
             second = kept[0]
             text = f"Next is {second.label}, {title} {self.gap.certainty.text(self.gap.value)}"
@@ -322,6 +328,22 @@ class Choice:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
+        return out
+
+    def kept_by_none(self) -> list[str]:
+        """Give the constraints that every setting breaks; all, if it is only together that none keeps them."""
+        every = [*self.constraints, *self.work]
+        return [text for text in every if all(text in option.breaks for option in self.options)] or every
+
+    def twins(self) -> list[str]:
+        """Name the settings that are one candidate with another, as their runs are the same."""
+        from opplab.summary.answer import same_runs
+
+        out = [same_runs(option.twins, option.label) for option in self.options if option.twins]
+        if len(out) > LEFT_OUT:
+            others = sum(len(option.twins) for option in self.options if option.twins)
+            shown = [len(option.twins) for option in self.options if option.twins][:LEFT_OUT]
+            out = [*out[:LEFT_OUT], f"The runs of {others - sum(shown)} more settings are those of another, too."]
         return out
 
     def price(self) -> str:
@@ -399,6 +421,7 @@ class Choice:
                     "tunables": dict(option.setting.tunables),
                     "pareto": option in self.pareto,
                     "breaks": list(option.breaks),
+                    "twins": list(option.twins),
                     "commands": list(option.commands),
                 }
                 for row, option in zip(self.rows(), self.options, strict=True)

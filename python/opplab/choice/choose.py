@@ -251,6 +251,9 @@ def _answer(
 
     from opplab.summary.answer import PAIRS
 
+    twins = _twins(values, point, labels)
+    settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
+    labels = list(twins)
     own = own_metrics(units)
     metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
     for metric in metrics:
@@ -278,7 +281,7 @@ def _answer(
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
     cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
     best = cost.min(axis=1, keepdims=True)
-    # Equal settings share: none of them is the best.
+    # Settings of other runs that are equal in the goal share: none of them is the best.
     winners = feasible & (cost <= best + 1e-9 * np.abs(np.where(np.isfinite(best), best, 0.0)))
     shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
     options = []
@@ -302,6 +305,7 @@ def _answer(
                 commands_of(setting, program.machine, program.bases[0]["policy"]),
                 [limit.text for limit in kept if kept[limit][at] < 0.5],
                 changes,
+                twins[label],
             )
         )
     order = sorted(
@@ -348,6 +352,22 @@ def _answer(
         sources=dict(program.machine.get("source", {})),
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
+
+
+def _twins(
+    values: Mapping[tuple[Point, str, str], Values], point: Point, labels: Sequence[str]
+) -> dict[str, list[str]]:
+    """Give the first setting of each group whose runs are the same, in all iterations and draws, and the others."""
+    metrics = {metric for at, _, metric in values if at == point}
+    twins: dict[str, list[str]] = {}
+    for label in labels:
+        for first, others in twins.items():
+            if all(values.get((point, label, metric)) == values.get((point, first, metric)) for metric in metrics):
+                others.append(label)
+                break
+        else:
+            twins[label] = []
+    return twins
 
 
 def _runs_words(iterations: int, drawn: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -51,7 +52,7 @@ class MachineType:
     dumps: list[str] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Saving:
     """The answer for one machine type; watts are of one machine at the baseline's work.
 
@@ -68,9 +69,16 @@ class Saving:
         What the setting saves, with its interval.
     clear : bool
     commands : list of str
-    finding : str
     price : str
         What the setting costs in response time; empty if nothing clear.
+    twins : list of str
+        Settings that are one candidate with another, in sentences.
+    passed : str
+        What was the best more often than the baseline without saving energy; empty if nothing was.
+    reason : str
+        Why the saving has no interval; empty if it has one.
+    broken : str
+        Constraints that no setting keeps, or, where one does, that the baseline does not.
     """
 
     setting: str
@@ -82,41 +90,47 @@ class Saving:
     high: float | None
     clear: bool
     commands: list[str]
-    finding: str
-    price: str = ""
+    price: str
+    twins: list[str]
+    passed: str
+    reason: str
+    broken: str
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
         """Take it from a choice: power of the baseline x (1 - ratio of energy by unit of work)."""
+        from opplab.summary.answer import title_of
+
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
-        finding = choice.findings()[0]
-        if chosen is None:
-            return cls("", choice.baseline, "", power, None, None, None, False, [], finding)
-        best, commands = choice.chance(chosen.best), list(chosen.commands)
-        change = chosen.changes.get(CHANGE)
-        if chosen is base:
-            return cls(chosen.label, choice.baseline, best, power, 0.0, None, None, False, commands, finding)
-        if change is None or power is None:
-            return cls(chosen.label, choice.baseline, best, power, None, None, None, False, commands, finding)
+        change = None if chosen is None else chosen.changes.get(CHANGE)
+        passed = ""
+        # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
+        counted = choice.goals[0] == CHANGE and base.meets >= 0.5
+        if chosen is not None and change is not None and counted and change.value >= 0:
+            passed = f"{chosen.label} is the best in {choice.chance(chosen.best)}, but its mean "
+            passed += f"({title_of(CHANGE)} {change.certainty.text(change.value)}) saves nothing"
+            chosen, change = base, None
 
         def saved(percent: float | None) -> float | None:
-            return None if percent is None else -power * percent / 100
+            return None if percent is None or power is None else -power * percent / 100
 
-        clear = change.certainty.is_clear
-        ends = saved(change.high), saved(change.low)
         return cls(
-            chosen.label,
-            choice.baseline,
-            best,
-            power,
-            saved(change.value),
-            *ends,
-            clear,
-            commands,
-            finding,
-            choice.price(),
+            setting="" if chosen is None else chosen.label,
+            baseline=choice.baseline,
+            best="" if chosen is None else choice.chance(chosen.best),
+            base_watts=power,
+            watts=0.0 if chosen is base else None if change is None else saved(change.value),
+            low=None if change is None else saved(change.high),
+            high=None if change is None else saved(change.low),
+            clear=change is not None and change.certainty.is_clear and power is not None,
+            commands=[] if chosen is None else list(chosen.commands),
+            price=choice.price() if change is not None and power is not None else "",
+            twins=choice.twins(),
+            passed=passed,
+            reason="" if change is None else change.certainty.reason,
+            broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
         )
 
 
@@ -156,7 +170,13 @@ class Fleet(Block):
         """Give what was refused, and what was assumed."""
         prices = [f"{kind.name} {saving.price}" for kind, saving in self.types if saving.price]
         price = [f"Price of the settings against the baseline: {'; '.join(prices)}."] if prices else []
-        return [*price, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
+        twins: dict[str, list[str]] = {}
+        for kind, saving in self.types:
+            for words in saving.twins:
+                twins.setdefault(words, []).append(kind.name)
+        same = [f"{'; '.join(names)}: {words}" for words, names in twins.items()]
+        passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
+        return [*price, *passed, *same, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
 
     def size(self) -> int:
         """Give the number of machine types."""
@@ -192,7 +212,8 @@ class Fleet(Block):
         """Give what JSON has beside the rows."""
         commands = {kind.digest: saving.commands for kind, saving in self.types}
         refused = [{"dump": name, "why": why} for name, why in self.refused]
-        return {**super().facts(), "commands": commands, "refused": refused, "assumed": self.assumed}
+        twins = {kind.digest: saving.twins for kind, saving in self.types}
+        return {**super().facts(), "commands": commands, "twins": twins, "refused": refused, "assumed": self.assumed}
 
     def commands_text(self) -> str:
         """Give the commands that set it: once for types that share them."""
@@ -456,21 +477,38 @@ def _between(saving: Saving, scale: float) -> str:
 
 
 def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
-    sure = [(kind, saving) for kind, saving in answered if saving.clear and saving.watts is not None]
     if not answered:
         return "No machine type could be answered."
     if all(saving.setting == saving.baseline for _, saving in answered):
         bases = " or ".join(dict.fromkeys(saving.baseline for _, saving in answered))
+        if any(saving.passed for _, saving in answered):
+            types = _several(len(answered), "machine type")
+            return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
         return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
-    if not sure:
-        return f"No saving is clear: of {_several(len(answered), 'machine type')} no interval excludes zero."
-    total = sum((saving.watts or 0.0) * len(kind.dumps) for kind, saving in sure) * HOURS / 1000
-    count = sum(len(kind.dumps) for kind, _ in sure)
-    words = (
-        f"Clear savings: {_number(total)} kWh a year on {_several(count, 'machine')} of {_several(len(sure), 'type')}."
-    )
-    others = len(answered) - len(sure)
-    return f"{words} On {_several(others, 'other type')} no saving is clear." if others else words
+    words = []
+    sure = [(kind, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
+    if sure:
+        total = sum(watts * len(kind.dumps) for kind, watts in sure) * HOURS / 1000
+        count = sum(len(kind.dumps) for kind, _ in sure)
+        machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
+        words.append(f"Clear savings: {_number(total)} kWh a year on {machines}.")
+    # What the other types have in common is one sentence, and how many they are.
+    others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
+    return " ".join([*words, *(text.format(_several(count, "machine type")) for text, count in others.items())])
+
+
+def _why_not(saving: Saving) -> str:
+    """Give the sentence about a type without a clear saving, with a place for the types."""
+    if not saving.setting:
+        return f"No setting keeps {saving.broken} on {{}}."
+    if saving.setting == saving.baseline:
+        return "No setting is better than the baseline on {}."
+    if saving.watts is None:
+        return "The energy is unknown on {}."
+    if saving.watts < 0:
+        why = f", which breaks {saving.broken}" if saving.broken else ""
+        return f"The setting takes more energy than the baseline{why}, on {{}}."
+    return f"No saving is clear on {{}}: {saving.reason or 'no interval excludes zero'}."
 
 
 def _several(number: int, what: str) -> str:

@@ -520,14 +520,30 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
             missed.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
-    same = [
-        f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event."
-        for one in answer.same
-    ]
+    same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
     # What a variant misses weighs more than how much work it does.
     return " ".join([*[head, *same, *missed, *work_done][: SENTENCES + 1 - len(depends)], *depends])
+
+
+def same_runs(names: Sequence[str], base: str) -> str:
+    """Name those that change nothing, as their runs are those of another.
+
+    Examples
+    --------
+    >>> same_runs(["epp=power"], "powersave")
+    'epp=power changes nothing here: its runs are those of powersave.'
+    >>> same_runs(["hz=250", "hz=1000"], "performance")
+    'hz=250 and hz=1000 change nothing here: their runs are those of performance.'
+    """
+    change, whose = ("changes", "its") if len(names) == 1 else ("change", "their")
+    return f"{in_words(names)} {change} nothing here: {whose} runs are those of {base}."
+
+
+def in_words(names: Sequence[str]) -> str:
+    """List names: ``A``, ``A and B``, ``A, B and C``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _alone(answer: Answer) -> str:
