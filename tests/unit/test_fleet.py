@@ -226,6 +226,23 @@ def test_a_setting_that_the_constraint_needs_is_no_saving(
     assert fleet_.finding == f"The setting {words}"
 
 
+def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    """Goal: watts saved beside a mean power that rises are explained, and savings against late work are named."""
+    energy = Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)
+    found = answer(dumps, monkeypatch, made(choice, energy, missed=61.0, power=1.8))
+    (row,) = found.rows()
+    words = " ".join(found.text(80).split())
+    assert " kWh a year at the baseline's work, on 1 machine of 1 type." in found.finding
+    assert f"The baseline misses activations: 61 % (performance) on {row['machine_type']}." in found.finding
+    assert "Watts and kWh saved are at the baseline's work." in words
+    assert f"Mean power rises, as more work is done: {row['machine_type']} +1.8 %." in words
+    plain = answer(dumps, monkeypatch, made(choice, energy, power=-2.0))
+    assert "misses activations" not in plain.finding
+    assert "Mean power rises" not in plain.text(80)
+
+
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     for name in ("a", "b", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()

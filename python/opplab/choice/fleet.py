@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.choice.criteria import MISSED_SLACK
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
 
@@ -26,6 +27,12 @@ HOURS = 8760
 """Hours of a year."""
 
 CHANGE = "energy_per_work"
+
+RISE = 0.05
+"""Percent; changes of power from this on are named."""
+
+MOST = 3
+"""Types that are named for what their baseline misses."""
 
 
 @dataclass
@@ -79,6 +86,10 @@ class Saving:
         Why the saving has no interval; empty if it has one.
     broken : str
         Constraints that no setting keeps, or, where one does, that the baseline does not.
+    base_missed : float
+        Activations that the baseline misses, in percent.
+    power : float
+        Change of the mean power, in percent: of more work, too.
     """
 
     setting: str
@@ -95,6 +106,8 @@ class Saving:
     passed: str
     reason: str
     broken: str
+    base_missed: float
+    power: float
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -104,6 +117,7 @@ class Saving:
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
+        missed = base.parts.get("missed_activations")
         change = None if chosen is None else chosen.changes.get(CHANGE)
         passed = ""
         # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
@@ -131,6 +145,8 @@ class Saving:
             passed=passed,
             reason="" if change is None else change.certainty.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
+            base_missed=0.0 if missed is None else missed.value,
+            power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
         )
 
 
@@ -176,7 +192,26 @@ class Fleet(Block):
                 twins.setdefault(words, []).append(kind.name)
         same = [f"{'; '.join(names)}: {words}" for words, names in twins.items()]
         passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
-        return [*price, *passed, *same, *(f"Refused: {name}: {why}" for name, why in self.refused), self.assumed]
+        return [
+            *self._at_equal_work(),
+            *price,
+            *passed,
+            *same,
+            *(f"Refused: {name}: {why}" for name, why in self.refused),
+            self.assumed,
+        ]
+
+    def _at_equal_work(self) -> list[str]:
+        """Report that savings are at the baseline's work, and where mean power rises as more of it is done."""
+        if not any(saving.watts for _, saving in self.types):
+            return []
+        rises = [
+            f"{kind.name} {saving.power:+.1f} %"
+            for kind, saving in self.types
+            if (saving.watts or 0.0) > 0 and saving.power >= RISE
+        ]
+        more = f" Mean power rises, as more work is done: {'; '.join(rises)}." if rises else ""
+        return [f"Watts and kWh saved are at the baseline's work.{more}"]
 
     def size(self) -> int:
         """Give the number of machine types."""
@@ -195,6 +230,7 @@ class Fleet(Block):
                     "baseline": saving.baseline,
                     "best_in": saving.best,
                     "baseline_watts": saving.base_watts,
+                    "baseline_missed_percent": saving.base_missed,
                     "saved_watts": saving.watts,
                     "saved_watts_low": saving.low,
                     "saved_watts_high": saving.high,
@@ -361,7 +397,13 @@ def fleet(
     label = str(getattr(workload, "name", workload))
     machines = _several(sum(len(kind.dumps) for kind, _ in answered), "machine")
     asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
-    return Fleet(f"{asked} Least energy by unit of work", _finding(answered), answered, refused, _assumed(answered))
+    return Fleet(
+        f"{asked} Least energy by unit of work",
+        f"{_finding(answered)}{_missed(answered)}",
+        answered,
+        refused,
+        _assumed(answered),
+    )
 
 
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machine: type[Machine]) -> Saving:
@@ -476,6 +518,17 @@ def _between(saving: Saving, scale: float) -> str:
     return f"{_number(saving.watts * scale)} [{_number(saving.low * scale)}, {_number(saving.high * scale)}]{star}"
 
 
+def _missed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    """Name the types on which the baseline does not do its work in time: savings are against that."""
+    late = [(kind, saving) for kind, saving in answered if saving.base_missed > MISSED_SLACK]
+    if not late:
+        return ""
+    late.sort(key=lambda one: -one[1].base_missed)
+    words = [f"{saving.base_missed:.3g} % ({saving.baseline}) on {kind.name}" for kind, saving in late[:MOST]]
+    more = f"; it misses some on {_several(len(late) - MOST, 'more type')}" if len(late) > MOST else ""
+    return f" The baseline misses activations: {'; '.join(words)}{more}."
+
+
 def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     if not answered:
         return "No machine type could be answered."
@@ -491,7 +544,7 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         total = sum(watts * len(kind.dumps) for kind, watts in sure) * HOURS / 1000
         count = sum(len(kind.dumps) for kind, _ in sure)
         machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
-        words.append(f"Clear savings: {_number(total)} kWh a year on {machines}.")
+        words.append(f"Clear savings: {_number(total)} kWh a year at the baseline's work, on {machines}.")
     # What the other types have in common is one sentence, and how many they are.
     others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
     return " ".join([*words, *(text.format(_several(count, "machine type")) for text, count in others.items())])
