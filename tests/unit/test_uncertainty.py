@@ -222,6 +222,13 @@ def test_rare_runs_within_draws_do_not_leave_an_interval_of_one_point() -> None:
     assert not parts.is_clear
 
 
+def test_draws_that_vary_less_than_their_runs_keep_a_range() -> None:
+    """Two runs a draw that are far apart, each pair about the same middle: the assumptions may still move it."""
+    parts = parts_of([10.0, 12.0, 11.0], [[at / 39 - 20.0, at / 39 + 20.0] for at in range(39)])
+    assert parts.assumed is not None
+    assert parts.assumed[1] - parts.assumed[0] > 0.5
+
+
 def test_an_interval_holds_the_value_and_the_runs_around_it() -> None:
     rng = np.random.default_rng(7)
     for runs in (1, 2):

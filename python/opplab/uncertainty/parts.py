@@ -178,9 +178,9 @@ def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
     The variance of the draws' means is that of the assumptions and a part of that within draws (one-way analysis of
     variance). The means are drawn together until they vary by the most that the assumptions may: the upper limit
     (`SEPARATED`, by the quantile of F) of their variance, not its estimate, which is 0 or less as often as not where
-    they move little, and then would take what is not known for none. With fewer runs in the draws the limit is
-    higher, and with one run a draw the means stay as they are. Where even the limit is 0, the runs within draws vary
-    more than all else, and the runs' part holds them (`runs_within`).
+    they move little, and then would take what is not known for none. An estimate below 0 counts as 0, so that the
+    limit is above it, and never leaves one point. With fewer runs in the draws the limit is higher, and with one run
+    a draw the means stay as they are.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
     variance, freedom = _pooled(several)
     within = variance * sum(1 / len(one) for one in several) / len(several)
     lowest = float(stats.f.ppf(1 - SEPARATED, len(means) - 1, freedom))
-    factor = math.sqrt(max(1 - lowest * within / spread, 0.0))
+    factor = math.sqrt(max(1 - lowest * min(within / spread, 1.0), 0.0))
     middle = float(means.mean())
     return [float(middle + (one - middle) * factor) for one in means]
 
