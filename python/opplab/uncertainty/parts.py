@@ -1,8 +1,10 @@
 """An interval in two parts: what the runs leave open, and what the assumed numbers leave open.
 
-The first is Student's t over the iterations at the machine file's own numbers. The second comes from draws of these
-numbers: how far a value at a draw is from the value at the file's numbers with the same seed, so that what the seeds
-vary is in both and falls out of the difference. Both are taken as independent.
+The first is Student's t over the iterations at the machine file's own numbers, or what the runs within the draws differ
+by, if that is more (`runs_within`). The second comes from draws of these numbers: how far a value at a draw is from the
+value at the file's numbers with the same seed, so that what the seeds vary is in both and falls out of the difference;
+what the draws' few runs vary by is taken out, as far as it can be separated (`without_runs`). Both are taken as
+independent, and together they are never narrower than the first alone.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from dataclasses import dataclass, field
 from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
 from opplab.sweep.confidence import estimate
 
-__all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "why_open"]
+__all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "runs_within", "why_open"]
 
 LEVEL = CONFIDENCE
 """Coverage of intervals."""
 
 CHANCE = 0.05
 """A correlation that chance gives more often than this is not reported."""
+
+SEPARATED = 0.95
+"""One-sided confidence of the most that the assumptions' variance may be, where runs within draws vary, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,13 @@ class Parts:
     value : float
         Mean over the iterations at the file's own numbers.
     runs : float or None
-        Half-width of the runs' part; None with one iteration, or where iterations do not differ.
+        Half-width of the runs' part, at least that of the runs within draws; None with one iteration, or where
+        iterations do not differ.
     assumed : tuple of (float, float) or None
         How far the assumptions move the value, at the ends of the interval; None where nothing was drawn, or fewer
         draws than an interval takes.
     low, high : float or None
-        Both parts together; None where one of them is not known.
+        Both parts together, which hold the value and the runs' part around it; None where one of them is not known.
     turns : float
         Share of the draws in which the value has the other sign than most have.
     varies : bool
@@ -131,13 +137,18 @@ def parts_of(
     # Two iterations may leave the interval of a change of means open: then nothing is known of the runs' part.
     known = mean.varies and mean.half is not None and math.isfinite(end - start)
     runs = (end - start) / 2 if known else None
+    varies = mean.half is None or mean.varies
+    least_runs = runs_within(shifts, len(own), level)
+    # Without variation what is left within draws is rounding.
+    if len(own) > 1 and (known or not varies) and least_runs > 1e-9 * max(abs(value), 1e-300):
+        runs, varies = max(runs or 0.0, least_runs), True
+        start, end = min(start, value - runs), max(end, value + runs)
     if not len(shifts):
         low_end, high_end = (None, None) if runs is None else (max(start, least), end)
-        return Parts(value, runs, None, low_end, high_end, varies=mean.half is None or mean.varies, level=level)
+        return Parts(value, runs, None, low_end, high_end, varies=varies, level=level)
     moved = without_runs(shifts)
     positive = sum(value + shift > 0 for shift in moved) / len(moved)
     turns = min(positive, 1 - positive)
-    varies = mean.half is None or mean.varies
     if len(shifts) + 1 < quantile_draws(level) or (varies and runs is None):
         return Parts(value, runs, None, None, None, turns, varies, len(shifts), level)
     # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the
@@ -145,12 +156,15 @@ def parts_of(
     shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
     low, middle, high = (float(one) for one in np.quantile(moved, shares, method="weibull"))
     center = value + middle
+    # Neither part can make the other smaller: the middle of the draws may be away from the file's number, but what the
+    # runs leave open around that number stays open.
+    start, end = (value, value) if runs is None else (min(start, value - runs), max(end, value + runs))
     return Parts(
         value,
         runs,
         (low, high),
-        max(min(value, center - math.hypot(runs or 0.0, middle - low)), least),
-        max(value, center + math.hypot(runs or 0.0, high - middle)),
+        max(min(start, center - math.hypot(runs or 0.0, middle - low)), least),
+        max(end, center + math.hypot(runs or 0.0, high - middle)),
         turns,
         varies,
         len(moved),
@@ -162,7 +176,11 @@ def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
     """Give what each draw shifts, without what its runs vary by.
 
     The variance of the draws' means is that of the assumptions and a part of that within draws (one-way analysis of
-    variance); the means are drawn together so far that the first is left. With one run a draw they stay as they are.
+    variance). The means are drawn together until they vary by the most that the assumptions may: the upper limit
+    (`SEPARATED`, by the quantile of F) of their variance, not its estimate, which is 0 or less as often as not where
+    they move little, and then would take what is not known for none. An estimate below 0 counts as 0, so that the
+    limit is above it, and never leaves one point. With fewer runs in the draws the limit is higher, and with one run
+    a draw the means stay as they are.
 
     Examples
     --------
@@ -170,16 +188,49 @@ def without_runs(shifts: Sequence[Sequence[float]]) -> list[float]:
     [1.0, 3.0]
     """
     import numpy as np
+    from scipy import stats
 
-    means = np.array([float(np.mean(one)) for one in shifts])
+    means = np.array([sum(one) / len(one) for one in shifts])
     several = [one for one in shifts if len(one) > 1]
     spread = float(np.var(means, ddof=1)) if len(means) > 1 else 0.0
     if not several or spread <= 0:
         return [float(one) for one in means]
-    within = float(np.mean([np.var(one, ddof=1) / len(one) for one in several]))
-    factor = math.sqrt(max(1 - within / spread, 0.0))
+    variance, freedom = _pooled(several)
+    within = variance * sum(1 / len(one) for one in several) / len(several)
+    lowest = float(stats.f.ppf(1 - SEPARATED, len(means) - 1, freedom))
+    factor = math.sqrt(max(1 - lowest * min(within / spread, 1.0), 0.0))
     middle = float(means.mean())
     return [float(middle + (one - middle) * factor) for one in means]
+
+
+def runs_within(shifts: Sequence[Sequence[float]], iterations: int, level: float = LEVEL) -> float:
+    """Give the half-width that a mean of so many iterations has by what the runs within draws differ by; 0 if unknown.
+
+    The variances within draws are pooled. These are many more runs than those at the file's own numbers, which may
+    miss what is rare; each is a difference of two, so that this errs to the wide side where seeds have nothing in
+    common, and is small where they have all.
+
+    Examples
+    --------
+    >>> round(runs_within([[-1.0, 1.0]] * 40, 4), 2)
+    1.43
+    """
+    from scipy import stats
+
+    variance, freedom = _pooled(shifts)
+    if not freedom or iterations < 1:
+        return 0.0
+    return float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance / iterations)
+
+
+def _pooled(shifts: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Give the variance within draws, and its degrees of freedom."""
+    squares, freedom = 0.0, 0
+    for one in shifts:
+        mean = sum(one) / len(one)
+        squares += sum((value - mean) ** 2 for value in one)
+        freedom += len(one) - 1
+    return (squares / freedom if freedom else 0.0), freedom
 
 
 def influences(shares: Sequence[Sequence[float]], keys: Sequence[str], values: Sequence[float]) -> list[Influence]:
