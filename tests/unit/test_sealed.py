@@ -1,8 +1,11 @@
 """`opplab predict -o sealed.json` and `opplab score`: the figures computed another way, and what is refused."""
 
+import hashlib
 import json
 import math
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -99,6 +102,31 @@ def test_predictions_are_the_ratios_of_the_runs(place: Path) -> None:
         )
         assert math.isclose(row["ratio"], ours / theirs, rel_tol=1e-9)
         assert row["low"] < row["ratio"] < row["high"]
+
+
+def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """What a pipe held is gone: labels, models and the hash are of the text that ran."""
+    text = FILE.replace("load.json", str(tmp_path / "load.json"))
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    (tmp_path / "file.toml").write_text(text)
+    words = [
+        sys.executable,
+        "-m",
+        "opplab",
+        "predict",
+        "-o",
+        "s.json",
+        "--results",
+        "r",
+        "--uncertainty",
+        "2",
+        "-j",
+        "1",
+    ]
+    done = subprocess.run([*words, "/dev/stdin"], input=text, text=True, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seal = json.loads((tmp_path / "s.json").read_text())
+    assert seal["file_sha256"] == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_the_figures_are_those_computed_by_hand(place: Path) -> None:

@@ -299,7 +299,7 @@ def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
 
 def _last(experiment: Experiment, label: str) -> dict[str, int]:
     """Give the values of the calibration as it is."""
-    workloads = toml_of(Path(experiment.file).read_text(encoding="utf-8"), experiment.file)["workload"]
+    workloads = toml_of(experiment.text, experiment.file)["workload"]
     workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
     if "calibration" not in workload:
         return {}

@@ -10,7 +10,6 @@ import statistics
 import tomllib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.catalog import nearest
@@ -268,7 +267,7 @@ def _geometric(values: Sequence[float]) -> float:
 
 def governors_of(experiment: Experiment) -> set[str]:
     """Give the governors of an experiment's policies, as its file names them."""
-    file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
+    file = tomllib.loads(experiment.text)
     default = file.get("defaults", {}).get("governor", "")
     return {policy.get("governor", default) for policy in file["policy"]}
 

@@ -277,7 +277,7 @@ def _hangs(disks: Sequence[float]) -> str:
 
 def benchmark_models(experiment: Experiment) -> dict[str, str]:
     """Give the benchmark model of each workload of an experiment's file, by label; an rt-app file is ``rt-app``."""
-    file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
+    file = tomllib.loads(experiment.text)
     return {one["label"]: one.get("benchmark", "rt-app") for one in file["workload"]}
 
 

@@ -134,7 +134,7 @@ class Seal:
 
     def check_file(self, path: Path) -> None:
         """Refuse an experiment's file that is not the one that was sealed."""
-        if file_hash(path) != self.file_sha256:
+        if text_hash(read_text(path, "an experiment file")) != self.file_sha256:
             raise InputError(f"{path}: changed since it was predicted (file_sha256 of the seal differs)")
 
 
@@ -174,9 +174,9 @@ def _check_ratio(plain: Mapping[str, Any], name: str) -> None:
         raise ValueError(f"`{name}` is {value!r}, which is no ratio")
 
 
-def file_hash(path: Path) -> str:
-    """Give the hash of a file's bytes."""
-    return hashlib.sha256(read_text(path, "an experiment file").encode()).hexdigest()
+def text_hash(text: str) -> str:
+    """Give the hash of an experiment's text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _hash_of(plain: Mapping[str, Any]) -> str:
@@ -238,8 +238,7 @@ def seal(
         raise InputError(f"{experiment.file}: no ratio of {', '.join(wanted)}: every baseline is 0")
     known = {name for name in models.values() if name in {str(one["name"]) for one in _opplab.benchmarks()}}
     prints = {name: fingerprint(name) for name in sorted(known)}
-    file = Path(experiment.file)
-    return Seal(experiment.name, str(file), file_hash(file), _opplab.__version__, prints, draws, rows)
+    return Seal(experiment.name, experiment.file, text_hash(experiment.text), _opplab.__version__, prints, draws, rows)
 
 
 def _interval(change: Parts, model: str) -> tuple[float | None, float | None, str]:

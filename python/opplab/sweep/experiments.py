@@ -52,9 +52,11 @@ class Experiment:
     180
     """
 
-    def __init__(self, inner: _opplab.Experiment, cases: list[_opplab.Case], file: str) -> None:
+    def __init__(self, inner: _opplab.Experiment, cases: list[_opplab.Case], file: str, text: str) -> None:
         self._inner = inner
         self.file = file
+        self.text = text
+        """What the file held when it was read; a pipe holds it once."""
         self.cases = [Case.of(case) for case in cases]
         self.adjusted: dict[str, int | float] = {}
         """What was asked for instead of the file's value, by the command line's option."""
@@ -92,7 +94,8 @@ class Experiment:
             calibrations have.
         """
         path = catalog.find("experiment", name)
-        inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
+        whole = catalog.read_text(path, "an experiment file")
+        inner = _opplab.Experiment.parse(str(path), whole)
         _check_published(inner.published, path)
         from opplab.simulation.run import duration_ns
 
@@ -114,7 +117,7 @@ class Experiment:
             file = path.parent / workload
             if file.is_file():
                 rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
-        made = cls(inner, inner.expand(machines, rtapp), str(path))
+        made = cls(inner, inner.expand(machines, rtapp), str(path), whole)
         made._files = (machines, rtapp)
         made._fits = {name: text for name, (_, text) in fits.items()}
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
