@@ -182,6 +182,14 @@ class Answer(Block):
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
         return [*own, *([] if own else ["rate"]), *energy, "response_p99", "latency_p99"]
 
+    def compared(self) -> tuple[list[str], list[str]]:
+        """Give the metrics that have changes: those that sentences are about, and the others."""
+        found = dict.fromkeys(metric for one in self.lines for metric in one.changes)
+        waits = {name for pair in PAIRS.values() for name in pair}
+        about = [name for name in self._told() if name in found and name not in waits]
+        about = about or list(found)[:1] or ["energy"]
+        return about, [metric for metric in found if metric not in about]
+
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
         """Give the table of values, and that of changes if something is compared."""
         lines = self.lines[:most]
@@ -377,7 +385,7 @@ def answer_of(
     compared = {label: keys for label, keys in policies.items() if label in bases}
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
-    answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
+    answer.assumed = _assumed(experiment, lines, sure, command)
     if results.filter(results["metric"] == "energy")["value"].null_count():
         from opplab.simulation.power import HOW_TO_GET_POWER
 
@@ -467,7 +475,7 @@ def _change(
 
 
 def _drawn(sure: Sureness | None, point: Point, metric: str, base: str, variant: str) -> Certainty | None:
-    for line in sure.lines if sure is not None else ():
+    for line in (*sure.lines, *sure.beside) if sure is not None else ():
         if (line.point, line.metric, line.base, line.variant) == (point, metric, base, variant):
             return line.change.certainty
     return None
@@ -524,7 +532,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event."
         for one in answer.same
     ]
-    keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
+    deciding = sure.deciding() if sure is not None else []
+    keys = [row["assumption"] for row in deciding if row["p"] < 0.05 and row["metric"] == metric]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
     # What a variant misses weighs more than how much work it does.
     return " ".join([*[head, *same, *missed, *work_done][: SENTENCES + 1 - len(depends)], *depends])
@@ -572,8 +581,9 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     return ""
 
 
-def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_up: str) -> str:
+def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str) -> str:
     """Describe what was assumed, and the next step."""
+    wake_up = _wake_up(experiment, lines)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
@@ -585,9 +595,10 @@ def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_u
         intervals = "intervals cover the runs" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else "--vs governor=performance compares"
     else:
-        intervals = (
-            f"intervals of {', '.join(dict.fromkeys(line.metric for line in sure.lines))} cover runs and assumptions"
-        )
+        covered = {line.metric for line in (*sure.lines, *sure.beside)}
+        every = {metric for one in lines for metric in one.changes} <= covered
+        of = "" if every else f" of {', '.join(dict.fromkeys(line.metric for line in sure.lines))}"
+        intervals = f"intervals{of} cover runs and assumptions"
         needed = quantile_draws(0.95)
         enough = sure.number >= needed
         step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
