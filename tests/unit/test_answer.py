@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -218,6 +219,30 @@ def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
     assert "give one --machine a run" in f"{done.output}{done.exception}"
 
 
+def test_what_does_less_work_is_named_of_each_machine_the_worst_first(tmp_path: Path) -> None:
+    """Sentences on one machine left no room for those on the other."""
+    machines = ["juno-r2", "sm8250"]
+    (tmp_path / "heavy.json").write_text(heavy())
+    words = (
+        "--seconds",
+        "0.4",
+        "--vs",
+        "governor=powersave",
+        "--vs",
+        "governor=conservative",
+        "--vs",
+        "governor=ondemand",
+    )
+    on = [word for name in machines for word in ("-m", name)]
+    run("run", str(tmp_path / "heavy.json"), *on, *words, "-o", str(tmp_path / "out"))
+    found = answer(tmp_path / "out").finding
+    work = next(one for one in found.split(". ") if "less work than" in one)
+    assert all(f"{name} powersave does" in work for name in machines), found
+    shares = [float(one) for one in re.findall(r"does ([0-9.]+) % less", work)]
+    assert len(shares) >= 2
+    assert shares == sorted(shares, reverse=True)
+
+
 GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")
 
 
@@ -313,12 +338,17 @@ def test_too_few_draws_name_how_many_are_enough(load: Path, tmp_path: Path) -> N
     assert "Next: --uncertainty 40" in few
 
 
+def heavy() -> str:
+    text = json.dumps(LOAD)
+    assert '"run": 2000' in text
+    return text.replace('"run": 2000', '"run": 14000')
+
+
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A load of which powersave does less, with draws."""
     folder = tmp_path_factory.mktemp("drawn")
-    task = {**LOAD["tasks"]["t"], "run": 14000}
-    (folder / "heavy.json").write_text(json.dumps({**LOAD, "tasks": {"t": task}}))
+    (folder / "heavy.json").write_text(heavy())
     words = ("--seconds", "0.2", "--vs", "governor=powersave", "--uncertainty", "40", "-o", str(folder / "out"))
     shown = run("run", str(folder / "heavy.json"), "-m", "juno-r2", *words, "--format", "json").stdout
     (folder / "answer.json").write_text(shown)

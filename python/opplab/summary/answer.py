@@ -514,20 +514,22 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
         why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
         words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
-    head, missed, work_done = "; ".join(words) + ".", [], []
+    head = "; ".join(words) + "."
+    missed: list[tuple[float, Line, str]] = []
+    work_done: list[tuple[float, Line, str]] = []
     for one in compared:
         if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
             work = 100 * ((100 + one.changes["energy"].value) / (100 + one.changes[metric].value) - 1)
             if abs(work) >= APART:
                 more = "more" if work > 0 else "less"
-                work_done.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
+                work_done.append((work, one, f"does {abs(work):.3g} % {more} work than {one.base}"))
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         ours, theirs = (
             one.values.get("missed_activations"),
             None if base is None else base.values.get("missed_activations"),
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
-            missed.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+            missed.append((theirs - ours, one, f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %)"))
     same = [
         f"{_place(answer, one)} changes nothing here: its runs are those of {one.base}, event for event."
         for one in answer.same
@@ -535,8 +537,24 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     deciding = sure.deciding() if sure is not None else []
     keys = [row["assumption"] for row in deciding if row["p"] < 0.05 and row["metric"] == metric]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
-    # What a variant misses weighs more than how much work it does.
-    return " ".join([*[head, *same, *missed, *work_done][: SENTENCES + 1 - len(depends)], *depends])
+    # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
+    less = [_worst_first(answer, found) for found in (missed, work_done) if found]
+    return " ".join([head, *same[: max(SENTENCES - len(depends) - len(less), 0)], *less, *depends])
+
+
+def _worst_first(answer: Answer, found: Sequence[tuple[float, Line, str]]) -> str:
+    """Give a sentence of what variants do, the worst first: of each machine some, so that none is missing.
+
+    The lower the number, the worse.
+    """
+    shown: dict[str, int] = {}
+    words = []
+    for _, one, does in sorted(found, key=lambda each: each[0]):
+        shown[one.machine] = shown.get(one.machine, 0) + 1
+        if shown[one.machine] <= SENTENCES:
+            words.append(f"{_place(answer, one)} {does}")
+    more = len(found) - len(words)
+    return "; ".join([*words, *([f"and {more} more"] if more else [])]) + "."
 
 
 def _alone(answer: Answer) -> str:
