@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,7 @@ from opplab.cli.main import opplab as main
 from opplab.report.block import STAR, Heat
 from opplab.summary.answer import Answer, answer_of
 from opplab.summary.factors import grid_of
+from opplab.sweep.store import Store
 from opplab.sweep.variants import with_variants
 
 LOAD = {
@@ -217,6 +219,30 @@ def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
     assert "give one --machine a run" in f"{done.output}{done.exception}"
 
 
+def test_what_does_less_work_is_named_of_each_machine_the_worst_first(tmp_path: Path) -> None:
+    """Sentences on one machine left no room for those on the other."""
+    machines = ["juno-r2", "sm8250"]
+    (tmp_path / "heavy.json").write_text(heavy())
+    words = (
+        "--seconds",
+        "0.4",
+        "--vs",
+        "governor=powersave",
+        "--vs",
+        "governor=conservative",
+        "--vs",
+        "governor=ondemand",
+    )
+    on = [word for name in machines for word in ("-m", name)]
+    run("run", str(tmp_path / "heavy.json"), *on, *words, "-o", str(tmp_path / "out"))
+    found = answer(tmp_path / "out").finding
+    work = next(one for one in found.split(". ") if "less work than" in one)
+    assert all(f"{name} powersave does" in work for name in machines), found
+    shares = [float(one) for one in re.findall(r"does ([0-9.]+) % less", work)]
+    assert len(shares) >= 2
+    assert shares == sorted(shares, reverse=True)
+
+
 GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")
 
 
@@ -310,6 +336,50 @@ def test_too_few_draws_name_how_many_are_enough(load: Path, tmp_path: Path) -> N
     words = ("run", str(load), "-m", "juno-r2", "--seconds", "0.1", "--vs", "governor=performance", "--uncertainty")
     few = " ".join(run(*words, "8", "-o", str(tmp_path / "few")).stdout.split())
     assert "Next: --uncertainty 40" in few
+
+
+def heavy() -> str:
+    text = json.dumps(LOAD)
+    assert '"run": 2000' in text
+    return text.replace('"run": 2000', '"run": 14000')
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A load of which powersave does less, with draws."""
+    folder = tmp_path_factory.mktemp("drawn")
+    (folder / "heavy.json").write_text(heavy())
+    words = ("--seconds", "0.2", "--vs", "governor=powersave", "--uncertainty", "40", "-o", str(folder / "out"))
+    shown = run("run", str(folder / "heavy.json"), "-m", "juno-r2", *words, "--format", "json").stdout
+    (folder / "answer.json").write_text(shown)
+    return folder
+
+
+def test_every_change_has_the_interval_of_runs_and_assumptions(drawn: Path) -> None:
+    """Energy by work had that of the runs alone, where `choose` had both."""
+    whole = json.loads((drawn / "answer.json").read_text())
+    found = {row["metric"]: row for row in whole["rows"] if row["change_percent"] is not None}
+    sure = {row["metric"]: row for row in json.loads((drawn / "out" / "uncertainty.json").read_text())["changes"]}
+    assert {"energy", "energy_per_work", "response_p99"} <= set(found)
+    for metric, row in found.items():
+        assert row["low_percent"] == pytest.approx(sure[metric]["low"], abs=1e-3), metric
+        assert row["high_percent"] == pytest.approx(sure[metric]["high"], abs=1e-3), metric
+        assert sure[metric]["draws"] == 39
+    assert "intervals cover runs and assumptions" in whole["assumed"]
+
+
+def test_draws_measure_waits_and_runs_without_them_are_made_anew(drawn: Path) -> None:
+    """`compare --metric response_p99 --uncertainty` had "no ranges" on a machine with eleven."""
+    cases = sorted((drawn / "out" / "draws" / "cases").glob("*.parquet"))
+    with Store(drawn / "out" / "draws") as store:
+        rows = store.table(cases[0].stem)
+        store.put(cases[0].stem, rows.filter(~pl.col("metric").str.contains("latency|response")).iter_rows(named=True))
+    words = ("--metric", "response_p99", "--uncertainty", "40")
+    shown = run("compare", str(drawn / "out"), *words).stdout
+    assert "no ranges" not in shown
+    assert "how sure" in shown
+    with Store(drawn / "out" / "draws") as store:
+        assert "response_p99" in set(store.table(cases[0].stem)["metric"])
 
 
 def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> None:

@@ -475,7 +475,9 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
         raise click.exceptions.Exit(1)
 
 
-def _how_sure(experiment: Experiment, results: pl.DataFrame, metrics: list[str], folder: Path, how: How) -> Sureness:
+def _how_sure(
+    experiment: Experiment, results: pl.DataFrame, metrics: list[str], beside: list[str], folder: Path, how: How
+) -> Sureness:
     """Run the draws, which go to a results folder of their own within the sweep's."""
     from opplab.files import write_text
     from opplab.sweep.progress import progress
@@ -493,6 +495,7 @@ def _how_sure(experiment: Experiment, results: pl.DataFrame, metrics: list[str],
             executor=executor,  # type: ignore[arg-type]
             jobs=threads,
             progress=progress,
+            beside=beside,
         )
     whole = {"changes": sure.rows(), "deciding": sure.deciding(), "assumptions": sure.assumptions}
     write_text(folder / "uncertainty.json", json.dumps(whole, indent=1) + "\n")
@@ -513,7 +516,10 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     blocks = publish.blocks_of(experiment, results)
     sure = None
     if how.uncertainty and not tally.problems:
-        sure = _how_sure(experiment, results, publish.own_metrics(results) or ["energy"], store.path, how)
+        about, beside = answer_of(experiment, results).compared()
+        about = publish.own_metrics(results) or about
+        beside = [metric for metric in beside if metric not in about]
+        sure = _how_sure(experiment, results, about, beside, store.path, how)
     answer = answer_of(experiment, results, sure)
     plain = _shown(experiment, results, blocks, answer, how)
     if sure is not None:

@@ -182,6 +182,14 @@ class Answer(Block):
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
         return [*own, *([] if own else ["rate"]), *energy, "response_p99", "latency_p99"]
 
+    def compared(self) -> tuple[list[str], list[str]]:
+        """Give the metrics that have changes: those that sentences are about, and the others."""
+        found = dict.fromkeys(metric for one in self.lines for metric in one.changes)
+        waits = {name for pair in PAIRS.values() for name in pair}
+        about = [name for name in self._told() if name in found and name not in waits]
+        about = about or list(found)[:1] or ["energy"]
+        return about, [metric for metric in found if metric not in about]
+
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
         """Give the table of values, and that of changes if something is compared."""
         lines = self.lines[:most]
@@ -377,7 +385,7 @@ def answer_of(
     compared = {label: keys for label, keys in policies.items() if label in bases}
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
-    answer.assumed = _assumed(experiment, sure, command, _wake_up(experiment, lines))
+    answer.assumed = _assumed(experiment, lines, sure, command)
     if results.filter(results["metric"] == "energy")["value"].null_count():
         from opplab.simulation.power import HOW_TO_GET_POWER
 
@@ -467,7 +475,7 @@ def _change(
 
 
 def _drawn(sure: Sureness | None, point: Point, metric: str, base: str, variant: str) -> Certainty | None:
-    for line in sure.lines if sure is not None else ():
+    for line in (*sure.lines, *sure.beside) if sure is not None else ():
         if (line.point, line.metric, line.base, line.variant) == (point, metric, base, variant):
             return line.change.certainty
     return None
@@ -506,25 +514,44 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
         why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
         words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
-    head, missed, work_done = "; ".join(words) + ".", [], []
+    head = "; ".join(words) + "."
+    missed: list[tuple[float, Line, str]] = []
+    work_done: list[tuple[float, Line, str]] = []
     for one in compared:
         if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
             work = 100 * ((100 + one.changes["energy"].value) / (100 + one.changes[metric].value) - 1)
             if abs(work) >= APART:
                 more = "more" if work > 0 else "less"
-                work_done.append(f"{_place(answer, one)} does {abs(work):.3g} % {more} work than {one.base}.")
+                work_done.append((work, one, f"does {abs(work):.3g} % {more} work than {one.base}"))
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         ours, theirs = (
             one.values.get("missed_activations"),
             None if base is None else base.values.get("missed_activations"),
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
-            missed.append(f"{_place(answer, one)} misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %).")
+            missed.append((theirs - ours, one, f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %)"))
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
-    keys = [row["assumption"] for row in (sure.deciding() if sure is not None else ()) if row["p"] < 0.05]
+    deciding = sure.deciding() if sure is not None else []
+    keys = [row["assumption"] for row in deciding if row["p"] < 0.05 and row["metric"] == metric]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
-    # What a variant misses weighs more than how much work it does.
-    return " ".join([*[head, *same, *missed, *work_done][: SENTENCES + 1 - len(depends)], *depends])
+    # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
+    less = [_worst_first(answer, found) for found in (missed, work_done) if found]
+    return " ".join([head, *same[: max(SENTENCES - len(depends) - len(less), 0)], *less, *depends])
+
+
+def _worst_first(answer: Answer, found: Sequence[tuple[float, Line, str]]) -> str:
+    """Give a sentence of what variants do, the worst first: of each machine some, so that none is missing.
+
+    The lower the number, the worse.
+    """
+    shown: dict[str, int] = {}
+    words = []
+    for _, one, does in sorted(found, key=lambda each: each[0]):
+        shown[one.machine] = shown.get(one.machine, 0) + 1
+        if shown[one.machine] <= SENTENCES:
+            words.append(f"{_place(answer, one)} {does}")
+    more = len(found) - len(words)
+    return "; ".join([*words, *([f"and {more} more"] if more else [])]) + "."
 
 
 def same_runs(names: Sequence[str], base: str) -> str:
@@ -588,8 +615,9 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     return ""
 
 
-def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_up: str) -> str:
+def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str) -> str:
     """Describe what was assumed, and the next step."""
+    wake_up = _wake_up(experiment, lines)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
@@ -601,9 +629,10 @@ def _assumed(experiment: Experiment, sure: Sureness | None, command: str, wake_u
         intervals = "intervals cover the runs" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else "--vs governor=performance compares"
     else:
-        intervals = (
-            f"intervals of {', '.join(dict.fromkeys(line.metric for line in sure.lines))} cover runs and assumptions"
-        )
+        covered = {line.metric for line in (*sure.lines, *sure.beside)}
+        every = {metric for one in lines for metric in one.changes} <= covered
+        of = "" if every else f" of {', '.join(dict.fromkeys(line.metric for line in sure.lines))}"
+        intervals = f"intervals{of} cover runs and assumptions"
         needed = quantile_draws(0.95)
         enough = sure.number >= needed
         step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"

@@ -300,6 +300,11 @@ class Store:
         if self._tables.add(case_hash, table):
             sync(self._cases)
 
+    def drop(self, hashes: Iterable[str]) -> None:
+        """Remove the results of these cases, which then run again."""
+        for case_hash in hashes:
+            (self._cases / f"{case_hash}.parquet").unlink(missing_ok=True)
+
     def put_failure(self, case_hash: str, label: str, error: str) -> None:
         """Keep the error of a failed case."""
         text = json.dumps({"label": label, "error": error}, indent=1) + "\n"

@@ -190,11 +190,18 @@ def run_draws(
     latencies: bool = False,
     progress: Callable[[Tally], None] | None = None,
 ) -> Tally:
-    """Run the cases of all draws, and sort their rows into `into`."""
+    """Run the cases of all draws, and sort their rows into `into`.
+
+    With `latencies` runs measure how long tasks wait; what is in the store without that runs again.
+    """
     from opplab.sweep.runner import run_cases
 
     at = {case.hash: draw for draw, case in draws.cases}
     there = store.whole(at) if store else set()
+    if store and latencies:
+        without = {one for one in there if not store.table(one)["metric"].str.starts_with("latency_").any()}
+        store.drop(without)
+        there -= without
     tally = run_cases(
         [case for _, case in draws.cases],
         store,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import stats
 from opplab.certainty import quantile_draws
+from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
@@ -81,11 +82,14 @@ class Sureness:
         What was drawn; None without ranges.
     number : int
         Draws that were asked for.
+    beside : list of SureLine
+        Changes of other metrics, for tables that show them; no sentence is about these.
     """
 
     lines: list[SureLine]
     draws: Draws | None
     number: int
+    beside: list[SureLine] = field(default_factory=list)
 
     @property
     def assumptions(self) -> list[dict[str, str]]:
@@ -148,8 +152,9 @@ class Sureness:
         return out
 
     def rows(self) -> list[dict[str, Any]]:
-        """Give one row a change, for tables."""
-        several = len({line.point[0] for line in self.lines}) > 1
+        """Give one row a change, for programs: those beside the others, too."""
+        lines = [*self.lines, *self.beside]
+        several = len({line.point[0] for line in lines}) > 1
         return [
             {
                 **({"machine": line.point[0]} if several else {}),
@@ -167,7 +172,7 @@ class Sureness:
                 "turns": round(line.change.turns, 3),
                 "draws": line.change.draws,
             }
-            for line in self.lines
+            for line in lines
         ]
 
     def text_rows(self) -> list[dict[str, str]]:
@@ -183,7 +188,7 @@ class Sureness:
                     "change": line.name,
                     "value": line.number(parts.value),
                     "runs": runs_words(parts),
-                    "assumptions": assumed_words(parts),
+                    "assumptions": self._assumed_words(line),
                     "together": ""
                     if parts.low is None or parts.high is None
                     else f"{line.number(parts.low)} to {line.number(parts.high)}",
@@ -191,6 +196,12 @@ class Sureness:
                 }
             )
         return rows
+
+    def _assumed_words(self, line: SureLine) -> str:
+        """Give the assumptions' part; a machine has its ranges whether or not a metric is measured at draws."""
+        if self.draws is not None and self.draws.assumptions.get(line.point[0]) and not line.change.draws:
+            return "not measured at draws"
+        return assumed_words(line.change)
 
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card
@@ -270,6 +281,7 @@ def how_sure(
     jobs: int = 1,
     progress: Callable[[int], AbstractContextManager[Callable[[Tally], None]]] | None = None,
     level: float = LEVEL,
+    beside: Sequence[str] = (),
 ) -> Sureness:
     """Draw the assumptions of a finished sweep and put the intervals together.
 
@@ -290,17 +302,20 @@ def how_sure(
         Gives a context for so many cases, whose value is called with the tally after every case.
     level : float
         Coverage of the intervals.
+    beside : sequence of str
+        Metrics whose changes are in `Sureness.beside`.
 
     Returns
     -------
     Sureness
     """
-    wanted = frozenset(metrics)
+    wanted = frozenset([*metrics, *beside])
     values: dict[tuple[Point, str, str], Values] = {}
-    collected(results.iter_rows(named=True), values, wanted.__contains__)
     labels: dict[str, tuple[str, str]] = {}
-    for metric, unit, better in results.select("metric", "unit", "better").unique().iter_rows():
-        labels[metric] = (unit or "", better or "")
+    for part in results.partition_by("machine", "benchmark", "param", "policy", "iteration", maintain_order=True):
+        rows = list(with_energy_per_work(part.iter_rows(named=True)))
+        collected(rows, values, wanted.__contains__)
+        labels.update({row["metric"]: (row["unit"] or "", row["better"] or "") for row in rows})
     done = set(zip(results["policy"], results["benchmark"], results["param"], results["iteration"], strict=True))
     cases = [case for case in experiment.cases if (case.policy, case.benchmark, case.param, case.iteration) in done]
     draws = Draws.of(cases, number, cases[0].seed, experiment.constants())
@@ -308,22 +323,36 @@ def how_sure(
         listed = [{"hash": case.hash, "label": f"{case.label} draw {draw}"} for draw, case in draws.cases]
         store.create({**experiment.manifest(), "draws": number, "cases": listed})
     with progress(len(draws.cases)) if progress else nullcontext() as shown:
-        run_draws(draws, values, wanted.__contains__, store=store, executor=executor, jobs=jobs, progress=shown)
-    lines = []
+        run_draws(
+            draws,
+            values,
+            wanted.__contains__,
+            store=store,
+            executor=executor,
+            jobs=jobs,
+            latencies=experiment.latencies,
+            progress=shown,
+        )
     pairs = experiment.pairs or [("", label) for label in experiment.policies]
-    for metric in metrics:
-        points = dict.fromkeys(point for point, _, name in values if name == metric)
-        for point in points:
-            for base, variant in pairs:
-                ours, theirs = values.get((point, variant, metric)), values.get((point, base, metric))
-                if ours is None or (base and theirs is None):
-                    continue
-                found = change_of(ours, theirs, labels[metric][1], level)
-                if found is None:
-                    continue
-                parts, shifts = found
-                # Where the runs explain all that the draws differ by, no assumption decides.
-                moved = parts.assumed is not None and parts.assumed[0] < parts.assumed[1]
-                deciding = deciding_of(draws, point[0], shifts) if moved else []
-                lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, deciding))
-    return Sureness(lines, draws if any(draws.assumptions.values()) else None, number)
+
+    def lines_of(names: Sequence[str]) -> list[SureLine]:
+        lines = []
+        for metric in names:
+            points = dict.fromkeys(point for point, _, name in values if name == metric)
+            for point in points:
+                for base, variant in pairs:
+                    ours, theirs = values.get((point, variant, metric)), values.get((point, base, metric))
+                    if ours is None or (base and theirs is None):
+                        continue
+                    found = change_of(ours, theirs, labels[metric][1], level)
+                    if found is None:
+                        continue
+                    parts, shifts = found
+                    # Where the runs explain all that the draws differ by, no assumption decides.
+                    moved = parts.assumed is not None and parts.assumed[0] < parts.assumed[1]
+                    deciding = deciding_of(draws, point[0], shifts) if moved else []
+                    lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, deciding))
+        return lines
+
+    ranged = draws if any(draws.assumptions.values()) else None
+    return Sureness(lines_of(metrics), ranged, number, lines_of(beside))
