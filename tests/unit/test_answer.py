@@ -368,6 +368,15 @@ def test_every_change_has_the_interval_of_runs_and_assumptions(drawn: Path) -> N
     assert "intervals cover runs and assumptions" in whole["assumed"]
 
 
+def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_path: Path) -> None:
+    words = ("--seconds", "0.7", "--vs", "governor=powersave", "--uncertainty", "40", "-o", str(tmp_path / "out"))
+    shown = run("run", "tbench", "-m", "juno-r2", *words, "--format", "json").stdout
+    found = {row["metric"]: row for row in json.loads(shown)["rows"] if row["change_percent"] is not None}
+    sure = {row["metric"]: row for row in json.loads((tmp_path / "out" / "uncertainty.json").read_text())["changes"]}
+    assert "throughput" in found
+    assert found["energy_per_work"]["low_percent"] == pytest.approx(sure["energy_per_work"]["low"], abs=1e-3)
+
+
 def test_draws_measure_waits_and_runs_without_them_are_made_anew(drawn: Path) -> None:
     """`compare --metric response_p99 --uncertainty` had "no ranges" on a machine with eleven."""
     cases = sorted((drawn / "out" / "draws" / "cases").glob("*.parquet"))

@@ -516,9 +516,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     blocks = publish.blocks_of(experiment, results)
     sure = None
     if how.uncertainty and not tally.problems:
-        about, beside = answer_of(experiment, results).compared()
-        about = publish.own_metrics(results) or about
-        beside = [metric for metric in beside if metric not in about]
+        about, beside = answer_of(experiment, results).compared(publish.own_metrics(results))
         sure = _how_sure(experiment, results, about, beside, store.path, how)
     answer = answer_of(experiment, results, sure)
     plain = _shown(experiment, results, blocks, answer, how)

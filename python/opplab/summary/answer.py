@@ -182,12 +182,12 @@ class Answer(Block):
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
         return [*own, *([] if own else ["rate"]), *energy, "response_p99", "latency_p99"]
 
-    def compared(self) -> tuple[list[str], list[str]]:
-        """Give the metrics that have changes: those that sentences are about, and the others."""
+    def compared(self, own: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+        """Give the metrics that have changes: those that sentences are about (`own`, if there are any), and others."""
         found = dict.fromkeys(metric for one in self.lines for metric in one.changes)
         waits = {name for pair in PAIRS.values() for name in pair}
         about = [name for name in self._told() if name in found and name not in waits]
-        about = about or list(found)[:1] or ["energy"]
+        about = list(own) or about or list(found)[:1] or ["energy"]
         return about, [metric for metric in found if metric not in about]
 
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
