@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -280,6 +281,17 @@ def test_energy_is_shared_out_to_the_last_part(small: Path, tmp_path: Path) -> N
     written = opplab.read_trace(tmp_path / "p.pftrace").info["events"]
     assert (written["sched_switch"], written["cpu_frequency"]) == (2, 2)
     assert pl.read_parquet(tmp_path / "e" / "energy_tasks.parquet").equals(energy.tasks)
+
+
+def test_an_export_that_has_no_room_is_no_mistake_of_ours(small: Path, tmp_path: Path) -> None:
+    """What polars raises where a file cannot grow is no error of the system's kind."""
+    limit = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from opplab.__main__ import main; main()"
+    out = tmp_path / "o.parquet"
+    words = [sys.executable, "-c", limit, "trace", "export", str(small), "-o", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "opplab: a table cannot be read or written: File too large\n")
+    assert not out.exists()
 
 
 def test_another_machine_than_the_traces_is_noted(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import sys
 from typing import Any
@@ -129,6 +130,9 @@ def _lack(error: BaseException) -> str:
         told.append(f"{type(seen).__name__}: {seen}")
         seen = seen.__cause__ or seen.__context__  # type: ignore[assignment]
     said = " ".join(told)
+    # polars' own errors of a full disk are no OSError and name no file.
+    if "underlying IO error" in said and (number := re.search(r"\(os error (\d+)\)", said)):
+        return f"a table cannot be read or written: {os.strerror(int(number[1]))}"
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if "Too many open files" in said or 0 <= files < DESCRIPTORS_MIN:
         return f"not enough open files for that: the limit is {files} (ulimit -n)"
