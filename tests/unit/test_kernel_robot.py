@@ -210,3 +210,11 @@ def test_probabilities_hold_on_tables_that_they_were_not_learnt_from() -> None:
     # Three standard errors of a share of so many cells.
     assert len(right) > 300
     assert abs(sum(right) / len(right) - expected / len(right)) < 3 * (0.8 * 0.2 / len(right)) ** 0.5
+
+
+def test_a_file_of_several_profiles_is_no_variant_of_one_patch(tmp_path: Path) -> None:
+    profile = tmp_path / "auto-cpufreq.conf"
+    profile.write_text("[charger]\ngovernor = performance\n[battery]\ngovernor = powersave\n")
+    code, _, words = predict(str(FOLDER / "stddev.txt"), "-m", "pixel6", "--vs", str(profile), results=tmp_path / "r")
+    assert code != 0
+    assert "the text has 1 and --vs gives 2" in words

@@ -192,7 +192,12 @@ def variants_of(
     if len(vs) != len(patches):
         what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
-    return with_variants(keys, vs, drivers, said)
+    variants = with_variants(keys, vs, drivers, said)
+    if len(variants) != len(report.commits):
+        # A file of profiles is several.
+        what = f"the text has {len(patches)} and --vs gives {len(variants) - 1}"
+        raise InputError(f"line {report.line}: each patch takes one variant: {what}")
+    return variants
 
 
 def answer(

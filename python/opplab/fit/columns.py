@@ -312,10 +312,11 @@ def read_table(text: str, path: Path) -> Table | None:
         kept = list(range(len(rows)))
     heads = {id(row.head): row.head for row in rows}.values()
     quantities = list(dict.fromkeys(quantity for head in heads for quantity in head.chosen))
-    names = {q: plain(next(h.names[h.chosen[q]] for h in heads if q in h.chosen)) for q in quantities}
+    written = {q: next(h.names[h.chosen[q]] for h in heads if q in h.chosen) for q in quantities}
+    names = {q: plain(name) for q, name in written.items()}
     columns: dict[str, Column] = {}
     for quantity in quantities:
-        column = known_column(names[quantity])
+        column = known_column(written[quantity])
         assert column is not None
         columns[quantity] = column
     values = {
