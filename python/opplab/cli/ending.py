@@ -130,12 +130,12 @@ def _lack(error: BaseException) -> str:
         told.append(f"{type(seen).__name__}: {seen}")
         seen = seen.__cause__ or seen.__context__  # type: ignore[assignment]
     said = " ".join(told)
-    # polars' own errors of a full disk are no OSError and name no file.
-    if number := re.search(r"\(os error (\d+)\)|\bOs { code: (\d+)", said):
-        return f"a table cannot be read or written: {os.strerror(int(number[1] or number[2]))}"
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if "Too many open files" in said or 0 <= files < DESCRIPTORS_MIN:
         return f"not enough open files for that: the limit is {files} (ulimit -n)"
+    # polars' own errors of a full disk are no OSError and name no file.
+    if number := re.search(r"\(os error (\d+)\)|\bOs { code: (\d+)", said):
+        return f"a table cannot be read or written: {os.strerror(int(number[1] or number[2]))}"
     space = resource.getrlimit(resource.RLIMIT_AS)[0]
     try:
         with open("/proc/self/statm", "rb") as stream:  # noqa: PTH123
