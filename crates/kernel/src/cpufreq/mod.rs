@@ -16,6 +16,7 @@ pub mod governor;
 pub mod governors;
 pub mod hybrid;
 pub mod perf_margin;
+pub mod registered;
 pub mod request;
 pub mod sampling;
 

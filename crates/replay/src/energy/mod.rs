@@ -233,9 +233,8 @@ pub struct EnergyMeter<'m> {
     strangers: u32,
     too_fast: Option<(u32, u32)>,
     highest_khz: Vec<u32>,
-    /// From when on it counts; what CPUs do then, events before it show.
-    from_ns: u64,
-    counts: bool,
+    /// From when on it counts, until it does; what CPUs do then, events before it show.
+    from_ns: Option<u64>,
 }
 
 impl<'m> EnergyMeter<'m> {
@@ -256,8 +255,7 @@ impl<'m> EnergyMeter<'m> {
             strangers: 0,
             too_fast: None,
             highest_khz,
-            from_ns,
-            counts: false,
+            from_ns: Some(from_ns),
         }
     }
 
@@ -285,9 +283,9 @@ impl<'m> EnergyMeter<'m> {
     }
 
     /// Forgets what came before the time from which it counts.
-    fn count_from(&mut self, from_ns: u64) {
-        self.counts = true;
-        if let Some((start, end)) = &mut self.span_ns
+    fn count_from(&mut self) {
+        if let Some(from_ns) = self.from_ns.take()
+            && let Some((start, end)) = &mut self.span_ns
             && *start < from_ns
         {
             self.sums.begin_again(from_ns);
@@ -299,9 +297,7 @@ impl<'m> EnergyMeter<'m> {
 
     /// Counts up to the last event and gives the sums.
     pub fn finish(mut self) -> TraceEnergy {
-        if !self.counts {
-            self.count_from(self.from_ns);
-        }
+        self.count_from();
         let (start, end) = self.span_ns.unwrap_or_default();
         debug_assert!(start <= end);
         TraceEnergy { rails: self.rails, strangers: self.strangers, too_fast: self.too_fast, ..self.sums.finish(end) }
@@ -327,8 +323,8 @@ impl Sink for EnergyMeter<'_> {
             return ControlFlow::Continue(());
         }
         let now = event.time_ns;
-        if !self.counts && now >= self.from_ns {
-            self.count_from(self.from_ns);
+        if self.from_ns.is_some_and(|from_ns| now >= from_ns) {
+            self.count_from();
         }
         match &mut self.span_ns {
             Some((_, end)) => *end = now.max(*end),

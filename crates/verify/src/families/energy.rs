@@ -316,6 +316,12 @@ fn eas_cpu(cpu: Json<'_>, names: &[&str], uclamp_used: bool) -> Result<EasCpu, V
     Ok(EasCpu { rq, capacity, util_avg, runnable_avg, util_est, uclamp_idle: of("uclamp_idle") != 0 })
 }
 
+/// A state of a domain, of the columns that all versions have in the same place.
+fn em_perf_state(state: Json<'_>) -> Result<EmPerfState, VerifyError> {
+    let (freq_khz, cost) = (state.nth(0)?, state.nth(2)?);
+    Ok(EmPerfState { freq_khz, cost, performance: 0, power_uw: 0, inefficient: false })
+}
+
 /// The performance domains, whose states `state` reads.
 fn domains_of(
     json: Json<'_>,
@@ -400,13 +406,8 @@ fn feec_since_v61(
 fn feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.each_line(tally, |json, diff| {
         let domains = domains_of(json, EmCost::Performance, |state| {
-            Ok(EmPerfState {
-                freq_khz: state.nth(0)?,
-                performance: state.nth(1)?,
-                cost: state.nth(2)?,
-                inefficient: state.nth::<u64>(3)? != 0,
-                power_uw: 0,
-            })
+            let inefficient = state.nth::<u64>(3)? != 0;
+            Ok(EmPerfState { performance: state.nth(1)?, inefficient, ..em_perf_state(state)? })
         })?;
         feec_since_v61((json, diff), CPU_V6_12, domains, None, EasGates::V6_12)
     })
@@ -415,13 +416,8 @@ fn feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
 fn feec_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.each_line(tally, |json, diff| {
         let domains = domains_of(json, EmCost::MicroWatt, |state| {
-            Ok(EmPerfState {
-                freq_khz: state.nth(0)?,
-                power_uw: state.nth(1)?,
-                cost: state.nth(2)?,
-                inefficient: state.nth::<u64>(3)? != 0,
-                performance: 0,
-            })
+            let inefficient = state.nth::<u64>(3)? != 0;
+            Ok(EmPerfState { power_uw: state.nth(1)?, inefficient, ..em_perf_state(state)? })
         })?;
         feec_since_v61((json, diff), CPU_V6_1, domains, Some(UtilEstForm::V5_12), EasGates::V6_1)
     })
@@ -430,13 +426,8 @@ fn feec_v61(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
 fn v510_feec(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
     source.lines(|json| {
         let domains = domains_of(json, EmCost::MilliWatt, |state| {
-            Ok(EmPerfState {
-                freq_khz: state.nth(0)?,
-                power_uw: state.nth::<u32>(1)? as u64 * 1_000,
-                cost: state.nth(2)?,
-                performance: 0,
-                inefficient: false,
-            })
+            let power_uw = state.nth::<u32>(1)? as u64 * 1_000;
+            Ok(EmPerfState { power_uw, ..em_perf_state(state)? })
         })?;
         for domain in &domains {
             let mut diff = Diff::default();

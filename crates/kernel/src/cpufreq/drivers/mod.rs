@@ -7,24 +7,25 @@ pub mod firmware_tables;
 pub mod intel_pstate;
 
 use super::driver::DriverEntry;
+use super::registered::{Entry, Registered};
 
 /// Every driver that a machine or a policy can name, by file: the `DRIVERS` of each.
 pub static DRIVERS: &[&[DriverEntry]] =
     &[acpi_cpufreq::DRIVERS, amd_pstate::DRIVERS, cppc::DRIVERS, firmware_tables::DRIVERS, intel_pstate::DRIVERS];
 
 /// A driver by its entry; two are the same if their names are.
-#[derive(Clone, Copy)]
-pub struct DriverId(&'static DriverEntry);
+pub type DriverId = Registered<DriverEntry>;
 
-impl DriverId {
+impl Entry for DriverEntry {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Registered<DriverEntry> {
     /// The driver called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|driver| driver.0.name == name)
-    }
-
-    /// Its entry, for as long as one likes.
-    pub fn entry(self) -> &'static DriverEntry {
-        self.0
     }
 
     /// All, in the order of the registry.
@@ -33,38 +34,10 @@ impl DriverId {
     }
 }
 
-impl Default for DriverId {
+impl Default for Registered<DriverEntry> {
     /// The first of the registry.
     fn default() -> Self {
         Self(&DRIVERS[0][0])
-    }
-}
-
-impl core::ops::Deref for DriverId {
-    type Target = DriverEntry;
-
-    fn deref(&self) -> &DriverEntry {
-        self.0
-    }
-}
-
-impl PartialEq for DriverId {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
-    }
-}
-
-impl Eq for DriverId {}
-
-impl core::fmt::Debug for DriverId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.name)
-    }
-}
-
-impl core::fmt::Display for DriverId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.name)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod schedutil;
 pub mod userspace;
 
 use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup};
+use super::registered::{Entry, Registered};
 
 /// Every governor that a policy can name: the `GOVERNOR` of each file.
 pub static GOVERNORS: &[&GovernorEntry] = &[
@@ -20,10 +21,15 @@ pub static GOVERNORS: &[&GovernorEntry] = &[
 ];
 
 /// A governor by its entry; two are the same if their names are.
-#[derive(Clone, Copy)]
-pub struct GovernorId(&'static GovernorEntry);
+pub type GovernorId = Registered<GovernorEntry>;
 
-impl GovernorId {
+impl Entry for GovernorEntry {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Registered<GovernorEntry> {
     /// The governor called `name`.
     ///
     /// # Errors
@@ -35,11 +41,6 @@ impl GovernorId {
             known: GOVERNORS.iter().map(|entry| entry.name).collect(),
         };
         entry.map(Self).ok_or_else(unknown)
-    }
-
-    /// Its entry, for as long as one likes.
-    pub fn entry(self) -> &'static GovernorEntry {
-        self.0
     }
 
     /// All, in the order of the registry.
@@ -56,34 +57,6 @@ impl GovernorId {
             self.check_tunable(&setup.profile, name, value)?;
         }
         (self.0.new)(setup)
-    }
-}
-
-impl core::ops::Deref for GovernorId {
-    type Target = GovernorEntry;
-
-    fn deref(&self) -> &GovernorEntry {
-        self.0
-    }
-}
-
-impl PartialEq for GovernorId {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
-    }
-}
-
-impl Eq for GovernorId {}
-
-impl core::fmt::Debug for GovernorId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}", self.0.name)
-    }
-}
-
-impl core::fmt::Display for GovernorId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.name)
     }
 }
 
