@@ -27,6 +27,7 @@ __all__ = [
     "check_size",
     "csv_rows",
     "decoded",
+    "digest_of",
     "endless",
     "is_leftover",
     "printable",
@@ -295,6 +296,13 @@ def csv_rows(
         message = f"failed to read {_shown_path(path)}:{line}:1: {fault}"
         raise FormatError(message, file=str(path), line=line, column=1)
     return names, rows
+
+
+def digest_of(plain: Any) -> str:
+    """Give the hash of plain data, whatever the order of its keys."""
+    import json
+
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def check_own(folder: Path, ours: Collection[str], what: str) -> None:

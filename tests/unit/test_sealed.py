@@ -16,6 +16,7 @@ from opplab import results
 from opplab.agreement import sealed
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
+from opplab.files import digest_of
 
 FILE = """format = 1
 name = "worth"
@@ -228,7 +229,7 @@ def test_numbers_that_cannot_be_are_refused_under_a_whole_seal_and_in_a_record(
     made = json.loads((place / "sealed.json").read_text())
     made["rows"][0][name] = value
     del made["seal_sha256"]
-    made["seal_sha256"] = sealed._hash_of(made)
+    made["seal_sha256"] = digest_of(made)
     (tmp_path / "sealed.json").write_text(json.dumps(made))
     path = measured(place, alike(1.1))
     assert words in refused("score", tmp_path / "sealed.json", path)

@@ -21,7 +21,7 @@ from opplab.agreement.scoreboard import Cell, score
 from opplab.catalog import nearest
 from opplab.certainty import quantile_draws
 from opplab.errors import InputError
-from opplab.files import read_text, write_text
+from opplab.files import digest_of, read_text, write_text
 from opplab.report.block import Block
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Seal:
     def to_json(self) -> str:
         """Give it with the hash of its content."""
         plain = {"format": FORMAT, "level": LEVEL, **asdict(self)}
-        return json.dumps({**plain, "seal_sha256": _hash_of(plain)}, indent=1) + "\n"
+        return json.dumps({**plain, "seal_sha256": digest_of(plain)}, indent=1) + "\n"
 
     def write(self, path: str | Path) -> None:
         """Write it: whole or not at all."""
@@ -128,7 +128,7 @@ class Seal:
             raise InputError(f"{path}: no sealed predictions (`opplab predict FILE.toml -o ...`): {error}") from None
         if made != (FORMAT, LEVEL):
             raise InputError(f"{path}: format {made[0]}, level {made[1]}: this version reads {FORMAT}, {LEVEL}")
-        if told != _hash_of({"format": FORMAT, "level": LEVEL, **asdict(found)}):
+        if told != digest_of({"format": FORMAT, "level": LEVEL, **asdict(found)}):
             raise InputError(f"{path}: its rows were changed after it was sealed (seal_sha256 differs)")
         return found
 
@@ -177,10 +177,6 @@ def _check_ratio(plain: Mapping[str, Any], name: str) -> None:
 def text_hash(text: str) -> str:
     """Give the hash of an experiment's text."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _hash_of(plain: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def seal(

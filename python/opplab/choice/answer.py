@@ -339,11 +339,10 @@ class Choice:
         """Name the settings that are one candidate with another, as their runs are the same."""
         from opplab.summary.answer import same_runs
 
-        out = [same_runs(option.twins, option.label) for option in self.options if option.twins]
-        if len(out) > LEFT_OUT:
-            others = sum(len(option.twins) for option in self.options if option.twins)
-            shown = [len(option.twins) for option in self.options if option.twins][:LEFT_OUT]
-            out = [*out[:LEFT_OUT], f"The runs of {others - sum(shown)} more settings are those of another, too."]
+        having = [option for option in self.options if option.twins]
+        out = [same_runs(option.twins, option.label) for option in having[:LEFT_OUT]]
+        if more := sum(len(option.twins) for option in having[LEFT_OUT:]):
+            out.append(f"The runs of {more} more settings are those of another, too.")
         return out
 
     def price(self) -> str:

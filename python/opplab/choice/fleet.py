@@ -414,7 +414,7 @@ def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machin
 
 def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:
     """Give the answer that a folder has of this type and question, or run and keep it."""
-    from opplab.files import read_text, write_text
+    from opplab.files import digest_of, read_text, write_text
 
     if output is None:
         return run(), False
@@ -423,7 +423,7 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
     if path.exists():
         try:
             kept = json.loads(read_text(path, "an answer"))
-            if kept["sha256"] == _digest_of(kept["saving"]):
+            if kept["sha256"] == digest_of(kept["saving"]):
                 return Saving(**kept["saving"]), True
         except (ValueError, TypeError, KeyError, OSError, InputError):
             # Cut off while it was written, or another version's: it is run again.
@@ -431,12 +431,8 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
     saving = run()
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = asdict(saving)
-    write_text(path, json.dumps({"sha256": _digest_of(plain), "saving": plain}, indent=1) + "\n")
+    write_text(path, json.dumps({"sha256": digest_of(plain), "saving": plain}, indent=1) + "\n")
     return saving, False
-
-
-def _digest_of(plain: Any) -> str:
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def _question(workload: Any, options: Mapping[str, Any], drivers: Sequence[str]) -> str:

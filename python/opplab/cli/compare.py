@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 from typing import Any
 
 import click
@@ -173,13 +174,16 @@ class Request:
                 click.echo(f"opplab: {note}", err=True)
         for problem in dict.fromkeys(map(str, self.problems)):
             click.echo(f"opplab: skipped {problem}", err=True)
-        for line in self._other_questions():
-            click.echo(f"opplab: {line}", err=True)
+        gated = bool(self.options["rules"] or self.options["junit"])
+        for line in self._other_questions:
+            # A gate prints what it fails on.
+            if not gated or self._allows(line):
+                click.echo(f"opplab: {line}", err=True)
         if self.options["uncertainty"]:
             self._how_sure()
         if self.options["html"]:
             self._report(str(self.options["html"]))
-        if self.options["rules"] or self.options["junit"]:
+        if gated:
             self._check(tables, self._missing(tables))
 
     def _is_robots(self) -> bool:
@@ -364,6 +368,11 @@ class Request:
         given = self.options[option]
         return [str(name) for name in given] if isinstance(given, tuple) else []
 
+    def _allows(self, words: str) -> bool:
+        """Whether --allow-missing names something in these words."""
+        return bool(set(words.split()) & set(self._names_of("allowed")))
+
+    @cached_property
     def _other_questions(self) -> list[str]:
         """Name what is called the same in two results folders, and is other work or runs for another time."""
         from pathlib import Path
@@ -401,8 +410,8 @@ class Request:
         for source in self.source:
             if (Path(source) / "manifest.json").is_file():
                 gone = Store(source).unfinished()
-                found += [f"{source}: no results of {label}" for label in gone if not set(label.split()) & set(allowed)]
-        found += [line for line in self._other_questions() if not set(line.split()) & set(allowed)]
+                found += [f"{source}: no results of {label}" for label in gone if not self._allows(label)]
+        found += [line for line in self._other_questions if not self._allows(line)]
         return list(dict.fromkeys(found))
 
     def _check(self, tables: list[Table], missing: list[str]) -> None:

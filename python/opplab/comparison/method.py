@@ -44,6 +44,8 @@ class Sample:
         What the pairs share, ``seeds`` or ``dates``; empty for independent samples.
     cannot : str
         Why the change cannot be judged, although there are values; empty if it can.
+    directed : bool
+        Whether more or less is better at all; where neither is, more is + in changes.
     """
 
     base: list[float]
@@ -51,6 +53,12 @@ class Sample:
     higher: bool
     paired: str = ""
     cannot: str = ""
+    directed: bool = True
+
+    @property
+    def rises(self) -> bool:
+        """Whether more is + in changes."""
+        return self.higher or not self.directed
 
     def compare(self, confidence: float, new: list[float] | None = None) -> dict[str, float]:
         """Give ratio, interval and test; of other values of the run if given."""
@@ -77,8 +85,8 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
-            return Sample(*pairs, base.higher, base.keyed_by, cannot)
-    return Sample(ours, theirs, base.higher, "", cannot)
+            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed)
+    return Sample(ours, theirs, base.higher, "", cannot, base.directed)
 
 
 def _lost(series: Series) -> tuple[int, int]:
@@ -175,11 +183,6 @@ def compare_runs(
             elif kind != "nocompare" and ours is not None:
                 sample = sample_of(ours, one, by_iteration)
                 unvaried = compare_cells(cell, cells[0], sample, one.unit, confidence) or unvaried
-                if not known.directed and cell.change:
-                    # Of what is neither better nor worse, more is +.
-                    cell.change = -cell.change
-                    if cell.change_text and cell.change_text != "from 0":
-                        cell.change_text = f"{cell.change:+.2f} pp"
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
@@ -270,12 +273,12 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, conf
     found = sample.compare(confidence)
     ratio = found["ratio"]
     if not isfinite(ratio) or not ratio or _middle(sample.base) <= 0:
-        cell.change, absolute = change_of(_middle(sample.base), _middle(sample.new), sample.higher, unit)
+        cell.change, absolute = change_of(_middle(sample.base), _middle(sample.new), sample.rises, unit)
         if absolute and cell.change:
             cell.change_text = f"{cell.change:+.2f} pp" if isfinite(cell.change) else "from 0"
         return unvaried
     cell.ratio = ratio
-    cell.change = 100 * (ratio - 1 if sample.higher else 1 - ratio)
+    cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
     judged = certainty(
         found["low"], found["high"], n=min(len(sample.base), len(sample.new)), varies=not unvaried, null=1.0
     )

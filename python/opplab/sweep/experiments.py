@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import warnings
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
+from opplab.files import digest_of
 from opplab.simulation.cases import Case
 from opplab.sweep import fitted
 from opplab.sweep.runner import Until
@@ -290,8 +290,7 @@ class Experiment:
                 work = {key: value for key, value in work.items() if key not in ("groups", "cpu_sets")}
                 own = ("delay_ns", "group", "cpus")
                 work["tasks"] = [{key: task[key] for key in task if key not in own} for task in work["tasks"]]
-                text = json.dumps(work, sort_keys=True)
-                found[place] = (hashlib.sha256(text.encode()).hexdigest()[:16], case.duration_ns)
+                found[place] = (digest_of(work)[:16], case.duration_ns)
         return found
 
     def machine_of(self, name: str) -> Machine:

@@ -10,9 +10,9 @@
       damaged/             files that were not what was written, set aside when a sweep found them
       .lock                while a sweep writes: by whom
 
-Resuming a sweep means skipping the cases that are there and whole.  Every file is on the disk, under its name, before
-the next is begun; one process at a time writes.  The store keeps nothing of when or where a case ran, so equal sweeps
-are equal files.
+Resuming a sweep means skipping the cases that are there and whole.  Every file is on the disk before it gets its name,
+and the names of cases are synced some at a time; one process at a time writes.  The store keeps nothing of when or
+where a case ran, so equal sweeps are equal files.
 """
 
 from __future__ import annotations
@@ -387,7 +387,7 @@ class _Tables:
             self._recent.clear()
 
     def rows(self, hashes: Sequence[str]) -> pl.DataFrame:
-        """Give the rows of these cases, in that order, which is how they are kept from then on."""
+        """Give the rows of these cases, in that order."""
         import polars as pl
 
         from opplab import results
@@ -395,19 +395,14 @@ class _Tables:
         if not hashes:
             return results.frame([])
         self._join()
-        places = [self._places[case_hash] for case_hash in hashes]
-        rows = [row for start, count in places for row in range(start, start + count)]
-        blocks, self._blocks = self._blocks, []
-        # In one piece: the bytes of a file hang on the pieces, and they on the order in which cases end.
-        whole = pl.concat(blocks, rechunk=True)
-        del blocks
-        self._blocks = [whole if rows == list(range(whole.height)) else whole[rows]]
-        self._height = 0
-        self._places = {}
-        for case_hash, (_, count) in zip(hashes, places, strict=True):
-            self._places[case_hash] = (self._height, count)
-            self._height += count
-        return self._blocks[0]
+        places = pl.DataFrame([self._places[case_hash] for case_hash in hashes], ["start", "count"], orient="row")
+        # A case without rows has an empty range, which would be a null row.
+        ranges = places.filter(pl.col("count") > 0).select(
+            pl.int_ranges("start", pl.col("start") + pl.col("count")).explode().alias("row")
+        )
+        # One block from here on: the parts do not stay beside the whole.
+        self._blocks = [pl.concat(self._blocks, rechunk=True)]
+        return self._blocks[0][ranges["row"]]
 
 
 def _unlock(number: int, path: Path, pid: int) -> None:

@@ -142,7 +142,6 @@ def parts_of(
     # Without variation what is left within draws is rounding.
     if len(own) > 1 and (known or not varies) and least_runs > 1e-9 * max(abs(value), 1e-300):
         runs, varies = max(runs or 0.0, least_runs), True
-        start, end = min(start, value - runs), max(end, value + runs)
     if not len(shifts):
         low_end, high_end = (None, None) if runs is None else (max(start, least), end)
         return Parts(value, runs, None, low_end, high_end, varies=varies, level=level)
