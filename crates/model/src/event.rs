@@ -57,8 +57,8 @@ pub enum Event {
     Placement { task: TaskIdx, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule },
     /// Ours: one loop of a phase ended (`Op::Activation`). `period_ns` is the time since the loop began, `run_ns` the
     /// time that its run events took (preemption included), `wu_lat_ns` the lateness of the wake-ups by its timers.
-    /// `slack_ns` < 0 is a missed activation.
-    Activation { task: TaskIdx, phase: u16, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 },
+    /// `slack_ns` < 0 is a missed activation; `timed`: a timer of the phase begins it.
+    Activation { task: TaskIdx, phase: u16, timed: bool, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 },
 }
 
 /// How a task's place in the run queues changes, beside what [`Event::SchedSwitch`] has.
@@ -213,7 +213,7 @@ impl Sink for Fingerprint {
             Event::Placement { task, prev_cpu, cpu, rule } => {
                 (14, task.into(), (u64::from(prev_cpu) << 32) | u64::from(cpu), rule as u64)
             }
-            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } => (
+            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns, .. } => (
                 15,
                 (u64::from(task) << 16) | u64::from(phase),
                 period_ns ^ run_ns.rotate_left(20) ^ wu_lat_ns.rotate_left(40),

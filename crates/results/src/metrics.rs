@@ -37,6 +37,8 @@ metrics! {
         |r| r.one(r.outcome.activations as f64);
     "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
+    "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
+        |r| if r.outcome.resumes == 0 { Vec::new() } else { r.one(percent(r.outcome.lost_resumes, r.outcome.resumes)) };
     "rate", "1/s", Higher, Whole, "what the workload counts, a second",
         |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(r.a_second(r.outcome.counts)) };
     "freq_residency:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time at a frequency",
@@ -62,7 +64,7 @@ metrics! {
         |r| r.one(r.outcome.overutilized_changes as f64);
     "migrations", "1", Neither, Whole, "moves of tasks to another CPU", |r| r.one(r.outcome.migrations as f64);
     "switches", "1", Neither, Detail, "context switches", |r| r.one(r.outcome.switches as f64);
-    "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency",
+    "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency without boost",
         |r| r.one(r.outcome.work_done as f64 / f64::from(1 << 20) / 1e9);
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
     "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; where somebody asks for it (choose)",

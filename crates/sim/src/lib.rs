@@ -74,10 +74,14 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Activations that ended, over all tasks.
+    /// Activations that a timer begins and that ended, over all tasks.
     activations,
-    /// Activations that ended after the start of the next.
+    /// Of these, those that ended after the start of the next.
     missed_activations,
+    /// `Op::Resume` that was done.
+    resumes,
+    /// Of these, those that found nobody suspended: a condition keeps nothing, the stage does not run for them.
+    lost_resumes,
     /// Units of the benchmark's metric that were done (`Op::Count`).
     counts,
     /// Context switches.

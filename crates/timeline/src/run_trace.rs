@@ -548,7 +548,7 @@ impl RunTrace {
                     self.push(id, now_ns, cpu, &values);
                 }
             }
-            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns } => {
+            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns, .. } => {
                 if let Some(cpu) = self.curr.iter().position(|&curr| curr == pid(task)) {
                     self.instant(cpu as u32, now_ns, Instant::Looped { task, run_ns, slack_ns });
                 }

@@ -95,6 +95,8 @@ class Line:
     changes : dict of str to Change
     notes : dict of str to str
         Columns between the names and the values.
+    work : Change or None
+        Of the work done, where both did some.
     """
 
     machine: str
@@ -105,6 +107,7 @@ class Line:
     values: Mapping[str, float | None]
     changes: Mapping[str, Change]
     notes: Mapping[str, str] = field(default_factory=dict)
+    work: Change | None = None
 
 
 @dataclass
@@ -324,6 +327,7 @@ def title_of(metric: str) -> str:
     return {
         ENERGY_PER_WORK: "energy/work",
         "missed_activations": "missed",
+        "lost_resumes": "lost resumes",
         "work_done": "work done",
         **{name: name.replace("_", " ") for pair in PAIRS.values() for name in pair},
     }.get(metric, metric)
@@ -373,7 +377,10 @@ def answer_of(
         workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
-        lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes))
+        work = _change(
+            "work_done", "higher", *({seed: run.get("work_done") for seed, run in of.items()} for of in (runs, theirs))
+        )
+        lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes, work=work))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -441,7 +448,8 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     wanted = [*own, *(["rate"] if not own else []), "energy", "power", ENERGY_PER_WORK]
     if deadlines and not own:
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
-        wanted += ["missed_activations", *PAIRS["response"]]
+        lost = any(run.get("lost_resumes") for runs in cases.values() for run in runs.values())
+        wanted += ["missed_activations", *(["lost_resumes"] if lost else []), *PAIRS["response"]]
     elif not own:
         waits = any(run.get(PAIRS["latency"][1]) for runs in cases.values() for run in runs.values())
         wanted += ["work_done", *(PAIRS["latency"] if waits else ())]
@@ -518,11 +526,10 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     missed: list[tuple[float, Line, str]] = []
     work_done: list[tuple[float, Line, str]] = []
     for one in compared:
-        if metric == ENERGY_PER_WORK and {metric, "energy"} <= set(one.changes):
-            work = 100 * ((100 + one.changes["energy"].value) / (100 + one.changes[metric].value) - 1)
-            if abs(work) >= APART:
-                more = "more" if work > 0 else "less"
-                work_done.append((work, one, f"does {abs(work):.3g} % {more} work than {one.base}"))
+        if metric == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
+            unsure = "" if one.work.certainty.is_clear else f", {one.work.certainty.words}"
+            does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
+            work_done.append((work, one, does))
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         ours, theirs = (
             one.values.get("missed_activations"),
@@ -536,7 +543,9 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
     less = [_worst_first(answer, found) for found in (missed, work_done) if found]
-    return " ".join([head, *same[: max(SENTENCES - len(depends) - len(less), 0)], *less, *depends])
+    shown = max(SENTENCES - len(depends) - len(less), 0)
+    others = [f"Nor do {len(same) - shown} more settings change anything."] if shown and len(same) > shown else []
+    return " ".join([head, *same[:shown], *others, *less, *depends])
 
 
 def _worst_first(answer: Answer, found: Sequence[tuple[float, Line, str]]) -> str:

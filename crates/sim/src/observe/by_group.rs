@@ -129,7 +129,7 @@ impl ByGroup {
 
 impl Sink for ByGroup {
     fn event(&mut self, now_ns: u64, event: &Event) {
-        if let Event::Activation { task, slack_ns, .. } = *event
+        if let Event::Activation { task, timed: true, slack_ns, .. } = *event
             && now_ns >= self.from_ns
         {
             let group = self.group_of(task);

@@ -62,6 +62,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let event = Event::Activation {
             task: task.0,
             phase,
+            timed,
             period_ns: now - state.activation_ns,
             run_ns: state.activation_run_ns,
             wu_lat_ns: state.wu_lat_ns,

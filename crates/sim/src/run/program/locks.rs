@@ -97,6 +97,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    pub(super) fn op_resume(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
+        self.outcome.resumes += 1;
+        self.outcome.lost_resumes += u64::from(self.objects.conds[cond as usize].waiters.is_empty());
+        self.op_broadcast(cpu, task, cond)
+    }
+
     pub(super) fn op_suspend(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
