@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["ENERGY_PER_WORK", "with_energy_per_work"]
 
 ENERGY_PER_WORK = "energy_per_work"
-"""Energy by what the benchmark counts; without a count, by second of work of the biggest CPU at its highest clock without boost."""
+"""Energy by what the benchmark counts; without a count, by second of work of the biggest CPU (clocks without boost)."""
 
 OF_WORK = "J/s of work"
 """Its unit where the benchmark counts nothing."""
