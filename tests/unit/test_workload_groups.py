@@ -63,7 +63,24 @@ def test_an_isolated_partition_keeps_its_cpus_and_others_are_named(tree: Path, t
     made, said = written(["from-cgroup", str(tree)], tmp_path / "w.json")
     assert made["groups"]["/user.slice"] == {"uclamp_max": "50.00", "cpus": "0-1", "partition": "isolated"}
     assert not any("partition" in of for name, of in made["groups"].items() if name != "/user.slice")
-    assert "partitions are kept as CPU sets, not as domains: /machine.slice/vm (root)" in " ".join(said.split())
+    assert "2 partitions are kept as CPU sets, not as domains: /machine.slice/vm (root)" in " ".join(said.split())
+
+
+def test_real_time_groups_and_domains_of_v1_are_named(tmp_path: Path) -> None:
+    tree = cgroup_trees.v1(tmp_path / "tree")
+    _, said = written(["from-cgroup", str(tree)], tmp_path / "plain.json")
+    assert "rt_runtime" not in said
+    assert "partitions" not in said
+    (tree / "cpu,cpuacct/cpu.rt_runtime_us").write_text("950000\n")
+    (tree / "cpu,cpuacct/docker/cpu.rt_runtime_us").write_text("-1\n")
+    (tree / "cpu,cpuacct/docker/web/cpu.rt_runtime_us").write_text("400000\n")
+    (tree / "cpuset/cpuset.sched_load_balance").write_text("0\n")
+    _, said = written(["from-cgroup", str(tree)], tmp_path / "named.json")
+    said = " ".join(said.split())
+    assert "/docker: cpu.rt_runtime_us -1 is not simulated; each CPU has one queue of real-time tasks" in said
+    assert "/docker/web: cpu.rt_runtime_us 400000 is not simulated" in said
+    assert "950000" not in said
+    assert "1 partitions are kept as CPU sets, not as domains: / (cpuset.sched_load_balance 0)" in said
 
 
 def test_an_archive_gives_what_its_folder_gives(tree: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ pub fn cgroups(root: &Root) -> String {
         // Pressure files have trigger handles; all else is numbers.
         (name.starts_with("cpu.") && name != "cpu.pressure")
             || name.starts_with("cpuset.cpus")
-            || name == "cpuset.effective_cpus"
+            || matches!(name, "cpuset.effective_cpus" | "cpuset.sched_load_balance")
     };
     let mut out = String::new();
     for place in ["/sys/fs/cgroup", "/dev/cpuctl", "/dev/cpuset"] {

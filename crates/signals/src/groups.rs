@@ -105,6 +105,8 @@ pub struct Groups {
     has_settings: bool,
     /// Names of tasks that are older than the trace, and in no snapshot.
     unknown: Vec<String>,
+    /// Settings that snapshots show and nothing here follows, with their groups.
+    not_followed: BTreeSet<String>,
     /// So many moves were of other hierarchies.
     pub moves_elsewhere: u64,
     /// So many were followed.
@@ -125,6 +127,7 @@ impl Default for Groups {
             told: false,
             has_settings: false,
             unknown: Vec::new(),
+            not_followed: BTreeSet::new(),
             moves_elsewhere: 0,
             moves: 0,
         }
@@ -280,6 +283,7 @@ impl Groups {
                 settings.cpus_after = group.settings.cpus.clone().filter(|cpus| settings.cpus.as_ref() != Some(cpus));
             }
         }
+        groups.not_followed.append(&mut late.not_followed);
         (groups.told, groups.has_settings) = (groups.told | late.told, groups.has_settings | late.has_settings);
         groups.hierarchy = groups.hierarchy.or(late.hierarchy).or_else(|| finder.hierarchy());
         for (&tid, &group) in &late.of {
@@ -391,10 +395,19 @@ impl Groups {
             let is_set = file.starts_with("cpuset.");
             let Some(path) = folder.strip_prefix(if is_set { set_root } else { root }) else { continue };
             let group = if path.is_empty() { ROOT } else { self.group(path) };
+            let words: Vec<&str> = content.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).collect();
+            let is_default = match file {
+                "cpuset.cpus.partition" => words.first() == Some(&"member"),
+                "cpuset.sched_load_balance" => words.first() != Some(&"0"),
+                "cpu.rt_runtime_us" => path.is_empty() || words.first() == Some(&"0"),
+                _ => true,
+            };
+            if let (false, Some(word)) = (is_default, words.first()) {
+                self.not_followed.insert(format!("{file} {word} of {}", if path.is_empty() { "/" } else { path }));
+            }
             if group == ROOT && (!path.is_empty() || !is_member_file(file)) {
                 continue;
             }
-            let words: Vec<&str> = content.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).collect();
             let number = |nth: usize| words.get(nth).and_then(|word| word.parse::<u64>().ok());
             let settings = &mut self.list[group].settings;
             match file {
@@ -499,13 +512,24 @@ impl Groups {
                 "control groups are followed by events only (the trace has {signs}): their weights, quotas and clamps are not known, because no snapshot of them lies beside it{others}"
             ));
         }
-        let (nr, more) = (self.unknown.len(), if self.unknown.len() > 5 { ", ..." } else { "" });
-        let names = self.unknown.iter().take(5).map(String::as_str).collect::<Vec<&str>>().join(", ");
-        (nr > 0).then(|| {
-            format!(
-                "the control groups of {nr} tasks are not known ({names}{more}): they are older than the trace, and the snapshots beside it do not have them; until an event moves them they count in their CPUs' root queues"
-            )
-        })
+        let first = |all: Vec<&str>| {
+            let more = if all.len() > 5 { ", ..." } else { "" };
+            (all.len(), all[..all.len().min(5)].join(", ") + more)
+        };
+        let mut parts = Vec::new();
+        if !self.unknown.is_empty() {
+            let (nr, names) = first(self.unknown.iter().map(String::as_str).collect());
+            parts.push(format!(
+                "the control groups of {nr} tasks are not known ({names}): they are older than the trace, and the snapshots beside it do not have them; until an event moves them they count in their CPUs' root queues"
+            ));
+        }
+        if !self.not_followed.is_empty() {
+            let (nr, names) = first(self.not_followed.iter().map(String::as_str).collect());
+            parts.push(format!(
+                "{nr} settings of control groups are not followed ({names}): partitions count as CPU sets, and each CPU has one queue of real-time tasks"
+            ));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -1057,6 +1081,25 @@ mod tests {
         // What the end shows holds for who no event moves.
         let said = words("/proc/8/cgroup: 0::/a|\n/proc/11/cgroup: 0::/a|").unwrap();
         assert!(said.starts_with("the control groups of 1 tasks are not known (web)"), "{said}");
+    }
+
+    /// Goal: settings that nothing follows are named with their groups; what a kernel starts with is not.
+    #[test]
+    fn settings_that_nothing_follows_are_named() {
+        let mut finder = GroupFinder::default();
+        finder.moves(0, 11);
+        let words = |before: &str, after: &str| Groups::new(&finder, [before], [after]).words(&finder);
+        let plain = "/sys/fs/cgroup/a/cpu.weight: 50|\n/sys/fs/cgroup/a/cpuset.cpus.partition: member|\n";
+        assert_eq!(words(plain, plain), None);
+        let named = words(plain, &plain.replace("member", "root invalid (Cpu list in cpuset.cpus not exclusive)"));
+        let named = named.expect("a partition");
+        assert!(named.starts_with("1 settings of control groups are not followed (cpuset.cpus.partition root of /a):"));
+        let v1 = "/sys/fs/cgroup/cpu,cpuacct/cpu.shares:1024\n/sys/fs/cgroup/cpu,cpuacct/cpu.rt_runtime_us:950000\n\
+                  /sys/fs/cgroup/cpu,cpuacct/a/cpu.shares:1024\n/sys/fs/cgroup/cpu,cpuacct/a/cpu.rt_runtime_us:0\n\
+                  /sys/fs/cgroup/cpuset/cpuset.sched_load_balance:1\n";
+        assert_eq!(words(v1, ""), None);
+        let named = words(&v1.replace("us:0", "us:-1").replace("balance:1", "balance:0"), "").expect("two of them");
+        assert!(named.contains("(cpu.rt_runtime_us -1 of /a, cpuset.sched_load_balance 0 of /)"), "{named}");
     }
 
     /// Goal: the forms of snapshots have the same groups; a group without the cpu controller has none of its own.

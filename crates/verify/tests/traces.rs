@@ -53,9 +53,18 @@ fn recordings_with_groups_agree() {
             println!("{name} {kind} {} of {} {}", count.exact, count.total, count.remark());
             assert_eq!(count.misses.get("unexplained"), None, "{name}: {kind} {:?}", count.first);
         }
-        for kind in
-            ["pelt_se", "pelt_cfs", "pelt_blocked_se", "attach", "attach_new", "detach", "carry_se", "carry_cfs"]
-        {
+        for kind in [
+            "pelt_se",
+            "pelt_cfs",
+            "pelt_blocked_se",
+            "attach",
+            "attach_new",
+            "detach",
+            "carry_se",
+            "carry_cfs",
+            "propagate_se",
+            "propagate_cfs",
+        ] {
             let count = &report.kinds[kind];
             assert_eq!((count.exact, count.total > 0), (count.total, true), "{name}: {kind}");
         }

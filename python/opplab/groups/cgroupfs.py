@@ -221,8 +221,11 @@ class _Reader:
                 why.append(f"cpu.weight.nice {nice}, since cpu.weight is not known")
         self.quota(at, one)
         self.clamps(at, one)
-        if self.is_v1 and (self.number(at, "cpu.rt_runtime_us", -1, 10**9) or 0) > 0:
-            self.found.notes.append(f"{name}: cpu.rt_runtime_us is not simulated")
+        runtime_us = self.number(at, "cpu.rt_runtime_us", -1, 10**9) if self.is_v1 else None
+        if runtime_us:
+            self.found.notes.append(
+                f"{name}: cpu.rt_runtime_us {runtime_us} is not simulated; each CPU has one queue of real-time tasks"
+            )
         return one
 
     def quota(self, at: str, one: Group) -> None:
@@ -278,6 +281,8 @@ class _Reader:
         """Give the CPUs that a group has in effect; None: not known."""
         if self.cpuset is None:
             return None
+        if self.is_v1 and self.file(self.cpuset, at, "cpuset.sched_load_balance") == "0":
+            self.partitions.append(f"{name} (cpuset.sched_load_balance 0)")
         partition = self.file(self.cpuset, at, "cpuset.cpus.partition")
         if at and partition and not partition.startswith("member") and not self.isolates(at, name):
             self.partitions.append(f"{name} ({safe_part(partition)})")
@@ -453,7 +458,9 @@ def read(path: Path, depth: int | None = None, only: str | None = None, *, keep_
     if unseen:
         found.notes.append(f"{unseen} threads in groups without the cpu controller are left out")
     if reader.partitions:
-        found.notes.append(f"partitions are kept as CPU sets, not as domains: {', '.join(reader.partitions[:5])}")
+        more = ", ..." if len(reader.partitions) > 5 else ""
+        first = ", ".join(reader.partitions[:5]) + more
+        found.notes.append(f"{len(reader.partitions)} partitions are kept as CPU sets, not as domains: {first}")
     return found
 
 

@@ -7,7 +7,7 @@ use super::{ParseOptions, Repeats, SuspendOn};
 use crate::cpus::CpuList;
 use crate::cpus::cpus_from;
 use crate::error::{Fault, Pos, nearest, shorten};
-use crate::groups::{GROUP_KEYS, GroupEntry};
+use crate::groups::{GROUP_KEYS, GroupEntry, settings_of};
 use crate::tree::{Key, Node, Value};
 
 /// A value and the place at which it was written.
@@ -364,7 +364,7 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
             };
             let settings = &GROUP_KEYS[1..];
             list.iter()
-                .map(|(key, node)| GroupEntry::from_table(&node.as_table("a group", settings)?, &key.name))
+                .map(|(key, node)| GroupEntry::from_table(&settings_of(node, "a group", settings)?, &key.name))
                 .collect::<Result<Vec<_>, Fault>>()?
         }
     };

@@ -118,7 +118,9 @@ fn kind_of(from: Kind) -> &'static str {
 
 fn upd_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> Option<()> {
     let (addr, pid) = (ev.u("se")?, ev.get("pid")?);
-    let group = ev.u("myq").is_some_and(|myq| myq != 0);
+    let myq = ev.u("myq").filter(|&myq| myq != 0);
+    let group = myq.is_some();
+    state.queue_of_group.extend(myq.map(|myq| (addr, myq)));
     let on_rq = ev.get("on_rq")? != 0;
     let delayed = ev.get("sd").unwrap_or(0) != 0;
     let facts = UpdateFacts {
@@ -352,7 +354,7 @@ fn outcome(ev: &Ev<'_>, state: &mut State<'_>, addr: u64, got: &SchedAvg, report
 fn pelt_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> Option<()> {
     let (addr, got) = (ev.u("se")?, averages(ev)?);
     if outcome(ev, state, addr, &got, report).is_none() {
-        report.without_input("pelt_se", "propagated from a group");
+        propagated(ev, "propagate_se", state.propagate(addr).map(|(avg, _)| avg), &got, report);
     }
     if let Some(task) = state.tasks.get_mut(&addr) {
         task.avg = got;
@@ -363,12 +365,30 @@ fn pelt_se(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> 
     Some(())
 }
 
+/// A group's entity or the queue above took what changed in the group. Their loads depend on sums that no record shows.
+fn propagated(
+    ev: &Ev<'_>,
+    kind: &'static str,
+    computed: Option<SchedAvg>,
+    got: &SchedAvg,
+    report: &mut RecordingReport,
+) {
+    let Some(computed) = computed else {
+        report.without_input(kind, "averages before");
+        return;
+    };
+    let SchedAvg { load_sum, load_avg, util_est, .. } = *got;
+    report.compare(kind, ev.time_ns(), *got, SchedAvg { load_sum, load_avg, util_est, ..computed }, UNEXPLAINED);
+}
+
 fn pelt_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> Option<()> {
     let (addr, got) = (ev.u("cfs")?, averages(ev)?);
     let cpu = ev.cpu_field("cpu")?;
     let updated = outcome(ev, state, addr, &got, report).is_some();
-    if !updated && state.is_propagated(ev) {
-        report.without_input("attach", "propagated from a group");
+    if let Some(se) = state.propagated(ev).filter(|_| !updated) {
+        let in_queue = |se| state.tasks.get(&se).is_some_and(|task| task.cfs == Some(addr));
+        let computed = Some(se).filter(|&se| in_queue(se)).and_then(|se| state.propagate(se));
+        propagated(ev, "propagate_cfs", computed.map(|(_, above)| above), &got, report);
     } else if !updated {
         state.reweight_groups(addr, ev.time_ns(), None);
         moved(ev, state, report, addr, cpu, &got);

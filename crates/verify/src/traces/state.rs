@@ -158,8 +158,10 @@ pub(super) struct State<'a> {
     pub(super) group_queues: Vec<u64>,
     /// The weights of groups' entities as their updates show them, by address, with the times.
     group_weights: BTreeMap<u64, Vec<(u64, u64)>>,
-    /// Records of queues that changed because a group below them did, by CPU and time.
-    propagated: BTreeSet<(usize, u64)>,
+    /// Records of queues that changed because a group below them did, by CPU and time: the group's entity.
+    propagated: BTreeMap<(usize, u64), u64>,
+    /// The queue of a group's entity, by its last update.
+    pub(super) queue_of_group: BTreeMap<u64, u64>,
     /// By CPU, when its running task changed its class: from the switch to it to the one away from it.
     class_changes: Vec<Vec<(u64, u64)>>,
     /// The weight that a new task shows at its first update.
@@ -205,12 +207,13 @@ impl<'a> State<'a> {
             }
         }
         // fair.c:propagate_entity_load_avg(): the queue's record, at once followed by that of the group's entity in it.
-        let mut propagated = BTreeSet::new();
+        let mut propagated = BTreeMap::new();
         let mut last: Vec<Option<u64>> = vec![None; machine.n_cpus];
         for event in recording.events.iter().filter(|event| event.cpu() < machine.n_cpus) {
-            let of_group = || event.u("se").is_some_and(|se| group_entities.contains(&se));
             let before = last[event.cpu()].replace(event.time_ns()).filter(|_| event.kind() == Kind::PeltSe);
-            propagated.extend(before.filter(|_| of_group()).map(|time_ns| (event.cpu(), time_ns)));
+            if let (Some(time_ns), Some(se)) = (before, event.u("se").filter(|se| group_entities.contains(se))) {
+                propagated.insert((event.cpu(), time_ns), se);
+            }
         }
         let mut class_changes = vec![Vec::new(); machine.n_cpus];
         let mut since: Vec<Option<(u64, i32)>> = vec![None; machine.n_cpus];
@@ -236,6 +239,7 @@ impl<'a> State<'a> {
             group_queues,
             group_weights,
             propagated,
+            queue_of_group: BTreeMap::new(),
             class_changes,
             first_weight,
             migrating: BTreeMap::new(),
@@ -264,9 +268,21 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Whether a record of a queue is that of a change in a group below it.
-    pub(super) fn is_propagated(&self, ev: &Ev<'_>) -> bool {
-        self.propagated.contains(&(ev.cpu(), ev.time_ns()))
+    /// The group's entity whose change a record of the queue above shows; `None`: it shows something else.
+    pub(super) fn propagated(&self, ev: &Ev<'_>) -> Option<u64> {
+        self.propagated.get(&(ev.cpu(), ev.time_ns())).copied()
+    }
+
+    /// What a group's entity and the queue that it is in have once the group's utilisation and runnable time are carried to them; their
+    /// loads are as before. `None`: some of the averages are not known.
+    pub(super) fn propagate(&self, se: u64) -> Option<(SchedAvg, SchedAvg)> {
+        let task = self.tasks.get(&se).filter(|task| task.averages_known)?;
+        let known = |addr: u64| self.queues.get(&addr).filter(|queue| queue.averages_known).map(|queue| queue.avg);
+        let (mut above, mut group) = (known(task.cfs?)?, known(*self.queue_of_group.get(&se)?)?);
+        (group.propagate, group.prop_runnable_sum) = (true, 0);
+        let mut avg = task.avg;
+        above.propagate::<HalfLife32>(&mut avg, task.weight, &mut group, 0);
+        Some((avg, above.avg))
     }
 
     /// Whether the task that runs on `cpu` has another class when it leaves than it came with.
