@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use opplab_guarded::guarded;
+use opplab_model::benchmark::background::{Background, BackgroundTask};
 use opplab_model::case::CaseFile;
 use opplab_model::experiment::{Compare, Experiment, SourceText, parse_experiment};
 use pyo3::prelude::*;
@@ -46,6 +47,19 @@ impl PyExperiment {
     #[getter]
     fn generic_power(&self) -> bool {
         self.inner.generic_power
+    }
+
+    /// Name or file of the tasks that run beside every workload; empty: none.
+    #[getter]
+    fn background(&self) -> &str {
+        &self.inner.background
+    }
+
+    /// Sets the tasks of the background: CPUs of the machine that was recorded, and of each task its name, its one CPU or
+    /// none, sleeps in ns and lengths in cycles.
+    fn set_background(&mut self, nr_cpus: u32, tasks: Vec<(String, Option<u32>, Vec<u64>, Vec<u64>)>) {
+        let task = |(name, cpu, wait_ns, cycles)| BackgroundTask { name, cpu, wait_ns, cycles };
+        self.inner.beside = Background { nr_cpus, tasks: tasks.into_iter().map(task).collect() };
     }
 
     #[getter]
