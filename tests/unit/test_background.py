@@ -48,6 +48,11 @@ def test_the_workloads_own_metrics_leave_it_out(tmp_path: Path) -> None:
     assert "background" not in plain
 
 
+def test_threads_of_an_offline_cpu_run_on_the_others(tmp_path: Path) -> None:
+    table, _ = run(tmp_path, "--background", NAME, "--set", "offline_cpus=[1]")
+    assert mean(table, "switches") > 0
+
+
 def test_tasks_wake_as_often_and_run_as_long_as_recorded() -> None:
     # By another way: the recording's own counts, which the decks do not hold.
     model = read(catalog.find("background", NAME))

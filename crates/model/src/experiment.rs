@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::benchmark::background::Background;
+use crate::benchmark::background::{Background, moved_off_offline};
 use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, benchmark};
 use crate::case::CaseFile;
 use crate::error::{Fault, ModelError, Pos, shorten};
@@ -846,7 +846,11 @@ impl Experiment {
         }
         for policy in &self.policies {
             for (iteration, workload) in (0..).zip(&workloads) {
-                let workload = self.with_groups(entry, &policy.policy.label, machine, workload)?;
+                let mut workload = self.with_groups(entry, &policy.policy.label, machine, workload)?;
+                let online = |cpu: u32| policy.policy.is_online(machine, cpu);
+                if let Some(moved) = moved_off_offline(&workload, machine, online) {
+                    workload = Arc::new(moved);
+                }
                 let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
                     here(Fault::new(entry.at, "neither the experiment nor the workload has a `duration`"))
                 })?;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use opplab_model::benchmark::background::{Background, BackgroundTask};
+use opplab_model::benchmark::background::{Background, BackgroundTask, moved_off_offline};
 use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::error::Pos;
 use opplab_model::experiment::{Experiment, SourceText, parse_duration, parse_experiment, parse_policy};
-use opplab_model::workload::{Op, TaskSpec};
+use opplab_model::workload::{Op, TaskSpec, Workload};
 use proptest::prelude::*;
 
 fn data(name: &str) -> String {
@@ -82,6 +82,10 @@ fn a_background_runs_beside_the_workload() {
         assert!(all.tasks[own..].iter().all(|task| task.delay_ns < 100_000_000));
         assert_eq!(CaseFile::from_json("case", &beside.to_json()).as_ref(), Ok(beside));
     }
+    let rest = moved_off_offline(&beside[0].workload, &beside[0].machine, |cpu| cpu != 3).expect("one is off");
+    let sets = |workload: &Workload| workload.cpu_sets[workload.cpu_sets.len() - 3..].to_vec();
+    assert_eq!(sets(&rest), [vec![0, 1, 2, 4, 5], vec![4], vec![5]]);
+    assert_eq!(moved_off_offline(&beside[0].workload, &beside[0].machine, |_| true), None);
     assert_ne!(beside[0].workload.tasks.last(), beside[1].workload.tasks.last(), "two seeds");
 }
 

@@ -71,6 +71,23 @@ impl Background {
     }
 }
 
+/// The workload whose background tasks of offline CPUs may use all others, as the workers of a CPU that goes may
+/// (workqueue.c:unbind_workers(), v6.12); `None` if there are none.
+pub fn moved_off_offline(workload: &Workload, machine: &Machine, online: impl Fn(u32) -> bool) -> Option<Workload> {
+    let background = &workload.tasks[workload.nr_own()..];
+    let is_off = |set: &u32| !workload.cpu_sets[*set as usize].iter().any(|&cpu| online(cpu));
+    let off: Vec<u32> = background.iter().filter_map(|task| task.cpus).filter(is_off).collect();
+    if off.is_empty() {
+        return None;
+    }
+    let others: Vec<u32> = (0..machine.nr_cpus() as u32).filter(|&cpu| online(cpu)).collect();
+    let mut moved = workload.clone();
+    for set in off {
+        moved.cpu_sets[set as usize].clone_from(&others);
+    }
+    Some(moved)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
