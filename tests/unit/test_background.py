@@ -76,6 +76,9 @@ def test_a_background_of_ones_own_needs_its_clock(tmp_path: Path) -> None:
     own.write_text(text.replace("clock_khz", "#"))
     with pytest.raises(InputError, match=r"mine.toml: a background needs `clock_khz` in \[learnt\]"):
         background(own)
+    own.write_text(text.replace("cpu = 3", "cpu = 4"))
+    with pytest.raises(InputError, match=r"mine.toml: `cpu` of group `kworker/3` is none of the 4 CPUs"):
+        background(own)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest(tmp_path: Path) -> None:

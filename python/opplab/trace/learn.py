@@ -463,6 +463,10 @@ def background(path: Path) -> tuple[int, list[tuple[str, int | None, list[int], 
         waits = [max(1, round(1000 * longer * wait)) for wait in group.wait_us]
         cycles = [max(1, round(run * model.clock_khz / 1000)) for run in group.run_us]
         turns = [waits[turn * STRIDE % len(waits)] for turn in range(len(waits))]
+        if group.cpu is not None and group.cpu not in range(model.cpus):
+            raise InputError(
+                f"{path}: `cpu` of group `{group.name}` is none of the {model.cpus} CPUs that were recorded"
+            )
         tasks += [(group.name, group.cpu, turns, cycles) for _ in range(group.threads)]
     return model.cpus, tasks
 
