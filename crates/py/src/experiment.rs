@@ -12,6 +12,9 @@ use pyo3::types::{IntoPyDict, PyDict};
 use crate::case::PyCase;
 use crate::error::model_error;
 
+/// Name, the one CPU or none, sleeps in ns, lengths in cycles.
+type TaskOfBackground = (String, Option<u32>, Vec<u64>, Vec<u64>);
+
 /// An experiment as it was written.
 #[pyclass(name = "Experiment", module = "opplab._opplab")]
 pub(crate) struct PyExperiment {
@@ -55,9 +58,8 @@ impl PyExperiment {
         &self.inner.background
     }
 
-    /// Sets the tasks of the background: CPUs of the machine that was recorded, and of each task its name, its one CPU or
-    /// none, sleeps in ns and lengths in cycles.
-    fn set_background(&mut self, nr_cpus: u32, tasks: Vec<(String, Option<u32>, Vec<u64>, Vec<u64>)>) {
+    /// Sets the tasks of the background, and how many CPUs the machine had that was recorded.
+    fn set_background(&mut self, nr_cpus: u32, tasks: Vec<TaskOfBackground>) {
         let task = |(name, cpu, wait_ns, cycles)| BackgroundTask { name, cpu, wait_ns, cycles };
         self.inner.beside = Background { nr_cpus, tasks: tasks.into_iter().map(task).collect() };
     }
