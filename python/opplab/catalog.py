@@ -16,11 +16,16 @@ __all__ = ["DATA", "find", "names", "published", "read_text"]
 DATA = Path(__file__).parent / "data"
 """The folder of the built-in files."""
 
-_FOLDERS = {"machine": "machines", "experiment": "experiments", "calibration": "calibration"}
+_FOLDERS = {
+    "machine": "machines",
+    "experiment": "experiments",
+    "calibration": "calibration",
+    "background": "backgrounds",
+}
 
 
 def names(kind: str) -> list[str]:
-    """Give the built-in names of a kind: ``machine``, ``experiment`` or ``calibration``.
+    """Give the built-in names of a kind: ``machine``, ``experiment``, ``calibration`` or ``background``.
 
     Examples
     --------

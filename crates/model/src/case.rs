@@ -269,6 +269,7 @@ pub(crate) fn workload_node(workload: &Workload) -> Node {
         ("warmup_ns", some(workload.warmup_ns)),
         ("smt_yield", workload.smt_yield.map(Node::from)),
         ("nr_main", some(workload.nr_main.into())),
+        ("nr_background", some(workload.nr_background.into())),
         ("metric", workload.metric.as_ref().map(metric_node)),
         ("nr_services", some(workload.nr_services.into())),
         (
@@ -579,6 +580,7 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
             "warmup_ns",
             "smt_yield",
             "nr_main",
+            "nr_background",
             "metric",
             "nr_services",
             "draws",
@@ -643,6 +645,7 @@ fn workload_from(node: &Node) -> Result<Workload, Fault> {
                 .collect::<Result<_, Fault>>()?,
         },
         nr_main: table.int_or("nr_main", 0, 0, u32_max)?,
+        nr_background: table.int_or("nr_background", 0, 0, u32_max)?,
         smt_yield: table.get("smt_yield").map(|node| node.as_int("smt_yield", 1, 1024)).transpose()?,
         warmup_ns: table.int_or("warmup_ns", 0, 0, TIME_NS_MAX)?,
         metric: table.get("metric").map(metric_from).transpose()?,

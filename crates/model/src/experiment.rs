@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::benchmark::background::{Background, moved_off_offline};
 use crate::benchmark::{BENCHMARKS, Benchmark, ParamKind, ParamValue, Params, benchmark};
 use crate::case::CaseFile;
 use crate::error::{Fault, ModelError, Pos, shorten};
@@ -69,6 +70,10 @@ pub struct Experiment {
     /// Where the number of iterations is, or the file's beginning.
     at: Pos,
     machines: Vec<(String, Pos)>,
+    /// Name or file of the tasks that run beside every workload; empty: none.
+    pub background: String,
+    /// These tasks, from whoever has read what `background` names.
+    pub beside: Background,
     /// Machines whose file has no power get a generic curve (`power = "generic"`).
     pub generic_power: bool,
     policies: Vec<PolicyEntry>,
@@ -184,6 +189,7 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "published",
     "machine",
     "power",
+    "background",
     "seed",
     "iterations",
     "until",
@@ -365,6 +371,8 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         file: file.to_owned(),
         at: table.get("iterations").map_or(table.at, |node| node.at),
         machines,
+        background: table.str_or_empty("background")?.to_owned(),
+        beside: Background::default(),
         generic_power,
         policies,
         workloads,
@@ -823,7 +831,8 @@ impl Experiment {
         let mut workloads: Vec<Arc<Workload>> = Vec::new();
         for iteration in 0..self.iterations {
             let seed = self.seed.wrapping_add(iteration.into());
-            let workload = self.build(entry, params, machine, rtapp_files, seed)?;
+            let mut workload = self.build(entry, params, machine, rtapp_files, seed)?;
+            self.beside.add_to(&mut workload, machine, seed);
             cases.bytes = cases.bytes.saturating_add(bytes_of(&workload, self.policies.len()));
             if cases.bytes > CASES_BYTES_MAX {
                 let message = format!(
@@ -837,7 +846,11 @@ impl Experiment {
         }
         for policy in &self.policies {
             for (iteration, workload) in (0..).zip(&workloads) {
-                let workload = self.with_groups(entry, &policy.policy.label, machine, workload)?;
+                let mut workload = self.with_groups(entry, &policy.policy.label, machine, workload)?;
+                let online = |cpu: u32| policy.policy.is_online(machine, cpu);
+                if let Some(moved) = moved_off_offline(&workload, machine, online) {
+                    workload = Arc::new(moved);
+                }
                 let duration_ns = entry.duration_ns.or(self.duration_ns).or(workload.duration_ns).ok_or_else(|| {
                     here(Fault::new(entry.at, "neither the experiment nor the workload has a `duration`"))
                 })?;

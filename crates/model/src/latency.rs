@@ -25,8 +25,13 @@ impl Latencies {
 
     /// From `sched_waking` to running, of all tasks, and from a loop's timer to its end: each a value for each of
     /// [`PERCENTILES`]; `None` if there was nothing.
-    pub fn percentiles(&self) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
-        let of = |waits: &[(TaskIdx, u64)]| percentiles(waits.iter().map(|&(_, wait_ns)| wait_ns).collect());
+    ///
+    /// Tasks of `background`, in ascending order, do not count.
+    pub fn percentiles(&self, background: &[TaskIdx]) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
+        let own = |task: &TaskIdx| background.binary_search(task).is_err();
+        let of = |waits: &[(TaskIdx, u64)]| {
+            percentiles(waits.iter().filter(|(task, _)| own(task)).map(|&(_, wait_ns)| wait_ns).collect())
+        };
         (of(&self.wakeup_ns), of(&self.response_ns))
     }
 
@@ -83,7 +88,8 @@ mod tests {
         let activation =
             Event::Activation { task: 1, phase: 0, timed: true, period_ns: 9, run_ns: 5, wu_lat_ns: 2, slack_ns: 1 };
         sink.event(400, &activation);
-        assert_eq!(sink.percentiles(), (Some([10, 40, 40, 40, 40]), Some([7; 5])));
-        assert_eq!(Latencies::from(0).percentiles(), (None, None));
+        assert_eq!(sink.percentiles(&[]), (Some([10, 40, 40, 40, 40]), Some([7; 5])));
+        assert_eq!(sink.percentiles(&[1]), (Some([10; 5]), None));
+        assert_eq!(Latencies::from(0).percentiles(&[]), (None, None));
     }
 }

@@ -285,6 +285,8 @@ pub struct Workload {
     pub draws: Vec<Vec<u64>>,
     /// The first so many tasks are the benchmark's own: the run is over when they have ended. 0: it lasts its time.
     pub nr_main: u32,
+    /// The last so many tasks are the system's background: they use energy, and no metric of the workload counts them.
+    pub nr_background: u32,
     /// What each of two busy threads of a core does of one alone in these programs, in 1/1024; `None`: the machine's
     /// [`crate::machine::Machine::smt_yield`].
     pub smt_yield: Option<u32>,
@@ -297,6 +299,11 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// How many tasks are its own, which come before the background.
+    pub fn nr_own(&self) -> usize {
+        self.tasks.len() - self.nr_background as usize
+    }
+
     /// What is wrong with a run of `duration_ns`, if it ends within the warm-up.
     pub fn ends_in_warmup(&self, duration_ns: u64) -> Option<String> {
         let [warmup, whole] = [self.warmup_ns, duration_ns].map(|ns| ns as f64 / 1e9);
@@ -332,6 +339,10 @@ impl Workload {
         }
         if let Some(index) = self.draws.iter().position(|table| table.is_empty()) {
             return Err(format!("table {index} of draws is empty"));
+        }
+        let own = self.tasks.len().checked_sub(self.nr_background as usize);
+        if own.is_none_or(|own| self.tasks[own..].iter().any(|task| !task.initial)) {
+            return Err(String::from("the tasks of the background are not all there at the start"));
         }
         if self.nr_main as usize > self.tasks.len()
             || self.tasks[..self.nr_main as usize].iter().any(|task| !task.initial)

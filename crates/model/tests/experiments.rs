@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use opplab_model::benchmark::background::{Background, BackgroundTask, moved_off_offline};
 use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::error::Pos;
 use opplab_model::experiment::{Experiment, SourceText, parse_duration, parse_experiment, parse_policy};
-use opplab_model::workload::Op;
+use opplab_model::workload::{Op, TaskSpec, Workload};
 use proptest::prelude::*;
 
 fn data(name: &str) -> String {
@@ -51,6 +52,41 @@ fn juno_eas_is_the_matrix_of_the_text() {
     assert_eq!(cells, 36);
     let hashes: std::collections::BTreeSet<String> = cases.iter().map(|case| hash_text(&case.to_json())).collect();
     assert_eq!(hashes.len(), cases.len());
+}
+
+/// Goal: the background is the last tasks of every case, as often on each CPU as recorded, in cycles, and starts by the seed.
+/// Method: two threads on two recorded CPUs, a Juno of six.
+#[test]
+fn a_background_runs_beside_the_workload() {
+    let mut experiment = juno_eas();
+    let plain = cases(&experiment);
+    let task = |name: &str, cpu| BackgroundTask {
+        name: name.to_owned(),
+        cpu,
+        wait_ns: vec![50_000_000, 150_000_000],
+        cycles: vec![1_100, 2_200],
+    };
+    experiment.beside = Background { nr_cpus: 2, tasks: vec![task("kworker/1", Some(1)), task("cron", None)] };
+    let beside = cases(&experiment);
+    assert_eq!(plain.len(), beside.len());
+    for (plain, beside) in plain.iter().zip(&beside) {
+        let own = plain.workload.tasks.len();
+        let all = &beside.workload;
+        assert_eq!(all.tasks[..own], plain.workload.tasks);
+        assert_eq!((all.tasks.len() - own, all.nr_background), (6, 6));
+        let cpus = |task: &TaskSpec| task.cpus.map(|set| all.cpu_sets[set as usize].clone());
+        let found: Vec<_> = all.tasks[own..].iter().map(cpus).collect();
+        assert_eq!(found, [Some(vec![1]), Some(vec![2]), Some(vec![3]), Some(vec![4]), Some(vec![5]), None]);
+        let reference = u64::from(beside.machine.reference_khz());
+        assert_eq!(all.draws[all.draws.len() - 1], [1_100_000_000 / reference, 2_200_000_000 / reference]);
+        assert!(all.tasks[own..].iter().all(|task| task.delay_ns < 100_000_000));
+        assert_eq!(CaseFile::from_json("case", &beside.to_json()).as_ref(), Ok(beside));
+    }
+    let rest = moved_off_offline(&beside[0].workload, &beside[0].machine, |cpu| cpu != 3).expect("one is off");
+    let sets = |workload: &Workload| workload.cpu_sets[workload.cpu_sets.len() - 3..].to_vec();
+    assert_eq!(sets(&rest), [vec![0, 1, 2, 4, 5], vec![4], vec![5]]);
+    assert_eq!(moved_off_offline(&beside[0].workload, &beside[0].machine, |_| true), None);
+    assert_ne!(beside[0].workload.tasks.last(), beside[1].workload.tasks.last(), "two seeds");
 }
 
 /// Goal: an experiment that is too large says so before it takes the machine's memory. Method: iterations that nobody can

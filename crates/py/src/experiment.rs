@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use opplab_guarded::guarded;
+use opplab_model::benchmark::background::{Background, BackgroundTask};
 use opplab_model::case::CaseFile;
 use opplab_model::experiment::{Compare, Experiment, SourceText, parse_experiment};
 use pyo3::prelude::*;
@@ -10,6 +11,9 @@ use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::case::PyCase;
 use crate::error::model_error;
+
+/// Name, the one CPU or none, sleeps in ns, lengths in cycles.
+type TaskOfBackground = (String, Option<u32>, Vec<u64>, Vec<u64>);
 
 /// An experiment as it was written.
 #[pyclass(name = "Experiment", module = "opplab._opplab")]
@@ -46,6 +50,18 @@ impl PyExperiment {
     #[getter]
     fn generic_power(&self) -> bool {
         self.inner.generic_power
+    }
+
+    /// Name or file of the tasks that run beside every workload; empty: none.
+    #[getter]
+    fn background(&self) -> &str {
+        &self.inner.background
+    }
+
+    /// Sets the tasks of the background, and how many CPUs the machine had that was recorded.
+    fn set_background(&mut self, nr_cpus: u32, tasks: Vec<TaskOfBackground>) {
+        let task = |(name, cpu, wait_ns, cycles)| BackgroundTask { name, cpu, wait_ns, cycles };
+        self.inner.beside = Background { nr_cpus, tasks: tasks.into_iter().map(task).collect() };
     }
 
     #[getter]

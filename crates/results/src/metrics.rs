@@ -65,7 +65,7 @@ metrics! {
     "migrations", "1", Neither, Whole, "moves of tasks to another CPU", |r| r.one(r.outcome.migrations as f64);
     "switches", "1", Neither, Detail, "context switches", |r| r.one(r.outcome.switches as f64);
     "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency without boost",
-        |r| r.one(r.outcome.work_done as f64 / f64::from(1 << 20) / 1e9);
+        |r| r.one((r.outcome.work_done - r.outcome.background_work) as f64 / f64::from(1 << 20) / 1e9);
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
     "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; where somebody asks for it (choose)",
         |r| by_percentile(r.waits.0);

@@ -135,6 +135,8 @@ pub struct Outcome {
     pub task_ns_by_cluster: Vec<Vec<u64>>,
     /// Names of the tasks that lived, by task index.
     pub task_names: Vec<String>,
+    /// The tasks of the background, in ascending order.
+    pub background: Vec<u32>,
     /// Per task: its group, an index into the workload's groups; `None`: the root.
     pub task_groups: Vec<Option<u32>>,
     /// Per group: what `cpu.stat` has of its quota.
@@ -145,6 +147,8 @@ pub struct Outcome {
     pub work_left: u128,
     /// Work done over all tasks, in ns of the biggest CPU << 20.
     pub work_done: u128,
+    /// What of it the background did.
+    pub background_work: u128,
     /// Hash of all events.
     pub fingerprint: u64,
 }
@@ -240,6 +244,7 @@ impl Outcome {
         // What was left of the work then is given now.
         self.work_given = self.work_given + before.work_left - before.work_given;
         self.work_done -= before.work_done;
+        self.background_work -= before.background_work;
     }
 }
 

@@ -11,9 +11,11 @@ from opplab.cli.group import Group
 from opplab.cli.options import (
     BuiltIn,
     NameOf,
+    background_option,
     benchmark_of,
     check_workload,
     file_of,
+    from_folder,
     machine_option,
     note,
     output_format_option,
@@ -82,6 +84,7 @@ def show(name: str, output_format: str) -> None:
     help="rt-app file, or benchmark model (list benchmarks).",
 )
 @param_option
+@background_option
 @click.option(
     "--governor",
     type=NameOf("governors", several=True),
@@ -108,6 +111,7 @@ def new(
     machine: str,
     workload: Path,
     params: tuple[str, ...],
+    background: str | None,
     governor: str,
     vs: tuple[str, ...],
     seconds: float | None,
@@ -133,17 +137,17 @@ def new(
         where = workload.name
         benchmark = with_calibration(benchmark, where, Path(machine).stem if machine.endswith(".toml") else machine)
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
-    on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
     write_new(
         path,
         experiment_text(
             name,
-            on,
+            from_folder(machine, path.parent),
             where,
             with_variants({"governor": governor}, vs, Machine.load(machine).drivers if vs else (), note),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,
+            background=from_folder(background or "", path.parent),
         ),
         force,
     )

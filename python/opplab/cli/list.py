@@ -30,6 +30,7 @@ KINDS = {
     "parameters": "parameters of a benchmark model",
     "calibrations": "fits of benchmark models: machine, baseline, residual, whether the model is as it was",
     "disks": "classes of disks: times of a write in us, range of the flush, bandwidth, source",
+    "backgrounds": "what a quiet system does beside a workload: tasks, wake-ups and cycles a second",
     "metrics": "what is measured in a run",
     "classes": "classes of programs of machines: speed, share of memory time, power",
     "events": "tables of events",
@@ -181,6 +182,19 @@ def _disks(_name: str | None) -> list[dict[str, Any]]:
     return [row(one) for one in _opplab.disk_classes()]
 
 
+def _backgrounds(_name: str | None) -> list[dict[str, Any]]:
+    from opplab.trace.learn import background
+
+    rows = []
+    for name in catalog.names("background"):
+        _, tasks = background(catalog.find("background", name))
+        means = [(sum(waits) / len(waits) / 1e9, sum(cycles) / len(cycles) / 1e9) for _, _, waits, cycles in tasks]
+        rates = [(1 / (wait + run), run) for wait, run in means]
+        row = {"tasks": len(tasks), "wake-ups/s": round(sum(rate for rate, _ in rates), 1)}
+        rows.append({"background": name, **row, "cycles/s": round(sum(1e9 * rate * run for rate, run in rates))})
+    return rows
+
+
 _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "machines": lambda _name: _machines(),
     "experiments": _experiments,
@@ -193,6 +207,7 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "metrics": _metrics,
     "calibrations": _calibrations,
     "disks": _disks,
+    "backgrounds": _backgrounds,
 }
 
 
@@ -231,7 +246,7 @@ def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List machines, experiments, policy keys, metrics and other names.
 
     KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, proposals,
-    policy-keys, benchmarks, parameters, calibrations, disks, metrics, classes, events or decisions.
+    policy-keys, benchmarks, parameters, calibrations, disks, backgrounds, metrics, classes, events or decisions.
     NAME restricts the list: a benchmark for parameters, a governor for tunables, a machine for classes, a proposal.
     Without KIND the kinds are listed.
     """

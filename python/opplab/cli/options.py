@@ -26,6 +26,7 @@ __all__ = [
     "MACHINE_OF_TRACE",
     "BuiltIn",
     "NameOf",
+    "background_option",
     "benchmark_of",
     "check_workload",
     "damaged_ok_option",
@@ -270,6 +271,17 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
             raise click.BadParameter(f"'{text}' is not NAME=VALUE")
         pairs[key] = value
     return pairs
+
+
+def background_option(command: F) -> F:
+    """Add the option `--background` for what the system does beside the workload."""
+    words = "Tasks of a quiet system beside the workload: NAME ('opplab list backgrounds') or a file of 'opplab learn'."
+    return click.option("--background", type=BuiltIn("background"), metavar="NAME|FILE", help=words)(command)
+
+
+def from_folder(name: str, folder: Path) -> str:
+    """Give a built-in name as it is, and the path of a file as it is from a folder."""
+    return os.path.relpath(name, folder) if Path(name).suffix == ".toml" else name
 
 
 def power_option(command: F) -> F:

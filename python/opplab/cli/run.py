@@ -16,8 +16,10 @@ import click
 
 from opplab.cli.options import (
     BuiltIn,
+    background_option,
     benchmark_of,
     check_workload,
+    from_folder,
     jobs_option,
     machine_option,
     note,
@@ -69,6 +71,7 @@ LOOPBACK = "127.0.0.1"
 )
 @param_option
 @power_option
+@background_option
 @policy_options
 @vs_option
 @click.option("--seconds", type=float, help="Simulated time per case, s (default: the workload's).")
@@ -99,6 +102,7 @@ def command(
     what: str | None,
     machine: tuple[str, ...],
     power: str | None,
+    background: str | None,
     workload: Path | None,
     params: tuple[str, ...],
     seconds: float | None,
@@ -165,13 +169,22 @@ def command(
                     workload = _as_json_c(workload, folder)
                 one = len(variants) == 1 and not (until_ci or how.uncertainty)
                 number = iterations or (1 if one else ITERATIONS)
-                target = str(_write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed))
+                target = str(
+                    _write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed, background)
+                )
                 chosen = _loaded(target, True, **adjusted)
             output = folder
         else:
             _check_name(target)
-            if given or machine or power or workload or vs:
-                others = {**given, "machine": machine, "power": power, "vs": vs, "workload": workload}
+            if given or machine or power or background or workload or vs:
+                others = {
+                    **given,
+                    "machine": machine,
+                    "power": power,
+                    "background": background,
+                    "vs": vs,
+                    "workload": workload,
+                }
                 parameter = next(name for name, value in others.items() if value not in (None, (), {}))
                 flag = next(
                     max(each.opts, key=len)
@@ -314,6 +327,7 @@ def _write_experiment(
     seconds: float | None,
     iterations: int,
     seed: int | None,
+    background: str | None,
 ) -> Path:
     """Write the experiment of these variants, so that every other command works on what comes of it."""
     from opplab.files import write_text
@@ -340,7 +354,7 @@ def _write_experiment(
             raise InputError(f"the constants of {workload.name} are those of one machine: give one --machine a run")
         file = Path(machines[0])
         benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machines[0])
-    on = [os.path.relpath(one, folder) if Path(one).suffix == ".toml" else one for one in machines]
+    on = [from_folder(one, folder) for one in machines]
     text = experiment_text(
         folder.name,
         on,
@@ -351,6 +365,7 @@ def _write_experiment(
         seed=seed or SEED,
         benchmark=benchmark,
         names=names,
+        background=from_folder(background or "", folder),
     )
     path = folder / "experiment.toml"
     write_text(path, text)

@@ -502,8 +502,10 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
     base = next((one.base for one in lines if one.base), variants[0])
     others = [name for name in variants if name != base]
     who = base if not others else " or ".join([base, *others]) if len(others) < 3 else f"{base} or {len(others)} others"
+    background = f", background {experiment.background}" if experiment.background else ""
     plural = "run" if runs == [1] else "runs"
-    return f"{what} on {where}: {who}{'?' if others else ''} (Linux {kernels}, {seconds:g} s, {each} {plural} each)"
+    facts = f"Linux {kernels}, {seconds:g} s, {each} {plural} each{background}"
+    return f"{what} on {where}: {who}{'?' if others else ''} ({facts})"
 
 
 def _finding(answer: Answer, sure: Sureness | None) -> str:

@@ -100,6 +100,10 @@ class Experiment:
         from opplab.simulation.run import duration_ns
 
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
+        if inner.background:
+            from opplab.trace.learn import background
+
+            inner.set_background(*background(_beside("background", inner.background, path)))
         found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
         fits = {one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()}
         inner.calibrate(fits)
@@ -187,6 +191,11 @@ class Experiment:
     def about(self) -> str:
         """What it shows, in a sentence."""
         return self._inner.about
+
+    @property
+    def background(self) -> str:
+        """Name or file of the system's tasks that run beside every workload; empty: none."""
+        return self._inner.background
 
     @property
     def policies(self) -> list[str]:

@@ -23,6 +23,7 @@ def experiment_text(
     seed: int = 1,
     benchmark: Mapping[str, Any] | None = None,
     names: Sequence[str] = (),
+    background: str = "",
 ) -> str:
     """Give an experiment that compares policies under one workload.
 
@@ -45,6 +46,8 @@ def experiment_text(
         The model's parameters, a value or a list each, and its calibration.
     names : sequence of str
         The machines' own, where their files have others.
+    background : str
+        What runs beside the workload: a built-in name, or a path of a ``.toml`` from the experiment's folder.
     """
     label = workload.rpartition("/")[2].partition(".")[0]
     # What all variants share stands once; a table of tunables or gates is a variant's own.
@@ -71,7 +74,8 @@ def experiment_text(
         f"name = {json.dumps(name)}\n"
         f"about = {json.dumps(about)}\n"
         f"machine = {json.dumps(machines if len(machines) > 1 else machines[0])}\n"
-        f"baseline = {json.dumps(variants[0].label)}\n"
+        + (f"background = {json.dumps(background)}\n" if background else "")
+        + f"baseline = {json.dumps(variants[0].label)}\n"
         f"seed = {seed}\n"
         f"iterations = {iterations}  # each with a seed of its own\n"
         f'duration = "{round(seconds * 1e6)}us"\n'

@@ -20,7 +20,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +33,7 @@ from opplab.trace.frames import check_fields
 if TYPE_CHECKING:
     from opplab.trace.recording import Trace
 
-__all__ = ["Group", "Model", "deck", "learn", "read", "to_rtapp", "to_toml"]
+__all__ = ["Group", "Model", "background", "deck", "learn", "read", "to_rtapp", "to_toml"]
 
 DECK = 16
 """Lengths of a deck, as the benchmark models of crate ``model`` have them."""
@@ -69,6 +69,8 @@ class Group:
         Share of an activation that comes after its last wake-up of another thread.
     iowait : float
         Share of the sleeps that were not to be interrupted (state D).
+    cpu : int, optional
+        The one CPU that the kernel's threads of a CPU may use.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Group:
     woken_by: dict[str, float] = field(default_factory=dict)
     after: float = 0.0
     iowait: float = 0.0
+    cpu: int | None = None
 
     @property
     def partner(self) -> str | None:
@@ -103,12 +106,15 @@ class Model:
         CPUs that ran something.
     groups : list of Group
         By time on CPUs, most first.
+    clock_khz : int
+        Clock of the CPUs at which the times on them were recorded; 0 if it is not known.
     """
 
     recording: str
     seconds: float
     cpus: int
     groups: list[Group]
+    clock_khz: int = 0
 
 
 def group_name(comm: str) -> str:
@@ -124,6 +130,20 @@ def group_name(comm: str) -> str:
     if comm in ("cc1", "cc1plus"):
         return comm
     return re.sub(r"[-_:/.]*\d+$", "", comm) or comm
+
+
+def system_name(comm: str) -> str:
+    """Give the name that threads of a system share: the kernel's threads of a CPU have its number.
+
+    Examples
+    --------
+    >>> [system_name(comm) for comm in ("kworker/3:1H-kblockd", "kworker/u16:2", "ksoftirqd/0", "sshd")]
+    ['kworker/3', 'kworker/u', 'ksoftirqd/0', 'sshd']
+    """
+    if comm.startswith("kworker/u"):
+        return "kworker/u"
+    own = re.match(r"(?!irq/)[a-z_]+/\d+", comm)
+    return own[0] if own else group_name(comm)
 
 
 def deck(values: Sequence[float], size: int = DECK) -> list[float]:
@@ -175,7 +195,8 @@ class _Sums:
 class _Reader:
     """Follows the events of a recording."""
 
-    def __init__(self, wanted: Sequence[str]) -> None:
+    def __init__(self, wanted: Sequence[str], named: Callable[[str], str]) -> None:
+        self.named = named
         self.wanted = set(wanted)
         self.threads: dict[int, _Thread] = {}
         self.sums: defaultdict[str, _Sums] = defaultdict(_Sums)
@@ -183,10 +204,10 @@ class _Reader:
     def _thread(self, pid: int, comm: str) -> _Thread:
         thread = self.threads.get(pid)
         if thread is None:
-            thread = self.threads[pid] = _Thread(group_name(comm))
-        elif comm and thread.name != group_name(comm):
+            thread = self.threads[pid] = _Thread(self.named(comm))
+        elif comm and thread.name != self.named(comm):
             # It has loaded another program.
-            self.threads[pid] = thread = _Thread(group_name(comm), on_since=thread.on_since)
+            self.threads[pid] = thread = _Thread(self.named(comm), on_since=thread.on_since)
         return thread
 
     def _own(self, name: str) -> bool:
@@ -282,7 +303,7 @@ def _state(value: Any) -> str:
     return "R" if bits & 0xFF == 0 else next((letter for bit, letter in STATES.items() if bit and bits & bit), "S")
 
 
-def learn(trace: Trace, tasks: Sequence[str] = ()) -> Model:
+def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str] = group_name) -> Model:
     """Learn a model from a recording.
 
     Parameters
@@ -290,6 +311,8 @@ def learn(trace: Trace, tasks: Sequence[str] = ()) -> Model:
     trace : Trace
     tasks : sequence of str
         Groups to learn; by default all that slept often enough.
+    named : callable
+        From the name of a thread to that of its group.
 
     Raises
     ------
@@ -297,7 +320,7 @@ def learn(trace: Trace, tasks: Sequence[str] = ()) -> Model:
         If the recording lacks scheduler events, or has no such group.
     """
     rows = _rows(trace)
-    reader = _Reader(tasks)
+    reader = _Reader(tasks, named)
     for row in rows:
         if row[1]:
             now, _, pid, comm, state, next_pid, next_comm = row
@@ -364,9 +387,13 @@ def to_toml(model: Model) -> str:
         f"seconds = {model.seconds}",
         f"cpus = {model.cpus}",
     ]
+    if model.clock_khz:
+        lines.append(f"clock_khz = {model.clock_khz}")
     for one in model.groups:
         lines += ["", "[[group]]", f"name = {json.dumps(one.name)}"]
         lines += [f"{key} = {getattr(one, key)}" for key in KEYS]
+        if one.cpu is not None:
+            lines.append(f"cpu = {one.cpu}")
         shares = ", ".join(f"{json.dumps(waker)} = {share}" for waker, share in one.woken_by.items())
         lines.append(f"woken_by = {{ {shares} }}")
     return "\n".join(lines) + "\n"
@@ -391,7 +418,7 @@ def read(path: Path) -> Model:
         missing = [key for key in ("name", "woken_by", *KEYS) if key not in entry]
         if missing:
             raise InputError(f"{path}: group {number} has no {', '.join(missing)}")
-        unknown = [key for key in entry if key not in ("name", "woken_by", *KEYS)]
+        unknown = [key for key in entry if key not in ("name", "woken_by", "cpu", *KEYS)]
         if unknown:
             raise InputError(f"{path}: group {number} has an unknown key `{unknown[0]}`")
         if entry["threads"] < 1 or not entry["run_us"] or not entry["wait_us"]:
@@ -400,12 +427,48 @@ def read(path: Path) -> Model:
             raise InputError(f"{path}: group {number} has lengths below 0 us")
         groups.append(Group(**entry))
     learnt = data["learnt"]
-    return Model(str(learnt.get("recording", "")), learnt.get("seconds", 0.0), learnt.get("cpus", 0), groups)
+    known = {key: learnt[key] for key in ("seconds", "cpus", "clock_khz") if key in learnt}
+    return Model(
+        **{"recording": str(learnt.get("recording", "")), "seconds": 0.0, "cpus": 0, "groups": groups, **known}
+    )
 
 
 def is_model(data: dict[str, Any]) -> bool:
     """Whether a parsed file is a model of `opplab learn`."""
     return isinstance(data.get("learnt"), dict) and bool(data.get("group"))
+
+
+# --- what runs beside a workload --------------------------------------------------------------------------------------
+
+
+def background(path: Path) -> tuple[int, list[tuple[str, int | None, list[int], list[int]]]]:
+    """Give the background of a model file: CPUs of its machine, then name, one CPU or none, sleeps in ns and cycles.
+
+    Threads sleep and run by turns, as often as those of the recording did; who woke them is left aside.
+
+    Raises
+    ------
+    InputError
+        If the file does not have the length, the CPUs or the clock of its recording.
+    """
+    model = read(path)
+    for key, value in (("seconds", model.seconds), ("cpus", model.cpus), ("clock_khz", model.clock_khz)):
+        if not isinstance(value, (int, float)) or value <= 0:
+            raise InputError(f"{path}: a background needs `{key}` in [learnt], above 0")
+    tasks = []
+    for group in model.groups:
+        run_us, wait_us = math.fsum(group.run_us) / len(group.run_us), math.fsum(group.wait_us) / len(group.wait_us)
+        apart_us = 1e6 * model.seconds * group.threads / max(1, group.activations)
+        longer = max(0.0, apart_us - run_us) / wait_us if wait_us else 1.0
+        waits = [max(1, round(1000 * longer * wait)) for wait in group.wait_us]
+        cycles = [max(1, round(run * model.clock_khz / 1000)) for run in group.run_us]
+        turns = [waits[turn * STRIDE % len(waits)] for turn in range(len(waits))]
+        if group.cpu is not None and group.cpu not in range(model.cpus):
+            raise InputError(
+                f"{path}: `cpu` of group `{group.name}` is none of the {model.cpus} CPUs that were recorded"
+            )
+        tasks += [(group.name, group.cpu, turns, cycles) for _ in range(group.threads)]
+    return model.cpus, tasks
 
 
 # --- what can be run --------------------------------------------------------------------------------------------------

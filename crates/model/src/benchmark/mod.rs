@@ -5,6 +5,7 @@
 //! computes. Parameters are physical; the few that no source gives are marked [`Param::is_calibrated`]: they may be fitted
 //! to a published baseline, and to nothing else. `shape` has what builders share.
 
+pub mod background;
 mod dbench;
 mod disk;
 mod fio;

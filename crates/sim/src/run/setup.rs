@@ -190,6 +190,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let cpu = self.spawn_cpu(spec);
             let group = groups[index].map_or(GroupId::ROOT, |group| GroupId(group + 1));
             let task = self.add_task(index as u32, spec, &spec.ops, CpuSetId::of_workload(spec.cpus), cpu, group);
+            self.tasks[task].is_background = index >= case.workload.nr_own();
             self.add_timer(cpu, self.now + spec.delay_ns, TimerKind::Wake(task));
         }
         let watchdog_ns = self.watchdog_period_ns();

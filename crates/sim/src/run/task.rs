@@ -102,6 +102,8 @@ pub(crate) struct Task<'c> {
     pub(crate) throttled: bool,
     pub(crate) in_iowait: bool,
     pub(crate) waits_child: bool,
+    /// It is of the system's background: its work is not the workload's.
+    pub(crate) is_background: bool,
     /// Index of its class of programs in the machine's, or [`NO_PROGRAM`].
     pub(crate) program: u16,
     pub(crate) sa: SchedAvg,
@@ -194,6 +196,7 @@ impl<'c> Task<'c> {
             dead_children: 0,
             live_children: 0,
             waits_child: false,
+            is_background: false,
             program: NO_PROGRAM,
             io_end: None,
             back: None,

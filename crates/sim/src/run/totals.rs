@@ -62,6 +62,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         outcome.groups = self.group_stats();
         outcome.work_done = self.outcome.work_done;
+        outcome.background_work = self.outcome.background_work;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
         let mut consumed = vec![0; self.case.machine.consumers.len()];
         for budget in self.hardware.packages.iter_mut().filter_map(|package| package.budget.as_mut()) {
@@ -111,6 +112,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             outcome.finished_ns = Some(outcome.wall_ns);
         }
         outcome.task_names = self.tasks.ids().map(|task| self.task_name(task)).collect();
+        outcome.background =
+            self.tasks.ids().filter(|&task| self.tasks[task].is_background).map(|task| task.0).collect();
         outcome.task_groups = self.tasks.iter().map(|task| task.group.0.checked_sub(1)).collect();
         outcome.fingerprint = self.journal.fingerprint();
         outcome.subtract(before);

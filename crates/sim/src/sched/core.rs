@@ -147,6 +147,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let done = (ran * speed).min(*left);
                 *left -= done;
                 self.outcome.work_done += u128::from(done);
+                if task.is_background {
+                    self.outcome.background_work += u128::from(done);
+                }
                 task.activation_run_ns += delta;
             }
             Doing::Wall { left_ns } => {
