@@ -1,5 +1,6 @@
 """`opplab choose`: the ranking, its probabilities, constraints, commands, and where the workload may come from."""
 
+import importlib
 import json
 import random
 import re
@@ -8,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opplab
@@ -111,6 +113,52 @@ def test_settings_whose_runs_are_the_same_are_one_candidate() -> None:
     whole = json.loads(doubled.to_json())
     assert [len(one["twins"]) for one in whole["settings"]] == [1, 1]
     page(doubled)
+
+
+GOVERNORS = ("performance", "schedutil", "ondemand", "powersave")
+
+
+def test_settings_that_are_equal_in_the_goal_are_all_the_best() -> None:
+    """Goal: their runs differ, what counts does not: the first is recommended, and all are named."""
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=GOVERNORS,
+        goals=["missed"],
+        constraints=["none"],
+        seconds=0.2,
+        iterations=2,
+        uncertainty=4,
+        jobs=1,
+    )
+    assert [option.label for option in found.options] == list(GOVERNORS)
+    assert {option.parts["energy"].value for option in found.options if option.twins} == set()
+    assert {(option.best, option.parts["missed_activations"].value) for option in found.options} == {(1.0, 0.0)}
+    words = "performance, schedutil, ondemand and powersave are equally good: missed is the same in all printed digits."
+    assert words in found.findings()
+    assert [len(one["equals"]) for one in json.loads(found.to_json())["settings"]] == [3] * 4
+    page(found)
+
+
+def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three equal ones are better than the fourth in six of ten draws, which is more than its four."""
+    equal = 1.0 + 1e-5 * np.arange(3)
+    rows = np.array([[*equal, 2.0]] * 6 + [[*equal, 0.5]] * 4)
+    monkeypatch.setattr(importlib.import_module("opplab.choice.choose"), "_samples", lambda *_: rows)
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=GOVERNORS,
+        constraints=["none"],
+        seconds=0.1,
+        iterations=2,
+        uncertainty=0,
+        jobs=1,
+    )
+    assert {option.label: option.best for option in found.options} == dict(
+        zip(GOVERNORS, (0.6, 0.6, 0.6, 0.4), strict=True)
+    )
+    assert found.options[-1].label == "powersave"
 
 
 def test_settings_that_are_all_the_same_leave_nothing_to_choose() -> None:
