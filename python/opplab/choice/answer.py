@@ -114,6 +114,8 @@ class Choice:
         What was asked for; what holds by itself, so that every setting does the baseline's work.
     idle : list of (str, str)
         Constraints on which all settings are equal, and their metric.
+    check : sequence of str
+        How near the replay of a recording is to it, in sentences; empty without a recording.
     gap : Parts or None
         By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
         deciding metric, in percent; None if there is none.
@@ -143,6 +145,7 @@ class Choice:
     baseline: str = ""
     work: list[str] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
+    check: Sequence[str] = ()
 
     def chance(self, probability: float) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
@@ -295,7 +298,7 @@ class Choice:
         if chosen is None:
             every = " and ".join(self.kept_by_none())
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
-            return [nearest, *self.same(), *self._tests_nothing()]
+            return [nearest, *self.same(), *self._tests_nothing(), *self.check]
         goal = self.goals[0]
         title = title_of(goal)
         alone = len(self.options) == 1
@@ -330,7 +333,7 @@ class Choice:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
-        return out
+        return [*out, *self.check]
 
     def kept_by_none(self) -> list[str]:
         """Give the constraints that every setting breaks; all, if it is only together that none keeps them."""

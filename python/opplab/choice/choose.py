@@ -358,6 +358,7 @@ def _answer(
             if len({option.parts[metric].value for option in options}) == 1
         ],
         gap=gap,
+        check=program.check,
         hangs=hangs,
         assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},
         facts=[

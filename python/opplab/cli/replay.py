@@ -26,6 +26,7 @@ from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.variants import with_variants
+from opplab.trace.replayed import check_text, self_check
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
@@ -119,16 +120,6 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
     return rows
 
 
-def check_text(check: dict[str, Any]) -> str:
-    """Report how far a replay under its own policy is from the trace."""
-    if not check["checked"]:
-        return "the trace has no frequency, so the distance of the replay is unknown"
-    residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
-    near = "near" if check["near"] else "NOT near"
-    energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
-    return f"frequency residency within {residency} points, {energy} of the trace: {near}"
-
-
 def whole_text(check: dict[str, Any]) -> str:
     """Report how far a replay under its own policy is from the trace, CPUs together."""
     names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
@@ -151,7 +142,7 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     begins = f"{found['measured_from_ns'] / 1e9:g} s"
     lines = [f"all figures are of the time from {begins} on: before it counts what was before the recording"]
-    lines.append(f"self-check: {check_text(check)} (5 points and 5 % are near)")
+    lines.append(self_check(check))
     if found.get("changed"):
         nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
