@@ -1,6 +1,7 @@
 """`opplab replay` says what a trace does not tell, and how far each metric may be believed."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from opplab import Policy, Workload, simulate
 from opplab.cli.main import opplab
+from opplab.cli.replay import REPLAYED
 
 from testdata import shared
 
@@ -104,6 +106,24 @@ def test_changes_of_a_closed_loop_have_an_interval() -> None:
     assert made["metrics"][0]["change_counts"] is False
     text = _text(made)
     assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text
+
+
+def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:
+    """Every key of the list is taken, and no other is named."""
+    help_text = " ".join(replay("--help").output.split())
+    listed = help_text.partition("--vs ")[2].partition("--mode")[0]
+    assert f"Variant of the policy, by {', '.join(REPLAYED)} and tunables, e.g." in listed
+    assert not any(key in listed for key in ("hz", "proposal", "tlp", "idle_governor"))
+    trace = tmp_path / "run.dat"
+    work = Workload.periodic(1, run_us=2000, period_us=16000)
+    simulate("juno-r2", work, Policy(variation="none"), seconds=0.2).to_trace(trace)
+    base = ["replay", str(trace), "-m", "juno-r2", "--recorded-governor", "schedutil"]
+    values = {"governor": "performance", "freq_max": "max_boost", "energy_model": "none", "kernel": "6.6"}
+    assert tuple(values) == REPLAYED
+    (example,) = re.findall(r"e\.g\. '([^']*)'", listed)
+    for change in (*(f"{key}={value}" for key, value in values.items()), example):
+        done = CliRunner().invoke(opplab, [*base, "--vs", change])
+        assert done.exit_code == 0, f"{change}: {done.output}{done.exception}"
 
 
 def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from opplab.cli.options import (
     note,
     output_option,
     trace_argument,
-    vs_option,
+    vs_option_of,
 )
 from opplab.errors import InputError
 from opplab.files import write_text
@@ -64,6 +64,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 # Keys of a policy that a replay may change, beside tunables.
 REPLAYED = ("governor", "freq_max", "energy_model", "kernel")
+TAKEN = f"{', '.join(REPLAYED)} and tunables"
 
 # What a unit is shown in: name, parts of it in one, digits.
 UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
@@ -193,7 +194,7 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
     help="Kernel profiles of the replay; each is a replay of its own.",
 )
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
-@vs_option
+@vs_option_of(f"by {TAKEN}, e.g. 'governor=ondemand sampling_rate=20000'.")
 @click.option(
     "--mode",
     type=click.Choice(["auto", "open", "closed"]),
@@ -273,9 +274,8 @@ def _variants(
     for one in others:
         wrong = sorted(set(one.keys) - {*REPLAYED, "tunables"})
         if wrong:
-            known = ", ".join((*REPLAYED, "and tunables"))
             raise InputError(
-                f"--vs {one.label}: a replay changes {known}, not {wrong[0]}; opplab choose TRACE --vs runs the "
+                f"--vs {one.label}: a replay changes {TAKEN}, not {wrong[0]}; opplab choose TRACE --vs runs the "
                 "recovered work under any policy"
             )
         changed = {key: value for key, value in one.keys.items() if key in given or first.keys.get(key) != value}
