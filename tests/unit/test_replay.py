@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from opplab import Policy, Workload, simulate
 from opplab.cli.main import opplab
-from opplab.cli.replay import REPLAYED
+from opplab.cli.replay import REPLAYED, _rows, _text, with_intervals
 
 from testdata import shared
 
@@ -85,8 +85,6 @@ def test_a_closed_loop_says_how_near_it_is_as_a_whole() -> None:
 
 def test_changes_of_a_closed_loop_have_an_interval() -> None:
     """Of pairs of runs with the same costs and draws; one that holds 0 says nothing."""
-    from opplab.cli.replay import _text, with_intervals
-
     folder = str(shared("traces/x86-612-fast-mttcg-xeon16-any1-schedutil-pingpong"))
     found = json.loads(replay(folder, "--governor", "powersave", "--mode", "closed", "--format", "json").output)
     assert found["runs"] == 15
@@ -106,6 +104,37 @@ def test_changes_of_a_closed_loop_have_an_interval() -> None:
     assert made["metrics"][0]["change_counts"] is False
     text = _text(made)
     assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text
+
+
+def test_a_change_and_its_interval_are_of_one_estimator() -> None:
+    """Of the means of the pairs: rounded counts and percentiles of all runs have other ratios."""
+    folder = str(shared("traces/x86-612-xeon16-any1-schedutil-ramp_up"))
+    found = json.loads(replay(folder, "--governor", "performance", "--mode", "closed", "--format", "json").output)
+    having = [metric for metric in found["metrics"] if "change_percent" in metric]
+    assert len(having) > 4
+    for metric in having:
+        low, high = metric["change_percent"]
+        assert low <= metric["change"] <= high, metric["metric"]
+
+    def made(*pairs: tuple[int, int], unit: str = "") -> tuple[dict[str, Any], dict[str, object]]:
+        one = {"metric": "missed activations", "unit": unit, "recorded": 1, "replayed": 1, "changed": 0}
+        one |= {"verdict": "near", "change_counts": True, "pairs": pairs}
+        whole = with_intervals({"recorded": True, "replayed": True, "changed": True, "metrics": [one]})
+        return whole["metrics"][0], _rows(whole)[0]
+
+    # A mean of 0.2 is no 0, and what is printed is the ratio of what is printed.
+    metric, row = made((1, 1), (2, 0), (1, 0), (1, 0), (1, 0))
+    low, high = metric["change_percent"]
+    assert metric["change"] == pytest.approx(100 * (0.2 / 1.2 - 1))
+    assert low < metric["change"] < high
+    assert (row["replayed"], row["changed"], row["change"]) == ("1.2", "0.2", "(-83.3 %)")
+    # As `opplab compare`: all is gone, without an interval; from 0 no percentage.
+    metric, row = made((1, 0), (2, 0), (1, 0))
+    assert "change_percent" not in metric
+    assert row["change"] == "-100.0 %"
+    metric, row = made((0, 1), (0, 2), (0, 0))
+    assert "change_percent" not in metric
+    assert (row["replayed"], row["changed"], row["change"]) == ("0", "1", "from 0")
 
 
 def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:

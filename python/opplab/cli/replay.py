@@ -6,6 +6,7 @@ import json
 import sys
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import click
@@ -22,6 +23,7 @@ from opplab.cli.options import (
     trace_argument,
     vs_option_of,
 )
+from opplab.comparison.method import change_of
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
@@ -77,9 +79,11 @@ def _percent(part: float | None, whole: float | None) -> str:
 
 
 def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
-    """Give each change of a closed loop its interval: Student's t over the pairs of runs, in percent.
+    """Give each change of a closed loop with its interval: Student's t over the pairs of runs, in percent.
 
-    A change whose interval includes 0 is not significant, nor is one within the error.
+    Change and interval are of the means of the pairs. Counts are shown as these means, unrounded; other metrics as the
+    values of all runs together. Where a mean is 0 there is no interval. A change whose interval includes 0 is not
+    significant, nor is one within the error.
     """
     from opplab import stats
 
@@ -89,12 +93,34 @@ def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
             found["runs"] = len(pairs)
         if len(pairs) < 2 or all(ours == theirs for ours, theirs in pairs):
             continue
+        if not metric["unit"]:
+            metric["replayed"], metric["changed"] = (fmean(side) for side in zip(*pairs, strict=True))
         one = stats.compare([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True, resamples=0)
-        if isfinite(one["low"]):
+        if not isfinite(one["ratio"]) or not one["ratio"]:
+            before, after = (fmean(side) for side in zip(*pairs, strict=True))
+            change, _ = change_of(before, after, True, metric["unit"])
+            if isfinite(change):
+                metric["change"] = change
+            continue
+        metric["change"] = 100 * (one["ratio"] - 1)
+        if isfinite(one["low"]) and isfinite(one["high"]):
             metric["change_percent"] = [100 * (one["low"] - 1), 100 * (one["high"] - 1)]
             if one["low"] <= 1 <= one["high"] and "change_counts" in metric:
                 metric["change_counts"] = False
     return found
+
+
+def _value(value: float, digits: int) -> str:
+    """Give a value with these digits; the mean of several counts has the digits that it needs."""
+    return f"{value:.{digits}f}" if digits or value.is_integer() else f"{value:.4g}"
+
+
+def _change(metric: dict[str, Any]) -> str:
+    """Give a change as `opplab compare` does: in percent, and from 0 as such."""
+    before, after = metric.get("replayed"), metric.get("changed")
+    if "change" in metric:
+        return f"{metric['change']:+.1f} %"
+    return "from 0" if before == 0 and after else _percent(after, before)
 
 
 def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
@@ -107,11 +133,11 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
         cells: dict[str, object] = {"metric": name, "unit": shown}
         for run in ("recorded", "replayed", "changed"):
             if found.get(run):
-                cells[run] = f"{metric[run] / parts:.{digits}f}" if run in metric else ""
+                cells[run] = _value(metric[run] / parts, digits) if run in metric else ""
         fixed = metric["verdict"] == "cannot change in this loop"
         cells["error"] = "" if fixed else _percent(metric.get("replayed"), metric.get("recorded"))
         if found.get("changed"):
-            change = "" if fixed else _percent(metric.get("changed"), metric.get("replayed"))
+            change = "" if fixed else _change(metric)
             cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
             if several:
                 ends = metric.get("change_percent")
@@ -147,7 +173,10 @@ def _text(found: dict[str, Any]) -> str:
     if found.get("changed"):
         nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
-            lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
+            lines.append(
+                f"change: of the means of {found['runs']} pairs of runs, which the other columns pool; "
+                f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs"
+            )
             nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
