@@ -43,7 +43,7 @@ test-rust: $(VENV)/.pip ## Run the tests of the crates.
 	if [ -s $(SKIPPED) ]; then echo "$$(wc -l < $(SKIPPED)) tests of the crates did nothing:"; sort $(SKIPPED); fi; exit $$status
 
 test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 	cargo fmt --all --check
