@@ -21,6 +21,7 @@ from opplab.cli.main import opplab
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
 from opplab.comparison.method import compare_runs
+from opplab.comparison.sources import Frame
 from opplab.errors import InputError
 from opplab.runs import Run, Series
 from opplab.summary.answer import answer_of
@@ -141,6 +142,24 @@ def test_a_gate_on_energy_by_unit_of_work_has_the_numbers_of_run_and_choose(tmp_
         assert done.exit_code == code, done.output
         assert "energy_per_work" in done.output
     assert "energy_per_work" not in cli.invoke(opplab, ["compare", str(out)]).output, "without a rule on it"
+
+
+def test_energy_by_unit_of_work_of_somebody_elses_table_is_unknown_or_right(tmp_path):
+    """Goal: no power, no unit, or other units: no value, and no traceback."""
+
+    def found(**values):
+        line = {"machine": "x", "policy": "p", "benchmark": "b", "better": "lower", "iteration": 0, "seed": 1}
+        table = [line | {"metric": name, "unit": unit, "value": value} for name, (value, unit) in values.items()]
+        run = Frame(results.frame(table)).load("p", "b", "energy_per_work")
+        return [(one.unit, one.higher, one.values()) for one in run.series.values()]
+
+    assert found(energy=(6.0, "J"), work_done=(3.0, "s")) == [("J/s of work", False, [2.0])]
+    assert found(energy=(6.0, "J"), power=(4.0, "W"), throughput=(8.0, "MB/s")) == [("J/MB", False, [0.5])]
+    assert found(energy=(6.0, "J"), throughput=(8.0, "MB/s")) == []
+    assert found(energy=(6.0, "J"), power=(4.0, "W"), throughput=(8.0, None)) == []
+    assert found(energy=(6.0, "mJ"), work_done=(3.0, "s")) == []
+    assert found(energy=(6.0, "J"), work_done=(0.0, "s")) == []
+    assert found(energy=(None, "J"), work_done=(3.0, "s")) == []
 
 
 def rows(policy, benchmark, values, machine="x", metric="time"):

@@ -309,16 +309,13 @@ def _answer(
             )
         )
     printed = [f"{option.parts[metrics[0]].value:.4g}" for option in options]
-    wins = [winners[:, at].tobytes() if winners[:, at].any() else None for at in range(len(options))]
+    # As good is what is printed the same, keeps the constraints, and is the best in the same draws.
+    wins = [
+        (printed[at], option.meets >= 0.5, winners[:, at].tobytes() if winners[:, at].any() else at)
+        for at, option in enumerate(options)
+    ]
     options = [
-        replace(
-            option,
-            equals=[
-                other.label
-                for at, other in enumerate(options)
-                if at != own and (printed[at], wins[at]) == (printed[own], wins[own]) and wins[at] is not None
-            ],
-        )
+        replace(option, equals=[label for at, label in enumerate(labels) if at != own and wins[at] == wins[own]])
         for own, option in enumerate(options)
     ]
     order = sorted(
