@@ -7,6 +7,7 @@ import random
 import sys
 import xml.etree.ElementTree as ET
 from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 from click import BadParameter, UsageError
@@ -14,13 +15,16 @@ from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opplab import results
+from opplab import choose, results
+from opplab.agreement.against import experiment_of
 from opplab.cli.main import opplab
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
 from opplab.comparison.method import compare_runs
+from opplab.comparison.sources import Frame
 from opplab.errors import InputError
 from opplab.runs import Run, Series
+from opplab.summary.answer import answer_of
 
 NAN, INF = math.nan, math.inf
 
@@ -90,6 +94,72 @@ def test_missed_activations_from_0_to_100_percent_fail(tmp_path):
     assert f"missed_activations of powersave on juno-r2: {-means['powersave']:+.2f} pp" in done.stderr
     assert ET.parse(junit).getroot().get("failures") == "1"
     assert cli.invoke(opplab, [*words, "missed_activations < -101%"]).exit_code == 0
+
+
+@pytest.mark.parametrize("benchmark", ["tbench", "w.json"])
+def test_a_gate_on_energy_by_unit_of_work_has_the_numbers_of_run_and_choose(tmp_path, benchmark):
+    cli = CliRunner()
+    out = tmp_path / "out"
+    if benchmark == "w.json":
+        benchmark = str(tmp_path / benchmark)
+        Path(benchmark).write_text(
+            '{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "u", "period": 8000}}},'
+            ' "global": {"duration": 1, "calibration": "CPU4"}}'
+        )
+    words = ["run", benchmark, "-m", "juno-r2", "--governor", "schedutil", "--vs", "governor=performance"]
+    words += ["--seconds", "0.7", "--iterations", "3", "-j", "1", "--no-report"]
+    made = cli.invoke(opplab, [*words, "-o", str(out), "--format", "json"])
+    assert made.exit_code == 0, made.output
+    # By hand from the rows of the runs, and as `run` and `choose` give it.
+    table = results.read(out)
+    rate = {"tbench": ("power", "throughput")}.get(benchmark, ("energy", "work_done"))
+    by_hand = {}
+    for policy in ("schedutil", "performance"):
+        above, below = (table.filter(policy=policy, metric=name)["value"] for name in rate)
+        by_hand[policy] = (above / below).mean()
+    (one,) = compare(out, metric="energy_per_work")
+    assert [cell.value for cell in one.rows[0].cells] == pytest.approx(list(by_hand.values()))
+    assert one.rows[0].better == "lower"
+    cells = one.rows[0].cells
+    block = answer_of(experiment_of(out), table)
+    of_run = {line.variant: line for line in block.lines}
+    assert [of_run[run].values["energy_per_work"] for run in one.runs] == pytest.approx(list(by_hand.values()))
+    change = of_run["performance"].changes["energy_per_work"]
+    assert -cells[1].change == pytest.approx(change.value)
+    assert [100 * (end - 1) for end in (cells[1].ratio_low, cells[1].ratio_high)] == pytest.approx(
+        [change.certainty.low, change.certainty.high]
+    )
+    choice = choose("juno-r2", benchmark, governors=["schedutil", "performance"], goals=["energy"],
+                    seconds=0.7, iterations=3, uncertainty=0, constraints=["none"])  # fmt: skip
+    chosen = {option.label: option.parts["energy_per_work"].value for option in choice.options}
+    assert chosen == pytest.approx(by_hand)
+    # The gate needs no --metric, and judges it as what is better lower.
+    worse = "schedutil" if by_hand["schedutil"] > by_hand["performance"] else "performance"
+    (better,) = {"schedutil", "performance"} - {worse}
+    rule = "energy_per_work < -1%"
+    for base, other, code in ((better, worse, 1), (worse, better, 0)):
+        done = cli.invoke(opplab, ["compare", str(out), "--runs", f"{base},{other}", "--fail-if", rule])
+        assert done.exit_code == code, done.output
+        assert "energy_per_work" in done.output
+    assert "energy_per_work" not in cli.invoke(opplab, ["compare", str(out)]).output, "without a rule on it"
+
+
+def test_energy_by_unit_of_work_of_somebody_elses_table_is_unknown_or_right(tmp_path):
+    """Goal: no power, no unit, or other units: no value, and no traceback."""
+
+    def found(**values):
+        line = {"machine": "x", "policy": "p", "benchmark": "b", "better": "lower", "iteration": 0, "seed": 1}
+        table = [line | {"metric": name, "unit": unit, "value": value} for name, (value, unit) in values.items()]
+        run = Frame(results.frame(table)).load("p", "b", "energy_per_work")
+        return [(one.unit, one.higher, one.values()) for one in run.series.values()]
+
+    assert found(energy=(6.0, "J"), work_done=(3.0, "s")) == [("J/s of work", False, [2.0])]
+    assert found(energy=(6.0, "J"), power=(4.0, "W"), throughput=(8.0, "MB/s")) == [("J/MB", False, [0.5])]
+    assert found(energy=(6.0, "J"), throughput=(8.0, "MB/s")) == []
+    assert found(energy=(6.0, "J"), power=(4.0, "W"), throughput=(8.0, None)) == []
+    assert found(energy=(6.0, "mJ"), work_done=(3.0, "s")) == []
+    assert found(energy=(6.0, "J"), work_done=(0.0, "s")) == []
+    assert found(energy=(None, "J"), work_done=(3.0, "s")) == []
 
 
 def rows(policy, benchmark, values, machine="x", metric="time"):

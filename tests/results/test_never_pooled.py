@@ -125,8 +125,8 @@ MACHINES, BENCHMARKS, POLICIES, PARAMS = ("m1", "m2", "m3"), ("b1", "b2"), ("p",
 def frames(draw):
     """Results of several machines and workloads, some points missing; each value is one of a kind."""
     numbers = draw(st.permutations(range(200)))
-    # A step of which no mean of two lies on the edge between two printed numbers.
-    values = iter(1.0 + number * 0.371 for number in numbers)
+    # An irrational step: no value and no mean lies on the edge between two printed numbers.
+    values = iter(1.0 + number * math.sqrt(0.137) for number in numbers)
     machines = draw(st.lists(st.sampled_from(MACHINES), min_size=1, max_size=3, unique=True))
     better = draw(st.sampled_from(["lower", "higher"]))
     rows = []

@@ -1,5 +1,6 @@
 """`opplab choose`: the ranking, its probabilities, constraints, commands, and where the workload may come from."""
 
+import importlib
 import json
 import random
 import re
@@ -8,12 +9,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import opplab
+from opplab.choice.cases import NOT_NEAR
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
+from opplab.cli.main import opplab as program
+from opplab.trace.replayed import self_check
 from opplab.uncertainty.parts import Parts
 
 from testdata import shared
@@ -111,6 +117,52 @@ def test_settings_whose_runs_are_the_same_are_one_candidate() -> None:
     whole = json.loads(doubled.to_json())
     assert [len(one["twins"]) for one in whole["settings"]] == [1, 1]
     page(doubled)
+
+
+GOVERNORS = ("performance", "schedutil", "ondemand", "powersave")
+
+
+def test_settings_that_are_equal_in_the_goal_are_all_the_best() -> None:
+    """Goal: their runs differ, what counts does not: the first is recommended, and all are named."""
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=GOVERNORS,
+        goals=["missed"],
+        constraints=["none"],
+        seconds=0.2,
+        iterations=2,
+        uncertainty=4,
+        jobs=1,
+    )
+    assert [option.label for option in found.options] == list(GOVERNORS)
+    assert {option.parts["energy"].value for option in found.options if option.twins} == set()
+    assert {(option.best, option.parts["missed_activations"].value) for option in found.options} == {(1.0, 0.0)}
+    words = "performance, schedutil, ondemand and powersave are equally good: missed is the same in all printed digits."
+    assert words in found.findings()
+    assert [len(one["equals"]) for one in json.loads(found.to_json())["settings"]] == [3] * 4
+    page(found)
+
+
+def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three equal ones are better than the fourth in six of ten draws, which is more than its four."""
+    equal = 1.0 + 1e-5 * np.arange(3)
+    rows = np.array([[*equal, 2.0]] * 6 + [[*equal, 0.5]] * 4)
+    monkeypatch.setattr(importlib.import_module("opplab.choice.choose"), "_samples", lambda *_: rows)
+    found = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors=GOVERNORS,
+        constraints=["none"],
+        seconds=0.1,
+        iterations=2,
+        uncertainty=0,
+        jobs=1,
+    )
+    assert {option.label: option.best for option in found.options} == dict(
+        zip(GOVERNORS, (0.6, 0.6, 0.6, 0.4), strict=True)
+    )
+    assert found.options[-1].label == "powersave"
 
 
 def test_settings_that_are_all_the_same_leave_nothing_to_choose() -> None:
@@ -237,6 +289,21 @@ def test_a_search_adds_values_that_are_as_good(choice: opplab.Choice) -> None:
     assert min(option.parts["energy"].value for option in searched) <= plain.parts["energy"].value * 1.05
 
 
+def test_a_choice_from_a_recording_whose_replay_is_not_near_has_a_warning(choice: opplab.Choice) -> None:
+    """By the same words as `opplab replay`, also where no setting keeps the constraints."""
+    check = {"checked": True, "near": False, "freq_distance": [12_300], "energy_known": True, "energy_distance": 8000}
+    line = self_check(check)
+    assert line == (
+        "self-check: frequency residency within 12.3 points, energy within 8.0 % of the trace: NOT near "
+        "(5 points and 5 % are near)"
+    )
+    far = replace(choice, check=[line, NOT_NEAR])
+    none = replace(far, options=[replace(option, meets=0.0) for option in far.options])
+    for found in (far, none):
+        assert found.findings()[-2:] == [line, NOT_NEAR]
+    assert not any("self-check" in one for one in choice.findings())
+
+
 def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     found = opplab.choose(
         "skylake-8x-uma",
@@ -250,6 +317,13 @@ def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     folder = shared("traces/x86-612-xeon16-any1-schedutil-ramp_up")
     traced = opplab.choose(None, folder, goals=["response_p95"], seconds=0.5, iterations=2, uncertainty=0)
     assert "recovered from" in dict(traced.facts)["workload"]
+    # The line is that of a replay in the same loop.
+    done = CliRunner().invoke(program, ["replay", str(folder), "--mode", "closed"])
+    assert done.exit_code == 0, done.output
+    (line,) = (one for one in traced.findings() if one.startswith("self-check: "))
+    assert line in " ".join(done.stdout.split())
+    assert (NOT_NEAR in traced.findings()) == ("NOT near" in line)
+    assert line in " ".join(str(traced).split())
 
 
 def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) -> None:
@@ -270,8 +344,6 @@ def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) ->
 def test_dask_runs_the_same_or_is_refused(tmp_path: Path) -> None:
     """With the extra: the same answer. Without it: one line that names it, and no run."""
     import importlib.util
-
-    from click.testing import CliRunner
 
     from opplab.cli.main import opplab as main
 

@@ -151,6 +151,23 @@ def test_a_setting_that_makes_requests_wait_has_its_price(dumps: Path) -> None:
     assert not saving["price"] or f"{row['machine_type']} {saving['price']}." in words
 
 
+def test_settings_that_are_equal_in_the_goal_are_named(dumps: Path) -> None:
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    found = fleet(
+        [dumps / "a.tar.xz"],
+        load,
+        governors=["schedutil", "performance"],
+        goals=["missed"],
+        constraints=["none"],
+        **OPTIONS,
+    )
+    ((_, saving),) = found.types
+    assert (saving.setting, saving.best) == ("schedutil", "all 2 runs"), "the baseline, and not another equal one"
+    words = "schedutil and performance are equally good: missed is the same in all printed digits."
+    assert words in saving.twins
+    assert words in " ".join(" ".join(found.below()).split())
+
+
 def test_a_setting_without_effect_changes_no_answer(dumps: Path) -> None:
     for name in ("b", "c", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()

@@ -1,6 +1,7 @@
 """`opplab replay` says what a trace does not tell, and how far each metric may be believed."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from opplab import Policy, Workload, simulate
 from opplab.cli.main import opplab
+from opplab.cli.replay import REPLAYED, _rows, _text, with_intervals
 
 from testdata import shared
 
@@ -83,8 +85,6 @@ def test_a_closed_loop_says_how_near_it_is_as_a_whole() -> None:
 
 def test_changes_of_a_closed_loop_have_an_interval() -> None:
     """Of pairs of runs with the same costs and draws; one that holds 0 says nothing."""
-    from opplab.cli.replay import _text, with_intervals
-
     folder = str(shared("traces/x86-612-fast-mttcg-xeon16-any1-schedutil-pingpong"))
     found = json.loads(replay(folder, "--governor", "powersave", "--mode", "closed", "--format", "json").output)
     assert found["runs"] == 15
@@ -104,6 +104,55 @@ def test_changes_of_a_closed_loop_have_an_interval() -> None:
     assert made["metrics"][0]["change_counts"] is False
     text = _text(made)
     assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text
+
+
+def test_a_change_and_its_interval_are_of_one_estimator() -> None:
+    """Of the means of the pairs: rounded counts and percentiles of all runs have other ratios."""
+    folder = str(shared("traces/x86-612-xeon16-any1-schedutil-ramp_up"))
+    found = json.loads(replay(folder, "--governor", "performance", "--mode", "closed", "--format", "json").output)
+    having = [metric for metric in found["metrics"] if "change_percent" in metric]
+    assert len(having) > 4
+    for metric in having:
+        low, high = metric["change_percent"]
+        assert low <= metric["change"] <= high, metric["metric"]
+
+    def made(*pairs: tuple[int, int], unit: str = "") -> tuple[dict[str, Any], dict[str, object]]:
+        one = {"metric": "missed activations", "unit": unit, "recorded": 1, "replayed": 1, "changed": 0}
+        one |= {"verdict": "near", "change_counts": True, "pairs": pairs}
+        whole = with_intervals({"recorded": True, "replayed": True, "changed": True, "metrics": [one]})
+        return whole["metrics"][0], _rows(whole)[0]
+
+    # A mean of 0.2 is no 0, and what is printed is the ratio of what is printed.
+    metric, row = made((1, 1), (2, 0), (1, 0), (1, 0), (1, 0))
+    low, high = metric["change_percent"]
+    assert metric["change"] == pytest.approx(100 * (0.2 / 1.2 - 1))
+    assert low < metric["change"] < high
+    assert (row["replayed"], row["changed"], row["change"]) == ("1.2", "0.2", "(-83.3 %)")
+    # As `opplab compare`: all is gone, without an interval; from 0 no percentage.
+    metric, row = made((1, 0), (2, 0), (1, 0))
+    assert "change_percent" not in metric
+    assert row["change"] == "-100.0 %"
+    metric, row = made((0, 1), (0, 2), (0, 0))
+    assert "change_percent" not in metric
+    assert (row["replayed"], row["changed"], row["change"]) == ("0", "1", "from 0")
+
+
+def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:
+    """Every key of the list is taken, and no other is named."""
+    help_text = " ".join(replay("--help").output.split())
+    listed = help_text.partition("--vs ")[2].partition("--mode")[0]
+    assert f"Variant of the policy, by {', '.join(REPLAYED)} and tunables, e.g." in listed
+    assert not any(key in listed for key in ("hz", "proposal", "tlp", "idle_governor"))
+    trace = tmp_path / "run.dat"
+    work = Workload.periodic(1, run_us=2000, period_us=16000)
+    simulate("juno-r2", work, Policy(variation="none"), seconds=0.2).to_trace(trace)
+    base = ["replay", str(trace), "-m", "juno-r2", "--recorded-governor", "schedutil"]
+    values = {"governor": "performance", "freq_max": "max_boost", "energy_model": "none", "kernel": "6.6"}
+    assert tuple(values) == REPLAYED
+    (example,) = re.findall(r"e\.g\. '([^']*)'", listed)
+    for change in (*(f"{key}={value}" for key, value in values.items()), example):
+        done = CliRunner().invoke(opplab, [*base, "--vs", change])
+        assert done.exit_code == 0, f"{change}: {done.output}{done.exception}"
 
 
 def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ class Option:
     parts : dict of str to Parts
         Each metric that counts, with its interval.
     best : float
-        Probability that no other setting is better, among those that keep the constraints.
+        Probability that no other setting is better, to the printed digits, among those that keep the constraints.
+        Settings that are equal do not divide it.
     meets : float
         Probability that it keeps all constraints.
     commands : list of str
@@ -78,6 +79,8 @@ class Option:
         Change of each metric against the baseline, in percent; none of a metric that is zero.
     twins : list of str
         Settings whose runs are this one's: they are one candidate, which has the name of the first.
+    equals : list of str
+        Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw.
     """
 
     setting: Setting
@@ -89,6 +92,7 @@ class Option:
     breaks: Sequence[str] = ()
     changes: Mapping[str, Parts] = field(default_factory=dict)
     twins: Sequence[str] = ()
+    equals: Sequence[str] = ()
 
 
 @dataclass
@@ -110,9 +114,11 @@ class Choice:
         What was asked for; what holds by itself, so that every setting does the baseline's work.
     idle : list of (str, str)
         Constraints on which all settings are equal, and their metric.
+    check : sequence of str
+        How near the replay of a recording is to it, in sentences; empty without a recording.
     gap : Parts or None
-        By how much the second setting that keeps the constraints is off from the first in the deciding metric, in
-        percent; None if there is none.
+        By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
+        deciding metric, in percent; None if there is none.
     hangs : list of Influence
         Assumptions that this gap hangs on, the strongest first.
     assumptions : dict of str to str
@@ -139,6 +145,7 @@ class Choice:
     baseline: str = ""
     work: list[str] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
+    check: Sequence[str] = ()
 
     def chance(self, probability: float) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
@@ -291,7 +298,7 @@ class Choice:
         if chosen is None:
             every = " and ".join(self.kept_by_none())
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
-            return [nearest, *self.twins(), *self._tests_nothing()]
+            return [nearest, *self.same(), *self._tests_nothing(), *self.check]
         goal = self.goals[0]
         title = title_of(goal)
         alone = len(self.options) == 1
@@ -303,20 +310,18 @@ class Choice:
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
         out += self._left_out()
-        out += self.twins()
+        out += self.same()
         out += self._tests_nothing()
-        kept = [option for option in self.options[1:] if option.meets >= 0.5]
-        same = [option.label for option in kept if option.parts[goal] == chosen.parts[goal]]
-        if same:
-            out.append(f"{', '.join(same)}: {title} is the same, so that nothing here decides between them.")
-        elif self.gap is not None and kept:
+        kept = [option for option in self.options[1:] if option.meets >= 0.5 and option.label not in chosen.equals]
+        same = list(chosen.equals)
+        if self.gap is not None and kept:
             second = kept[0]
             text = f"Next is {second.label}, {title} {self.gap.certainty.text(self.gap.value)}"
             ends = (self.gap.low, self.gap.high)
             little = all(end is not None and abs(end) <= LITTLE for end in ends)
             doubt = f"they differ by less than {LITTLE:g} %, either will do" if little else self.gap.certainty.words
             out.append(f"{text}: {doubt}.")
-            same = [second.label] if little else []
+            same += [second.label] if little else []
         if not self.assumptions:
             out.append(
                 "The machine file states no ranges (or none were drawn): what its numbers leave open is not in this."
@@ -328,21 +333,25 @@ class Choice:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
-        return out
+        return [*out, *self.check]
 
     def kept_by_none(self) -> list[str]:
         """Give the constraints that every setting breaks; all, if it is only together that none keeps them."""
         every = [*self.constraints, *self.work]
         return [text for text in every if all(text in option.breaks for option in self.options)] or every
 
-    def twins(self) -> list[str]:
-        """Name the settings that are one candidate with another, as their runs are the same."""
-        from opplab.summary.answer import same_runs
+    def same(self) -> list[str]:
+        """Name the settings that are as good as the recommended one, and those whose runs are another's."""
+        from opplab.summary.answer import in_words, same_runs, title_of
 
+        chosen = self.recommended
         having = [option for option in self.options if option.twins]
         out = [same_runs(option.twins, option.label) for option in having[:LEFT_OUT]]
         if more := sum(len(option.twins) for option in having[LEFT_OUT:]):
             out.append(f"The runs of {more} more settings are those of another, too.")
+        if chosen is not None and chosen.equals:
+            names = in_words([chosen.label, *chosen.equals])
+            out.append(f"{names} are equally good: {title_of(self.goals[0])} is the same in all printed digits.")
         return out
 
     def price(self) -> str:
@@ -421,6 +430,7 @@ class Choice:
                     "pareto": option in self.pareto,
                     "breaks": list(option.breaks),
                     "twins": list(option.twins),
+                    "equals": list(option.equals),
                     "commands": list(option.commands),
                 }
                 for row, option in zip(self.rows(), self.options, strict=True)

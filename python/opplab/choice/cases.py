@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Program", "program_of"]
 
 
+NOT_NEAR = "The replay under the recorded policy is not near the recording: do not rely on the ranking."
+
+
 class Program:
     """What runs where: the base case of each seed, as JSON, whose policy is then replaced.
 
@@ -32,6 +35,8 @@ class Program:
         Facts for a report.
     model : Benchmark or None
         The benchmark model that it is of.
+    check : sequence of str
+        How near the replay of a recording is to it, in sentences; empty without a recording.
     """
 
     def __init__(
@@ -40,7 +45,9 @@ class Program:
         about: list[tuple[str, str]],
         model: Benchmark | None = None,
         based: Callable[[Benchmark], list[dict[str, Any]]] | None = None,
+        check: Sequence[str] = (),
     ) -> None:
+        self.check = check
         self.bases = bases
         self.about = about
         self.model = model
@@ -161,6 +168,7 @@ def _of_trace(
 ) -> Program:
     """Give the work that a trace shows, run again in a closed loop."""
     from opplab.simulation.machine import Machine as Described
+    from opplab.trace.replayed import self_check
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
     inner, _, _, check = _opplab.replayed_case(str(path), None if on is None else on._inner)
@@ -173,8 +181,6 @@ def _of_trace(
         policy = {**base["policy"], **keys}
         bases.append({**base, "policy": policy, "seed": seed, "duration_ns": length_ns, "benchmark": label})
     found = own["self_check"]
-    near = "near" if found["near"] else "NOT near"
-    residency = ", ".join(f"{one / 1000:.1f}" for one in found["freq_distance"]) or "unknown"
     return Program(
         bases,
         [
@@ -182,8 +188,9 @@ def _of_trace(
             ("workload", f"recovered from {path.name}, {own['tasks']} tasks"),
             ("simulated time", f"{length_ns / 1e9:g} s a run"),
             ("kernel profile", base["policy"]["kernel"]),
-            ("as it was recorded", f"{base['policy']['governor']}; replayed within {residency} points: {near}"),
+            ("as it was recorded", f"{base['policy']['governor']}; {self_check(found)}"),
             *[("note", note) for note in own["notes"] if "control groups" in note],
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
+        check=[self_check(found), *([NOT_NEAR] if found["checked"] and not found["near"] else [])],
     )

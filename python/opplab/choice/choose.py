@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -281,9 +282,8 @@ def _answer(
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
     cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
     best = cost.min(axis=1, keepdims=True)
-    # Settings of other runs that are equal in the goal share: none of them is the best.
-    winners = feasible & (cost <= best + 1e-9 * np.abs(np.where(np.isfinite(best), best, 0.0)))
-    shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
+    # Settings that are equal to the printed digits are all the best: were the draw divided, a worse one could win.
+    winners = feasible & (cost <= best + _half_a_digit(np.where(np.isfinite(best), best, 0.0)))
     options = []
     for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
         parts = {}
@@ -300,7 +300,7 @@ def _answer(
                 setting,
                 label,
                 parts,
-                float(shares[:, at].mean()),
+                float(winners[:, at].mean()),
                 float(feasible[:, at].mean()),
                 commands_of(setting, program.machine, program.bases[0]["policy"]),
                 [limit.text for limit in kept if kept[limit][at] < 0.5],
@@ -308,20 +308,32 @@ def _answer(
                 twins[label],
             )
         )
+    printed = [f"{option.parts[metrics[0]].value:.4g}" for option in options]
+    # As good is what is printed the same, keeps the constraints, and is the best in the same draws.
+    wins = [
+        (printed[at], option.meets >= 0.5, winners[:, at].tobytes() if winners[:, at].any() else at)
+        for at, option in enumerate(options)
+    ]
+    options = [
+        replace(option, equals=[label for at, label in enumerate(labels) if at != own and wins[at] == wins[own]])
+        for own, option in enumerate(options)
+    ]
     order = sorted(
         range(len(options)),
         key=lambda at: (
             options[at].meets < 0.5,
             _excess(options[at], options[0], bounds, units) if options[at].meets < 0.5 else 0.0,
             -round(options[at].best, 3),
-            sign * options[at].parts[metrics[0]].value,
+            # Of equal ones the first that was named, which is the baseline if it is one of them.
+            sign * float(printed[at]),
         ),
     )
     ranked = [options[at] for at in order]
     hangs = []
     gap = None
-    if len(ranked) > 1 and ranked[1].meets >= 0.5:
-        first, second = (values[point, option.label, metrics[0]] for option in ranked[:2])
+    rest = [option for option in ranked[1:] if option.meets >= 0.5 and option.label not in ranked[0].equals]
+    if rest:
+        first, second = (values[point, option.label, metrics[0]] for option in (ranked[0], rest[0]))
         found = change_of(second, first, units[metrics[0]][1])
         gap, shifts = found or (None, {})
         if assumed is not None and gap is not None:
@@ -343,6 +355,7 @@ def _answer(
             if len({option.parts[metric].value for option in options}) == 1
         ],
         gap=gap,
+        check=program.check,
         hangs=hangs,
         assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},
         facts=[
@@ -387,6 +400,14 @@ def _excess(
         away = option.parts[metric].value - bound
         found.append((away if limit.at_most else -away) / max(abs(bound), 1e-12))
     return round(max(found), 6)
+
+
+def _half_a_digit(values: Any) -> Any:
+    """Give half of the last of the four digits that are printed of a value."""
+    import numpy as np
+
+    size = np.abs(values)
+    return 0.5 * 10.0 ** (np.floor(np.log10(np.where(size > 0, size, 1.0))) - 3) * (size > 0)
 
 
 def _samples(settings: Sequence[Values], draws: Draws | None) -> Any:

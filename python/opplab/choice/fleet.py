@@ -79,7 +79,7 @@ class Saving:
     price : str
         What the setting costs in response time; empty if nothing clear.
     twins : list of str
-        Settings that are one candidate with another, in sentences.
+        Settings that are one candidate with another, or as good as the recommended one, in sentences.
     passed : str
         What was the best more often than the baseline without saving energy; empty if nothing was.
     reason : str
@@ -141,7 +141,7 @@ class Saving:
             clear=change is not None and change.certainty.is_clear and power is not None,
             commands=[] if chosen is None else list(chosen.commands),
             price=choice.price() if change is not None and power is not None else "",
-            twins=choice.twins(),
+            twins=choice.same(),
             passed=passed,
             reason="" if change is None else change.certainty.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),

@@ -323,6 +323,7 @@ class Request:
 
     def _tables(self) -> list[Table]:
         from opplab.comparison.compare import compare
+        from opplab.comparison.gate import names_of
 
         asked = self.options["runs"]
         baseline = self.options["baseline"]
@@ -341,6 +342,7 @@ class Request:
             seed=int(str(self.options["seed"])),
             layout=str(self.options["layout"]),
             everything=bool(self.options["everything"]),
+            also=names_of(self._names_of("rules")),
         )
         self.problems += tables.problems
         return tables

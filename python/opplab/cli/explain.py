@@ -80,7 +80,7 @@ def command(
         what = f"{about['governor']} with {about['driver']}, " if "governor" in about else ""
         head = [f"{about['recording']}: {what}from {about['from']}."]
     elif "trace" in about:
-        from opplab.cli.replay import check_text
+        from opplab.trace.replayed import check_text
 
         head = [
             f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}, "

@@ -48,6 +48,7 @@ __all__ = [
     "trace_argument",
     "uncertainty_option",
     "vs_option",
+    "vs_option_of",
     "with_generic_power",
     "workers",
     "write_new",
@@ -318,15 +319,17 @@ def percent(_ctx: click.Context, _param: click.Parameter, text: str | None) -> f
     return value
 
 
-def vs_option(function: F) -> F:
-    """Add ``--vs CHANGES`` as `vs`: a variant beside the baseline."""
+def vs_option_of(about: str) -> Callable[[F], F]:
+    """Give the option ``--vs CHANGES`` as `vs`, a variant beside the baseline, with these words on what it takes."""
     return click.option(
-        "--vs",
-        multiple=True,
-        metavar="KEY=VALUE...|FILE",
-        help="Variant of the policy, e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; or the profiles "
-        "of tuned.conf, tlp.conf, auto-cpufreq.conf or power-profiles-daemon. May be repeated.",
-    )(function)
+        "--vs", multiple=True, metavar="KEY=VALUE...|FILE", help=f"Variant of the policy, {about} May be repeated."
+    )
+
+
+vs_option = vs_option_of(
+    "e.g. kernel=6.12, 'governor=ondemand hz=1000', proposal=NAME; or the profiles of tuned.conf, tlp.conf, "
+    "auto-cpufreq.conf or power-profiles-daemon."
+)
 
 
 def note(words: str) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import click
@@ -20,12 +21,14 @@ from opplab.cli.options import (
     note,
     output_option,
     trace_argument,
-    vs_option,
+    vs_option_of,
 )
+from opplab.comparison.method import change_of
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.variants import with_variants
+from opplab.trace.replayed import check_text, self_check
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
@@ -63,6 +66,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 # Keys of a policy that a replay may change, beside tunables.
 REPLAYED = ("governor", "freq_max", "energy_model", "kernel")
+TAKEN = f"{', '.join(REPLAYED)} and tunables"
 
 # What a unit is shown in: name, parts of it in one, digits.
 UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
@@ -75,9 +79,11 @@ def _percent(part: float | None, whole: float | None) -> str:
 
 
 def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
-    """Give each change of a closed loop its interval: Student's t over the pairs of runs, in percent.
+    """Give each change of a closed loop with its interval: Student's t over the pairs of runs, in percent.
 
-    A change whose interval includes 0 is not significant, nor is one within the error.
+    Change and interval are of the means of the pairs. Counts are shown as these means, unrounded; other metrics as the
+    values of all runs together. Where a mean is 0 there is no interval. A change whose interval includes 0 is not
+    significant, nor is one within the error.
     """
     from opplab import stats
 
@@ -87,12 +93,34 @@ def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
             found["runs"] = len(pairs)
         if len(pairs) < 2 or all(ours == theirs for ours, theirs in pairs):
             continue
+        if not metric["unit"]:
+            metric["replayed"], metric["changed"] = (fmean(side) for side in zip(*pairs, strict=True))
         one = stats.compare([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True, resamples=0)
-        if isfinite(one["low"]):
+        if not isfinite(one["ratio"]) or not one["ratio"]:
+            before, after = (fmean(side) for side in zip(*pairs, strict=True))
+            change, _ = change_of(before, after, True, metric["unit"])
+            if isfinite(change):
+                metric["change"] = change
+            continue
+        metric["change"] = 100 * (one["ratio"] - 1)
+        if isfinite(one["low"]) and isfinite(one["high"]):
             metric["change_percent"] = [100 * (one["low"] - 1), 100 * (one["high"] - 1)]
             if one["low"] <= 1 <= one["high"] and "change_counts" in metric:
                 metric["change_counts"] = False
     return found
+
+
+def _value(value: float, digits: int) -> str:
+    """Give a value with these digits; the mean of several counts has the digits that it needs."""
+    return f"{value:.{digits}f}" if digits or value.is_integer() else f"{value:.4g}"
+
+
+def _change(metric: dict[str, Any]) -> str:
+    """Give a change as `opplab compare` does: in percent, and from 0 as such."""
+    before, after = metric.get("replayed"), metric.get("changed")
+    if "change" in metric:
+        return f"{metric['change']:+.1f} %"
+    return "from 0" if before == 0 and after else _percent(after, before)
 
 
 def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
@@ -105,11 +133,11 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
         cells: dict[str, object] = {"metric": name, "unit": shown}
         for run in ("recorded", "replayed", "changed"):
             if found.get(run):
-                cells[run] = f"{metric[run] / parts:.{digits}f}" if run in metric else ""
+                cells[run] = _value(metric[run] / parts, digits) if run in metric else ""
         fixed = metric["verdict"] == "cannot change in this loop"
         cells["error"] = "" if fixed else _percent(metric.get("replayed"), metric.get("recorded"))
         if found.get("changed"):
-            change = "" if fixed else _percent(metric.get("changed"), metric.get("replayed"))
+            change = "" if fixed else _change(metric)
             cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
             if several:
                 ends = metric.get("change_percent")
@@ -117,16 +145,6 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
         cells["verdict"] = metric["verdict"]
         rows.append(cells)
     return rows
-
-
-def check_text(check: dict[str, Any]) -> str:
-    """Report how far a replay under its own policy is from the trace."""
-    if not check["checked"]:
-        return "the trace has no frequency, so the distance of the replay is unknown"
-    residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
-    near = "near" if check["near"] else "NOT near"
-    energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
-    return f"frequency residency within {residency} points, {energy} of the trace: {near}"
 
 
 def whole_text(check: dict[str, Any]) -> str:
@@ -151,11 +169,14 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     begins = f"{found['measured_from_ns'] / 1e9:g} s"
     lines = [f"all figures are of the time from {begins} on: before it counts what was before the recording"]
-    lines.append(f"self-check: {check_text(check)} (5 points and 5 % are near)")
+    lines.append(self_check(check))
     if found.get("changed"):
         nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
-            lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
+            lines.append(
+                f"change: of the means of {found['runs']} pairs of runs, which the other columns pool; "
+                f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs"
+            )
             nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
@@ -202,7 +223,7 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
     help="Kernel profiles of the replay; each is a replay of its own.",
 )
 @click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
-@vs_option
+@vs_option_of(f"by {TAKEN}, e.g. 'governor=ondemand sampling_rate=20000'.")
 @click.option(
     "--mode",
     type=click.Choice(["auto", "open", "closed"]),
@@ -282,9 +303,8 @@ def _variants(
     for one in others:
         wrong = sorted(set(one.keys) - {*REPLAYED, "tunables"})
         if wrong:
-            known = ", ".join((*REPLAYED, "and tunables"))
             raise InputError(
-                f"--vs {one.label}: a replay changes {known}, not {wrong[0]}; opplab choose TRACE --vs runs the "
+                f"--vs {one.label}: a replay changes {TAKEN}, not {wrong[0]}; opplab choose TRACE --vs runs the "
                 "recovered work under any policy"
             )
         changed = {key: value for key, value in one.keys.items() if key in given or first.keys.get(key) != value}

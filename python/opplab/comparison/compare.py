@@ -209,6 +209,7 @@ def compare(
     seed: int = 1,
     layout: str = "",
     everything: bool = False,
+    also: Sequence[str] = (),
 ) -> Tables:
     """Compare runs.
 
@@ -240,6 +241,8 @@ def compare(
         results table.
     everything : bool
         All metrics of simulated benchmarks; otherwise, where none is named, those that they are about.
+    also : sequence of str
+        Metrics beside those, where they are known.
 
     Returns
     -------
@@ -279,7 +282,7 @@ def compare(
             continue
         chosen = list(runs) or order_runs(list(known), place.baseline)
         names, loaded, own = load_runs(
-            place, chosen, baseline, benchmarks, metric, report, monitor, several, everything
+            place, chosen, baseline, benchmarks, metric, report, monitor, several, everything, also
         )
         problems += own
         made: list[Table] = []
@@ -314,11 +317,12 @@ def load_runs(
     monitor: str = "",
     several: bool = False,
     everything: bool = False,
+    also: Sequence[str] = (),
 ) -> tuple[list[str], list[tuple[str, list[Run], str]], list[Problem]]:
     """Read what `compare` is asked for.
 
     A run that the place lacks is empty.  Where no metric is named, `several` picks each benchmark's main one, and else
-    all that the benchmark is about; `everything` takes all that there is.
+    all that the benchmark is about, and the metrics of `also`; `everything` takes all that there is.
 
     Returns
     -------
@@ -355,7 +359,7 @@ def load_runs(
         _check_agreement(found)
         problems += [problem for run in found for problem in run.problems]
         if not wanted and not monitor and not everything:
-            found = [_about(run, place.declared(name)) for run in found]
+            found = [_about(run, place.declared(name), also) for run in found]
         loaded.append((name, found, wanted))
     return names, loaded, problems
 
@@ -374,12 +378,12 @@ def _check_agreement(runs: Sequence[Run]) -> None:
                 raise InputError(f"{where}: more is better in run '{more}', and not in run '{less}'")
 
 
-def _about(run: Run, metrics: Sequence[str]) -> Run:
-    """Keep what a benchmark is about, in that order; everything where nothing is named."""
+def _about(run: Run, metrics: Sequence[str], also: Sequence[str]) -> Run:
+    """Keep what a benchmark is about, in that order, and what is named beside it; else everything."""
     from opplab.runs import Run as Column
 
     kept = Column(run.name, run.benchmark)
-    for metric in metrics:
+    for metric in (*metrics, *also) if metrics else ():
         kept.series |= {label: series for label, series in run.series.items() if series.metric == metric}
     return kept if kept.series else run
 

@@ -5,6 +5,7 @@ A rule is ``NAME OPERATOR PERCENT [better] [significant]``, several joined by ``
 * NAME: a benchmark (``tbench``), an operation (``tput-16``), both (``tbench:tput-16``), or ``any``;
 * OPERATOR: ``<``, ``<=``, ``>`` or ``>=``;
 * PERCENT: the change, positive being an improvement: ``-2%``;
+* NAME may also be a metric beside those that are shown, such as ``energy_per_work``, where it is known;
 * ``better``: with ``>`` and ``>=``, whose rules fail on improvements.  Without the word they are refused, as
   ``energy > 5%`` reads like a regression, and would let each one pass;
 * ``significant``: changes whose interval includes no change do not count.
@@ -112,6 +113,17 @@ def parse(text: str) -> list[Rule]:
             )
         )
     return rules
+
+
+def names_of(rules: Sequence[str]) -> list[str]:
+    """Give what rules are about: benchmarks, operations and metrics.
+
+    Examples
+    --------
+    >>> names_of(["tbench < -2%", "tbench:energy_per_work < -5% or power < -5%"])
+    ['tbench', 'energy_per_work', 'power']
+    """
+    return [rule.name.rpartition(":")[2] for text in rules for rule in parse(text)]
 
 
 def check(

@@ -143,7 +143,7 @@ class Frame(Source):
 
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
-            table = self.table.filter(pl.col("benchmark").is_not_null())
+            table = _with_energy_per_work(self.table.filter(pl.col("benchmark").is_not_null()))
             table = table.with_columns(pl.col("param").fill_null(""))
             groups = table.group_by(keys, maintain_order=True)
             # Lists of iterations, seeds and dates are only made when somebody will look at them.
@@ -263,6 +263,27 @@ def _run_names(table: pl.DataFrame) -> pl.Expr:
         names.remove("experiment")
     parts = [pl.col(name).fill_null("") for name in (*names, "policy")]
     return pl.concat_str(parts, separator=" ").str.strip_chars()
+
+
+def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
+    """Add the energy by unit of work of each case whose energy and work are known."""
+    import polars as pl
+
+    from opplab.metrics import of_models
+    from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
+
+    if ENERGY_PER_WORK in table["metric"]:
+        return table
+    used = {"energy", "power", "work_done", *(one.name for one in of_models())}
+    whole = table.filter(pl.col("metric").is_in(used), pl.col("value").is_not_nan())
+    keys = ["run", "machine", "benchmark", "param", "iteration", "seed"]
+    keys += [name for name in ("date", "file") if name in table.columns]
+    added = []
+    for part in whole.partition_by(keys, maintain_order=True) if "energy" in whole["metric"] else ():
+        # Rows of several iterations that nothing separates are no case.
+        if part["metric"].is_unique().all():
+            added += list(with_energy_per_work(part.iter_rows(named=True)))[part.height :]
+    return pl.concat([table, pl.DataFrame(added, schema=table.schema)]) if added else table
 
 
 def _complete(keys: list[Any] | None) -> bool:

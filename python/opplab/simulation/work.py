@@ -18,7 +18,8 @@ def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[
     """Give the result rows of a case, and a row of its energy by unit of work where energy and work are known.
 
     A benchmark whose metric is a rate counts its own units (``MB`` of ``MB/s``): power by rate. All other workloads
-    count seconds of work: ``energy`` by ``work_done``.
+    count seconds of work: ``energy`` by ``work_done``. Energy counts in J and power in W; in other units they are of
+    somebody else's table, and are left alone.
     """
     from opplab import _opplab
 
@@ -32,12 +33,14 @@ def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[
             known[row["metric"]] = row
     if last is None or "energy" not in known:
         return
-    rate = next((row for row in known.values() if row["metric"] in rates and row["unit"].endswith("/s")), None)
-    unit, energy, work = OF_WORK, known["energy"]["value"], known["work_done"]["value"] if "work_done" in known else 0.0
-    if rate is not None:
-        unit, energy, work = f"J/{_counted(rate['metric'], rate['unit'])}", known["power"]["value"], rate["value"]
-    if work:
-        yield {**last, "metric": ENERGY_PER_WORK, "unit": unit, "better": "lower", "value": energy / work}
+    rate = next((row for row in known.values() if row["metric"] in rates and (row["unit"] or "").endswith("/s")), None)
+    used, done = (known.get("energy"), known.get("work_done")) if rate is None else (known.get("power"), rate)
+    unit = OF_WORK if rate is None else f"J/{_counted(rate['metric'], rate['unit'])}"
+    if used is None or done is None or used["unit"] != ("J" if rate is None else "W"):
+        return
+    if done["value"]:
+        value = used["value"] / done["value"]
+        yield {**last, "metric": ENERGY_PER_WORK, "unit": unit, "better": "lower", "value": value}
 
 
 def _counted(metric: str, unit: str) -> str:

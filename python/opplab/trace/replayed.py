@@ -1,0 +1,22 @@
+"""How near the replay of a recording under its own policy is to the recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["check_text", "self_check"]
+
+
+def check_text(check: dict[str, Any]) -> str:
+    """Report how far a replay under its own policy is from the trace."""
+    if not check["checked"]:
+        return "the trace has no frequency, so the distance of the replay is unknown"
+    residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
+    near = "near" if check["near"] else "NOT near"
+    energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
+    return f"frequency residency within {residency} points, {energy} of the trace: {near}"
+
+
+def self_check(check: dict[str, Any]) -> str:
+    """Give the line that every answer from a recording has."""
+    return f"self-check: {check_text(check)} (5 points and 5 % are near)"
