@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,34 @@ def test_nobody_reads(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") <= 1
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_written_to_devices_and_pipes(tmp_path: Path) -> None:
+    """A pipe that nobody reads is refused, not waited for; one of the shell gets all; a full device is named."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = ["machine", "show", "juno-r2", "--html"]
+    check_refused(f"{pipe}: a named pipe or a socket that nobody reads", *command, str(pipe))
+    check_refused("/dev/full: No space left on device", *command, "/dev/full")
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reading, True)
+    for target in (str(pipe), "/dev/fd/{}"):
+        reads, writes = os.pipe() if "{" in target else (reading, -1)
+        words = [*OPPLAB, *command, target.format(writes)]
+        with subprocess.Popen(words, pass_fds=[] if writes < 0 else [writes], stdout=subprocess.DEVNULL) as process:
+            if writes >= 0:
+                os.close(writes)
+            start = b"" if writes >= 0 else _first(reads)
+            with os.fdopen(reads, "rb") as stream:
+                assert (start + stream.read()).rstrip().endswith(b"</html>")
+            assert process.wait() == 0
+
+
+def _first(pipe: int) -> bytes:
+    """Give the first byte of a named pipe, whose writer may not be there yet."""
+    while not (byte := os.read(pipe, 1)):
+        time.sleep(0.05)
+    return byte
 
 
 def test_closed_standard_streams_are_no_files(tmp_path: Path) -> None:
