@@ -232,8 +232,10 @@ class Fuzzer:
         self.slowest = max(self.slowest, (done.wall_s, number))
         self.largest = max(self.largest, (done.bytes_max, number))
         problem = done.problem
-        if made.surroundings == "little memory" and problem in ("signal 6", "traceback"):
-            # An allocation that fails ends polars, numpy and Rust's library in their own words.
+        is_abort = problem in ("signal 6", "traceback") or b"Fatal Python error: Aborted" in done.err
+        if made.surroundings == "little memory" and is_abort:
+            # An allocation that fails ends polars, numpy and Rust's library in their own words. Threads that end so at
+            # a time write over each other what `faulthandler` shows, which leaves NULs; users have no such handler.
             problem = ""
         if not problem and made.is_cut and done.code == 0 and not done.err.strip():
             problem = "silent"

@@ -18,13 +18,13 @@ __all__ = ["KINDS", "enter"]
 def _few_descriptors(draw: random.Random, _folder: Path) -> None:
     # The lowest free number comes next: what this process has open already stays open.
     taken = len(list(Path("/proc/self/fd").iterdir()))
-    limit = taken + draw.choice([0, 1, 2, 3, 5, 8, 20])
+    limit = taken + draw.choice([0, 1, 3, 8, 15, 16, 17, 20, 30])
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 def _little_memory(draw: random.Random, _folder: Path) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    limit = used + (draw.choice([1, 4, 16, 64, 150]) << 20)
+    limit = used + (draw.choice([1, 16, 150, 1100, 1300, 2000]) << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 

@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from opplab.errors import FormatError, InputError
 
@@ -327,6 +327,18 @@ def is_leftover(file: Path) -> bool:
     return file.name.startswith(".") and file.name.endswith(".tmp")
 
 
+def _reached(path: Path) -> BinaryIO:
+    """Open a device or a named pipe to write to, without a wait for a reader that may never come."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "a named pipe or a socket that nobody reads", str(path)) from None
+        raise
+    os.set_blocking(number, True)
+    return os.fdopen(number, "wb")
+
+
 @contextlib.contextmanager
 def replacing(path: str | Path, *, name_synced: bool = True) -> Iterator[Path]:
     """Give a name beside `path` to write to; at the end the file takes the place of `path`, or there is none of it.
@@ -340,15 +352,21 @@ def replacing(path: str | Path, *, name_synced: bool = True) -> Iterator[Path]:
         With the file's own name, whatever went wrong.
     """
     given = Path(path)
-    path = Path(os.path.realpath(given)) if given.is_symlink() else given
-    if path.is_dir():
+    if given.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(given))
-    if path.exists() and not path.is_file():
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder) / given.name
-            with path.open("wb") as stream, (Path(folder) / given.name).open("rb") as source:
-                shutil.copyfileobj(source, stream)
+    if given.exists() and not given.is_file():
+        try:
+            with _reached(given) as stream, tempfile.TemporaryDirectory() as folder:
+                yield Path(folder) / given.name
+                with (Path(folder) / given.name).open("rb") as source:
+                    shutil.copyfileobj(source, stream)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), str(given)) from None
         return
+    # A pipe of the shell, /dev/fd/63, leads to no path.
+    path = Path(os.path.realpath(given)) if given.is_symlink() else given
     temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
         yield temporary

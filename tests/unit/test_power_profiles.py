@@ -171,3 +171,11 @@ def test_long_numbers_are_refused_with_their_place(tmp_path: Path) -> None:
     for key in ("scaling_max_freq", "energy_performance_preference"):
         with pytest.raises(opplab.InputError, match=r"t\.conf:2: `9+` is no whole number of at most 20 digits"):
             profiles(tmp_path, "t.conf", f"[sysfs]\n/sys/x/{key}={'9' * 5000}\n")
+
+
+def test_a_line_that_goes_on_no_value_is_refused_with_its_place(tmp_path: Path) -> None:
+    """Python before 3.13 fails on it."""
+    file = tmp_path / "auto-cpufreq.conf"
+    file.write_text("[charger]\nturbo = auto\ngovernor\n  performance\n[battery]\ngovernor = powersave\n")
+    with pytest.raises(opplab.InputError, match=r"auto-cpufreq\.conf:4: an indented line goes on a value"):
+        power_profiles(file, ["intel_pstate"])

@@ -340,7 +340,11 @@ def types_of(sources: Sequence[Path]) -> tuple[list[MachineType], list[tuple[str
                     text, power = generic_power(text)
                 types[digest] = MachineType(_name_of(text, source), digest, text, power)
         except (OpplabError, OSError) as error:
-            words = str(error).removeprefix("failed to import ").removeprefix(f"{source}: ")
+            words = (
+                (getattr(error, "strerror", "") or str(error))
+                .removeprefix("failed to import ")
+                .removeprefix(f"{source}: ")
+            )
             refused.append((str(source), words))
             continue
         types[digest].dumps.append(str(source))

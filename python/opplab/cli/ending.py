@@ -5,6 +5,7 @@ Nothing is imported here that the short way of `opplab compare` would have to wa
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -12,7 +13,7 @@ import select
 import sys
 from typing import Any
 
-__all__ = ["DAMAGED_OK", "INTERNAL", "READER_GONE", "code_of", "is_debug", "leave", "open_streams"]
+__all__ = ["DAMAGED_OK", "INTERNAL", "READER_GONE", "check_limits", "code_of", "is_debug", "leave", "open_streams"]
 
 INTERNAL = 70
 """Exit code of our own mistakes."""
@@ -117,8 +118,61 @@ def code_of(error: BaseException) -> int:
 DESCRIPTORS_MIN = 64
 """Fewer open files than polars, numpy and a results folder may want at a time."""
 
+DESCRIPTORS_FREE = 16
+"""With fewer, polars panics in threads of its own, or a whole table passes for a damaged one."""
+
 HEADROOM_BYTES = 1 << 30
 """Address space that libraries reserve for their threads and buffers."""
+
+
+def check_limits() -> None:
+    """Refuse to begin with too few open files or too little address space; libraries fail half-way, in their own words.
+
+    Raises
+    ------
+    InputError
+    """
+    from opplab.errors import InputError
+
+    held: list[int] = []
+    try:
+        while len(held) < DESCRIPTORS_FREE:
+            held.append(os.dup(2))
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise InputError(_few_files()) from None
+    finally:
+        for number in held:
+            os.close(number)
+    if _is_space_short():
+        raise InputError(_little_space())
+
+
+def _few_files() -> str:
+    import resource
+
+    return f"not enough open files for that: the limit is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} (ulimit -n)"
+
+
+def _little_space() -> str:
+    import resource
+
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit = f": the limit is {space >> 20} MB of address space (ulimit -v)" if space >= 0 else ""
+    return f"not enough memory for that{limit}"
+
+
+def _is_space_short() -> bool:
+    """Whether a limit leaves less address space than libraries reserve."""
+    import resource
+
+    space = resource.getrlimit(resource.RLIMIT_AS)[0]
+    try:
+        with open("/proc/self/statm", "rb") as stream:  # noqa: PTH123
+            used = int(stream.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        used = 0
+    return 0 <= space < used + HEADROOM_BYTES
 
 
 def _lack(error: BaseException) -> str:
@@ -132,21 +186,12 @@ def _lack(error: BaseException) -> str:
     said = " ".join(told)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if "Too many open files" in said or 0 <= files < DESCRIPTORS_MIN:
-        return f"not enough open files for that: the limit is {files} (ulimit -n)"
+        return _few_files()
     # polars' own errors of a full disk are no OSError and name no file.
     if number := re.search(r"\(os error (\d+)\)|\bOs { code: (\d+)", said):
         return f"a table cannot be read or written: {os.strerror(int(number[1] or number[2]))}"
-    space = resource.getrlimit(resource.RLIMIT_AS)[0]
-    try:
-        with open("/proc/self/statm", "rb") as stream:  # noqa: PTH123
-            used = int(stream.read().split()[0]) * resource.getpagesize()
-    except (OSError, ValueError):
-        used = 0
     words = ("MemoryError", "Cannot allocate memory", "failed to map segment", "could not spawn threads")
-    if any(word in said for word in words) or 0 <= space < used + HEADROOM_BYTES:
-        limit = f": the limit is {space >> 20} MB of address space (ulimit -v)" if space >= 0 else ""
-        return f"not enough memory for that{limit}"
-    return ""
+    return _little_space() if any(word in said for word in words) or _is_space_short() else ""
 
 
 def _say(what: str, code: int) -> int:

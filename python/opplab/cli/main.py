@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from opplab.cli.ending import DAMAGED_OK, READER_GONE, code_of, is_debug, leave, open_streams
+from opplab.cli.ending import DAMAGED_OK, READER_GONE, check_limits, code_of, is_debug, leave, open_streams
 from opplab.cli.group import Group
 from opplab.files import Guard
 from opplab.trace.damage import collected, report
@@ -114,6 +114,7 @@ def main(args: list[str] | None = None) -> Any:
 
 def _main(args: list[str] | None) -> int:
     try:
+        check_limits()
         code = opplab.main(args=args, prog_name="opplab", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as ended:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import io
 import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import IO, Protocol
 
 from opplab.errors import InputError
+from opplab.files import TABLE_BYTES_MAX, check_size
 from opplab.groups.settings import Found, Group, safe_part, unique
 
 __all__ = ["read"]
@@ -93,16 +95,24 @@ class _Held:
         return path in self.files or path in self.below
 
 
-def _of_archive(path: Path) -> _Held | None:
-    """Read a tar archive; None: it is none."""
-    if not tarfile.is_tarfile(path):
-        return None
+def _of_file(path: Path) -> _Held | None:
+    """Read a tar archive or a snapshot, also out of a pipe; None: it is neither."""
+    with check_size(path, "control groups").open("rb") as file:
+        source = file if file.seekable() else io.BytesIO(file.read(SNAPSHOT_BYTES_MAX + 1))
+        is_archive = tarfile.is_tarfile(source)
+        source.seek(0)
+        return _of_archive(source, path) if is_archive else _of_snapshot(source)
+
+
+def _of_archive(source: IO[bytes], path: Path) -> _Held:
     held = _Held()
+    unpacked = 0
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(fileobj=source) as archive:
             for number, member in enumerate(archive):
-                if number > NR_MEMBERS_MAX:
-                    raise InputError(f"{path}: more than {NR_MEMBERS_MAX} files")
+                unpacked += member.size
+                if number > NR_MEMBERS_MAX or unpacked > TABLE_BYTES_MAX:
+                    raise InputError(f"{path}: more than {NR_MEMBERS_MAX} files or {TABLE_BYTES_MAX} bytes unpacked")
                 parts = [part for part in PurePosixPath(member.name).parts if part not in ("/", ".")]
                 if ".." in parts or not parts:
                     continue
@@ -115,10 +125,9 @@ def _of_archive(path: Path) -> _Held | None:
     return held
 
 
-def _of_snapshot(path: Path) -> _Held | None:
+def _of_snapshot(source: IO[bytes]) -> _Held | None:
     """Read a text with the contents of files, each after its path; None: it has none."""
-    with path.open("rb") as file:
-        data = file.read(SNAPSHOT_BYTES_MAX + 1)
+    data = source.read(SNAPSHOT_BYTES_MAX + 1)
     if len(data) > SNAPSHOT_BYTES_MAX or b"\0" in data[:4096]:
         return None
     texts: dict[str, list[str]] = {}
@@ -365,7 +374,7 @@ def _top(tree: _Tree) -> tuple[str, tuple[_Tree, str] | None]:
 
 def _reader(path: Path) -> tuple[_Reader, str]:
     """Find the tree, its version, CPU sets and processes; with the name of a root that is a group."""
-    tree: _Tree | None = _Folder(path) if path.is_dir() else _of_archive(path) or _of_snapshot(path)
+    tree: _Tree | None = _Folder(path) if path.is_dir() else _of_file(path)
     if tree is None:
         raise InputError(
             f"{path}: no folder, no tar archive and no snapshot; a snapshot has a file a line, like "

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,11 @@ def _sections(
     except configparser.Error as error:
         line = getattr(error, "lineno", None) or next(iter(getattr(error, "errors", ())), (1,))[0]
         raise InputError(f"{path}:{line}: {str(error).splitlines()[0]}") from None
+    except AttributeError:
+        # Before Python 3.13 that is what comes of a line that goes on a name without a value.
+        pairs = enumerate(pairwise(lines), start=2)
+        line = next((number for number, (above, one) in pairs if one[:1].isspace() and "=" not in above), 1)
+        raise InputError(f"{path}:{line}: an indented line goes on a value, and above it is none") from None
     places: dict[tuple[str, str], int] = {}
     section = ""
     for number, line in enumerate(lines, start=1):
