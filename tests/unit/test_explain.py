@@ -589,3 +589,37 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
         f"last on CPU {placed['prev_cpu']}."
         in words_of("placement_decision", placed["record"], placed["lines"])["text"]
     )
+
+
+def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A governor is that of the snapshot or the one given; one that is only assumed explains nothing."""
+    machine = opplab.Machine.load("juno-r2")
+    work = opplab.Workload.periodic(4, run_us=3000, period_us=16000)
+    policy = opplab.Policy(governor="powersave", variation="none")
+    folder = tmp_path / "recording"
+    folder.mkdir()
+    trace = folder / "trace.dat"
+    opplab.simulate(machine, work, policy, seconds=0.5).to_trace(trace)
+
+    def reasons(found: Any) -> set[str]:
+        return {finding.data["reason"] for finding in found if finding.kind == "slow"}
+
+    bare = opplab.explain(trace, why_slow=True, machine=machine)
+    assert bare.about["governor_known"] is False
+    assert [finding.kind for finding in bare] == ["summary", "governor"]
+    assert "The governor of the recording is not known" in str(bare)
+    code, out, _ = run(capsys, "explain", str(trace), "--machine", "juno-r2", "--why-slow")
+    assert code == 0
+    assert f"{bare.about['governor']} (assumed), kernel" in out
+
+    given = opplab.explain(trace, why_slow=True, machine=machine, recorded_governor="powersave")
+    assert (given.about["governor"], reasons(given)) == ("powersave", {"fixed-governor"})
+
+    sysfs = folder / "sysfs_before.txt"
+    line = "/sys/devices/system/cpu/cpufreq/policy{}/scaling_governor: {}|\n"
+    sysfs.write_text(line.format(0, "powersave") + line.format(1, "powersave"), "utf-8")
+    snapped = opplab.explain(folder, why_slow=True, machine=machine)
+    assert (snapped.about["governor"], snapped.about["governor_known"]) == ("powersave", True)
+    assert reasons(snapped) == {"fixed-governor"}
+    sysfs.write_text(line.format(0, "powersave") + line.format(1, "schedutil"), "utf-8")
+    assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False

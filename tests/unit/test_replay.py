@@ -176,3 +176,46 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     assert kernels == [found("--kernel", "6.6.88"), found("--kernel", "6.6.99")]
     refused = CliRunner().invoke(opplab, [*base, "--vs", "proposal=lone-task"])
     assert "opplab choose TRACE --vs" in f"{refused.output}{refused.exception}"
+
+
+def test_wake_up_latencies_are_the_same_by_every_way() -> None:
+    """An independent count of the events gives those of `trace signals` and of `replay`'s recording."""
+    import opplab as lab
+
+    recording = shared("traces/x86-612-rome3-any1-performance-periodic3")
+    trace = lab.read_trace(recording / "trace.dat")
+    rows: list[tuple[int, int, str, dict[str, Any]]] = []
+    for order, name in enumerate(["sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_switch"]):
+        rows += [(row["time_ns"], order, name, row) for row in trace.events(name, missing_ok=True).to_dicts()]
+    rows.sort(key=lambda row: row[:2])
+    running: dict[int, int] = {}
+    runnable: dict[int, tuple[int, bool]] = {}
+    counted = []
+    for time_ns, _, name, row in rows:
+        if name != "sched_switch":
+            if row["pid"] not in running.values():
+                runnable.setdefault(row["pid"], (time_ns, True))
+            continue
+        if row["prev_pid"] and row["prev_state"] & 0xFF == 0:
+            runnable[row["prev_pid"]] = (time_ns, False)
+        running[row["cpu"]] = row["next_pid"]
+        since_ns, woken = runnable.pop(row["next_pid"], (0, False))
+        if row["next_pid"] and woken:
+            counted.append((time_ns, row["next_pid"], time_ns - since_ns, row["next_comm"]))
+    table = trace.signals().waits
+    found = table.filter(table["woken"]).select("time_ns", "pid", "wait_ns").rows()
+    assert len(found) > 500
+    assert sorted(found) == sorted(row[:3] for row in counted)
+
+    result = CliRunner().invoke(opplab, ["replay", str(recording), "--mode", "open", "--format", "json"])
+    replayed = json.loads(result.output)
+    first_ns = trace.info["start_ns"]
+    from_ns = first_ns + replayed["measured_from_ns"]
+    kept = sorted(
+        wait_ns
+        for time_ns, _, wait_ns, comm in counted
+        if from_ns <= time_ns < first_ns + replayed["duration_ns"] and not comm.startswith(("sugov:", "migration/"))
+    )
+    metrics = {row["metric"]: row["recorded"] for row in replayed["metrics"]}
+    for percent in (50, 95, 99):
+        assert metrics[f"wake-up latency p{percent}"] == kept[-(-len(kept) * percent // 100) - 1]

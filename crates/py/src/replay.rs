@@ -145,17 +145,21 @@ pub(crate) fn replayed_frequencies<'py>(
 }
 
 /// The trace's own policy and its recovered workload in a closed loop, as a case: the case, the time of the trace's first event, by how
-/// much the run's times are later than times since then, and the self-check as JSON.
+/// much the run's times are later than times since then, and the self-check as JSON. `governor`: that of the recording, where
+/// somebody knows it.
 #[guarded]
 #[pyfunction]
+#[pyo3(signature = (path, machine, governor=None))]
 pub(crate) fn replayed_case(
     py: Python<'_>,
     path: &str,
     machine: Option<PyRef<'_, PyMachine>>,
+    governor: Option<String>,
 ) -> PyResult<(PyCase, u64, u64, String)> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
-        let replay = Replay::read(Path::new(path), machine)?;
+        let recorded = Recorded { governor, ..Recorded::default() };
+        let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
         let ClosedCase { case, start, later_ns } = replay.closed_case()?;
         Ok(((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check), replay.events))

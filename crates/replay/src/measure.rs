@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::Machine;
+use opplab_signals::waits::{Waits, nearest_rank};
 
 use crate::energy::Integrator;
 use crate::events::{Ev, Events, Left, What};
@@ -160,8 +161,8 @@ pub fn measure(
                 }
                 count.last_cpu.insert(prev, ev.cpu);
             }
-            What::Waking { task } if !count.cpus.iter().any(|cpu| cpu.current == task) => {
-                count.woken.entry(task).or_insert(ev.time_ns);
+            What::Waking { task } | What::Wakeup { task, .. } | What::WakeupNew { task, .. } => {
+                count.waits.woken(task, ev.time_ns)
             }
             What::Frequency { cpu, freq_khz } if (cpu as usize) < nr => {
                 count.frequency(ev.time_ns, cpu, freq_khz, inside)
@@ -183,9 +184,9 @@ struct Count<'a> {
     cpus: Vec<CpuState>,
     /// By policy: its frequency in kHz, and since when.
     frequency: Vec<(u32, u64)>,
-    /// The CPU where each task last was, when it was woken, and whether it sleeps.
+    /// The CPU where each task last was.
     last_cpu: BTreeMap<TaskIdx, u32>,
-    woken: BTreeMap<TaskIdx, u64>,
+    waits: Waits<TaskIdx>,
     measured: Measured,
 }
 
@@ -212,8 +213,9 @@ impl<'a> Count<'a> {
             ..Measured::default()
         };
         let frequency = khz.map(|khz| (khz, window.0)).collect();
-        let (last_cpu, woken) = (BTreeMap::new(), BTreeMap::new());
-        Self { events, window, cpus, frequency, last_cpu, woken, measured }
+        let mut waits = Waits::new(IDLE_TASK);
+        (0..).zip(&cpus).for_each(|(cpu, state): (u32, &CpuState)| waits.runs(cpu, state.current));
+        Self { events, window, cpus, frequency, last_cpu: BTreeMap::new(), waits, measured }
     }
 
     /// The time within the window that is nearest.
@@ -251,11 +253,8 @@ impl<'a> Count<'a> {
         let cpu = ev.cpu as usize;
         self.settle(cpu, self.within(ev.time_ns));
         self.cpus[cpu].current = next;
-        if left != Left::Runnable {
-            self.woken.remove(&prev);
-        }
-        let since = if next == IDLE_TASK { None } else { self.woken.remove(&next) };
-        since.map(|since| ev.time_ns - since)
+        let wait = self.waits.switch(ev.cpu, ev.time_ns, (prev, left == Left::Runnable), next);
+        wait.filter(|&(_, woken)| woken).map(|(wait_ns, _)| wait_ns)
     }
 
     /// A woken task runs on `cpu`.
@@ -423,9 +422,7 @@ impl Measured {
 
     /// The latency that `percent` of the wake-ups do not exceed, ns.
     pub fn latency_ns(&self, percent: usize) -> u64 {
-        let last = self.latencies_ns.len().saturating_sub(1);
-        let at = (self.latencies_ns.len() * percent).div_ceil(100).saturating_sub(1).min(last);
-        self.latencies_ns.get(at).copied().unwrap_or(0)
+        nearest_rank(&self.latencies_ns, percent).unwrap_or(0)
     }
 }
 

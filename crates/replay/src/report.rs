@@ -136,6 +136,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("mode", Some(Node::str(if mode == Mode::Open { "open" } else { "closed" }))),
         ("machine", Some(Node::str(&machine.name))),
         ("governor", Some(Node::str(&policy.governor))),
+        ("governor_known", Some(Node::bool(replay.setup.governor_known))),
         ("kernel", Some(Node::str(&policy.kernel))),
         ("tasks", Some(Node::from(replay.workload.tasks.len() as u64))),
         ("duration_ns", Some(Node::from(replay.events.duration_ns))),

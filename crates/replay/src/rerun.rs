@@ -23,7 +23,7 @@ use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, meas
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Recorded, SYSFS, Setup, recording_files};
+use crate::setup::{Recorded, SYSFS, Setup, recording_files, snapped_governor};
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
 
@@ -199,7 +199,12 @@ impl Replay {
         events.read_logs(logs);
         events.set_groups(Some(&files));
         let setup = match machine {
-            Some(machine) => Setup::of_machine(machine, &events, recorded)?,
+            Some(machine) => {
+                // Another machine's description does not change under which governor the recording was made.
+                let snapped = || snapped_governor(&files.text(SYSFS)?);
+                let governor = recorded.governor.clone().or_else(snapped);
+                Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?
+            }
             None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events, recorded)?,
             None => {
                 let shown = path.display();

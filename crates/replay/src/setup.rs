@@ -3,7 +3,7 @@
 //! A recording is a folder or an archive with `trace.dat` and snapshots of sysfs and debugfs (see [`Setup::of_recording`]). What an
 //! emulator does differently from hardware is a property of the machine that comes out (`shared_stream`, costs), not of the comparison.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use opplab_import::Facts;
@@ -44,6 +44,8 @@ pub struct Setup {
     /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs show it,
     /// what a thread does around its runs.
     pub switch_ns: u64,
+    /// Whether the governor is the recording's own, not assumed.
+    pub governor_known: bool,
     /// How long wake-ups on idle CPUs took; empty if the machine's idle states give it.
     pub wakes: Wakes,
     /// What was taken from where, in words.
@@ -217,6 +219,7 @@ impl Setup {
                 others.collect::<Vec<_>>().join(", ")
             ));
         }
+        let governor_known = recorded.governor.is_some();
         let told_khz: Vec<Option<u32>> = machine
             .policies()
             .iter()
@@ -246,6 +249,7 @@ impl Setup {
             start_known,
             run_per_100k: 100_000,
             switch_ns,
+            governor_known,
             wakes: Wakes::default(),
             notes,
         })
@@ -288,13 +292,19 @@ impl Setup {
 
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         let snapped = facts.policies.values().find_map(|policy| policy.governor.clone());
+        let snapshot = lines(&snapshot);
+        let own = governors(&snapshot);
+        let governor_known = recorded.governor.is_some() || own.len() == 1;
+        if recorded.governor.is_none() && own.len() > 1 {
+            let all = own.iter().copied().collect::<Vec<_>>().join(", ");
+            notes.push(format!("cpufreq policies have different governors ({all}): one is taken for all"));
+        }
         match recorded.governor.clone().or(snapped) {
             Some(governor) => policy.governor = governor,
             // Nobody changes the frequency of a machine without cpufreq.
             None if !changes => policy.governor = "performance".into(),
             None => {}
         }
-        let snapshot = lines(&snapshot);
         policy.tunables = tunables(&policy.governor, facts.rate_limit_us, &snapshot);
         policy.energy_model = energy_model(&facts);
         let debugfs = lines(&debugfs);
@@ -370,7 +380,8 @@ impl Setup {
             notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
         }
         let run_per_100k = run_per_100k.unwrap_or(100_000);
-        Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, wakes: measured.wakes, notes })
+        let wakes = measured.wakes;
+        Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, governor_known, wakes, notes })
     }
 }
 
@@ -382,6 +393,19 @@ fn costs_text(costs: Costs, exit_latency_ns: u64) -> String {
          interrupt between CPUs {ipi_ns} ns, tick {tick_ns} ns, slow switch of the clock {sugov_work_ns} ns, \
          idle exit {exit_latency_ns} ns"
     )
+}
+
+/// The governors of a snapshot's cpufreq policies.
+fn governors(snapshot: &[(String, String)]) -> BTreeSet<&str> {
+    let of = snapshot.iter().filter(|(path, _)| path.ends_with("/scaling_governor"));
+    of.map(|(_, governor)| governor.as_str()).filter(|governor| !governor.is_empty()).collect()
+}
+
+/// The governor that all cpufreq policies of a snapshot have.
+pub(crate) fn snapped_governor(snapshot: &str) -> Option<String> {
+    let snapshot = lines(snapshot);
+    let own = governors(&snapshot);
+    (own.len() == 1).then(|| own.into_iter().collect())
 }
 
 /// The tunables of the recorded governor, from the snapshot of sysfs.

@@ -14,7 +14,7 @@ use opplab_trace::{Event, Sink};
 pub struct Activation {
     /// Whose.
     pub pid: i32,
-    /// When it became runnable.
+    /// The first event of its wake-up, as of [`crate::waits`].
     pub woken_ns: u64,
     /// When it ran first.
     pub start_ns: u64,
@@ -31,7 +31,6 @@ pub struct Activation {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     activation: Activation,
-    queued: bool,
     started: bool,
     running_since: Option<u64>,
 }
@@ -51,28 +50,17 @@ pub struct Activations {
 enum Role {
     Other,
     Switch(Places<3>),
-    /// And whether the task is queued (`sched_wakeup`) or about to be (`sched_waking`).
-    Wakeup(Places<1>, bool),
+    Wakeup(Places<1>),
 }
 
 impl Activations {
-    fn wakeup(&mut self, pid: i32, now: u64, queued: bool) {
+    fn wakeup(&mut self, pid: i32, now: u64) {
         let fresh =
             Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
-        let open = self.open.entry(pid).or_insert(Open {
-            activation: fresh,
-            queued: false,
-            started: false,
-            running_since: None,
-        });
+        let open = self.open.entry(pid).or_insert(Open { activation: fresh, started: false, running_since: None });
         // Simulated switches happen at the instant of the wake-up; which is written first depends on the CPUs.
         if self.running.remove(&pid) == Some(now) {
             (open.started, open.running_since) = (true, Some(now));
-        }
-        // Counted from the wake-up; from the waking where a trace has nothing else.
-        if queued && !open.queued && !open.started {
-            open.activation.woken_ns = now;
-            open.queued = true;
         }
     }
 
@@ -114,8 +102,9 @@ impl Sink for Activations {
         let role = self.roles[index].take().unwrap_or_else(|| {
             Box::new(match event.schema.name.as_str() {
                 "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"]), true),
-                "sched_waking" => Role::Wakeup(Places::new(event.schema, ["pid"]), false),
+                "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
+                    Role::Wakeup(Places::new(event.schema, ["pid"]))
+                }
                 _ => Role::Other,
             })
         });
@@ -125,7 +114,7 @@ impl Sink for Activations {
                 let (prev, next) = (places.get(event, 0) as i32, places.get(event, 2) as i32);
                 self.switch(event.cpu, event.time_ns, prev, prev_state(places, event, 1), next);
             }
-            Role::Wakeup(places, queued) => self.wakeup(places.get(event, 0) as i32, event.time_ns, *queued),
+            Role::Wakeup(places) => self.wakeup(places.get(event, 0) as i32, event.time_ns),
         }
         self.roles[index] = Some(role);
         ControlFlow::Continue(())
@@ -154,7 +143,7 @@ mod tests {
         file.stream(&options, &mut activations).unwrap();
         let expected = Activation {
             pid: 7,
-            woken_ns: 12_000,
+            woken_ns: 10_000,
             start_ns: 20_000,
             end_ns: 70_000,
             running_ns: 40_000,

@@ -2,7 +2,7 @@
 //!
 //! [`samples`] replays every update that the kernel itself recorded (with entry state and result) and counts how many come out
 //! the same. [`pelt`] needs no such records: it rebuilds the signals from `sched_switch`, `sched_wakeup`, `sched_migrate_task`
-//! and `cpu_frequency` alone. [`residency`] sums up times: frequencies, idle states, running times, wake-up latencies;
+//! and `cpu_frequency` alone. [`residency`] sums up times: frequencies, idle states, running times, wake-up latencies ([`waits`]);
 //! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event records; [`late`] how
 //! late events are; [`groups`] which control groups there are and who is in them; [`summary`] what they come down to by task; [`clock`] is what the scheduler's clock has on the trace's.
 //!
@@ -18,6 +18,7 @@ pub mod residency;
 pub mod samples;
 pub mod summary;
 pub mod ticks;
+pub mod waits;
 
 use opplab_trace::{Event, Schema};
 

@@ -4,9 +4,10 @@
 //! Times are counted between the first and the last event; what a CPU did before its first event of a kind is unknown and counted
 //! nowhere.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
+use crate::waits::Waits;
 use crate::{Places, prev_state};
 use opplab_trace::{Event, Sink};
 
@@ -40,10 +41,7 @@ pub struct Residency {
     /// All waits, in order of their ends.
     pub waits: Vec<Wait>,
     cpus: Vec<CpuState>,
-    /// Since when, and whether by a wake-up, a task is runnable without running.
-    runnable: HashMap<i32, (u64, bool)>,
-    /// Of these, who was seen to be queued.
-    queued: HashSet<i32>,
+    runnable: Waits<i32>,
     sums: HashMap<(i32, u32, u32), u64>,
     roles: Vec<Option<Box<Role>>>,
     last_ns: u64,
@@ -62,8 +60,7 @@ struct CpuState {
 enum Role {
     Other,
     Switch(Places<3>),
-    /// And whether the task is queued (`sched_wakeup`) or about to be (`sched_waking`).
-    Wakeup(Places<1>, bool),
+    Wakeup(Places<1>),
     Frequency(Places<2>),
     Idle(Places<2>),
 }
@@ -133,16 +130,10 @@ impl Residency {
         let (cpu, now) = (event.cpu, event.time_ns);
         let (prev, next) = (places.get(event, 0) as i32, places.get(event, 2) as i32);
         self.settle_running(cpu, now);
-        // Runnable ones wait for their next turn.
-        if prev != 0 && prev_state(places, event, 1) & 0xff == 0 {
-            self.runnable.insert(prev, (now, false));
-        }
         self.cpu(cpu).running = (next != 0).then_some((next, now));
-        if next != 0
-            && let Some((since, woken)) = self.runnable.remove(&next)
-        {
-            self.queued.remove(&next);
-            self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns: now.saturating_sub(since), woken });
+        let is_runnable = prev_state(places, event, 1) & 0xff == 0;
+        if let Some((wait_ns, woken)) = self.runnable.switch(cpu, now, (prev, is_runnable), next) {
+            self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns, woken });
         }
     }
 }
@@ -157,8 +148,9 @@ impl Sink for Residency {
         let role = self.roles[index].take().unwrap_or_else(|| {
             Box::new(match event.schema.name.as_str() {
                 "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-                "sched_wakeup" | "sched_wakeup_new" => Role::Wakeup(Places::new(event.schema, ["pid"]), true),
-                "sched_waking" => Role::Wakeup(Places::new(event.schema, ["pid"]), false),
+                "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
+                    Role::Wakeup(Places::new(event.schema, ["pid"]))
+                }
                 "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
                 "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
                 _ => Role::Other,
@@ -168,21 +160,7 @@ impl Sink for Residency {
         match &*role {
             Role::Other => {}
             Role::Switch(places) => self.switch(event, places),
-            Role::Wakeup(places, queued) => {
-                let pid = places.get(event, 0) as i32;
-                // A task that runs is not woken by this: the wake-up only reset its state.
-                let runs = self.cpus.iter().any(|cpu| cpu.running.is_some_and(|(running, _)| running == pid));
-                if !runs {
-                    // Counted from the wake-up; from the waking where a trace (Perfetto's compact form) has nothing else.
-                    let entry = self.runnable.entry(pid).or_insert((now, true));
-                    if *queued && entry.1 && !self.queued.contains(&pid) {
-                        *entry = (now, true);
-                    }
-                    if *queued {
-                        self.queued.insert(pid);
-                    }
-                }
-            }
+            Role::Wakeup(places) => self.runnable.woken(places.get(event, 0) as i32, now),
             Role::Frequency(places) => {
                 let (khz, cpu) = (places.get(event, 0) as u32, places.get(event, 1) as u32);
                 self.settle_running(cpu, now);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::activations::Activation;
 use crate::pelt::Sample;
 use crate::residency::Wait;
+use crate::waits::nearest_rank;
 
 /// A task with so many activations, of which this share in percent is regular within this part in percent of the median
 /// distance, is periodic and has its period as its deadline.
@@ -95,9 +96,8 @@ impl Times {
         self.waits_ns.sort_unstable();
         self.activations.sort_unstable();
         let waits = &self.waits_ns;
-        let last = waits.len().saturating_sub(1);
         let waits_ns = match waits.last() {
-            Some(&max) => [middle(waits), waits[((last * 99) as f64 / 100.0).round() as usize], max],
+            Some(&max) => [50, 99, 100].map(|percent| nearest_rank(waits, percent).unwrap_or(max)),
             None => [0; 3],
         };
         let deadline_ns = deadline_ns.or_else(|| period_ns(&self.activations));
@@ -108,16 +108,6 @@ impl Times {
             activations: self.activations.len() as u64,
             missed: deadline_ns.map(late),
         }
-    }
-}
-
-/// The median of sorted numbers, rounded down.
-fn middle(sorted: &[u64]) -> u64 {
-    let half = sorted.len() / 2;
-    match sorted {
-        [] => 0,
-        _ if sorted.len() % 2 == 1 => sorted[half],
-        _ => sorted[half - 1].midpoint(sorted[half]),
     }
 }
 
@@ -158,7 +148,7 @@ mod tests {
             latencies.activation(&one);
         }
         let rows = latencies.finish(None);
-        let expected = LatencySummary { wakeups: 4, waits_ns: [25, 40, 40], activations: 6, missed: Some(1) };
+        let expected = LatencySummary { wakeups: 4, waits_ns: [20, 40, 40], activations: 6, missed: Some(1) };
         assert_eq!(rows, [(7, expected)]);
     }
 

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from opplab.cli.options import MACHINE_OF_TRACE, damaged_ok_option, machine_option, output_format_option
+from opplab.cli.options import MACHINE_OF_TRACE, NameOf, damaged_ok_option, machine_option, output_format_option
 from opplab.report.text import say
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -30,6 +30,11 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option("--why-slow", is_flag=True, help="Explain where CPUs ran below their tasks' need, over the whole run.")
 @click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")
 @machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
+@click.option(
+    "--recorded-governor",
+    type=NameOf("governors"),
+    help="Governor of the recording, where the trace lacks it (--why-slow, --task).",
+)
 @output_format_option(only=("text", "json"))
 def command(
     target: str,
@@ -39,6 +44,7 @@ def command(
     why_slow: bool,
     idle: bool,
     machine: str,
+    recorded_governor: str | None,
     output_format: str,
 ) -> None:
     """Explain the frequency and placement decisions of a run or a trace.
@@ -71,7 +77,9 @@ def command(
     from opplab.simulation.machine import Machine
 
     ran_on = None if machine == "auto" else Machine.load(machine)
-    found = explain(target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on)
+    found = explain(
+        target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on, recorded_governor=recorded_governor
+    )
     if output_format == "json":
         click.echo(found.to_json())
         return
@@ -82,8 +90,9 @@ def command(
     elif "trace" in about:
         from opplab.trace.replayed import check_text
 
+        assumed = "" if about["governor_known"] else " (assumed)"
         head = [
-            f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}, "
+            f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}{assumed}, "
             f"kernel {about['kernel']} (the closed loop of `opplab replay`): {check_text(about['self_check'])}.",
             f"Times are those of the run, {about['later_ns'] / 1e6:.3f} ms later than those since its start.",
         ]

@@ -33,6 +33,7 @@ def explain(
     at: float | None = None,
     why_slow: bool = False,
     machine: Machine | None = None,
+    recorded_governor: str | None = None,
 ) -> Explanation:
     """Explain the decisions of a run, or of a traced kernel.
 
@@ -54,6 +55,8 @@ def explain(
         Explain where CPUs ran below their tasks' need, over the whole run.
     machine : Machine, optional
         Machine of a trace; by default the snapshot beside or inside it.
+    recorded_governor : str, optional
+        Governor of a trace that does not name it; by default that of the snapshot beside or inside it.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def explain(
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
     if isinstance(run, str | Path) and is_trace(Path(run)):
-        return explain_trace(Path(run), machine, cpu, task, at)
+        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor)
     if machine is not None:
         raise InputError("a machine is what a trace ran on; a run has its own")
     case = case_of(run)

@@ -38,9 +38,14 @@ def is_trace(path: Path) -> bool:
 
 
 def explain_trace(
-    path: Path, machine: Machine | None, cpu: int | None, task: str | int | None, at: float | None
+    path: Path,
+    machine: Machine | None,
+    cpu: int | None,
+    task: str | int | None,
+    at: float | None,
+    governor: str | None = None,
 ) -> Explanation:
-    """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow."""
+    """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow (under its `governor`)."""
     if cpu is not None:
         return _recorded(path, machine, cpu, at)
     if task is not None and machine is None and _is_recording(path):
@@ -51,10 +56,17 @@ def explain_trace(
     (misfit,) = _opplab.trace_misfits(str(path), [inner]) if inner else (None,)
     if misfit is not None:
         raise InputError(f"{path}: {misfit}")
-    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner)
-    about = {"trace": str(path), "self_check": json.loads(check)["self_check"], "later_ns": later_ns}
+    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
+    checked = json.loads(check)
+    known: bool = checked["governor_known"]
+    about = {
+        "trace": str(path),
+        "self_check": checked["self_check"],
+        "later_ns": later_ns,
+        "governor_known": known,
+    }
     if task is None:
-        found = slow_cpus(case)
+        found = slow_cpus(case, governor_known=known)
         return Explanation({**found.about, **about}, found.findings)
     records = Records(case)
     at_ns = None

@@ -31,6 +31,19 @@ HARDWARE = ("power-budget", "thermal", "turbo-bin")
 """The limits of a package."""
 
 
+LIMITS = (*HARDWARE, "epp", "opp-table")
+"""What holds a CPU whatever the governor."""
+
+
+def unknown_governor(assumed: str) -> Finding:
+    """Give the finding that the recording lacks its governor, under which the run was made all the same."""
+    text = (
+        f"The governor of the recording is not known: the run assumes {assumed}. "
+        "Reasons that hang on the governor are left out; --recorded-governor names it."
+    )
+    return Finding(0, "governor", text, {"assumed": assumed})
+
+
 def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
     """Give the time in ns that what ran takes at the highest OPP of its cluster."""
     busy = outcome["busy_ns_by_opp"]
@@ -79,8 +92,11 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
-def slow_cpus(case: _opplab.Case) -> Explanation:
-    """Describe what held CPUs below the speed that their tasks needed, worst first."""
+def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation:
+    """Describe what held CPUs below the speed that their tasks needed, worst first.
+
+    Where the governor is only assumed, the reasons that hang on it are left out.
+    """
     outcome, rows = case.why_slow()
     names: list[str] = outcome["task_names"]
     busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])
@@ -116,12 +132,15 @@ def slow_cpus(case: _opplab.Case) -> Explanation:
         "missed": outcome["missed_activations"],
     }
     findings = [Finding(0, "summary", text, totals)]
+    if not governor_known:
+        findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HARDWARE if name in sums}
     limit, words = acting_limit(outcome, busy_ns, held_ns)
-    findings.append(
-        Finding(0, "limit", words, {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]})
-    )
-    for reason, entry in sorted(sums.items(), key=lambda item: -item[1]["lost_ns"]):
+    if governor_known or limit != "clock":
+        data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
+        findings.append(Finding(0, "limit", words, data))
+    shown = {reason: entry for reason, entry in sums.items() if governor_known or reason in LIMITS}
+    for reason, entry in sorted(shown.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns
         of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else 0.0
         tasks = ", ".join(name for name, _ in entry["tasks"].most_common(3))

@@ -40,6 +40,7 @@ class Signals:
         Running time by task, CPU and frequency (0 while it is not known).
     waits : polars.DataFrame
         Waits for a CPU: when they ended, how long they were, and whether a wake-up began them (else a preemption).
+        A wake-up's wait is counted from its first event, ``sched_waking`` where the trace has it.
     activations : polars.DataFrame
         From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
         ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where there is no deadline).
@@ -85,8 +86,8 @@ class Signals:
             .group_by("pid")
             .agg(
                 pl.len().alias("wakeups"),
-                pl.col("wait_ns").median().cast(pl.Int64).alias("latency_ns_p50"),
-                pl.col("wait_ns").quantile(0.99).cast(pl.Int64).alias("latency_ns_p99"),
+                _nearest_rank(50).alias("latency_ns_p50"),
+                _nearest_rank(99).alias("latency_ns_p99"),
                 pl.col("wait_ns").max().alias("latency_ns_max"),
             )
         )
@@ -121,6 +122,13 @@ class SignalSums:
     def cpu_summary(self) -> pl.DataFrame:
         """Give one row a CPU, as `Signals.cpu_summary`."""
         return _cpu_summary(self)
+
+
+def _nearest_rank(percent: int) -> pl.Expr:
+    """Give the wait that so many percent do not exceed, as the engine's summary does."""
+    import polars as pl
+
+    return pl.col("wait_ns").sort().get((pl.len().cast(pl.Int64) * percent + 99) // 100 - 1)
 
 
 def _task_summary(
