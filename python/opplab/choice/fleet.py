@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.choice import GOALS
 from opplab.choice.criteria import MISSED_SLACK
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
@@ -292,7 +293,7 @@ METHOD = (
 
 
 def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
-    """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line).
+    """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line); some may repeat.
 
     A ``.txt`` of which no line is the path of something is a dump itself.
 
@@ -318,7 +319,7 @@ def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
         if not found:
             raise InputError(f"{argument}: there is no dump in it")
         out += found
-    return list(dict.fromkeys(out))
+    return out
 
 
 def types_of(sources: Sequence[Path]) -> tuple[list[MachineType], list[tuple[str, str]]]:
@@ -384,8 +385,10 @@ def fleet(
     Fleet
     """
     from opplab.simulation.machine import Machine
+    from opplab.summary.answer import title_of
 
-    types, refused = types_of(sources_of(dumps))
+    sources = sources_of(dumps)
+    types, refused = types_of(list(dict.fromkeys(sources)))
     answered = []
     for number, kind in enumerate(types, start=1):
         try:
@@ -401,13 +404,23 @@ def fleet(
     label = str(getattr(workload, "name", workload))
     machines = _several(sum(len(kind.dumps) for kind, _ in answered), "machine")
     asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
+    goals = tuple(options.get("goals") or GOALS)
+    best = "Least energy by unit of work" if goals == GOALS else f"Best in {' and '.join(map(title_of, goals))}"
+    limits = "".join(f", {limit}" for limit in options.get("constraints") or ())
     return Fleet(
-        f"{asked} Least energy by unit of work",
+        f"{asked} {best}{limits}",
         f"{_finding(answered)}{_missed(answered)}",
         answered,
         refused,
-        _assumed(answered),
+        f"{_repeated(sources)}{_assumed(answered)}",
     )
+
+
+def _repeated(sources: Sequence[Path]) -> str:
+    """Name that a dump given several times is one machine."""
+    if not (more := len(sources) - len(set(sources))):
+        return ""
+    return f"{_several(more, 'repeated path')} left out: each machine is a dump of its own. "
 
 
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machine: type[Machine]) -> Saving:

@@ -161,6 +161,7 @@ def compare_runs(
     compared: list[Cell] = []
     notes: list[str] = []
     pairing: dict[str, None] = {}
+    partly: dict[str, str] = {}
     iterations = unvaried = False
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
@@ -186,6 +187,12 @@ def compare_runs(
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
+                counts = [len(set(of.keys or ())) for of in (ours, one)]
+                if sample.paired and max(counts) > len(sample.base):
+                    partly[run.name] = (
+                        f"{run.name}: changes are of the {len(sample.base)} shared {sample.paired}; "
+                        f"the means are of all {counts[0]} and {counts[1]}"
+                    )
         stat = "Hmean" if known.higher else "Amean"
         better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
@@ -194,6 +201,7 @@ def compare_runs(
     layout = {"ratio": "ratios", "significance": "significance"}.get(kind, "blocks")
     units = list(dict.fromkeys(row.unit for row in rows))
     senses = list(dict.fromkeys(row.better for row in rows))
+    notes += partly.values()
     table = Table(layout, [run.name for run in runs], rows, base.benchmark, base.benchmark, notes=notes)
     table.unit = units[0] if len(units) == 1 else ""
     table.better = senses[0] if len(senses) == 1 else ""
