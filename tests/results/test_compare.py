@@ -122,6 +122,13 @@ def test_two_pairs_have_an_interval_and_say_so():
     assert "Student's t on the logarithm, paired by shared seeds" in table.method
 
 
+def test_changes_of_a_part_of_the_seeds_are_named():
+    """Means are of all values, a change is of the pairs: it need not be the ratio of the means beside it."""
+    base, new = run_of("a", [10.0, 20.0, 60.0], seeds=[1, 2, 3]), run_of("b", [9.0, 18.1], seeds=[1, 2])
+    assert compare_runs([base, new]).notes == ["b: changes are of the 2 shared seeds; the means are of all 3 and 2"]
+    assert not compare_runs([base, run_of("b", [9.0, 18.1, 50.0], seeds=[1, 2, 3])]).notes
+
+
 def test_shared_dates_are_paired():
     """Nights of one machine: a table of measurements has no seeds."""
     nights = [f"2026-11-{day:02}" for day in range(1, 7)]

@@ -118,6 +118,16 @@ def test_what_is_kept_is_of_the_same_files_and_whole(dumps: Path) -> None:
     assert "(kept)" not in again.stderr
 
 
+def test_constraints_and_repeated_paths_are_named(dumps: Path) -> None:
+    paths = dumps.parent / "paths.txt"
+    paths.write_text("\n".join([str(dumps / "a.tar.xz")] * 3))
+    done = run(paths, "--constraint", "response_p99 <= 60ms")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    assert "on 1 machine of 1 type? Least energy by unit of work, response_p99 <= 60ms" in words
+    assert "2 repeated paths left out: each machine is a dump of its own." in words
+
+
 def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Path) -> None:
     out = dumps.parent / "out"
     out.mkdir()

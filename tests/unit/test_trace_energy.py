@@ -97,6 +97,33 @@ def test_without_ranges_there_is_no_interval(tmp_path: Path) -> None:
     assert energy.low_j == energy.total_j == energy.high_j
 
 
+@pytest.mark.parametrize("own_busy", [False, True])
+@pytest.mark.parametrize("key", ["cluster.opp.uw", "cluster.opp.busy_uw"])
+def test_a_trace_has_the_interval_of_its_run(tmp_path: Path, own_busy: bool, key: str) -> None:
+    """Low end, value and high end are those of the run's results, whichever powers the machine file has."""
+    tree = tomllib.loads(opplab.Machine.load("juno-r2").to_toml())
+    shared = {name: {"percent": [20, 300]} for name in ("cluster.opp.cluster_uw", "cluster.idle.uw")}
+    tree["range"] = {key: {"percent": [70, 140]}, **shared}
+    tree.pop("floor_uw", None)
+    for cluster in tree["cluster"]:
+        for opp in cluster["opp"]:
+            opp["uw"] = opp["busy_uw"] = opp.get("busy_uw", opp["uw"])
+            if own_busy:
+                opp["busy_uw"] = round(1.2 * opp["uw"])
+            else:
+                del opp["busy_uw"]
+    machine = opplab.Machine.from_tree(tree)
+    work = opplab.Workload.periodic(4, run_us=3000, period_us=16000)
+    run = opplab.simulate(machine, work, opplab.Policy(), seconds=1.0)
+    run.to_trace(tmp_path / "run.dat")
+    energy = opplab.read_trace(tmp_path / "run.dat").energy(machine)
+    metrics = dict(zip(run.metrics["metric"], run.metrics["value"], strict=True))
+    own = {name: metrics[name] for name in ("energy_low", "energy", "energy_high")}
+    assert own["energy_low"] < own["energy"] < own["energy_high"]
+    of_trace = (energy.low_j, energy.total_j, energy.high_j)
+    assert of_trace == pytest.approx(tuple(own.values()), rel=1e-3)
+
+
 RECIPES = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[2] / "docs/trace-sql.md").read_text(), re.DOTALL)
 
 

@@ -251,7 +251,7 @@ fn programs_are_what_rt_app_would_do() {
             Op::Wait { cond: 0, mutex: 0 },
             Op::Unlock { mutex: 0 },
             lock(1),
-            Op::Broadcast { cond: 0 },
+            Op::Resume { cond: 0 },
             Op::Unlock { mutex: 1 },
             // Nothing in the loop takes time for sure, so rt-app's own calls count.
             Op::Run { work_ns: 1000, fixed: 0 },

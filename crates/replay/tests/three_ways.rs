@@ -278,6 +278,7 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
         start_known: machine.policies().iter().map(|_| true).collect(),
         run_per_100k: 100_000,
         switch_ns: machine.costs.context_switch_ns,
+        governor_known: true,
         wakes: Wakes::default(),
         notes: Vec::new(),
     };

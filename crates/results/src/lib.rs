@@ -164,11 +164,8 @@ impl Run<'_> {
 
     /// The energy of all clusters in J at one end of the ranges of their powers; nothing without ranges.
     fn energy_at(&self, end: impl Fn((f64, f64)) -> f64) -> Values {
-        let Some((factors, _)) = range::energy_factors(&self.case.machine).zip(self.energy_fj()) else {
-            return Vec::new();
-        };
-        let energies = self.outcome.cluster_energy_fj.iter().zip(factors);
-        self.one(energies.map(|(&fj, factor)| fj as f64 * end(factor)).sum::<f64>() / 1e15)
+        let ends = self.energy_fj().and_then(|_| range::energy_ends(&self.case.machine, self.outcome));
+        ends.map_or_else(Vec::new, |ends| self.one(end(ends) / 1e15))
     }
 
     /// A value of each cluster, by its index.

@@ -2,26 +2,46 @@
 
 use opplab_model::machine::{Cluster, Machine, Opp};
 use opplab_model::range::Bounds;
+use opplab_sim::Outcome;
 
-/// For each cluster the factors within which its energy may lie; `None` if the file has no range of a power.
+/// The least and the most energy of a run's clusters, in fJ; `None` if the file has no range of a power.
 ///
-/// The core's and the shared part count by their shares of the power at the middle operating point, and each is off as a whole:
-/// all points of a cluster are too high or too low together.
-pub(crate) fn energy_factors(machine: &Machine) -> Option<Vec<(f64, f64)>> {
+/// Of each cluster: what its CPUs drew busy and idle, its shared logic, and that in its deepest state. Each is off as a whole: all
+/// points of a cluster are too high or too low together.
+pub(crate) fn energy_ends(machine: &Machine, outcome: &Outcome) -> Option<(f64, f64)> {
     let mut ranged = false;
-    let mut of = |cluster: &Cluster| {
-        let opp = &cluster.opps[cluster.opps.len() / 2];
-        let core = bounds(machine, cluster, "cluster.opp.busy_uw", |opp| opp.busy_uw)
-            .or_else(|| bounds(machine, cluster, "cluster.opp.uw", |opp| opp.power_uw));
-        let shared = bounds(machine, cluster, "cluster.opp.cluster_uw", |opp| opp.cluster_uw);
-        ranged |= core.is_some() || shared.is_some();
-        let whole = opp.busy_uw + opp.cluster_uw;
-        let weight = if whole == 0 { 0.0 } else { opp.cluster_uw as f64 / whole as f64 };
-        let ((low, high), (shared_low, shared_high)) = (core.unwrap_or((1.0, 1.0)), shared.unwrap_or((1.0, 1.0)));
-        ((1.0 - weight) * low + weight * shared_low, (1.0 - weight) * high + weight * shared_high)
+    let mut of = |index: usize, cluster: &Cluster| {
+        let mut range = |paths: &[(&str, fn(&Opp) -> u64)]| {
+            let found = paths.iter().find_map(|&(path, power)| bounds(machine, cluster, path, power));
+            ranged |= found.is_some();
+            found.unwrap_or((1.0, 1.0))
+        };
+        let draws_uw = cluster.opps.iter().all(|opp| opp.busy_uw == opp.power_uw);
+        let keys: [(&str, fn(&Opp) -> u64); 2] =
+            [("cluster.opp.busy_uw", |opp| opp.busy_uw), ("cluster.opp.uw", |opp| opp.power_uw)];
+        let core = range(&keys[..1 + usize::from(draws_uw)]);
+        let idle = range(&[("cluster.idle.uw", |_| 0)]);
+        let asleep = range(&[("cluster.cluster_idle.uw", |_| 0)]);
+        let shared = range(&[("cluster.opp.cluster_uw", |opp| opp.cluster_uw), ("cluster.cluster_idle_uw", |_| 0)]);
+        let shared_fj = outcome.shared_energy_fj[index] as f64;
+        let asleep_uw = cluster.cluster_idle.last().map_or(0, |state| state.power_uw);
+        let asleep_fj = outcome.asleep_ns[index] as f64 * asleep_uw as f64;
+        let idle_fj: f64 =
+            cluster.cpus.iter().map(|&cpu| idle_fj(cluster, &outcome.idle_ns_by_state[cpu as usize])).sum();
+        let busy_fj = outcome.cluster_energy_fj[index] as f64 - shared_fj - idle_fj;
+        let parts = [(busy_fj, core), (idle_fj, idle), (shared_fj - asleep_fj, shared), (asleep_fj, asleep)];
+        let at = |end: fn((f64, f64)) -> f64| parts.iter().map(|&(fj, range)| fj * end(range)).sum::<f64>();
+        (at(|range| range.0), at(|range| range.1))
     };
-    let factors = machine.clusters.iter().map(&mut of).collect();
-    ranged.then_some(factors)
+    let ends: Vec<_> = machine.clusters.iter().enumerate().map(|(index, cluster)| of(index, cluster)).collect();
+    let sum = ends.iter().fold((0.0, 0.0), |sum: (f64, f64), end| (sum.0 + end.0, sum.1 + end.1));
+    ranged.then_some(sum)
+}
+
+/// What a CPU drew in its idle states, in fJ. Idle outside of any is as in the shallowest.
+fn idle_fj(cluster: &Cluster, ns_by_state: &[u64]) -> f64 {
+    let powers = cluster.idle.iter().chain(cluster.idle.first()).map(|state| state.power_uw);
+    ns_by_state.iter().zip(powers).map(|(&ns, uw)| ns as f64 * uw as f64).sum()
 }
 
 /// The factors within which a cluster's powers of one key may lie: by the cluster's own range, or that of all.

@@ -115,6 +115,10 @@ pub struct Outcome {
     pub finished_ns: Option<u64>,
     /// Energy of each cluster: CPUs and cluster logic, in fJ.
     pub cluster_energy_fj: Vec<u128>,
+    /// Of it, that of the cluster's shared logic.
+    pub shared_energy_fj: Vec<u128>,
+    /// Per cluster: ns in its deepest cluster state.
+    pub asleep_ns: Vec<u64>,
     /// Energy of the rest of the machine, in fJ.
     pub floor_energy_fj: u128,
     /// Per consumer of the machine: what it got and did.
@@ -228,9 +232,11 @@ impl Outcome {
         self.counters.subtract(&before.counters);
         self.wall_ns -= before.wall_ns;
         self.finished_ns = self.finished_ns.map(|ns| ns - before.wall_ns);
-        for (energy, earlier) in self.cluster_energy_fj.iter_mut().zip(&before.cluster_energy_fj) {
-            *energy -= earlier;
+        let energies = [&mut self.cluster_energy_fj, &mut self.shared_energy_fj];
+        for (energies, earlier) in energies.into_iter().zip([&before.cluster_energy_fj, &before.shared_energy_fj]) {
+            energies.iter_mut().zip(earlier).for_each(|(energy, earlier)| *energy -= earlier);
         }
+        less(&mut self.asleep_ns, &before.asleep_ns);
         self.floor_energy_fj -= before.floor_energy_fj;
         for (consumer, earlier) in self.consumers.iter_mut().zip(&before.consumers) {
             consumer.energy_fj -= earlier.energy_fj;

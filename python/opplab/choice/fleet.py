@@ -293,7 +293,7 @@ METHOD = (
 
 
 def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
-    """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line); some may repeat.
+    """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line), with repeats.
 
     A ``.txt`` of which no line is the path of something is a dump itself.
 

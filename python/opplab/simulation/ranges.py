@@ -130,6 +130,9 @@ def _targets(machine: Mapping[str, Any], key: str) -> Iterator[tuple[dict[str, A
             continue
         if _name_in(item, name) is not None:
             yield item, name
+        elif name == "busy_uw" and "khz" in item and _name_in(item, "uw") is not None:
+            # A point whose energy model's power is what it draws.
+            yield item, "uw"
 
 
 def _name_in(item: Mapping[str, Any], name: str) -> tuple[str, int] | None:

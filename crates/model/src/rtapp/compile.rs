@@ -317,7 +317,7 @@ impl<'a> Compiler<'a> {
             }
             EventKind::Resume { cond } => {
                 let (cond, mutex) = (self.conds.index(cond), self.mutexes.index(cond));
-                ops.extend([Op::Lock { mutex }, Op::Broadcast { cond }, Op::Unlock { mutex }]);
+                ops.extend([Op::Lock { mutex }, Op::Resume { cond }, Op::Unlock { mutex }]);
             }
             EventKind::Barrier { barrier } => ops.push(Op::Barrier { barrier: self.barriers.index(barrier) }),
             EventKind::SemPost { sem } => ops.push(Op::SemPost { sem: self.sems.index(sem) }),

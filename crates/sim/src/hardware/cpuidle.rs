@@ -328,6 +328,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let states = self.case.machine.clusters[cluster.index()].cluster_idle.len();
         if let (Some(index), None) = (states.checked_sub(1), self.clusters[cluster].entered) {
             self.clusters[cluster].entered = Some(index);
+            self.clusters[cluster].entered_ns = self.now;
             self.emit(Event::ClusterIdle { cluster: cluster.0, state: index as i32 });
             self.refresh_cluster_power(cluster);
         }
@@ -336,6 +337,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Leaves the cluster state; gives its exit latency in ns.
     fn cluster_wakes(&mut self, cluster: ClusterId) -> u64 {
         let Some(entered) = self.clusters[cluster].entered.take() else { return 0 };
+        self.clusters[cluster].asleep_ns += self.now - self.clusters[cluster].entered_ns;
         self.emit(Event::ClusterIdle { cluster: cluster.0, state: -1 });
         self.refresh_cluster_power(cluster);
         self.case.machine.clusters[cluster.index()].cluster_idle[entered].exit_latency_ns

@@ -251,6 +251,10 @@ pub(crate) struct ClusterRun {
     pub(crate) idle_states: Vec<IdleState>,
     /// Entered cluster state.
     pub(crate) entered: Option<usize>,
+    /// When it entered it.
+    pub(crate) entered_ns: u64,
+    /// For how long it was in it before.
+    pub(crate) asleep_ns: u64,
     pub(crate) meter: Meter,
 }
 
@@ -264,6 +268,6 @@ impl ClusterRun {
             target_residency_ns: state.target_residency_ns,
             polling: state.name == "POLL",
         });
-        Self { idle_states: idle_states.collect(), entered: None, meter }
+        Self { idle_states: idle_states.collect(), entered: None, entered_ns: 0, asleep_ns: 0, meter }
     }
 }

@@ -33,14 +33,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.overutilized {
             outcome.overutilized_ns += now - self.overutilized_since_ns;
         }
-        outcome.cluster_energy_fj = self
-            .clusters
-            .iter_mut()
-            .map(|cluster| {
-                cluster.meter.advance(now);
-                cluster.meter.energy_fj()
-            })
-            .collect();
+        for cluster in &mut self.clusters {
+            cluster.meter.advance(now);
+            outcome.shared_energy_fj.push(cluster.meter.energy_fj());
+            let open_ns = cluster.entered.map_or(0, |_| now - cluster.entered_ns);
+            outcome.asleep_ns.push(cluster.asleep_ns + open_ns);
+        }
+        outcome.cluster_energy_fj.clone_from(&outcome.shared_energy_fj);
         for cpu in (0..self.cpus.len()).map(CpuId::of) {
             self.account_point(cpu);
             let idle = self.idle_now(cpu);
