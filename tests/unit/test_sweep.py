@@ -332,3 +332,18 @@ def test_a_folder_of_another_experiment_is_refused_or_emptied(tmp_path: Path) ->
     assert set(pl.read_parquet(folder / "results.parquet")["machine"]) == {"pixel4"}
     assert len(list((folder / "cases").iterdir())) == 6
     assert not any((folder / name).exists() for name in ("report.html", "tables.txt", "traces"))
+
+
+def test_an_interrupt_ends_cases_that_would_take_hours(tmp_path: Path) -> None:
+    work = {"tasks": {"t": {"loop": -1, "run": 100, "timer": {"ref": "unique", "period": 200}}}}
+    (tmp_path / "long.json").write_text(json.dumps(work))
+    words = ["run", str(tmp_path / "long.json"), "-m", "juno-r2", "--seconds", "1000000", "-o", str(tmp_path / "out")]
+    process = subprocess.Popen([sys.executable, "-m", "opplab", *words], stderr=subprocess.PIPE, text=True)
+    manifest = tmp_path / "out" / "manifest.json"
+    while not manifest.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "0 of 1 cases are kept" in errors

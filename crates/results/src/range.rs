@@ -4,6 +4,9 @@ use opplab_model::machine::{Cluster, Machine, Opp};
 use opplab_model::range::Bounds;
 use opplab_sim::Outcome;
 
+/// A range's key, and the number of an operating point that it is about.
+type Key<'a> = (&'a str, fn(&Opp) -> u64);
+
 /// The least and the most energy of a run's clusters, in fJ; `None` if the file has no range of a power.
 ///
 /// Of each cluster: what its CPUs drew busy and idle, its shared logic, and that in its deepest state. Each is off as a whole: all
@@ -11,14 +14,13 @@ use opplab_sim::Outcome;
 pub(crate) fn energy_ends(machine: &Machine, outcome: &Outcome) -> Option<(f64, f64)> {
     let mut ranged = false;
     let mut of = |index: usize, cluster: &Cluster| {
-        let mut range = |paths: &[(&str, fn(&Opp) -> u64)]| {
+        let mut range = |paths: &[Key]| {
             let found = paths.iter().find_map(|&(path, power)| bounds(machine, cluster, path, power));
             ranged |= found.is_some();
             found.unwrap_or((1.0, 1.0))
         };
         let draws_uw = cluster.opps.iter().all(|opp| opp.busy_uw == opp.power_uw);
-        let keys: [(&str, fn(&Opp) -> u64); 2] =
-            [("cluster.opp.busy_uw", |opp| opp.busy_uw), ("cluster.opp.uw", |opp| opp.power_uw)];
+        let keys: [Key; 2] = [("cluster.opp.busy_uw", |opp| opp.busy_uw), ("cluster.opp.uw", |opp| opp.power_uw)];
         let core = range(&keys[..1 + usize::from(draws_uw)]);
         let idle = range(&[("cluster.idle.uw", |_| 0)]);
         let asleep = range(&[("cluster.cluster_idle.uw", |_| 0)]);

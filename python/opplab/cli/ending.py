@@ -11,9 +11,20 @@ import os
 import re
 import select
 import sys
+import threading
 from typing import Any
 
-__all__ = ["DAMAGED_OK", "INTERNAL", "READER_GONE", "check_limits", "code_of", "is_debug", "leave", "open_streams"]
+__all__ = [
+    "DAMAGED_OK",
+    "INTERNAL",
+    "INTERRUPTED",
+    "READER_GONE",
+    "check_limits",
+    "code_of",
+    "is_debug",
+    "leave",
+    "open_streams",
+]
 
 INTERNAL = 70
 """Exit code of our own mistakes."""
@@ -21,6 +32,8 @@ INTERNAL = 70
 READER_GONE = 141
 """Exit code where the reader of a pipe went away: as if SIGPIPE had ended the program."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 DAMAGED_OK = "opplab.damaged_ok"
 """Key of a context's `meta`, which the contexts of one call share: damaged traces are accepted."""
@@ -81,6 +94,9 @@ def leave(code: int) -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             except (OSError, ValueError):
                 os._exit(code)
+    if code == INTERRUPTED and threading.active_count() > 1:
+        # Python would wait for cases that run in threads, however long. Their files appear whole or not at all.
+        os._exit(code)
     sys.exit(code)
 
 
@@ -91,7 +107,7 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         return READER_GONE
     if isinstance(error, KeyboardInterrupt):
-        return _say("interrupted", 130)
+        return _say("interrupted", INTERRUPTED)
     if isinstance(error, OSError):
         return _say(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
     if isinstance(error, UnicodeError):

@@ -7,6 +7,8 @@ process that sweeps, as they come in.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from opplab import _opplab
     from opplab.simulation.cases import Case
     from opplab.sweep.store import Store
+
+GRACE_S = 1.0
+"""What cases that have begun get after Ctrl-C."""
 
 
 @dataclass
@@ -165,12 +170,21 @@ def _executor(executor: Executor | None, jobs: int) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
-    own = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="opplab")
+    own_threads = "opplab"
+    own = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix=own_threads)
     try:
         yield own
-    finally:
-        # Runs that have begun take well under a second each; those that have not are dropped.
+    except KeyboardInterrupt:
+        # Cases that have begun get the second that most take; longer ones end with the program, the others are dropped.
+        own.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + GRACE_S
+        while time.monotonic() < until and any(one.name.startswith(own_threads) for one in threading.enumerate()):
+            time.sleep(0.01)
+        raise
+    except BaseException:
         own.shutdown(wait=True, cancel_futures=True)
+        raise
+    own.shutdown(wait=True)
 
 
 def run_cases(

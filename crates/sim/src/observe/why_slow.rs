@@ -79,6 +79,9 @@ pub const SLOW_REASONS: [&str; 15] = [
     "ramp",
 ];
 
+/// What holds a CPU whatever the governor.
+pub const LIMITS: &[&str] = SLOW_REASONS.split_at(SlowReason::OppTable as usize + 1).0;
+
 /// What shares a row: CPU, running task, reason, clock in kHz.
 pub type SlowKey = (CpuIdx, TaskIdx, SlowReason, u32);
 

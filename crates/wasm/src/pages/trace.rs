@@ -23,7 +23,7 @@ use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
 use opplab_sim::Case;
-use opplab_sim::why_slow::{SLOW_REASONS, SlowKey, SlowTime, WhySlow};
+use opplab_sim::why_slow::{LIMITS, SLOW_REASONS, SlowKey, SlowTime, WhySlow};
 use opplab_timeline::RunTrace;
 use opplab_trace::write::trace_dat;
 use opplab_trace::{Event, Info, ReadOptions, Sink, TaskNames, TraceFile, UnpackLimits};
@@ -107,6 +107,7 @@ struct Slow {
     energy_fj: u128,
     missed: (u64, u64),
     governor: String,
+    governor_known: bool,
     kernel: String,
     /// How near a run of the same work under the same policy is to the trace, in words.
     check: String,
@@ -639,6 +640,7 @@ impl Slow {
             missed: (outcome.missed_activations, outcome.activations),
             names: outcome.task_names.clone(),
             governor: case.policy.governor.clone(),
+            governor_known: replay.setup.governor_known,
             kernel: case.policy.kernel.clone(),
             rows: sink.finish(&outcome),
             check: String::new(),
@@ -667,9 +669,10 @@ impl Slow {
             sums.values().fold((0, 0), |(slow, lost), one| (slow + one.slow_ns, lost + one.lost_ns));
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
         out.say(format!(
-            "Its work run again under {}, kernel {}: CPUs were busy for {}, {:.1} % of it at a lower clock than their utilisation \
+            "Its work run again under {}{}, kernel {}: CPUs were busy for {}, {:.1} % of it at a lower clock than their utilisation \
              asks for; that took {} longer. {} of {} activations were missed.",
             self.governor,
+            if self.governor_known { "" } else { " (assumed; reasons that hang on the governor are left out)" },
             self.kernel,
             ms(self.busy_ns),
             percent(slow_ns as f64, self.busy_ns as f64),
@@ -683,7 +686,8 @@ impl Slow {
         let most = |of: &BTreeMap<u32, u64>| {
             of.iter().max_by_key(|(at, ns)| (**ns, std::cmp::Reverse(**at))).map(|one| *one.0)
         };
-        let mut order: Vec<_> = sums.into_iter().collect();
+        let is_shown = |reason: &str| self.governor_known || LIMITS.contains(&reason);
+        let mut order: Vec<_> = sums.into_iter().filter(|(reason, _)| is_shown(reason)).collect();
         order.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.lost_ns));
         let rows = order.into_iter().map(|(reason, sum)| {
             let task = most(&sum.tasks)
