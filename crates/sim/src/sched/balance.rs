@@ -25,6 +25,7 @@ use crate::ids::{CpuId, TaskId};
 use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
 use crate::run::task::Class;
+use crate::sched::balancer::Balancer;
 use crate::sched::groups::Groups;
 
 /// Modelled cost of one pass in ns.
@@ -147,8 +148,10 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
         curr != TaskId::IDLE && self.engine.cpu_sets.cpus(self.engine.tasks[curr].allowed).contains(dst)
     }
     fn start_active_balance(&mut self, src: usize, dst: usize) -> bool {
-        let pushes = &mut self.engine.balancer.pushes;
-        if pushes.iter().any(|&(from, _)| from == CpuId::of(src)) {
+        let (curr, now) = (self.engine.cpus[src].curr, self.engine.now);
+        let Balancer { pushes, pushed, .. } = &mut self.engine.balancer;
+        // Stoppers take time, here none: two CPUs that shrink would hand a task to and fro for ever.
+        if pushes.iter().any(|&(from, _)| from == CpuId::of(src)) || pushed.contains(&(now, curr)) {
             return false;
         }
         pushes.push((CpuId::of(src), CpuId::of(dst)));
@@ -381,6 +384,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The stopper threads' work: pushes running tasks that a pass asked for (active_load_balance_cpu_stop()).
     fn run_pushes(&mut self) {
         for (src, dst) in std::mem::take(&mut self.balancer.pushes) {
+            let now = self.now;
+            self.balancer.pushed.retain(|&(then, _)| then == now);
+            self.balancer.pushed.push((now, self.cpus[src].curr));
             self.push_running(src, dst);
         }
     }

@@ -12,7 +12,7 @@ use opplab_kernel::sched::newidle::{BalanceClock, DomainBalance, MIGRATION_COST_
 use opplab_kernel::sched::nohz::Nohz;
 use opplab_kernel::sched::task_list::TaskLists;
 
-use crate::ids::{CpuId, IdVec};
+use crate::ids::{CpuId, IdVec, TaskId};
 use crate::sched::topology::Topology;
 
 /// State of the balancer that is not one CPU's.
@@ -30,6 +30,8 @@ pub(crate) struct Balancer {
     pub(super) tunables: BalanceTunables,
     /// Running tasks that a stopper is to push: (from, to).
     pub(super) pushes: Vec<(CpuId, CpuId)>,
+    /// Those that were pushed, and when; of the last instant.
+    pub(super) pushed: Vec<(u64, TaskId)>,
     pub(super) serialized: bool,
     /// What idle CPUs do for each other.
     pub(crate) nohz: Nohz,
@@ -66,6 +68,7 @@ impl Balancer {
             },
             thresholds,
             pushes: Vec::new(),
+            pushed: Vec::new(),
             serialized: false,
             clock_max_interval: max_load_balance_interval(hz, nr as u64),
             hz,

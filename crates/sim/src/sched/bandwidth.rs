@@ -63,13 +63,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.cpufreq_update_util(cpu, 0);
     }
 
-    /// deadline.c:migrate_task_rq_dl(): a task that wakes leaves `orig`, where it slept.
+    /// deadline.c:migrate_task_rq_dl(): a task that wakes leaves `orig`, where it slept; once, though it is moved again before it is
+    /// queued.
     pub(crate) fn migrate_task_rq_dl(&mut self, task: TaskId, orig: CpuId) {
         if self.tasks[task].class != Class::Deadline {
             return;
         }
         let Some((_, dl)) = self.dl_account(orig, task) else { return };
-        dl.has_left = true;
+        if std::mem::replace(&mut dl.has_left, true) {
+            return;
+        }
         if dl.entity.non_contending {
             self.bring_up_to_date(orig);
         }

@@ -102,6 +102,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Place::Waking => {
                 self.cpus[cpu].wake_list.retain(|&other| other != task);
                 self.migrate_task_rq_fair(task, cpu);
+                self.migrate_task_rq_dl(task, cpu);
                 self.tasks[task].cpu = dest;
                 self.bring_up_to_date(dest);
                 self.activate(task, dest);
