@@ -448,6 +448,8 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
     tables += [path for path in written if path not in tables]
     csv = [path for path in paths if Path(path).suffix == ".csv"]
     if tables or csv:
+        if gone := next((path for path in paths if not Path(path).exists()), None):
+            raise FileNotFoundError(2, "No such file or directory", gone)
         if len(tables) + len(csv) != len(paths):
             raise InputError("result tables cannot be mixed with other sources in one comparison")
         import polars as pl
