@@ -568,3 +568,11 @@ def test_compare_draws_what_is_assumed(juno: Path) -> None:
     words = ("how sure, in percent (95 % intervals of 3 draws)", "runs", "assumptions", "together")
     assert all(word in done.output for word in words), done.output
     assert "An interval of 95 % needs 40 draws, these are 3: no change is judged." in done.output
+
+
+def test_a_missing_folder_beside_results_is_named(tmp_path):
+    pl.DataFrame({"policy": ["a"], "benchmark": ["b"], "metric": ["m"], "value": [1.0]}).write_parquet(
+        tmp_path / "results.parquet"
+    )
+    with pytest.raises(FileNotFoundError, match="gone"):
+        compare([tmp_path / "results.parquet", tmp_path / "gone"])
