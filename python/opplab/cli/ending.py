@@ -206,6 +206,9 @@ def _lack(error: BaseException) -> str:
     # polars' own errors of a full disk are no OSError and name no file.
     if number := re.search(r"\(os error (\d+)\)|\bOs { code: (\d+)", said):
         return f"a table cannot be read or written: {os.strerror(int(number[1] or number[2]))}"
+    # Its Parquet writer forgets the number where the end of a file finds no room.
+    if "Invalid thrift: transport error" in said:
+        return "a table cannot be written to its end: the disk is full, or files may not be as large (ulimit -f)"
     words = ("MemoryError", "Cannot allocate memory", "failed to map segment", "could not spawn threads")
     return _little_space() if any(word in said for word in words) or _is_space_short() else ""
 
