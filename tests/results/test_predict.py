@@ -142,3 +142,12 @@ def test_a_quotient_by_nothing_is_refused() -> None:
     frame = pl.DataFrame(rows)
     with pytest.raises(InputError, match=r"divides by work_done, which is 0"):
         Facts(frame).value(("w", ""), "p", ["power/work_done"])
+
+
+def test_what_is_not_known_of_a_run_is_no_number():
+    rows = [("b", "", "p", "power", None), ("b", "", "p", "elapsed", 2.0)]
+    columns = ["benchmark", "param", "policy", "metric", "value"]
+    facts = Facts(pl.DataFrame(rows, schema=columns, orient="row"))
+    assert facts.value(("b", ""), "p", ["1/elapsed"]) == 0.5
+    with pytest.raises(InputError, match="power of p b is not known"):
+        facts.value(("b", ""), "p", ["1/power"])

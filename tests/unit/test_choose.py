@@ -256,6 +256,7 @@ def test_what_is_not_understood_is_refused() -> None:
         grid(["schedutil"], {"rate_limt_us": [5]})
     with pytest.raises(opplab.InputError, match="write it like"):
         Constraint.parse("latency 5ms")
+    assert Constraint.parse("group_response_p99:/web.slice <= 8ms").metric == "group_response_p99:/web.slice"
     with pytest.raises(opplab.InputError, match="not in J"):
         Constraint.parse("latency_p99 <= 5J").bound_in("ms")
     with pytest.raises(opplab.InputError, match="did you mean `energy`"):

@@ -7,10 +7,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from conftest import rtapp
 
 import opplab
 from opplab.cli.main import main
+from opplab.cli.main import opplab as program
 from opplab.explanation.slow import SLOW, acting_limit
 
 from testdata import shared
@@ -623,3 +625,23 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     assert reasons(snapped) == {"fixed-governor"}
     sysfs.write_text(line.format(0, "powersave") + line.format(1, "schedutil"), "utf-8")
     assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False
+
+
+def test_a_case_of_a_changed_file_is_not_explained_in_place_of_the_one_that_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("load.json").write_text(
+        json.dumps({"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 10000}}}})
+    )
+    new = ["experiment", "new", "mine", "-w", "load.json", "-m", "juno-r2", "--vs", "governor=powersave"]
+    for words in (new, ["run", "mine.toml", "-o", "out/mine", "--seconds", "0.2", "--iterations", "1", "--no-report"]):
+        done = CliRunner().invoke(program, words)
+        assert done.exit_code == 0, done.output
+    file = Path("mine.toml")
+    explain = ["explain", "out/mine:powersave", "--why-slow"]
+    assert CliRunner().invoke(program, explain).exit_code == 0
+    file.write_text(file.read_text().replace('governor = "powersave"', 'governor = "performance"\nhz = 100'))
+    done = CliRunner().invoke(program, explain)
+    assert isinstance(done.exception, opplab.InputError)
+    assert "out/mine has no results of `powersave load #0`: mine.toml, a machine or this version" in str(done.exception)

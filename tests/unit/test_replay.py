@@ -137,6 +137,15 @@ def test_a_change_and_its_interval_are_of_one_estimator() -> None:
     assert (row["replayed"], row["changed"], row["change"]) == ("0", "1", "from 0")
 
 
+def test_a_release_without_another_gate_changes_nothing() -> None:
+    """New tasks keep the CPUs of the recording in both runs."""
+    folder = str(shared("traces/x86-612-xeon16-any1-schedutil-ramp_up"))
+    found = json.loads(replay(folder, "--kernel", "6.12.100", "--mode", "closed", "--format", "json").output)
+    assert found["changed"]
+    for metric in found["metrics"]:
+        assert metric.get("changed") == metric.get("replayed"), metric["metric"]
+
+
 def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:
     """Every key of the list is taken, and no other is named."""
     help_text = " ".join(replay("--help").output.split())

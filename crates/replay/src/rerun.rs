@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::machine::{Costs, Machine};
@@ -429,8 +430,11 @@ impl Replay {
         }
         shift_clocks(&mut case.workload, later_ns as i64, |_| true);
         let recorded = &self.setup.policy;
-        if (policy.eas, policy.energy_model, &policy.kernel) != (recorded.eas, recorded.energy_model, &recorded.kernel)
-        {
+        // Two releases without a different gate are one kernel.
+        let gates =
+            |of: &Policy| of.profile().map(|profile| KernelProfile { version: (0, 0), point: 0, ..profile }).ok();
+        let other_kernel = policy.kernel != recorded.kernel && gates(policy) != gates(recorded);
+        if (policy.eas, policy.energy_model) != (recorded.eas, recorded.energy_model) || other_kernel {
             // New tasks are placed by what is new; else where they began.
             for task in case.workload.tasks.iter_mut().filter(|task| !task.initial) {
                 task.spawn_cpu = None;

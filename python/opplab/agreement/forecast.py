@@ -74,7 +74,11 @@ class Facts:
             if name not in found:
                 plain = [other for other in found if ":" not in other]
                 raise InputError(f"`simulated` names the metric '{name}'{nearest(name, plain)}")
-            return found[name]
+            if (value := found[name]) is None:
+                raise InputError(
+                    f"{name} of {policy} {point[0]} is not known: a power is missing, or the work did not end"
+                )
+            return value
 
         def quotient(metric: str) -> float:
             first, *divisors = metric.split("/")

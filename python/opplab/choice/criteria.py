@@ -40,7 +40,7 @@ _SCALES = {
 
 
 _FORM = re.compile(
-    r"\s*([A-Za-z_][\w:@.\-]*)\s*(<=|>=|<|>)\s*(?:([0-9.eE+\-]+)\s*([A-Za-z%/]*?)(\s+of\s+baseline)?|baseline)\s*"
+    r"\s*([A-Za-z_][\w:@./\-]*)\s*(<=|>=|<|>)\s*(?:([0-9.eE+\-]+)\s*([A-Za-z%/]*?)(\s+of\s+baseline)?|baseline)\s*"
 )
 
 

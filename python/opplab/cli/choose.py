@@ -113,7 +113,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     show_default=True,
     help="Settings that --search tries per governor.",
 )
-@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12, or the trace's).")
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117, or the trace's).")
 @click.option("--driver", help="cpufreq driver (default: the machine's).")
 @click.option(
     "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."

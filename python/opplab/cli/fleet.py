@@ -32,7 +32,7 @@ from opplab.cli.options import NameOf, jobs_option, note_replaced, output_format
     metavar="'METRIC <= X'",
     help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
 )
-@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12).")
+@click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117).")
 @click.option(
     "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
 )

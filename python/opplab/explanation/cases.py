@@ -79,4 +79,11 @@ def find_case(target: str) -> _opplab.Case:
         what = f"{len(found)} cases are" if found else "no case is"
         told = f"{what} called `{which}`" if which else "a case is missing"
         raise InputError(f"{told}: write {where}:CASE with one of {len(found) or len(labels)} labels, such as {some}")
+    if Path(where).is_dir():
+        from opplab.sweep.store import Store
+
+        kept = Store(Path(where)).finished()
+        if kept and found[0].hash not in kept:
+            why = f"{experiment.file}, a machine or this version has changed, or it is not finished"
+            raise InputError(f"{where} has no results of `{found[0].label}`: {why}")
     return _opplab.Case.from_json(found[0].json)
