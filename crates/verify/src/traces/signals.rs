@@ -24,6 +24,7 @@ use opplab_kernel::profile::KernelProfile;
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_signals::ticks::{TickFinder, Ticks};
+use opplab_signals::waits::nearest_rank;
 
 use super::input::{Ev, Kind, Recording};
 
@@ -58,8 +59,7 @@ impl SignalError {
 
     /// The difference that `percent` of the samples do not exceed.
     pub fn percentile(&self, percent: usize) -> Option<u64> {
-        let last = self.differences.len().checked_sub(1)?;
-        self.differences.get((self.differences.len() * percent).div_ceil(100).saturating_sub(1).min(last)).copied()
+        nearest_rank(&self.differences, percent)
     }
 
     /// The part of the samples within `limit`, in parts of a hundred thousand.
