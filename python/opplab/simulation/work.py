@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 __all__ = ["ENERGY_PER_WORK", "with_energy_per_work"]
@@ -21,9 +22,7 @@ def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[
     count seconds of work: ``energy`` by ``work_done``. Energy counts in J and power in W; in other units they are of
     somebody else's table, and are left alone.
     """
-    from opplab import _opplab
-
-    rates = {model["metric"] for model in _opplab.benchmarks() if model["higher_is_better"]}
+    rates = _rates()
     known: dict[str, Mapping[str, Any]] = {}
     last: Mapping[str, Any] | None = None
     for row in rows:
@@ -41,6 +40,14 @@ def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[
     if done["value"]:
         value = used["value"] / done["value"]
         yield {**last, "metric": ENERGY_PER_WORK, "unit": unit, "better": "lower", "value": value}
+
+
+@cache
+def _rates() -> frozenset[str]:
+    """Give the metrics of benchmark models that are rates."""
+    from opplab import _opplab
+
+    return frozenset(model["metric"] for model in _opplab.benchmarks() if model["higher_is_better"])
 
 
 def _counted(metric: str, unit: str) -> str:
