@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.explanation.findings import Explanation, Finding, mhz, seconds
+from opplab.explanation.findings import Explanation, Finding, length, mhz, seconds
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.slow import slow_cpus
@@ -78,12 +78,25 @@ def explain_trace(
     return Explanation({**records.about(), **about}, task_findings(records, task_index(records, task), at_ns))
 
 
-def _recorded_ns(at: float | None, first_ns: int, otherwise_ns: int) -> int:
-    """Give a point in time of a recording's clock."""
+def _recorded_ns(at: float | None, first_ns: int, last_ns: int, otherwise_ns: int) -> int:
+    """Give a point in time of a recording's clock: `at` is one, or counts from the first decision.
+
+    Raises
+    ------
+    InputError
+        `at` is before the first decision, and as a length of time it is longer than all decisions take.
+    """
     if at is None:
         return otherwise_ns
     at_ns = round(at * 1e9)
-    return at_ns if at_ns >= first_ns else first_ns + at_ns
+    if at_ns >= first_ns:
+        return at_ns
+    if first_ns + at_ns > last_ns:
+        later = f"the last {length(last_ns - first_ns)} later"
+        raise InputError(
+            f"nothing is decided until {seconds(at_ns)}: the first decision is at {seconds(first_ns)}, {later}"
+        )
+    return first_ns + at_ns
 
 
 def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: float | None) -> Explanation:
@@ -109,7 +122,7 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: 
     )
     data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}, "equal": equal}
     findings = [Finding(rows[0]["time_ns"], "summary", text, data)]
-    at_ns = _recorded_ns(at, rows[0]["time_ns"], rows[-1]["time_ns"])
+    at_ns = _recorded_ns(at, rows[0]["time_ns"], rows[-1]["time_ns"], rows[-1]["time_ns"])
     row = [row for row in rows if row["time_ns"] <= at_ns][-1]
     return Explanation({"recording": str(path), "from": RECORDS}, [*findings, *_recorded_placement(row)])
 
@@ -156,7 +169,7 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
     if not rows:
         raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
     first_ns, last_ns = rows[0]["time_ns"], rows[-1]["time_ns"]
-    at_ns = _recorded_ns(at, first_ns, (first_ns + last_ns) // 2)
+    at_ns = _recorded_ns(at, first_ns, last_ns, (first_ns + last_ns) // 2)
     before = [row for row in rows if row["time_ns"] <= at_ns]
     place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
     findings = []
