@@ -76,6 +76,8 @@ class Outcome(TypedDict):
     switches: int
     line_ns: int
     io_ns: int
+    quotas: list[tuple[str, int, int, int]]
+    """Of each group with a quota: name, ``nr_periods``, ``nr_throttled``, time throttled in ns."""
     fingerprint: int
     rows: list[tuple[str, str, str, float | None]]
 

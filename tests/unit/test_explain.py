@@ -381,6 +381,9 @@ def test_placements_of_recorded_kernels() -> None:
     assert f"woke {row['task']}" in str(found)
     with pytest.raises(opplab.InputError, match="no records of a placement of `nobody`"):
         opplab.explain(recording, task="nobody")
+    early = next(other["time_ns"] for other in rows if other["pid"] == row["pid"]) / 1e9 - 0.001
+    with pytest.raises(opplab.InputError, match=f"nothing is decided until {early:.3f}.* s: the first decision is at"):
+        opplab.explain(recording, task=str(row["pid"]), at=early)
 
 
 def test_a_trace_without_records_of_the_kernels_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -504,17 +507,19 @@ def test_labels_have_colons_and_the_limit_that_acts_is_named(
 
 
 @pytest.mark.parametrize(
-    ("line_ns", "io_ns", "held", "limit"),
+    ("line_ns", "io_ns", "throttled_ns", "held", "limit"),
     [
-        (0, 0, {}, "clock"),
-        (0, 101, {}, "disk"),
-        (51, 99, {}, "line"),
-        (49, 0, {"power-budget": 51, "turbo-bin": 3}, "power-budget"),
-        (49, 0, {"turbo-bin": 49}, "clock"),
+        (0, 0, 0, {}, "clock"),
+        (0, 101, 51, {}, "disk"),
+        (51, 99, 51, {}, "quota"),
+        (51, 99, 50, {}, "line"),
+        (49, 0, 0, {"power-budget": 51, "turbo-bin": 3}, "power-budget"),
+        (49, 0, 0, {"turbo-bin": 49}, "clock"),
     ],
 )
-def test_one_limit_acts(line_ns: int, io_ns: int, held: dict[str, int], limit: str) -> None:
-    assert acting_limit({"line_ns": line_ns, "io_ns": io_ns}, 100, held)[0] == limit
+def test_one_limit_acts(line_ns: int, io_ns: int, throttled_ns: int, held: dict[str, int], limit: str) -> None:
+    outcome = {"line_ns": line_ns, "io_ns": io_ns, "quotas": [("/web", 9, 4, throttled_ns)]}
+    assert acting_limit(outcome, 100, held)[0] == limit
 
 
 def words_of(table: str, row: dict[str, Any], lines: list[tuple[str, dict[str, Any]]] | None = None) -> dict[str, str]:

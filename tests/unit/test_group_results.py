@@ -106,3 +106,23 @@ def test_perfetto_has_groups_as_processes_and_their_cpus(tmp_path: Path) -> None
         busy = sum(value * (end - start) for (start, value), end in zip(counts, ends, strict=True))
         assert busy / 1e9 == pytest.approx(used[f"group_usage:{group}"], rel=1e-9)
     assert set(points) == {"/top", "/top/batch"}
+
+
+def test_a_quota_is_a_reason(folder: Path) -> None:
+    """`--why-slow` names the groups that were throttled, with the numbers of `cpu.stat`, and that the quota acts."""
+    out = folder / "why"
+    assert CliRunner().invoke(main, ["run", str(folder / "quota.toml"), "-o", str(out)]).exit_code == 0
+    results = pl.read_parquet(out / "results.parquet").filter(
+        (pl.col("policy") == "quota") & (pl.col("iteration") == 0)
+    )
+    measured = dict(results.select("metric", "value").iter_rows())
+    found = opplab.explain(f"{out}:quota #0", why_slow=True)
+    (quota,) = [one.data for one in found if one.kind == "quota"]
+    assert quota["group"] == "/batch"
+    assert quota["throttled_ns"] / 1e9 == pytest.approx(measured["group_throttled:/batch"])
+    assert 100 * quota["nr_throttled"] / quota["nr_periods"] == pytest.approx(
+        measured["group_throttled_periods:/batch"]
+    )
+    (limit,) = [one.data["limit"] for one in found if one.kind == "limit"]
+    assert limit == "quota"
+    assert not [one for one in opplab.explain(f"{out}:none #0", why_slow=True) if one.kind == "quota"]

@@ -75,6 +75,9 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     dict.set_item("switches", outcome.switches)?;
     dict.set_item("line_ns", outcome.line_ns)?;
     dict.set_item("io_ns", outcome.io_ns)?;
+    let quotas = case.workload.groups.iter().zip(&outcome.groups).filter(|(spec, _)| spec.quota.is_some());
+    let quotas = quotas.map(|(spec, stat)| (&spec.name, stat.nr_periods, stat.nr_throttled, stat.throttled_ns));
+    dict.set_item("quotas", quotas.collect::<Vec<_>>())?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
 }

@@ -617,6 +617,28 @@ fn slow_time_has_a_reason() {
     assert!(slow(&why("ondemand", ""), SlowReason::Sampling) > 1_000_000);
 }
 
+/// Goal: a long sleep is a reason until the task has its utilisation of before again; what grows beyond it is a ramp.
+/// Method: little work, a sleep, then much more work.
+#[test]
+fn a_ramp_after_a_long_sleep_is_a_ramp() {
+    use opplab_model::workload::Op;
+    use opplab_sim::why_slow::{SlowReason, WhySlow};
+    let mut case = juno("6.12.117", "scmi", 1);
+    let run_for = |work_ns| Op::Run { work_ns, fixed: 0 };
+    // The first sleep forgets what a newborn task is taken for.
+    let sleep = Op::Sleep { ns: 80_000_000 };
+    case.workload.tasks[0].ops = vec![sleep, run_for(3_000_000), sleep, run_for(100_000_000)];
+    case.policy.governor = "schedutil".into();
+    let mut sink = WhySlow::new(&case.machine, 32, case.workload.warmup_ns);
+    let outcome = run(&case, &mut sink).expect("runs");
+    let mut slow_ns = [0; 15];
+    for ((_, _, reason, _), time) in sink.finish(&outcome) {
+        slow_ns[reason as usize] += time.slow_ns;
+    }
+    let of = |reason: SlowReason| slow_ns[reason as usize];
+    assert!(of(SlowReason::LongSleep) > 0 && of(SlowReason::Ramp) > of(SlowReason::LongSleep), "{slow_ns:?}");
+}
+
 /// The first `util_avg` that is told of each task.
 #[derive(Default)]
 struct FirstUtil(Vec<(u32, u32)>);

@@ -21,7 +21,7 @@ SLOW = {
     "sampling": "the governor's sample had not seen the load",
     "iowait-boost-decayed": "a boost for I/O had decayed",
     "new-task": "a new task's utilisation had yet to grow",
-    "migration": "the task came from another CPU; utilisation lagged",
+    "migration": "the task came from a CPU with more utilisation",
     "long-sleep": "the task's utilisation had decayed in a long sleep",
     "ramp": "work grew faster than load tracking follows",
 }
@@ -69,16 +69,21 @@ def acting_limit(outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int]
 
     Notes
     -----
-    The disk acts where tasks wait longer for devices than CPUs are busy. A cache line acts where CPUs spend half of
-    their busy time at it, a limit of the package where it holds CPUs for half of that time. Else the clock acts.
+    The disk acts where tasks wait longer for devices than CPUs are busy. Quotas act where queues are throttled for half
+    of the time that CPUs are busy. A cache line acts where CPUs spend half of their busy time at it, a limit of the
+    package where it holds CPUs for half of that time. Else the clock acts.
     Work that does not follow the clock (memory) counts as busy time.
     """
     line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
+    throttled_ns = sum(ns for *_, ns in outcome["quotas"])
     parts = [f"requests to disks and other devices took {length(io_ns)}"] if io_ns else []
     parts += [f"CPUs were at contended cache lines for {length(line_ns)}"] if line_ns else []
+    parts += [f"quotas throttled queues for {length(throttled_ns)}"] if throttled_ns else []
     told = f" ({'; '.join(parts)})" if parts else ""
     if io_ns > busy_ns:
         return "disk", f"The disk decides the rate{told}."
+    if 2 * throttled_ns > busy_ns:
+        return "quota", f"Quotas of control groups decide the rate, whatever the clock{told}."
     if 2 * line_ns > busy_ns:
         return "line", f"A cache line that all CPUs write decides the rate, whatever the clock{told}."
     most = max(held_ns, key=lambda name: held_ns[name], default="")
@@ -139,6 +144,11 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     if governor_known or limit != "clock":
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
+    for name, periods, throttled, ns in outcome["quotas"]:
+        if throttled:
+            told = f"quota: `{name}` was throttled in {throttled} of {periods} periods, for {length(ns)} over all CPUs"
+            data = {"group": name, "nr_periods": periods, "nr_throttled": throttled, "throttled_ns": ns}
+            findings.append(Finding(0, "quota", f"{told}; its tasks waited at any clock.", data))
     shown = {reason: entry for reason, entry in sums.items() if governor_known or reason in LIMITS}
     for reason, entry in sorted(shown.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns

@@ -11,6 +11,10 @@
 //!   wanted < needed ------ a clamp, the governor's kind, a boost that decayed, or a utilisation that lags:
 //!                          a new task, one that migrated, one that slept for long, or work that grows
 //! ```
+//! A migration counts only while the CPU that was left had more utilisation than the present one has, a long sleep only
+//! until the task has the utilisation again with which it fell asleep. Without either, work grows faster than it is
+//! tracked.
+//!
 //! The time lost is how much longer the work of a slow stretch took than it would have at the needed clock. Utilisation
 //! of other classes and the effect of siblings are not looked at. As everything that is measured, it counts from the end
 //! of the warm-up on.
@@ -52,7 +56,7 @@ pub enum SlowReason {
     IowaitBoost = 10,
     /// The task is new: its utilisation has yet to grow.
     NewTask = 11,
-    /// The task came from another CPU.
+    /// The task came from another CPU, which had more utilisation.
     Migration = 12,
     /// The task slept for so long that its utilisation had decayed.
     LongSleep = 13,
@@ -135,10 +139,21 @@ struct PolicyState {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct TaskLife {
+    util: u32,
     born_ns: Option<u64>,
-    migrated_ns: Option<u64>,
-    slept_ns: Option<u64>,
-    woke_late_ns: Option<u64>,
+    /// The last migration, with the utilisation of the CPU that was left.
+    migrated: Option<Before>,
+    /// When the task fell asleep, with its own utilisation then; until it is woken.
+    slept: Option<Before>,
+    /// The last wake-up from a long sleep, with the utilisation before it.
+    woke_late: Option<Before>,
+}
+
+/// What may have lowered a utilisation: when, and what it was before.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    time_ns: u64,
+    util: u32,
 }
 
 /// Attributes slow time; made for one run.
@@ -236,6 +251,7 @@ impl WhySlow {
             };
         }
         let recent = |at: Option<u64>| at.is_some_and(|at| now_ns - at <= self.memory_ns);
+        let lowered = |by: Option<Before>, util: u32| by.is_some_and(|by| recent(Some(by.time_ns)) && by.util > util);
         let life = self.tasks.get(task as usize).copied().unwrap_or_default();
         if policy.requested_khz < policy.wanted_khz {
             SlowReason::RateLimit
@@ -249,9 +265,9 @@ impl WhySlow {
             SlowReason::IowaitBoost
         } else if recent(life.born_ns) {
             SlowReason::NewTask
-        } else if recent(life.migrated_ns) {
+        } else if lowered(life.migrated, own.util) {
             SlowReason::Migration
-        } else if recent(life.woke_late_ns) {
+        } else if lowered(life.woke_late, life.util) {
             SlowReason::LongSleep
         } else {
             SlowReason::Ramp
@@ -311,7 +327,8 @@ impl Sink for WhySlow {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {
                 self.cut(cpu, now_ns);
                 if prev != IDLE_TASK && prev_state != TaskState::Running {
-                    self.task(prev).slept_ns = Some(now_ns);
+                    let life = self.task(prev);
+                    life.slept = Some(Before { time_ns: now_ns, util: life.util });
                 }
                 self.cpus[cpu as usize].task = (next != IDLE_TASK).then_some(next);
                 if next == IDLE_TASK {
@@ -321,12 +338,19 @@ impl Sink for WhySlow {
             Event::SchedWaking { task, .. } => {
                 let half_life_ns = self.memory_ns / 3;
                 let life = self.task(task);
-                if life.slept_ns.take().is_some_and(|slept| now_ns - slept > half_life_ns) {
-                    life.woke_late_ns = Some(now_ns);
+                if let Some(slept) = life.slept.take().filter(|slept| now_ns - slept.time_ns > half_life_ns) {
+                    life.woke_late = Some(Before { time_ns: now_ns, util: slept.util });
                 }
             }
             Event::SchedWakeupNew { task, .. } => self.task(task).born_ns = Some(now_ns),
-            Event::SchedMigrateTask { task, .. } => self.task(task).migrated_ns = Some(now_ns),
+            Event::SchedMigrateTask { task, orig_cpu, .. } => {
+                let util = self.cpus[orig_cpu as usize].util;
+                self.task(task).migrated = Some(Before { time_ns: now_ns, util });
+            }
+            Event::PeltSe { cpu, task, util_avg, .. } => {
+                self.cut(cpu, now_ns);
+                self.task(task).util = util_avg;
+            }
             Event::PeltCfs { cpu, util_avg, .. } => {
                 self.cut(cpu, now_ns);
                 self.cpus[cpu as usize].util = util_avg;
