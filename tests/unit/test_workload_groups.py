@@ -304,3 +304,18 @@ def test_digits_of_other_scripts_and_empty_copies_are_named(tree: Path, tmp_path
     for file in tree.rglob("cpu.*"):
         file.write_text("")
     assert "all files are empty, as tar stores" in refused(["from-cgroup", str(tree)])
+
+
+def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
+    """Utilisation clamps came with 5.3: before it, a workload's clamps do nothing, and the run says so."""
+    task = {"instance": 1, "loop": -1, "run": 2000, "util_min": 300, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "w.json").write_text(json.dumps({"global": {"duration": 1}, "tasks": {"t": task}}))
+
+    def said(kernel: str) -> str:
+        words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--kernel", kernel, "-o", str(tmp_path / kernel)]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+        return done.stderr
+
+    assert "kernel 5.2 has no utilisation clamps" in said("5.2")
+    assert "utilisation clamps" not in said("5.3")

@@ -162,6 +162,11 @@ impl PyCase {
         Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
     }
 
+    /// Whether it asks for utilisation clamps that its kernel does not have.
+    fn lacks_clamps(&self, py: Python<'_>) -> PyResult<bool> {
+        opplab_sim::lacks_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
+    }
+
     /// Runs it, with the invariant checks if `check`; its rows have how long tasks waited if `latencies`.
     #[pyo3(signature = (check, latencies=false))]
     fn run<'py>(&self, py: Python<'py>, check: bool, latencies: bool) -> PyResult<Bound<'py, PyDict>> {

@@ -323,6 +323,14 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     run::setup::why_no_eas(case)
 }
 
+/// Whether `case` asks for utilisation clamps that its kernel does not have.
+///
+/// # Errors
+/// As [`run`].
+pub fn lacks_clamps(case: &Case) -> Result<bool, CaseError> {
+    run::setup::lacks_clamps(case)
+}
+
 /// As [`run`], on a machine that was in use before.
 ///
 /// # Errors

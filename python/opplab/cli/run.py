@@ -407,17 +407,19 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
-def _tell_no_eas(cases: Iterable[_opplab.Case]) -> None:
-    """Print where the machine keeps the kernel from energy-aware scheduling, and why; once a machine and reason."""
-    told: dict[tuple[str, str], None] = {}
+def _tell_what_is_missing(cases: Iterable[_opplab.Case]) -> None:
+    """Print why there is no energy-aware scheduling, or are no clamps, where they are asked for; each reason once."""
+    told: dict[str, None] = {}
     for case in cases:
         # A case that cannot run fails when its turn comes.
         with contextlib.suppress(CaseError):
             why = case.why_no_eas()
             if why is not None:
-                told[case.machine, why] = None
-    for machine, why in told:
-        click.echo(f"opplab: no energy-aware scheduling on {machine}: {why}", err=True)
+                told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
+            if case.lacks_clamps():
+                told[f"kernel {case.kernel} has no utilisation clamps (5.3 brought them): uclamp does nothing"] = None
+    for words in told:
+        note(words)
 
 
 def _tell_unknown_disks(experiment: Experiment) -> None:
@@ -449,9 +451,9 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    # One case of each policy and machine: workloads and seeds do not matter.
-    some = {(case.machine, case.policy): case for case in experiment.cases}
-    _tell_no_eas(_opplab.Case.from_json(case.json) for case in some.values())
+    # One case of each policy, machine and workload: seeds do not matter.
+    some = {(case.machine, case.policy, case.benchmark, case.param): case for case in experiment.cases}
+    _tell_what_is_missing(_opplab.Case.from_json(case.json) for case in some.values())
     _tell_unknown_disks(experiment)
     start = time.monotonic()
     try:

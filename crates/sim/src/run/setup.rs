@@ -13,7 +13,7 @@ use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::SchedEntity;
-use opplab_kernel::unit::{SCHED_CAPACITY_SCALE, tick_nsec};
+use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::{Event, Sink};
 use opplab_model::governor::governor_setup;
 use opplab_model::machine::{CpuPlace, Cpufreq, Machine};
@@ -131,7 +131,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             stream: Stream::new(machine),
             overutilized: false,
             sd_overutilized: Vec::new(),
-            uclamp_used: (asks_for_clamps(&case.workload) || sets_clamps(policy))
+            uclamp_used: asks_for_clamps(case)
                 && gates.profile.uclamp == Uclamp::Present
                 && !gates.profile.proposals.uclamp_sum,
             overutilized_since_ns: BOOT_NS,
@@ -328,10 +328,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 }
 
-/// Whether a limit of clamps is not the kernel's default (core.c:sysctl_sched_uclamp_handler()).
-fn sets_clamps(policy: &Policy) -> bool {
-    let limits = [policy.sched_util_clamp_min, policy.sched_util_clamp_max, policy.sched_util_clamp_min_rt_default];
-    limits.iter().any(|&limit| u64::from(limit) != SCHED_CAPACITY_SCALE)
+/// Whether a case asks for clamps that its kernel does not have.
+///
+/// # Errors
+/// [`CaseError`] for a kernel that is not known.
+pub(crate) fn lacks_clamps(case: &Case) -> Result<bool, CaseError> {
+    Ok(asks_for_clamps(case) && Gates::new(&case.policy, &case.machine)?.profile.uclamp != Uclamp::Present)
 }
 
 /// Whether some task of `workload` is ever of SCHED_IDLE.

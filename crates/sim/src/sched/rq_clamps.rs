@@ -2,12 +2,19 @@
 
 use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::uclamp::{UclampId, UclampRq};
-use opplab_model::workload::{Op, Workload};
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+use opplab_model::workload::Op;
 
-/// Whether some task of `workload` ever asks for clamps, or some group has them.
-pub(crate) fn asks_for_clamps(workload: &Workload) -> bool {
+use crate::Case;
+
+/// Whether a task, a group or a limit that is not the kernel's default (core.c:sysctl_sched_uclamp_handler()) clamps
+/// utilisation.
+pub(crate) fn asks_for_clamps(case: &Case) -> bool {
+    let (workload, policy) = (&case.workload, &case.policy);
+    let limits = [policy.sched_util_clamp_min, policy.sched_util_clamp_max, policy.sched_util_clamp_min_rt_default];
     workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. })))
         || workload.groups.iter().any(|group| group.uclamp_min > 0 || group.uclamp_max < 1024)
+        || limits.iter().any(|&limit| u64::from(limit) != SCHED_CAPACITY_SCALE)
 }
 
 /// The clamps of a run queue.
