@@ -152,6 +152,16 @@ def test_a_release_without_another_gate_changes_nothing() -> None:
         assert metric.get("changed") == metric.get("replayed"), metric["metric"]
 
 
+@pytest.mark.parametrize("name", ["xeon16-any1-schedutil-ramp_up", "rome3-any1-performance-periodic3"])
+def test_a_gate_that_does_nothing_changes_nothing(name: str) -> None:
+    """New tasks of both runs of a pair begin in the same places; no gate that 6.12.85 has otherwise acts here."""
+    folder = str(shared(f"traces/x86-612-{name}"))
+    found = json.loads(replay(folder, "--kernel", "6.12.85", "--mode", "closed", "--format", "json").output)
+    assert found["changed"]
+    for metric in found["metrics"]:
+        assert metric.get("changed") == metric.get("replayed"), metric["metric"]
+
+
 def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:
     """Every key of the list is taken, and no other is named."""
     help_text = " ".join(replay("--help").output.split())

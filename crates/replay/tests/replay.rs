@@ -302,7 +302,7 @@ fn a_sample_after_one_that_was_woken_late_counts() {
         let (mut setup, _) = setup("conservative");
         setup.policy.tunables = tunables.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         let replay = Replay::of(text_trace(name, &lines), setup).unwrap_or_else(|error| panic!("{error}"));
-        let replayed = replay.replayed(&replay.setup.policy, Mode::Open, 0).unwrap_or_else(|error| panic!("{error}"));
+        let replayed = replay.open_events(&replay.setup.policy).unwrap_or_else(|error| panic!("{error}"));
         let at_top = What::Frequency { cpu: 0, freq_khz: 950_000 };
         replayed.list.iter().find(|ev| ev.what == at_top).map(|ev| ev.time_ns / (8 * MS))
     };
