@@ -19,6 +19,7 @@ use crate::ReplayError;
 use crate::agree::start_at;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
+use crate::idle_states::{BY_NUMBER, IdleStates};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
@@ -207,14 +208,15 @@ impl Replay {
         let logs = ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name));
         events.read_logs(logs);
         events.set_groups(Some(&files));
-        let setup = match machine {
+        let (has_machine, has_snapshot) = (machine.is_some(), files.text(SYSFS).is_some());
+        let mut setup = match machine {
             Some(machine) => {
                 // Another machine's description does not change under which governor the recording was made.
                 let snapped = || snapped_governor(&files.text(SYSFS)?);
                 let governor = recorded.governor.clone().or_else(snapped);
                 Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?
             }
-            None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events, recorded)?,
+            None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,
             None => {
                 let shown = path.display();
                 return Err(ReplayError::Input(format!(
@@ -222,6 +224,10 @@ impl Replay {
                 )));
             }
         };
+        let states = IdleStates::of_files(&files, &setup.machine);
+        if events.number_idle_states(&states) && has_machine && !states.are_named() {
+            setup.notes.push(BY_NUMBER.into());
+        }
         Self::of(events, setup)
     }
 
