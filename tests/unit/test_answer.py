@@ -399,6 +399,17 @@ def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> N
     assert "fingerprint" in everything
 
 
+def test_a_late_start_that_counts_is_named(tmp_path: Path) -> None:
+    """Energy and misses are of all of the run, before its last task begins, too: named above 1 % of it."""
+    file = tmp_path / "late.json"
+    for delay_us, named in ((300_000, "include the first 0.3 s (30 %)"), (9_000, "")):
+        late = {**LOAD["tasks"]["t"], "delay": delay_us}
+        file.write_text(json.dumps({**LOAD, "tasks": {**LOAD["tasks"], "late": late}}))
+        shown = " ".join(run("run", str(file), "-m", "juno-r2", "-o", str(tmp_path / f"{delay_us}")).stdout.split())
+        assert (named or "Assumed") in shown
+        assert ("until all tasks have begun" in shown) == bool(named)
+
+
 def test_without_power_everything_else_is_shown(load: Path, tmp_path: Path) -> None:
     """Energy is unknown and said to be; files that are announced are there."""
     text = opplab.Machine.load("juno-r2").to_toml()

@@ -93,14 +93,14 @@ def test_changes_of_a_closed_loop_have_an_interval() -> None:
     low, high = energy["change_percent"]
     assert low < change < high
     assert high - low < abs(change), "the runs tell more than nothing"
-    assert "pairs" not in energy
+    assert "runs" not in energy
     same = json.loads(replay(folder, "--governor", "schedutil", "--mode", "closed", "--format", "json").output)
     assert not any("change_percent" in metric for metric in same["metrics"]), "nothing changes, and there is no width"
     opened = json.loads(replay(folder, "--governor", "performance", "--mode", "open", "--format", "json").output)
     assert "runs" not in opened and not any("change_percent" in metric for metric in opened["metrics"])
     # Made up: the change is beyond the error, but within what the runs differ by.
     energy |= {"recorded": 100, "replayed": 100, "changed": 102, "change_counts": True}
-    made = with_intervals({**found, "metrics": [energy | {"pairs": [[100, 90], [100, 114]]}]})
+    made = with_intervals({**found, "metrics": [energy | {"runs": [[100, 90], [100, 114]]}]})
     assert made["metrics"][0]["change_counts"] is False
     text = _text(made)
     assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text
@@ -115,10 +115,16 @@ def test_a_change_and_its_interval_are_of_one_estimator() -> None:
     for metric in having:
         low, high = metric["change_percent"]
         assert low <= metric["change"] <= high, metric["metric"]
+        shown = 100 * (metric["changed"] / metric["replayed"] - 1)
+        assert metric["change"] == pytest.approx(shown, abs=0.01), f"{metric['metric']}: the columns beside it"
+    for percent in (50, 95, 99):
+        (metric,) = (one for one in found["metrics"] if one["metric"] == f"wake-up latency p{percent}")
+        for side in ("replayed", "changed"):
+            assert found[side][f"latency_ns_p{percent}"] == metric[side]
 
     def made(*pairs: tuple[int, int], unit: str = "") -> tuple[dict[str, Any], dict[str, object]]:
         one = {"metric": "missed activations", "unit": unit, "recorded": 1, "replayed": 1, "changed": 0}
-        one |= {"verdict": "near", "change_counts": True, "pairs": pairs}
+        one |= {"verdict": "near", "change_counts": True, "runs": pairs}
         whole = with_intervals({"recorded": True, "replayed": True, "changed": True, "metrics": [one]})
         return whole["metrics"][0], _rows(whole)[0]
 
@@ -141,6 +147,16 @@ def test_a_release_without_another_gate_changes_nothing() -> None:
     """New tasks keep the CPUs of the recording in both runs."""
     folder = str(shared("traces/x86-612-xeon16-any1-schedutil-ramp_up"))
     found = json.loads(replay(folder, "--kernel", "6.12.100", "--mode", "closed", "--format", "json").output)
+    assert found["changed"]
+    for metric in found["metrics"]:
+        assert metric.get("changed") == metric.get("replayed"), metric["metric"]
+
+
+@pytest.mark.parametrize("name", ["xeon16-any1-schedutil-ramp_up", "rome3-any1-performance-periodic3"])
+def test_a_gate_that_does_nothing_changes_nothing(name: str) -> None:
+    """New tasks of both runs of a pair begin in the same places; no gate that 6.12.85 has otherwise acts here."""
+    folder = str(shared(f"traces/x86-612-{name}"))
+    found = json.loads(replay(folder, "--kernel", "6.12.85", "--mode", "closed", "--format", "json").output)
     assert found["changed"]
     for metric in found["metrics"]:
         assert metric.get("changed") == metric.get("replayed"), metric["metric"]

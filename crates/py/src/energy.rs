@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
+use opplab_replay::idle_states::{BY_NUMBER, IdleStates};
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
@@ -67,8 +68,10 @@ pub(crate) fn trace_energy<'py>(
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;
-        let mut meters =
-            EnergyMeters(machines.iter().map(|machine| EnergyMeter::counting_from(machine, from_ns)).collect());
+        let meters = machines.iter().map(|machine| {
+            EnergyMeter::counting_from(machine, from_ns).with_idle_states(IdleStates::of(&path, machine))
+        });
+        let mut meters = EnergyMeters(meters.collect());
         let outcome = file.stream_reader(&mut *reader, &options, &mut meters)?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
         Ok((found, reader.processes(), outcome.problems))
@@ -88,7 +91,8 @@ pub(crate) fn trace_energy<'py>(
             let highest = machine.cluster_of(cpu).highest_khz();
             format!("CPU {cpu} is at {khz} kHz, machine {} ends at {highest}: such clocks count as that", machine.name)
         });
-        dict.set_item("notes", too_fast.into_iter().collect::<Vec<_>>())?;
+        let by_number = energy.states_by_number.then(|| BY_NUMBER.to_owned());
+        dict.set_item("notes", too_fast.into_iter().chain(by_number).collect::<Vec<_>>())?;
         Ok(dict)
     };
     found.iter().zip(machines).map(of_machine).collect()

@@ -13,6 +13,7 @@ use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES};
 use opplab_trace::{Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
+use crate::idle_states::IdleStates;
 use crate::records::{self, RecordReader, Records};
 
 /// How a task left its CPU.
@@ -554,6 +555,18 @@ impl Builder {
 }
 
 impl Events {
+    /// Numbers the idle states as those of the machine. Whether a recorded kernel numbered any.
+    pub(crate) fn number_idle_states(&mut self, states: &IdleStates) -> bool {
+        let mut any = false;
+        for ev in &mut self.list {
+            if let What::Idle { cpu, state: Some(state) } = &mut ev.what {
+                *state = states.number(*cpu, *state);
+                any = true;
+            }
+        }
+        any && !self.list.iter().any(|ev| matches!(ev.what, What::IdleExit { .. }))
+    }
+
     /// Reads a trace file, or a folder of ring-buffer pages.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ pub mod energy;
 pub mod events;
 pub mod fit;
 pub mod idle;
+pub mod idle_states;
 pub mod measure;
 pub mod metrics;
 mod nohz;

@@ -36,6 +36,37 @@ impl Verdict {
     }
 }
 
+/// The mean of a number over the runs of a loop, exactly.
+#[derive(Debug, Clone, Copy)]
+struct Mean {
+    sum: u128,
+    nr: u128,
+}
+
+impl Mean {
+    /// `None` without any.
+    fn of(values: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let (sum, nr) = values.into_iter().fold((0, 0), |(sum, nr), value| (sum + u128::from(value), nr + 1));
+        (nr > 0).then_some(Self { sum, nr })
+    }
+
+    /// To the nearest.
+    fn rounded(self) -> u64 {
+        u64::try_from((self.sum + self.nr / 2) / self.nr).unwrap_or(u64::MAX)
+    }
+
+    /// How far `other` is from it, times its runs.
+    fn off(self, other: u64) -> u128 {
+        self.sum.abs_diff(u128::from(other) * self.nr)
+    }
+}
+
+/// The latency that `percent` of the wake-ups of a run do not exceed, as the mean of the runs that have any.
+pub(crate) fn latency_ns(runs: &[Measured], percent: usize) -> Option<u64> {
+    let having = runs.iter().filter(|run| !run.latencies_ns.is_empty());
+    Mean::of(having.map(|run| run.latency_ns(percent))).map(Mean::rounded)
+}
+
 /// One metric of the three runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
@@ -45,16 +76,16 @@ pub struct Metric {
     pub unit: &'static str,
     /// Of the trace.
     pub recorded: Option<u64>,
-    /// Of the trace's own policy, replayed.
+    /// Of the trace's own policy, replayed: the mean of the runs of a closed loop.
     pub replayed: Option<u64>,
-    /// Of the wanted policy.
+    /// Of the wanted policy, likewise.
     pub changed: Option<u64>,
     /// How near trace and replay are.
     pub verdict: Verdict,
     /// Whether the change is greater than the error; `None` if either is not known.
     pub change_counts: Option<bool>,
-    /// Of each pair of runs of a closed loop, replayed and changed; empty where there is one run, or nothing is changed.
-    pub pairs: Vec<(u64, u64)>,
+    /// Each run of a closed loop, replayed and changed, from which all of the above follows; empty in an open one.
+    pub runs: Vec<(u64, Option<u64>)>,
 }
 
 /// The place of each policy in [`alike`]'s order.
@@ -102,12 +133,12 @@ impl Whole {
         let busy = |measured: &Measured| -> u128 {
             measured.policies.iter().flat_map(|policy| &policy.busy_ns).map(|&ns| u128::from(ns)).sum()
         };
-        let late = |measured: &Measured| u128::from(measured.latency_ns(95));
+        let late = latency_ns(&comparison.runs.0, 95).unwrap_or(0);
         Self {
             frequency: off(sum(told(one)), sum(told(other))).filter(|_| comparison.is_checked()),
             energy: off(one.total_energy_fj(), other.total_energy_fj()).filter(|_| !comparison.energy_is_silent()),
             busy: off(busy(one), busy(other)),
-            latency_p95: off(late(one), late(other)).filter(|_| !comparison.silence.wakeups),
+            latency_p95: off(one.latency_ns(95).into(), late.into()).filter(|_| !comparison.silence.wakeups),
         }
     }
 
@@ -120,28 +151,41 @@ impl Whole {
 
 /// The metrics of a comparison, in the order in which they are shown.
 pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
-    let runs = [Some(&comparison.recorded), Some(&comparison.check), comparison.changed.as_ref()];
     let silence = &comparison.silence;
-    let row = |name: String, unit, limit_percent, timing: bool, known: bool, of: &dyn Fn(&Measured) -> Option<u64>| {
-        let [recorded, replayed, changed] = runs.map(|run| run.and_then(of));
-        let recorded = recorded.filter(|_| known);
-        let off = recorded.zip(replayed).map(|(one, other)| one.abs_diff(other));
-        let verdict = match (recorded, off) {
-            _ if timing && mode == Mode::Open => Verdict::Unchanging,
-            (Some(one), Some(off)) if off * 100 <= one.saturating_mul(limit_percent) => Verdict::Near,
-            (Some(_), Some(_)) => Verdict::NotNear,
-            _ => Verdict::Unknown,
+    let row =
+        |name: String, unit, limit_percent: u64, timing: bool, known: bool, of: &dyn Fn(&Measured) -> Option<u64>| {
+            let recorded = of(&comparison.recorded).filter(|_| known);
+            let (checks, changes) = &comparison.runs;
+            let pairs =
+                checks.iter().zip(changes).filter_map(|(check, changed)| Some((of(check)?, Some(of(changed)?))));
+            let mut runs: Vec<(u64, Option<u64>)> = pairs.collect();
+            if runs.is_empty() {
+                runs = checks.iter().filter_map(|check| Some((of(check)?, None))).collect();
+            }
+            let replayed = Mean::of(runs.iter().map(|run| run.0));
+            let changed = Mean::of(runs.iter().filter_map(|run| run.1));
+            let off = recorded.zip(replayed).map(|(one, mean)| mean.off(one));
+            let verdict = match (recorded.zip(replayed), off) {
+                _ if timing && mode == Mode::Open => Verdict::Unchanging,
+                (Some((one, mean)), Some(off))
+                    if off * 100 <= mean.nr * u128::from(one) * u128::from(limit_percent) =>
+                {
+                    Verdict::Near
+                }
+                (Some(_), Some(_)) => Verdict::NotNear,
+                _ => Verdict::Unknown,
+            };
+            let changed_by = changed.zip(replayed).map(|(one, other)| one.sum.abs_diff(other.sum));
+            let change_counts = match verdict {
+                Verdict::Unchanging => changed.map(|_| false),
+                _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off),
+            };
+            let [replayed, changed] = [replayed, changed].map(|mean| mean.map(Mean::rounded));
+            if mode == Mode::Open {
+                runs.clear();
+            }
+            Metric { name, unit, recorded, replayed, changed, verdict, change_counts, runs }
         };
-        let changed_by = changed.zip(replayed).map(|(one, other)| one.abs_diff(other));
-        let change_counts = match verdict {
-            Verdict::Unchanging => changed.map(|_| false),
-            _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off),
-        };
-        let (checks, changes) = &comparison.runs;
-        let pairs = checks.iter().zip(changes).filter(|_| mode == Mode::Closed);
-        let pairs = pairs.filter_map(|(check, changed)| of(check).zip(of(changed))).collect();
-        Metric { name, unit, recorded, replayed, changed, verdict, change_counts, pairs }
-    };
     let energy_known = !comparison.energy_is_silent();
     let energy = |run: &Measured| u64::try_from(run.total_energy_fj() / 1_000_000_000).ok();
     let mut rows = vec![row("energy".into(), "uJ", TIMES_LIMIT_PERCENT, false, energy_known, &energy)];
@@ -173,4 +217,50 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
         rows.push(row(name, "", COUNTS_LIMIT_PERCENT, true, comparison.recorded.missed.1 > 0, &missed));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::silence::Silence;
+
+    /// Goal: value, verdict and change are of one estimator. Method: two pairs of runs whose percentiles together are not the mean of theirs.
+    #[test]
+    fn values_and_verdicts_are_of_the_pairs_that_the_change_is_of() {
+        let run = |latency_ns: u64, missed: u64| Measured {
+            latencies_ns: vec![latency_ns; 10],
+            missed: (missed, 10),
+            ..Measured::default()
+        };
+        let checks = vec![run(100, 1), run(300, 2)];
+        let changes = vec![run(100, 2), run(500, 3)];
+        let comparison = |changes: Vec<Measured>| Comparison {
+            recorded: run(195, 1),
+            check: Measured::mean(&checks),
+            changed: (!changes.is_empty()).then(|| Measured::mean(&changes)),
+            freq_distance: Vec::new(),
+            freq_distance_busy: Vec::new(),
+            energy_distance: 0,
+            freq_spread: 0,
+            energy_spread: 0,
+            silence: Silence { frequency: Vec::new(), wakeups: false },
+            runs: (checks.clone(), changes),
+        };
+        let of = |comparison: &Comparison, name: &str| {
+            metrics(comparison, Mode::Closed)
+                .into_iter()
+                .find(|row| row.name == name)
+                .unwrap_or_else(|| panic!("{name}"))
+        };
+        let both = comparison(changes);
+        let latency = of(&both, "wake-up latency p99");
+        assert_eq!((latency.replayed, latency.changed, latency.verdict), (Some(200), Some(300), Verdict::Near));
+        assert_eq!(latency.change_counts, Some(true));
+        let missed = of(&both, "missed activations");
+        assert_eq!(missed.runs, [(1, Some(2)), (2, Some(3))]);
+        assert_eq!(missed.verdict, Verdict::NotNear, "1.5 is not 1");
+        assert_eq!(Whole::of(&both).latency_p95, Some(2_564), "5 of 195");
+        let checked = of(&comparison(Vec::new()), "wake-up latency p99");
+        assert_eq!((checked.replayed, checked.changed, checked.runs.len()), (Some(200), None, 2));
+    }
 }

@@ -1,11 +1,13 @@
 //! Comparisons as data, for people and programs: canonical JSON.
 
+use std::slice;
+
 use opplab_model::machine::Machine;
 use opplab_model::tree::{Node, to_json};
 
 use crate::agree::Agreement;
 use crate::measure::{Measured, Placements, window_start_ns};
-use crate::metrics::{Whole, metrics};
+use crate::metrics::{Whole, latency_ns, metrics};
 use crate::rerun::{Comparison, Mode, Replay};
 use crate::silence::Silence;
 
@@ -39,8 +41,14 @@ fn numbers(list: &[u64]) -> Option<Node> {
     Some(Node::list(list.iter().map(|&number| Node::from(number))))
 }
 
-/// What a run measured, without what `silence` covers.
-fn measured_node(measured: &Measured, machine: &Machine, silence: &Silence, energy_known: bool) -> Node {
+/// What a run measured, without what `silence` covers; `runs` are those that it is the mean of.
+fn measured_node(
+    measured: &Measured,
+    runs: &[Measured],
+    machine: &Machine,
+    silence: &Silence,
+    energy_known: bool,
+) -> Node {
     let policies = measured.policies.iter().map(|policy| {
         let told = !silence.covers(measured, policy);
         Node::table([
@@ -59,7 +67,7 @@ fn measured_node(measured: &Measured, machine: &Machine, silence: &Silence, ener
             ("energy_uj", energy_known.then(|| Node::from((fj / 1_000_000_000) as u64))),
         ])
     });
-    let latency = |percent| (!measured.latencies_ns.is_empty()).then(|| Node::from(measured.latency_ns(percent)));
+    let latency = |percent| latency_ns(runs, percent).map(Node::from);
     Node::table([
         ("energy_uj", energy_known.then(|| Node::from((measured.total_energy_fj() / 1_000_000_000) as u64))),
         ("clusters", Some(Node::list(clusters))),
@@ -97,8 +105,8 @@ fn self_check(comparison: &Comparison) -> Node {
     ])
 }
 
-fn pair_node((replayed, changed): &(u64, u64)) -> Node {
-    Node::list([Node::from(*replayed), Node::from(*changed)])
+fn run_node((replayed, changed): &(u64, Option<u64>)) -> Node {
+    Node::list([Some(*replayed), *changed].into_iter().flatten().map(Node::from))
 }
 
 /// What is shown of each metric; what is not known is absent.
@@ -112,7 +120,7 @@ fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
             ("changed", metric.changed.map(Node::from)),
             ("verdict", Some(Node::str(metric.verdict.words()))),
             ("change_counts", metric.change_counts.map(Node::bool)),
-            ("pairs", (!metric.pairs.is_empty()).then(|| Node::list(metric.pairs.iter().map(pair_node)))),
+            ("runs", (!metric.runs.is_empty()).then(|| Node::list(metric.runs.iter().map(run_node)))),
         ])
     }))
 }
@@ -130,7 +138,8 @@ fn silent_node(comparison: &Comparison, machine: &Machine) -> Node {
 pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, closed: Option<&Comparison>) -> String {
     let machine = &replay.setup.machine;
     let policy = &replay.setup.policy;
-    let node = |run: &Measured| measured_node(run, machine, &Silence::default(), true);
+    let node = |run: &Measured, runs: &[Measured]| measured_node(run, runs, machine, &Silence::default(), true);
+    let (recorded, (checks, changes)) = (&comparison.recorded, &comparison.runs);
     let energy_known = !comparison.energy_is_silent();
     to_json(&Node::table([
         ("mode", Some(Node::str(if mode == Mode::Open { "open" } else { "closed" }))),
@@ -146,9 +155,12 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("closed_self_check", closed.map(self_check)),
         ("metrics", Some(metrics_node(comparison, mode))),
         ("silent", Some(silent_node(comparison, machine))),
-        ("recorded", Some(measured_node(&comparison.recorded, machine, &comparison.silence, energy_known))),
-        ("replayed", Some(node(&comparison.check))),
-        ("changed", comparison.changed.as_ref().map(node)),
+        (
+            "recorded",
+            Some(measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known)),
+        ),
+        ("replayed", Some(node(&comparison.check, checks))),
+        ("changed", comparison.changed.as_ref().map(|run| node(run, changes))),
         ("notes", texts(&replay.setup.notes)),
         ("damage", texts(&replay.events.damage)),
     ]))

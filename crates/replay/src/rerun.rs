@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::machine::{Costs, Machine};
@@ -20,6 +19,7 @@ use crate::ReplayError;
 use crate::agree::start_at;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
+use crate::idle_states::{BY_NUMBER, IdleStates};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
@@ -41,6 +41,15 @@ pub enum Mode {
     /// The tasks' work takes the time that it takes.
     #[default]
     Closed,
+}
+
+/// Where new tasks begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Births {
+    /// On the CPU where they began.
+    Recorded,
+    /// Where the policy places them, for a change of how that is done.
+    Placed,
 }
 
 /// What is changed; `None` leaves it as recorded.
@@ -199,14 +208,15 @@ impl Replay {
         let logs = ["dmesg0.txt", "dmesg1.txt"].iter().filter_map(|name| files.text(name));
         events.read_logs(logs);
         events.set_groups(Some(&files));
-        let setup = match machine {
+        let (has_machine, has_snapshot) = (machine.is_some(), files.text(SYSFS).is_some());
+        let mut setup = match machine {
             Some(machine) => {
                 // Another machine's description does not change under which governor the recording was made.
                 let snapped = || snapped_governor(&files.text(SYSFS)?);
                 let governor = recorded.governor.clone().or_else(snapped);
                 Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?
             }
-            None if files.text(SYSFS).is_some() => Setup::of_recording(&files, &events, recorded)?,
+            None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,
             None => {
                 let shown = path.display();
                 return Err(ReplayError::Input(format!(
@@ -214,6 +224,10 @@ impl Replay {
                 )));
             }
         };
+        let states = IdleStates::of_files(&files, &setup.machine);
+        if events.number_idle_states(&states) && has_machine && !states.are_named() {
+            setup.notes.push(BY_NUMBER.into());
+        }
         Self::of(events, setup)
     }
 
@@ -266,9 +280,10 @@ impl Replay {
         &self,
         change: Option<&Change>,
     ) -> Result<(Mode, Comparison, Option<Comparison>), ReplayError> {
-        let closed = self.compare(None, Mode::Closed)?;
+        let births = self.births(change);
+        let closed = self.checked(Mode::Closed, births)?;
         if !closed.is_near() {
-            let open = self.compare(None, Mode::Open)?;
+            let open = self.checked(Mode::Open, births)?;
             if open.off() < closed.off() {
                 return Ok((Mode::Open, self.changed(open, change, Mode::Open)?, Some(closed)));
             }
@@ -279,7 +294,7 @@ impl Replay {
     /// The comparison with what the changed policy makes of the trace, if anything is changed.
     fn changed(&self, comparison: Comparison, change: Option<&Change>, mode: Mode) -> Result<Comparison, ReplayError> {
         let Some(change) = change else { return Ok(comparison) };
-        let runs = self.runs(&change.apply(&self.setup.policy), mode)?;
+        let runs = self.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
         Ok(Comparison { changed: Some(Measured::mean(&runs)), runs: (comparison.runs.0, runs), ..comparison })
     }
 
@@ -288,8 +303,13 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::Input`] if a policy does not exist or does not fit the machine.
     pub fn compare(&self, change: Option<&Change>, mode: Mode) -> Result<Comparison, ReplayError> {
+        self.changed(self.checked(mode, self.births(change))?, change, mode)
+    }
+
+    /// The self-check, with births as the change will have them.
+    fn checked(&self, mode: Mode, births: Births) -> Result<Comparison, ReplayError> {
         let recorded = self.measured(&self.events);
-        let runs = self.runs(&self.setup.policy, mode)?;
+        let runs = self.runs(&self.setup.policy, mode, births)?;
         let check = Measured::mean(&runs);
         let silence = self.silence();
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
@@ -309,7 +329,7 @@ impl Replay {
         let of_mean =
             |run: &Measured| (run.total_energy_fj().abs_diff(other) * 100_000).checked_div(other).unwrap_or(0) as u64;
         let energy_spread = runs.iter().map(of_mean).max().unwrap_or(0);
-        let comparison = Comparison {
+        Ok(Comparison {
             recorded,
             check,
             changed: None,
@@ -320,8 +340,7 @@ impl Replay {
             energy_spread,
             silence,
             runs: (runs, Vec::new()),
-        };
-        self.changed(comparison, change, mode)
+        })
     }
 
     /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.
@@ -374,22 +393,32 @@ impl Replay {
         }
     }
 
-    fn runs(&self, policy: &Policy, mode: Mode) -> Result<Vec<Measured>, ReplayError> {
-        let nr = if mode == Mode::Open { 1 } else { RUNS };
-        (0..nr).map(|nth| Ok(self.measured(&self.replayed(policy, mode, nth)?))).collect()
+    /// Where new tasks of a closed loop begin, in both runs of a pair.
+    fn births(&self, change: Option<&Change>) -> Births {
+        let recorded = &self.setup.policy;
+        let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
+        let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
+        let energy = |of: &Policy| (of.eas, of.energy_model);
+        if gates(&changed) == gates(recorded) && energy(&changed) == energy(recorded) {
+            return Births::Recorded;
+        }
+        Births::Placed
     }
 
-    /// The events of the trace under `policy`: of a closed loop those of run `nth` of [`RUNS`], of which the first is at the
-    /// machine's own costs.
+    fn runs(&self, policy: &Policy, mode: Mode, births: Births) -> Result<Vec<Measured>, ReplayError> {
+        if mode == Mode::Open {
+            return Ok(vec![self.measured(&self.open_events(policy)?)]);
+        }
+        (0..RUNS).map(|nth| Ok(self.measured(&self.closed(policy, nth, births)?.1))).collect()
+    }
+
+    /// The events of the trace under `policy` in an open loop.
     ///
     /// # Errors
     /// As [`Replay::compare`].
-    pub fn replayed(&self, policy: &Policy, mode: Mode, nth: u64) -> Result<Events, ReplayError> {
-        let Setup { machine, start_khz, .. } = &self.setup;
-        if mode == Mode::Open {
-            return open_loop(&self.events, machine, (&self.setup.policy, policy), start_khz);
-        }
-        self.closed(policy, nth).map(|(_, events)| events)
+    pub fn open_events(&self, policy: &Policy) -> Result<Events, ReplayError> {
+        let Setup { machine, start_khz, policy: own, .. } = &self.setup;
+        open_loop(&self.events, machine, (own, policy), start_khz)
     }
 
     /// The trace's own policy in a closed loop at the machine's own costs, as the engine takes it.
@@ -397,7 +426,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::compare`].
     pub fn closed_case(&self) -> Result<ClosedCase, ReplayError> {
-        self.closed(&self.setup.policy, 0).map(|(case, _)| case)
+        self.closed(&self.setup.policy, 0, Births::Recorded).map(|(case, _)| case)
     }
 
     /// The decisions of schedutil under the trace's own policy in an open loop.
@@ -409,7 +438,7 @@ impl Replay {
         open_decisions(&self.events, machine, policy, start_khz)
     }
 
-    fn closed(&self, policy: &Policy, nth: u64) -> Result<(ClosedCase, Events), ReplayError> {
+    fn closed(&self, policy: &Policy, nth: u64, births: Births) -> Result<(ClosedCase, Events), ReplayError> {
         let Setup { machine, start_khz, .. } = &self.setup;
         let mut case = Case {
             machine: machine.clone(),
@@ -429,13 +458,7 @@ impl Replay {
             task.delay_ns += later_ns;
         }
         shift_clocks(&mut case.workload, later_ns as i64, |_| true);
-        let recorded = &self.setup.policy;
-        // Two releases without a different gate are one kernel.
-        let gates =
-            |of: &Policy| of.profile().map(|profile| KernelProfile { version: (0, 0), point: 0, ..profile }).ok();
-        let other_kernel = policy.kernel != recorded.kernel && gates(policy) != gates(recorded);
-        if (policy.eas, policy.energy_model) != (recorded.eas, recorded.energy_model) || other_kernel {
-            // New tasks are placed by what is new; else where they began.
+        if births == Births::Placed {
             for task in case.workload.tasks.iter_mut().filter(|task| !task.initial) {
                 task.spawn_cpu = None;
             }

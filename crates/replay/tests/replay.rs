@@ -10,6 +10,7 @@ use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_replay::events::{Simulated, What};
 use opplab_replay::fit::TracedMachine;
+use opplab_replay::idle_states::{BY_NUMBER, IdleStates};
 use opplab_replay::metrics::{Verdict, Whole, metrics};
 use opplab_replay::records::Records;
 use opplab_replay::{Change, Events, Mode, Recorded, Replay, Setup};
@@ -302,7 +303,7 @@ fn a_sample_after_one_that_was_woken_late_counts() {
         let (mut setup, _) = setup("conservative");
         setup.policy.tunables = tunables.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         let replay = Replay::of(text_trace(name, &lines), setup).unwrap_or_else(|error| panic!("{error}"));
-        let replayed = replay.replayed(&replay.setup.policy, Mode::Open, 0).unwrap_or_else(|error| panic!("{error}"));
+        let replayed = replay.open_events(&replay.setup.policy).unwrap_or_else(|error| panic!("{error}"));
         let at_top = What::Frequency { cpu: 0, freq_khz: 950_000 };
         replayed.list.iter().find(|ev| ev.what == at_top).map(|ev| ev.time_ns / (8 * MS))
     };
@@ -467,6 +468,51 @@ fn a_machine_that_cannot_be_the_traces_is_refused() {
     assert_eq!(other.misfit(&juno()).as_deref(), Some("the trace is of 8 CPUs, machine juno-r2 has 6"));
     let x86 = TracedMachine { nr_cpus: None, architecture: Some("x86") };
     assert!(x86.misfit(&juno()).is_some_and(|why| why.contains("x86")));
+}
+
+/// Goal: a recorded idle state is the machine's of its name, or of the nearest exit latency, and not of its number. Method: a kernel with a
+/// state of its own between the machine's first and last, which it does not have.
+#[test]
+fn idle_states_of_a_recording_are_those_of_their_names() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("idle-states");
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).unwrap_or_else(|error| panic!("{error}"));
+    };
+    let mut machine = juno();
+    for cluster in &mut machine.clusters {
+        cluster.idle.remove(1);
+        cluster.cluster_idle.clear();
+    }
+    let trace = "# tracer: nop
+  a-9  [000] d..2  1.000000: sched_switch: prev_comm=a prev_pid=9 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+  <idle>-0  [000] d..2  1.000001: cpu_idle: state=2 cpu_id=0
+  <idle>-0  [000] d..2  1.100000: cpu_idle: state=4294967295 cpu_id=0
+  <idle>-0  [000] d..2  1.100001: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=9 next_prio=120
+";
+    write("trace.dat", trace);
+    let _ = std::fs::remove_file(folder.join("sysfs_before.txt"));
+    let read = || Replay::read(&folder, Some(machine.clone())).unwrap_or_else(|error| panic!("{error}"));
+    let entered = |replay: &Replay| {
+        let of = |what: &What| if let What::Idle { state, .. } = *what { state } else { None };
+        replay.events.list.iter().find_map(|ev| of(&ev.what))
+    };
+    let unnamed = read();
+    assert_eq!(entered(&unnamed), Some(2));
+    assert!(unnamed.setup.notes.iter().any(|note| note == BY_NUMBER), "{:?}", unnamed.setup.notes);
+    let states = [("WFI", 1, 1), ("retention", 1_550, 2_000), ("CLUSTER-sleep-0", 1_600, 2_500)];
+    let lines = states.iter().enumerate().map(|(nth, (name, latency, residency))| {
+        let of = format!("/sys/devices/system/cpu/cpu0/cpuidle/state{nth}");
+        format!("{of}/name: {name}|\n{of}/latency: {latency}|\n{of}/residency: {residency}|\n")
+    });
+    let cpus = "/sys/devices/system/cpu/present: 0|\n/sys/devices/system/cpu/online: 0|\n";
+    write("sysfs_before.txt", &format!("{cpus}{}", lines.collect::<String>()));
+    let states = IdleStates::of(&folder, &machine);
+    assert!(states.are_named());
+    assert_eq!([0, 1, 2, 7].map(|state| states.number(0, state)), [0, 1, 1, 7]);
+    let named = read();
+    assert_eq!(entered(&named), Some(1));
+    assert!(!named.setup.notes.iter().any(|note| note == BY_NUMBER), "{:?}", named.setup.notes);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::Workload;
 use opplab_replay::events::{Simulated, What};
-use opplab_replay::{Events, Mode, Replay, Setup};
+use opplab_replay::{Events, Replay, Setup};
 use opplab_sim::hooks::{GovernorFacts, Hooks};
 use opplab_sim::{Case, Start, Wakes, run_from, run_with};
 
@@ -284,7 +284,7 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
     };
     let engine = requests(&events, machine);
     let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));
-    let replayed = replay.replayed(policy, Mode::Open, 0).unwrap_or_else(|error| panic!("{error}"));
+    let replayed = replay.open_events(policy).unwrap_or_else(|error| panic!("{error}"));
     Ways { engine, govern: requests(&governed, machine), open: requests(&replayed, machine) }
 }
 

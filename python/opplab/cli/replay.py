@@ -81,20 +81,20 @@ def _percent(part: float | None, whole: float | None) -> str:
 def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
     """Give each change of a closed loop with its interval: Student's t over the pairs of runs, in percent.
 
-    Change and interval are of the means of the pairs. Counts are shown as these means, unrounded; other metrics as the
-    values of all runs together. Where a mean is 0 there is no interval. A change whose interval includes 0 is not
-    significant, nor is one within the error.
+    Values, verdict, change and interval are of the means of the runs; those of counts are not rounded. Where a mean is
+    0 there is no interval. A change whose interval includes 0 is not significant, nor is one within the error.
     """
     from opplab import stats
 
     for metric in found["metrics"]:
-        pairs = metric.pop("pairs", [])
+        runs = metric.pop("runs", [])
+        if runs and not metric["unit"]:
+            metric.update(zip(("replayed", "changed"), map(fmean, zip(*runs, strict=True)), strict=False))
+        pairs = [run for run in runs if len(run) == 2]
         if pairs:
             found["runs"] = len(pairs)
         if len(pairs) < 2 or all(ours == theirs for ours, theirs in pairs):
             continue
-        if not metric["unit"]:
-            metric["replayed"], metric["changed"] = (fmean(side) for side in zip(*pairs, strict=True))
         one = stats.compare([pair[0] for pair in pairs], [pair[1] for pair in pairs], paired=True, resamples=0)
         if not isfinite(one["ratio"]) or not one["ratio"]:
             before, after = (fmean(side) for side in zip(*pairs, strict=True))
@@ -173,10 +173,7 @@ def _text(found: dict[str, Any]) -> str:
     if found.get("changed"):
         nothing = "a change in parentheses is within the error, or has no known error"
         if any("change_percent" in metric for metric in found["metrics"]):
-            lines.append(
-                f"change: of the means of {found['runs']} pairs of runs, which the other columns pool; "
-                f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs"
-            )
+            lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
             nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]

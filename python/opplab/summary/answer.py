@@ -626,9 +626,24 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     return ""
 
 
+def _start_up(experiment: Experiment) -> str:
+    """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it."""
+    found = (0.0, 0.0)
+    workloads = {(case.benchmark, case.param): case for case in experiment.cases}
+    for case in workloads.values():
+        work = json.loads(case.json)["workload"]
+        own = work["tasks"][: len(work["tasks"]) - work.get("nr_background", 0)]
+        begun_ns = max((task["delay_ns"] for task in own if task["initial"]), default=0) - work.get("warmup_ns", 0)
+        found = max(found, (begun_ns / case.duration_ns, begun_ns / 1e9))
+    share, begun_s = found
+    if share <= 0.01:
+        return ""
+    return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until all tasks have begun"
+
+
 def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str) -> str:
     """Describe what was assumed, and the next step."""
-    wake_up = _wake_up(experiment, lines)
+    notes = (_start_up(experiment), _wake_up(experiment, lines))
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
@@ -647,4 +662,4 @@ def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | Non
         needed = quantile_draws(0.95)
         enough = sure.number >= needed
         step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
-    return f"Assumed: {'; '.join(filter(None, (number, intervals, wake_up))) or 'nothing is marked'}. Next: {step}."
+    return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."

@@ -23,6 +23,7 @@ use opplab_model::machine::Machine;
 use opplab_trace::{Event, Schema, Sink};
 
 use crate::events::entered;
+use crate::idle_states::IdleStates;
 
 mod integrate;
 
@@ -166,6 +167,8 @@ pub struct TraceEnergy {
     pub strangers: u32,
     /// The highest clock that is over a percent above what its CPU can have, kHz, after the CPU: it costs what that costs.
     pub too_fast: Option<(u32, u32)>,
+    /// A recorded kernel's idle states are the machine's by their numbers, for want of names.
+    pub states_by_number: bool,
 }
 
 impl TraceEnergy {
@@ -235,6 +238,9 @@ pub struct EnergyMeter<'m> {
     highest_khz: Vec<u32>,
     /// From when on it counts, until it does; what CPUs do then, events before it show.
     from_ns: Option<u64>,
+    states: IdleStates,
+    /// An idle state was entered, and events of simulated runs are there.
+    has: (bool, bool),
 }
 
 impl<'m> EnergyMeter<'m> {
@@ -256,7 +262,14 @@ impl<'m> EnergyMeter<'m> {
             too_fast: None,
             highest_khz,
             from_ns: Some(from_ns),
+            states: IdleStates::default(),
+            has: (false, false),
         }
+    }
+
+    /// The recording's idle states are `states`.
+    pub fn with_idle_states(self, states: IdleStates) -> Self {
+        Self { states, ..self }
     }
 
     fn role(schema: &Schema) -> Role {
@@ -300,7 +313,13 @@ impl<'m> EnergyMeter<'m> {
         self.count_from();
         let (start, end) = self.span_ns.unwrap_or_default();
         debug_assert!(start <= end);
-        TraceEnergy { rails: self.rails, strangers: self.strangers, too_fast: self.too_fast, ..self.sums.finish(end) }
+        TraceEnergy {
+            rails: self.rails,
+            strangers: self.strangers,
+            too_fast: self.too_fast,
+            states_by_number: self.has == (true, false) && !self.states.are_named(),
+            ..self.sums.finish(end)
+        }
     }
 }
 
@@ -358,10 +377,13 @@ impl Sink for EnergyMeter<'_> {
                     return ControlFlow::Continue(());
                 };
                 if let Some(cpu) = self.known(cpu) {
-                    self.sums.idle(now, cpu, entered(state));
+                    self.has.0 |= entered(state).is_some();
+                    let state = entered(state).map(|state| self.states.number(cpu, state));
+                    self.sums.idle(now, cpu, state);
                 }
             }
             Role::IdleExit { cpu } => {
+                self.has.1 = true;
                 if let Some(cpu) = event.int(cpu).and_then(|cpu| self.known(cpu)) {
                     self.sums.idle_exit(now, cpu);
                 }
