@@ -13,7 +13,6 @@ use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES};
 use opplab_trace::{Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
-use crate::idle_states::IdleStates;
 use crate::records::{self, RecordReader, Records};
 
 /// How a task left its CPU.
@@ -556,11 +555,11 @@ impl Builder {
 
 impl Events {
     /// Numbers the idle states as those of the machine. Whether a recorded kernel numbered any.
-    pub(crate) fn number_idle_states(&mut self, states: &IdleStates) -> bool {
+    pub(crate) fn number_idle_states(&mut self, number: impl Fn(u32, usize) -> usize) -> bool {
         let mut any = false;
         for ev in &mut self.list {
             if let What::Idle { cpu, state: Some(state) } = &mut ev.what {
-                *state = states.number(*cpu, *state);
+                *state = number(*cpu, *state);
                 any = true;
             }
         }

@@ -10,7 +10,8 @@ use opplab_import::import_snapshot;
 use opplab_model::machine::{IdleState, Machine};
 use opplab_trace::RecordingFiles;
 
-use crate::setup::SYSFS;
+/// The name of the snapshot of sysfs beside a trace.
+pub(crate) const SYSFS: &str = "sysfs_before.txt";
 
 /// What is assumed where no snapshot names the states.
 pub const BY_NUMBER: &str = "no snapshot names the trace's idle states: they are the machine's by their numbers";

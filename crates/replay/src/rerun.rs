@@ -19,12 +19,12 @@ use crate::ReplayError;
 use crate::agree::start_at;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
-use crate::idle_states::{BY_NUMBER, IdleStates};
+use crate::idle_states::{BY_NUMBER, IdleStates, SYSFS};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Recorded, SYSFS, Setup, recording_files, snapped_governor};
+use crate::setup::{Recorded, Setup, recording_files, snapped_governor};
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
 
@@ -225,7 +225,7 @@ impl Replay {
             }
         };
         let states = IdleStates::of_files(&files, &setup.machine);
-        if events.number_idle_states(&states) && has_machine && !states.are_named() {
+        if events.number_idle_states(|cpu, state| states.number(cpu, state)) && has_machine && !states.are_named() {
             setup.notes.push(BY_NUMBER.into());
         }
         Self::of(events, setup)

@@ -20,6 +20,7 @@ use opplab_trace::RecordingFiles;
 
 use crate::calls::told_ticks;
 use crate::events::{Events, What};
+use crate::idle_states::SYSFS;
 use crate::{ReplayError, costs, rtlog};
 
 /// CONFIG_HZ of Debian's kernels; snapshots lack it.
@@ -89,9 +90,6 @@ impl Recorded {
         Err(ReplayError::Input(format!("unknown kernel profile `{wanted}` (there are {known})")))
     }
 }
-
-/// The name of the snapshot of sysfs beside a trace.
-pub(crate) const SYSFS: &str = "sysfs_before.txt";
 
 /// Opens a recording.
 pub(crate) fn recording_files(path: &Path) -> Result<RecordingFiles, ReplayError> {
