@@ -1,5 +1,6 @@
 //! Task groups: weights, quotas, nesting; a group without tasks changes nothing.
 
+use opplab_model::decision::Decision;
 use opplab_model::event::{Event, NullSink, Sink, Tee};
 use opplab_model::file::parse_machine;
 use opplab_model::groups::{GroupSpec, Quota};
@@ -425,5 +426,69 @@ fn a_group_gets_other_cpus() {
                 assert!(task != 2 || on == [set[1]], "{kernel}: {on:?}");
             }
         }
+    }
+}
+
+/// The clamps of a run queue with which schedutil decided.
+#[derive(Default)]
+struct Clamps(Vec<(u32, u32)>);
+
+impl Sink for Clamps {
+    const DECISIONS: bool = true;
+    fn event(&mut self, _now_ns: u64, _event: &Event) {}
+    fn decision(&mut self, _now_ns: u64, decision: &Decision) {
+        if let Decision::Freq { uclamp_min, uclamp_max, .. } = *decision
+            && !self.0.contains(&(uclamp_min, uclamp_max))
+        {
+            self.0.push((uclamp_min, uclamp_max));
+        }
+    }
+}
+
+/// Goal: a task has the clamps that a 6.12.117 with nested groups gave it. Method: alone on a CPU its clamps are the queue's; the
+/// recording's 2643 updates of tasks have these (`crates/verify/tests/data/groups/x86-612-groups-uclamp`, fields `urq`, `urm`, `ucl`,
+/// `ucm`): what was asked for, the groups from the top down in parts of 1024, what it had.
+#[test]
+fn clamps_of_nested_groups_are_those_of_a_recorded_kernel() {
+    let (top, later_top) = ((512, 614), (0, 461));
+    let recorded = [
+        ((0, 1024), vec![(0, 205)], (0, 205)),
+        ((0, 1024), vec![(0, 717)], (0, 717)),
+        ((0, 300), vec![], (0, 300)),
+        ((0, 1024), vec![top, (410, 819)], (410, 614)),
+        ((0, 1024), vec![later_top, (410, 819)], (0, 461)),
+        ((700, 1024), vec![top, (410, 819)], (614, 614)),
+        ((700, 1024), vec![later_top, (410, 819)], (461, 461)),
+        ((200, 900), vec![top, (0, 312)], (200, 312)),
+    ];
+    for (asked, chain, effective) in recorded {
+        let mut task = periodic("t", 4 * MS, 10 * MS);
+        task.ops.insert(0, Op::SetUclamp { min: Some(asked.0), max: Some(asked.1) });
+        task.ops.iter_mut().for_each(|op| {
+            if let Op::LoopEnd { begin, .. } = op {
+                *begin = 1;
+            }
+        });
+        let mut groups = Vec::new();
+        for (depth, (min, max)) in chain.iter().enumerate() {
+            let is_last = depth + 1 == chain.len();
+            let mut one = group(
+                &format!("/g{depth}"),
+                depth.checked_sub(1).map(|above| above as u32),
+                if is_last { &[0] } else { &[] },
+            );
+            (one.uclamp_min, one.uclamp_max) = (*min, *max);
+            groups.push(one);
+        }
+        let workload = Workload { name: "clamps".into(), tasks: vec![task], groups, ..Workload::default() };
+        workload.check(1).unwrap_or_else(|why| panic!("{why}"));
+        let policy = Policy { governor: "schedutil".into(), ..Policy::default() };
+        let case = Case { machine: machine(1), workload, policy, seed: 7, duration_ns: 100 * MS };
+        let mut seen = Clamps::default();
+        run(&case, &mut seen).unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(seen.0.contains(&effective), "{asked:?} in {chain:?}: {:?}", seen.0);
+        // Beside them: before the task asks, while nobody runs, and the kthread's.
+        let others = seen.0.iter().filter(|&&one| one != effective && one.1 != 1024 && one != (0, effective.1));
+        assert_eq!(others.count(), 0, "{asked:?} in {chain:?}: {:?}", seen.0);
     }
 }

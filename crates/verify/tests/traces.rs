@@ -40,6 +40,18 @@ fn recordings_in_the_repository_agree() {
     assert!(energies > 500 && frequencies > 50, "{energies} energies, {frequencies} frequencies");
 }
 
+/// Goal: a kernel with utilisation clamps of nested groups, which change, of tasks, and of the real-time class: what schedutil
+/// makes of a run queue's clamps is equal. Method: a 6.12.117 that was built with them, whose probes have `rq->uclamp[].value`.
+#[test]
+fn a_recording_with_clamps_agrees() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/groups/x86-612-groups-uclamp");
+    let report = verify_recording(&folder).expect("the recording is readable");
+    for kind in ["sugov_util", "raw_freq", "next_freq", "pelt_se", "pelt_cfs", "propagate_se", "propagate_cfs"] {
+        let count = &report.kinds[kind];
+        assert_eq!((count.exact, count.total > 100), (count.total, true), "{kind} {:?}", count.first);
+    }
+}
+
 /// Goal: kernels with nested groups, quotas and moves: what follows from recorded integers is equal, or the cause is known, and nearly
 /// all rebuilt signals are within their bound.
 #[test]

@@ -394,13 +394,17 @@ pub(super) fn rq_facts(state: &State<'_>, cpu: usize, bw_min: Option<u64>) -> Re
         return Err("the real-time and deadline classes' averages before their first record");
     }
     let Some(bw_min) = bw_min else { return Err("the deadline bandwidth before its first record") };
-    Ok(RqFacts {
+    let mut facts = RqFacts {
         capacity: state.machine.capacity[cpu],
         util_rt: of.rt.avg.util_avg,
         util_dl: of.dl.avg.util_avg,
         dl_running_bw: bw_min << 10,
         ..RqFacts::default()
-    })
+    };
+    if let Some((min, max)) = of.clamps {
+        (facts.uclamp_used, facts.uclamp_min, facts.uclamp_max) = (true, min, max);
+    }
+    Ok(facts)
 }
 
 /// sugov_get_util(), v6.12. The recorded lower bound stands for bandwidth and real-time tasks alike.

@@ -265,6 +265,7 @@ fn nr_delayed(ev: &Ev<'_>, queued: u64) -> u64 {
 fn upd_cfs(ev: &Ev<'_>, state: &mut State<'_>, report: &mut RecordingReport) -> Option<()> {
     let addr = ev.u("cfs")?;
     let cpu = ev.cpu_field("cpu")?;
+    state.cpus.get_mut(cpu)?.clamps = ev.u("umin").zip(ev.u("umax"));
     let queued = ev.u("hq")?;
     let delayed = nr_delayed(ev, queued);
     let facts = UpdateFacts {

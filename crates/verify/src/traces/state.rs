@@ -136,6 +136,8 @@ pub(super) struct Cpu {
     /// A lower bound of the performance as a record of `sugov_effective_cpu_perf()` or `bw_min` has it: the bandwidth of
     /// deadline tasks and servers.
     pub(super) bw_min: Option<u64>,
+    /// The clamps of its run queue (`rq->uclamp[].value`) by the last record; `None`: a kernel or probes without them.
+    pub(super) clamps: Option<(u64, u64)>,
     /// Context of execution.
     pub(super) context: Context,
 }
