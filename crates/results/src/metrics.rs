@@ -96,28 +96,28 @@ metrics! {
         |r| r.by_group(|group| at(group.figures.latency_ns, 99).map(Some));
     "group_response_p99:GROUP", "ms", Lower, Whole, "from timers of its tasks to the end of activations",
         |r| r.by_group(|group| at(group.figures.response_ns, 99).map(Some));
-    "group_pressure_some:GROUP", "%", Lower, Whole, "time in which one of its tasks waited (cpu.pressure: total)",
+    "group_pressure_some:GROUP", "%", Lower, Whole, "time in which one of its tasks waited, a mean over CPUs by their time that is not idle (cpu.pressure: some total)",
         |r| r.by_pressure(SOME, |line| r.percent_of_time(line.total_ns));
-    "group_pressure_full:GROUP", "%", Lower, Whole, "time in which all of its tasks that could run waited",
+    "group_pressure_full:GROUP", "%", Lower, Whole, "the same of all its tasks that could run (cpu.pressure: full total)",
         |r| r.by_pressure(FULL, |line| r.percent_of_time(line.total_ns));
-    "group_pressure_some_avg10:GROUP", "%", Lower, Detail, "some avg10 of cpu.pressure at the end; 0 in runs of less than 2 s",
+    "group_pressure_some_avg10:GROUP", "%", Lower, Detail, "some avg10 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(SOME, |line| average(line, 0));
-    "group_pressure_some_avg60:GROUP", "%", Lower, Detail, "some avg60 of cpu.pressure at the end; 0 in runs of less than 2 s",
+    "group_pressure_some_avg60:GROUP", "%", Lower, Detail, "some avg60 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(SOME, |line| average(line, 1));
-    "group_pressure_some_avg300:GROUP", "%", Lower, Detail, "some avg300 of cpu.pressure at the end; 0 in runs of less than 2 s",
+    "group_pressure_some_avg300:GROUP", "%", Lower, Detail, "some avg300 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(SOME, |line| average(line, 2));
-    "group_pressure_full_avg10:GROUP", "%", Lower, Detail, "full avg10 of cpu.pressure at the end; 0 in runs of less than 2 s",
+    "group_pressure_full_avg10:GROUP", "%", Lower, Detail, "full avg10 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(FULL, |line| average(line, 0));
-    "group_pressure_full_avg60:GROUP", "%", Lower, Detail, "full avg60 of cpu.pressure at the end; 0 in runs of less than 2 s",
+    "group_pressure_full_avg60:GROUP", "%", Lower, Detail, "full avg60 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(FULL, |line| average(line, 1));
-    "group_pressure_full_avg300:GROUP", "%", Lower, Detail, "full avg300 of cpu.pressure at the end; 0 in runs of less than 2 s",
+    "group_pressure_full_avg300:GROUP", "%", Lower, Detail, "full avg300 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(FULL, |line| average(line, 2));
     "pressure_some", "%", Lower, Detail, "time in which a task of the machine waited (/proc/pressure/cpu)",
         |r| r.pressure(|line| r.percent_of_time(line.total_ns));
-    "pressure_some_avg10", "%", Lower, Detail, "some avg10 of /proc/pressure/cpu at the end; 0 in runs of less than 2 s",
+    "pressure_some_avg10", "%", Lower, Detail, "some avg10 of /proc/pressure/cpu at the end; 0 in runs of up to 2 s",
         |r| r.pressure(|line| average(line, 0));
-    "pressure_some_avg60", "%", Lower, Detail, "some avg60 of /proc/pressure/cpu at the end; 0 in runs of less than 2 s",
+    "pressure_some_avg60", "%", Lower, Detail, "some avg60 of /proc/pressure/cpu at the end; 0 in runs of up to 2 s",
         |r| r.pressure(|line| average(line, 1));
-    "pressure_some_avg300", "%", Lower, Detail, "some avg300 of /proc/pressure/cpu at the end; 0 in runs of less than 2 s",
+    "pressure_some_avg300", "%", Lower, Detail, "some avg300 of /proc/pressure/cpu at the end; 0 in runs of up to 2 s",
         |r| r.pressure(|line| average(line, 2));
 }

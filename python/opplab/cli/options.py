@@ -244,11 +244,22 @@ def trace_argument(name: str, *, exists: bool = False) -> Callable[[F], F]:
     return add
 
 
+def _draws(_ctx: click.Context, _param: click.Parameter, number: int | None) -> int | None:
+    from opplab.certainty import CONFIDENCE, quantile_draws
+
+    needed = quantile_draws(CONFIDENCE)
+    if number is not None and number < needed:
+        level = f"{100 * CONFIDENCE:g} %"
+        note(f"{number} draws judge no change: an interval of {level} needs --uncertainty {needed}")
+    return number
+
+
 def uncertainty_option(function: F) -> F:
     """Add ``--uncertainty N``."""
     return click.option(
         "--uncertainty",
         type=click.IntRange(2, DRAWS_MAX),
+        callback=_draws,
         metavar="N",
         help="Number of draws of the machine's assumed values; adds their share to each interval.",
     )(function)
