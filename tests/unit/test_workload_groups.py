@@ -319,3 +319,21 @@ def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
 
     assert "kernel 5.2 has no utilisation clamps" in said("5.2")
     assert "utilisation clamps" not in said("5.3")
+
+
+def test_an_experiment_has_the_duration_of_its_workload(tmp_path: Path) -> None:
+    """`--workload` keeps its own length; `--seconds` changes it, and stand-ins run for 10 s."""
+    task = {"instance": 1, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "w.json").write_text(json.dumps({"global": {"duration": 3}, "tasks": {"t": task}}))
+    tree = str(cgroup_trees.v2(tmp_path / "tree"))
+    lengths = []
+    for more in (
+        ["--workload", str(tmp_path / "w.json")],
+        ["--workload", str(tmp_path / "w.json"), "--seconds", "2"],
+        [],
+    ):
+        file = tmp_path / f"{len(lengths)}.toml"
+        done = CliRunner().invoke(main, ["workload", "from-cgroup", tree, "-m", "juno-r2", "-o", str(file), *more])
+        assert done.exit_code == 0, done.output
+        lengths += re.findall(r'^duration = "(\d+)us"$', file.read_text(), re.MULTILINE)
+    assert lengths == ["3000000", "2000000", "10000000"]

@@ -112,7 +112,9 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
             show_default=True,
             help="Period, us.",
         ),
-        click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration, s."),
+        click.option(
+            "--seconds", type=click.IntRange(1, 10**12), help="Duration, s (default: that of --workload, else 10)."
+        ),
         output_option("Output file (default: groups.json, or groups.toml with --machine)."),
         click.option("--force", is_flag=True, help="Overwrite an existing file."),
     )
@@ -139,6 +141,7 @@ def _write_groups(
 ) -> None:
     """Write what was found as a workload, or with a machine as an experiment, and show it."""
     from opplab.groups import settings
+    from opplab.simulation.workload import DEFAULT_S, Workload
     from opplab.sweep.template import experiment_text
     from opplab.sweep.variants import with_variants
 
@@ -168,7 +171,8 @@ def _write_groups(
         on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
         rtapp = os.path.relpath(beside, path.parent)
         policies = with_variants({"governor": "schedutil"}, ())
-        text = experiment_text(path.stem, on, rtapp, policies, work.seconds)
+        own_s = Workload.load(workload).duration_s if workload else None
+        text = experiment_text(path.stem, on, rtapp, policies, work.seconds or own_s or DEFAULT_S)
         comments = "".join(f"# {' '.join(line.split())}\n" for line in about)
         text = comments + text + settings.group_tables(found.groups, tasks)
         _opplab.Experiment.parse(str(path), text)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opplab.errors import InputError
+from opplab.simulation.workload import DEFAULT_S
 
 __all__ = [
     "Found",
@@ -51,7 +52,8 @@ class Work:
     period_us: int
     most: int
     """Threads of a group at most."""
-    seconds: int
+    seconds: int | None = None
+    """The duration, where one is asked for."""
 
 
 def safe_part(name: str) -> str:
@@ -143,7 +145,7 @@ def workload_text(about: Sequence[str], groups: Sequence[Group], work: Work, *, 
     if cut:
         about.append(f"{cut} more threads are left out (--tasks {work.most} a group).")
     lines = ["{", *(_comment(text, "  //") for text in about)]
-    lines.append(f'  "global": {{"duration": {work.seconds}, "calibration": "CPU0"}},')
+    lines.append(f'  "global": {{"duration": {work.seconds or DEFAULT_S:g}, "calibration": "CPU0"}},')
     if settings:
         lines.append(_settings_json(groups) + ",")
     lines.append('  "tasks": {')
