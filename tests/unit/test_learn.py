@@ -1,5 +1,6 @@
 """`opplab learn`: models from recordings."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -70,6 +71,30 @@ def test_the_file_is_read_again(model: Model, tmp_path: Path) -> None:
     assert read(path) == model
     path.write_text(to_toml(model).replace("after = 0.2", "aftr = 0.2"), encoding="utf-8")
     with pytest.raises(InputError, match="group 1 has no after"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("threads = 1.5", "integers"),
+        ("threads = 0", "needs a thread"),
+        ("run_us = 3", "lists"),
+        ("wait_us = []", "lists"),
+        ("wait_us = [1.0, nan]", "nan in wait_us"),
+        ("run_us = [inf]", "inf in run_us"),
+        ("run_us = [-1.0]", "-1.0 in run_us"),
+        ("after = true", "True in after"),
+        ("iowait = 1.5", "a share above 1"),
+        ("woken_by = 1", "woken_by"),
+        ("woken_by = { x = nan }", "nan in woken_by"),
+    ],
+)
+def test_values_that_are_none_are_named(model: Model, tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "model.toml"
+    key = line.split(" ", maxsplit=1)[0]
+    path.write_text(re.sub(rf"^{key} = .*$", line, to_toml(model), count=1, flags=re.MULTILINE), encoding="utf-8")
+    with pytest.raises(InputError, match=f"group 1 .*{words}"):
         read(path)
 
 

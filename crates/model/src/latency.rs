@@ -60,8 +60,8 @@ impl Sink for Latencies {
                     self.wakeup_ns.push((next, now_ns - woken_ns));
                 }
             }
-            Event::Activation { task, timed: true, run_ns, wu_lat_ns, .. } if now_ns >= self.from_ns => {
-                self.response_ns.push((task, run_ns + wu_lat_ns));
+            Event::Activation { task, timed: true, run_ns, wu_lat_ns, late_ns, .. } if now_ns >= self.from_ns => {
+                self.response_ns.push((task, run_ns + wu_lat_ns + late_ns));
             }
             _ => {}
         }
@@ -85,8 +85,16 @@ mod tests {
         sink.event(240, &run(1));
         sink.event(300, &wake(2));
         sink.event(310, &run(2));
-        let activation =
-            Event::Activation { task: 1, phase: 0, timed: true, period_ns: 9, run_ns: 5, wu_lat_ns: 2, slack_ns: 1 };
+        let activation = Event::Activation {
+            task: 1,
+            phase: 0,
+            timed: true,
+            period_ns: 9,
+            run_ns: 5,
+            wu_lat_ns: 2,
+            late_ns: 0,
+            slack_ns: 1,
+        };
         sink.event(400, &activation);
         assert_eq!(sink.percentiles(&[]), (Some([10, 40, 40, 40, 40]), Some([7; 5])));
         assert_eq!(sink.percentiles(&[1]), (Some([10; 5]), None));

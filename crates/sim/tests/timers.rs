@@ -107,3 +107,39 @@ fn one_idle_state_keeps_the_tick_until_one_came() {
     let (kept, stopped) = (exits("6.12.117"), exits("6.6"));
     assert!(kept >= stopped + 8, "{kept} {stopped}");
 }
+
+/// Goal: who comes too late to an absolute timer waits since that timer, not since the task came; a relative one begins anew. Method:
+/// twice the work that a period holds, so that each loop is later than the one before.
+#[test]
+fn a_backlog_counts_as_response_time() {
+    #[derive(Default)]
+    struct Late(Vec<(u64, u64)>);
+    impl Sink for Late {
+        fn event(&mut self, now_ns: u64, event: &Event) {
+            if let Event::Activation { late_ns, .. } = *event {
+                self.0.push((now_ns, late_ns));
+            }
+        }
+    }
+    let loops = |absolute: bool| {
+        let ops = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Run { work_ns: 20 * MS, fixed: 0 },
+            Op::Timer { timer: 0, period_ns: 10 * MS, absolute, own: true },
+            Op::Activation { phase: 0, timed: true },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let task = TaskSpec { initial: true, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
+        let workload = Workload { tasks: vec![task], ..Workload::default() };
+        let policy = Policy { governor: "performance".into(), ..Policy::default() };
+        let mut late = Late::default();
+        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 1000 * MS };
+        run(&case, &mut late).unwrap_or_else(|error| panic!("{error:?}"));
+        late.0
+    };
+    let late = loops(true);
+    assert!(late.len() > 10);
+    let released: Vec<u64> = late.iter().map(|&(now_ns, late_ns)| now_ns - late_ns).collect();
+    assert!(released.windows(2).all(|pair| pair[1] - pair[0] == 10 * MS), "{released:?}");
+    assert!(loops(false).iter().all(|&(_, late_ns)| late_ns == 0));
+}

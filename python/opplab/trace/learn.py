@@ -20,7 +20,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -421,16 +421,47 @@ def read(path: Path) -> Model:
         unknown = [key for key in entry if key not in ("name", "woken_by", "cpu", *KEYS)]
         if unknown:
             raise InputError(f"{path}: group {number} has an unknown key `{unknown[0]}`")
-        if entry["threads"] < 1 or not entry["run_us"] or not entry["wait_us"]:
-            raise InputError(f"{path}: group {number} needs a thread and lengths in run_us and wait_us")
-        if any(value < 0 for value in [*entry["run_us"], *entry["wait_us"]]):
-            raise InputError(f"{path}: group {number} has lengths below 0 us")
+        if wrong := _wrong(entry):
+            raise InputError(f"{path}: group {number} {wrong}")
         groups.append(Group(**entry))
     learnt = data["learnt"]
+    wrong = [key for key in ("seconds", "cpus", "clock_khz") if key in learnt and not _is_number(learnt[key])]
+    if wrong:
+        raise InputError(f"{path}: {wrong[0]} of [learnt] is {learnt[wrong[0]]}: a number from 0 on is needed")
     known = {key: learnt[key] for key in ("seconds", "cpus", "clock_khz") if key in learnt}
     return Model(
         **{"recording": str(learnt.get("recording", "")), "seconds": 0.0, "cpus": 0, "groups": groups, **known}
     )
+
+
+NUMBER_MAX = 1e12
+"""Above all times in us, and below what integers of the engine hold in ns."""
+
+
+def _is_number(value: object) -> bool:
+    # A NaN is in no range.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
+
+
+def _wrong(entry: Mapping[str, Any]) -> str:
+    """Give what is wrong with the values of a group, or nothing."""
+    if not isinstance(entry["name"], str) or not isinstance(entry["woken_by"], dict):
+        return "needs a name, and a table woken_by"
+    if not all(isinstance(entry.get(key, 0), int) for key in ("threads", "activations", "cpu")) or entry["threads"] < 1:
+        return "needs a thread; threads, activations and cpu are integers"
+    lists = {key: entry[key] for key in ("run_us", "wait_us", "run_quantiles_us")}
+    if not all(isinstance(values, list) for values in lists.values()) or not (lists["run_us"] and lists["wait_us"]):
+        return "needs lists of lengths in run_us and wait_us"
+    single = {
+        key: [entry[key]] for key in ("threads", "activations", "cpu", "cpu_ms", "after", "iowait") if key in entry
+    }
+    for key, values in {**lists, **single, "woken_by": list(entry["woken_by"].values())}.items():
+        for value in values:
+            if not _is_number(value):
+                return f"has {value!r} in {key}: numbers from 0 on are needed"
+    if max(entry["after"], entry["iowait"]) > 1:
+        return "has a share above 1 in after or iowait"
+    return ""
 
 
 def is_model(data: dict[str, Any]) -> bool:

@@ -190,7 +190,7 @@ tables! {
     UtilEstSe = sched_util_est_se_tp { cpu: u32, task: u32, util_est: u32, util_avg: u32 }
     SchedOverutilized = sched_overutilized_tp { overutilized: u8 }
     Placement = placement { task: u32, prev_cpu: u32, cpu: u32, rule: u8 }
-    Activation = activation { task: u32, phase: u32, timed: u8, period_ns: u64, run_ns: u64, wu_lat_ns: u64, slack_ns: i64 }
+    Activation = activation { task: u32, phase: u32, timed: u8, period_ns: u64, run_ns: u64, wu_lat_ns: u64, late_ns: u64, slack_ns: i64 }
 }
 
 #[cfg(test)]
@@ -207,7 +207,16 @@ mod tests {
         let slack_ns = -4;
         sink.event(
             10,
-            &Event::Activation { task: 1, phase: 2, timed: true, period_ns: 3, run_ns: 4, wu_lat_ns: 5, slack_ns },
+            &Event::Activation {
+                task: 1,
+                phase: 2,
+                timed: true,
+                period_ns: 3,
+                run_ns: 4,
+                wu_lat_ns: 5,
+                late_ns: 6,
+                slack_ns,
+            },
         );
         let tables = sink.tables();
         assert_eq!(tables.iter().map(|table| table.name).collect::<Vec<_>>(), TABLES);
@@ -225,7 +234,7 @@ mod tests {
         assert_eq!(find("placement")[4], ("rule", Column::U8(vec![3])));
         assert_eq!(find("sched_overutilized_tp")[1], ("overutilized", Column::U8(vec![1])));
         assert_eq!(find("activation")[2], ("phase", Column::U32(vec![2])));
-        assert_eq!(find("activation")[7], ("slack_ns", Column::I64(vec![-4])));
+        assert_eq!(find("activation")[8], ("slack_ns", Column::I64(vec![-4])));
         assert!(find("cpu_idle").iter().all(|(_, column)| column.is_empty()));
     }
 

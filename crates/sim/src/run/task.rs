@@ -152,6 +152,7 @@ pub(crate) struct Task<'c> {
     pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
     pub(crate) slack_ns: i64,
+    pub(crate) late_ns: u64,
     /// Tasks whose calls it has accepted and not replied to.
     pub(crate) serves: Vec<TaskId>,
     /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
@@ -211,6 +212,7 @@ impl<'c> Task<'c> {
             activation_ns: 0,
             activation_run_ns: 0,
             slack_ns: 0,
+            late_ns: 0,
             due_ns: None,
             cluster_ns: 0,
             cluster: ClusterId(0),

@@ -97,6 +97,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let slack = due as i64 - now as i64;
         state.slack_ns = if self.case.workload.cumulative_slack { state.slack_ns.saturating_add(slack) } else { slack };
         if slack <= 0 {
+            state.late_ns += if absolute { slack.unsigned_abs() } else { 0 };
             return Step::Next;
         }
         self.add_timer(cpu, due, TimerKind::Wake(task));
