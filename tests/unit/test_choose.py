@@ -652,3 +652,24 @@ def test_a_dump_is_told_from_a_machine_file(tmp_path: Path) -> None:
     dump.write_bytes(b"\xfd7zXZ")
     with pytest.raises(opplab.InputError, match="opplab machine import"):
         opplab.Machine.load(dump)
+
+
+def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) -> None:
+    """In so short a run the slow setting ends none: the answer is without response times, and no traceback."""
+    task = {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 10000}}
+    (tmp_path / "w.json").write_text(
+        json.dumps({"global": {"duration": 1, "calibration": "CPU4"}, "tasks": {"t": task}})
+    )
+    words = [
+        "choose",
+        str(tmp_path / "w.json"),
+        "-m",
+        "juno-r2",
+        "--governor",
+        "performance,powersave",
+        "--uncertainty",
+    ]
+    words += ["0", "--iterations", "1", "--seconds", "0.02", "--constraint", "none", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+    assert "response" not in done.output

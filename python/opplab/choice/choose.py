@@ -265,7 +265,7 @@ def _answer(
     counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
     done = own[0] if own else "work_done"
     # With deadlines the time from the timer to the end of the work counts, as in the answer of a run.
-    timed = [pair for pair in PAIRS.values() if all((point, labels[0], name) in values for name in pair)]
+    timed = [pair for pair in PAIRS.values() if all((point, one, name) in values for one in labels for name in pair)]
     latencies = timed[0] if timed and not own else ()
     beside = [name for name in (done, "energy", "power", "missed_activations", *latencies) if name in units]
     shown = list(dict.fromkeys([*counted, *beside]))
