@@ -425,9 +425,9 @@ def read(path: Path) -> Model:
             raise InputError(f"{path}: group {number} {wrong}")
         groups.append(Group(**entry))
     learnt = data["learnt"]
-    wrong = [key for key in ("seconds", "cpus", "clock_khz") if key in learnt and not _is_number(learnt[key])]
-    if wrong:
-        raise InputError(f"{path}: {wrong[0]} of [learnt] is {learnt[wrong[0]]}: a number from 0 on is needed")
+    for key in ("seconds", "cpus", "clock_khz"):
+        if key in learnt and not _is_number(learnt[key]):
+            raise InputError(f"{path}: {key} of [learnt] is {learnt[key]}: a number from 0 on is needed")
     known = {key: learnt[key] for key in ("seconds", "cpus", "clock_khz") if key in learnt}
     return Model(
         **{"recording": str(learnt.get("recording", "")), "seconds": 0.0, "cpus": 0, "groups": groups, **known}
