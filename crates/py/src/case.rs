@@ -162,9 +162,14 @@ impl PyCase {
         Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
     }
 
-    /// Whether it asks for utilisation clamps that its kernel does not have.
-    fn lacks_clamps(&self, py: Python<'_>) -> PyResult<bool> {
-        opplab_sim::lacks_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
+    /// Whether its kernel has utilisation clamps; the workload does not matter.
+    fn has_clamps(&self, py: Python<'_>) -> PyResult<bool> {
+        opplab_sim::has_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
+    }
+
+    /// Whether its workload or policy clamps utilisation.
+    fn asks_for_clamps(&self, py: Python<'_>) -> bool {
+        opplab_sim::asks_for_clamps(&self.case(py).case)
     }
 
     /// Runs it, with the invariant checks if `check`; its rows have how long tasks waited if `latencies`.

@@ -323,12 +323,17 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     run::setup::why_no_eas(case)
 }
 
-/// Whether `case` asks for utilisation clamps that its kernel does not have.
+/// Whether the kernel of `case` has utilisation clamps; its workload does not matter.
 ///
 /// # Errors
 /// As [`run`].
-pub fn lacks_clamps(case: &Case) -> Result<bool, CaseError> {
-    run::setup::lacks_clamps(case)
+pub fn has_clamps(case: &Case) -> Result<bool, CaseError> {
+    run::setup::has_clamps(case)
+}
+
+/// Whether a task, a group or a limit of `case` clamps utilisation.
+pub fn asks_for_clamps(case: &Case) -> bool {
+    sched::rq_clamps::asks_for_clamps(case)
 }
 
 /// As [`run`], on a machine that was in use before.

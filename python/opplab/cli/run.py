@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,6 @@ from opplab.summary.answer import FORMATS, LINES
 if TYPE_CHECKING:
     import polars as pl
 
-    from opplab import _opplab
     from opplab.summary.answer import Answer
     from opplab.summary.pairs import Block
     from opplab.sweep.experiments import Experiment
@@ -407,17 +406,29 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
-def _tell_what_is_missing(cases: Iterable[_opplab.Case]) -> None:
+def _tell_what_is_missing(experiment: Experiment) -> None:
     """Print why there is no energy-aware scheduling, or are no clamps, where they are asked for; each reason once."""
+    from opplab import _opplab
+
     told: dict[str, None] = {}
-    for case in cases:
+    clampless = set()
+    # One case of each policy and machine: workloads and seeds do not matter.
+    for place, one in {(one.machine, one.policy): one for one in experiment.cases}.items():
+        case = _opplab.Case.from_json(one.json)
         # A case that cannot run fails when its turn comes.
         with contextlib.suppress(CaseError):
             why = case.why_no_eas()
             if why is not None:
                 told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
-            if case.lacks_clamps():
-                told[f"kernel {case.kernel} has no utilisation clamps (5.3 brought them): uclamp does nothing"] = None
+            if not case.has_clamps():
+                clampless.add(place)
+    asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in experiment.cases if clampless}
+    for (machine, policy, _, _), one in asked.items():
+        if (machine, policy) not in clampless or "clamp" not in one.json:
+            continue
+        case = _opplab.Case.from_json(one.json)
+        if case.asks_for_clamps():
+            told[f"kernel {case.kernel} has no utilisation clamps (5.3 brought them): uclamp does nothing"] = None
     for words in told:
         note(words)
 
@@ -447,13 +458,10 @@ def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
-    from opplab import _opplab
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    # One case of each policy, machine and workload: seeds do not matter.
-    some = {(case.machine, case.policy, case.benchmark, case.param): case for case in experiment.cases}
-    _tell_what_is_missing(_opplab.Case.from_json(case.json) for case in some.values())
+    _tell_what_is_missing(experiment)
     _tell_unknown_disks(experiment)
     start = time.monotonic()
     try:

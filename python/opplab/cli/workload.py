@@ -141,7 +141,7 @@ def _write_groups(
 ) -> None:
     """Write what was found as a workload, or with a machine as an experiment, and show it."""
     from opplab.groups import settings
-    from opplab.simulation.workload import DEFAULT_S, Workload
+    from opplab.simulation.workload import DEFAULT_S
     from opplab.sweep.template import experiment_text
     from opplab.sweep.variants import with_variants
 
@@ -154,10 +154,12 @@ def _write_groups(
     if not machine and path.suffix != ".json":
         raise click.UsageError(f"{path}: a workload is a .json file; --machine makes an experiment, a .toml")
     texts: list[tuple[Path, str]] = []
+    own_s = None
     if workload is not None:
         check_workload(workload)
         given = catalog.read_text(workload, "a workload file")
         parsed = _opplab.Workload.parse(workload.stem, str(workload), given, "workgen")
+        own_s = parsed.duration_s
         settings.check_names(tasks, {row[0] for row in parsed.events()})
         beside = workload
         if not machine:
@@ -171,7 +173,6 @@ def _write_groups(
         on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
         rtapp = os.path.relpath(beside, path.parent)
         policies = with_variants({"governor": "schedutil"}, ())
-        own_s = Workload.load(workload).duration_s if workload else None
         text = experiment_text(path.stem, on, rtapp, policies, work.seconds or own_s or DEFAULT_S)
         comments = "".join(f"# {' '.join(line.split())}\n" for line in about)
         text = comments + text + settings.group_tables(found.groups, tasks)

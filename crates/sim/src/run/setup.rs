@@ -328,12 +328,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     }
 }
 
-/// Whether a case asks for clamps that its kernel does not have.
+/// Whether the kernel of a case has utilisation clamps.
 ///
 /// # Errors
 /// [`CaseError`] for a kernel that is not known.
-pub(crate) fn lacks_clamps(case: &Case) -> Result<bool, CaseError> {
-    Ok(asks_for_clamps(case) && Gates::new(&case.policy, &case.machine)?.profile.uclamp != Uclamp::Present)
+pub(crate) fn has_clamps(case: &Case) -> Result<bool, CaseError> {
+    Ok(Gates::new(&case.policy, &case.machine)?.profile.uclamp == Uclamp::Present)
 }
 
 /// Whether some task of `workload` is ever of SCHED_IDLE.
