@@ -101,7 +101,7 @@ def read_parquet(file: str | Path) -> pl.DataFrame:
         with files.unheard_if(pl.exceptions.PanicException):
             return pl.read_parquet(files.check_size(Path(file), "a table"))
     except pl.exceptions.PanicException:
-        raise InputError(f"failed to read {file}: it is damaged") from None
+        raise InputError(f"failed to read {file}: it is damaged, or larger than the memory allows") from None
 
 
 def from_published(path: str | Path) -> pl.DataFrame:

@@ -88,6 +88,13 @@ def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
     assert found.findings()[0].startswith("No setting keeps response_p95 <= 1us")
 
 
+def test_a_choice_without_draws_says_nothing_of_the_file() -> None:
+    """The machine has ranges: none were drawn."""
+    found = opplab.choose("juno-r2", workload(), seconds=0.2, iterations=2, uncertainty=0, jobs=2)
+    (words,) = [line for line in found.findings() if "leave open" in line]
+    assert words.startswith("Nothing was drawn:")
+
+
 def test_settings_whose_runs_are_the_same_are_one_candidate() -> None:
     """Goal: a key without effect changes no probability, and so not who is recommended."""
     menu = Setting((("governor", "performance"), ("idle_governor", "menu")))

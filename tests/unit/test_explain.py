@@ -221,6 +221,15 @@ def test_bad_questions(args: tuple[str, ...], words: str, capsys: pytest.Capture
     assert words in error
 
 
+def test_instances_of_a_task_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "load.json"
+    task = {"instance": 6, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}
+    file.write_text(json.dumps({"global": {"duration": 1}, "tasks": {"query": task}}))
+    done = opplab.simulate("juno-r2", file, seconds=0.1)
+    with pytest.raises(opplab.InputError, match=r"`query` has 6 instances: name one of query-0, .* and 2 more"):
+        opplab.explain(done, task="query")
+
+
 def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for target, words in (
         ("juno-eas", "a case is missing"),

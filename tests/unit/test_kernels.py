@@ -94,6 +94,23 @@ def test_diff_runs_both_kernels() -> None:
     metrics = opplab.simulate("pixel6", work, policy, seconds=0.3, seed=1).metrics
     (energy,) = metrics.filter(metrics["metric"] == "energy")["value"].to_list()
     assert rows["energy"]["6.6.99"] == pytest.approx(energy, abs=5e-5)
+    assert rows["energy"]["certainty"] == "needs 2 iterations, has 1"
+    several = CliRunner().invoke(cli, [*args[:-1], "3", "--format", "json"])
+    (energy_change,) = [row for row in json.loads(several.stdout) if row["metric"] == "energy"]
+    pairs = [
+        opplab.simulate("pixel6", work, opplab.Policy(kernel=kernel), seconds=0.3, seed=seed)
+        .metrics.filter(metric="energy")["value"]
+        .item()
+        for kernel in ("6.6.88", "6.6.99")
+        for seed in (1, 2, 3)
+    ]
+    ratio = opplab.stats.compare(pairs[:3], pairs[3:], paired=True, resamples=0)
+    assert energy_change["change %"] == pytest.approx(100 * (ratio["ratio"] - 1), abs=0.005)
+    if energy_change["low %"] is not None:
+        assert energy_change["low %"] == pytest.approx(100 * (ratio["low"] - 1))
+        assert energy_change["low %"] <= energy_change["change %"] <= energy_change["high %"]
+    else:
+        assert energy_change["certainty"] == "no variation"
 
 
 def test_wrong_kernels_are_told_the_nearest() -> None:

@@ -319,6 +319,9 @@ def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
 
     assert "kernel 5.2 has no utilisation clamps" in said("5.2")
     assert "utilisation clamps" not in said("5.3")
+    words = ["choose", str(tmp_path / "w.json"), "-m", "juno-r2", "--kernel", "5.2", "--uncertainty", "0"]
+    chosen = CliRunner().invoke(main, words)
+    assert "kernel 5.2 has no utilisation clamps" in chosen.stderr, chosen.output
 
 
 def test_an_experiment_has_the_duration_of_its_workload(tmp_path: Path) -> None:

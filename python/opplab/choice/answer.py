@@ -126,6 +126,8 @@ class Choice:
     facts : list of (str, str)
     sources : dict of str to str
         The machine file's marks.
+    undrawn : bool
+        Whether no draws were asked for.
     samples : (int, str)
         How many draws (that of the file's own numbers too) or, without draws, runs the probabilities are of.
     """
@@ -140,6 +142,7 @@ class Choice:
     assumptions: dict[str, str]
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    undrawn: bool = False
     samples: tuple[int, str] = (1, "runs")
     beside: list[str] = field(default_factory=list)
     baseline: str = ""
@@ -323,9 +326,8 @@ class Choice:
             out.append(f"{text}: {doubt}.")
             same += [second.label] if little else []
         if not self.assumptions:
-            out.append(
-                "The machine file states no ranges (or none were drawn): what its numbers leave open is not in this."
-            )
+            none = "Nothing was drawn" if self.undrawn else "The machine file states no ranges"
+            out.append(f"{none}: what its numbers leave open is not in this.")
         keys = [one.key for one in self.hangs if one.p < 0.05][:3]
         if keys:
             out.append(f"Between these two it depends on {', '.join(keys)}.")

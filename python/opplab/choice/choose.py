@@ -32,6 +32,7 @@ from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
+from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import without_runs
@@ -120,7 +121,7 @@ def choose(
     progress : callable, optional
         Gives a context for so many cases.
     said : callable
-        Takes what of a file of power profiles was left out.
+        Takes what of a file of power profiles was left out, and what settings ask for in vain.
     **keys : sequence
         Values of other keys of a policy to choose from: ``idle_governor``, ``epp``, ``energy_model``, ``freq_max``, ...
 
@@ -168,6 +169,8 @@ def choose(
     chosen = with_drivers(chosen, program.machine, shared)
     labels = labels_of(chosen)
     cases = program.cases(chosen, labels, variation)
+    for words in missing(cases):
+        said(words)
     values, units = run.own(cases)
     draws = None
     if uncertainty > 1:
@@ -363,6 +366,7 @@ def _answer(
             ("runs of each setting", _runs_words(iterations, None if draws is None else len(draws.shares[point[0]]))),
         ],
         sources=dict(program.machine.get("source", {})),
+        undrawn=draws is None,
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
 

@@ -82,35 +82,43 @@ def _show(before: str, after: str, changes: list[GateChange]) -> None:
 def _runs(
     kernels: tuple[str, str], machine: str, workload: str | None, governor: str, seconds: float, seeds: int
 ) -> list[dict[str, Any]]:
-    """Run both kernels with the same seeds; one row a metric: the means and the change in percent."""
+    """Run both kernels with the same seeds; one row a metric: the means, and the change with its interval."""
     import opplab
+    from opplab.summary.answer import change_of
+    from opplab.sweep.confidence import mean_of
 
     work = workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
-    means: list[dict[str, float]] = []
-    units: dict[str, str] = {}
+    runs: list[dict[str, dict[int, float | None]]] = []
+    units: dict[str, tuple[str, str]] = {}
     for kernel in kernels:
         policy = opplab.Policy(kernel=kernel, governor=governor)
-        sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
+        found: dict[str, dict[int, float | None]] = {}
         for seed in range(1, seeds + 1):
             metrics = opplab.simulate(machine, work, policy, seconds=seconds, seed=seed).metrics
             for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
                 name = row["metric"]
+                # What a run does not know is not 0.
                 if ":" not in name and row["value"] is not None:
-                    sums[name] = sums.get(name, 0.0) + row["value"]
-                    counts[name] = counts.get(name, 0) + 1
-                    units[name] = row["unit"]
-        # What a run does not know is not 0.
-        means.append({name: total / counts[name] for name, total in sums.items()})
-    before, after = means
-    return [
-        {
-            "metric": name,
-            "unit": units[name],
-            kernels[0]: round(before[name], 4),
-            kernels[1]: round(after[name], 4),
-            "change %": round(100 * (after[name] / before[name] - 1), 2) if before[name] else None,
-        }
-        for name in before
-        if name in after
-    ]
+                    found.setdefault(name, {})[seed] = row["value"]
+                    units[name] = row["unit"], row["better"]
+        runs.append(found)
+    before, after = runs
+    rows = []
+    for name in [name for name in before if name in after]:
+        unit, better = units[name]
+        change = change_of(better, after[name], before[name])
+        rows.append(
+            {
+                "metric": name,
+                "unit": unit,
+                **{
+                    kernel: round(mean_of([float(one) for one in found[name].values() if one is not None], better), 4)
+                    for kernel, found in zip(kernels, runs, strict=True)
+                },
+                "change %": None if change is None else round(change.value, 2),
+                "low %": None if change is None else change.certainty.low,
+                "high %": None if change is None else change.certainty.high,
+                "certainty": "" if change is None else change.certainty.words,
+            }
+        )
+    return rows

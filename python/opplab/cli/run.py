@@ -35,7 +35,7 @@ from opplab.cli.options import (
     with_generic_power,
     workers,
 )
-from opplab.errors import CaseError, FormatError, InputError
+from opplab.errors import FormatError, InputError
 from opplab.files import printable
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.summary.answer import FORMATS, LINES
@@ -406,33 +406,6 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
-def _tell_what_is_missing(experiment: Experiment) -> None:
-    """Print why there is no energy-aware scheduling, or are no clamps, where they are asked for; each reason once."""
-    from opplab import _opplab
-
-    told: dict[str, None] = {}
-    clampless = set()
-    # One case of each policy and machine: workloads and seeds do not matter.
-    for place, one in {(one.machine, one.policy): one for one in experiment.cases}.items():
-        case = _opplab.Case.from_json(one.json)
-        # A case that cannot run fails when its turn comes.
-        with contextlib.suppress(CaseError):
-            why = case.why_no_eas()
-            if why is not None:
-                told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
-            if not case.has_clamps():
-                clampless.add(place)
-    asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in experiment.cases if clampless}
-    for (machine, policy, _, _), one in asked.items():
-        if (machine, policy) not in clampless or "clamp" not in one.json:
-            continue
-        case = _opplab.Case.from_json(one.json)
-        if case.asks_for_clamps():
-            told[f"kernel {case.kernel} has no utilisation clamps (5.3 brought them): uclamp does nothing"] = None
-    for words in told:
-        note(words)
-
-
 def _tell_unknown_disks(experiment: Experiment) -> None:
     """Print which workloads hang on a disk that their machine does not describe."""
     from opplab.sweep.constants import flush_of_any_disk
@@ -458,10 +431,12 @@ def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
+    from opplab.sweep.missing import missing
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    _tell_what_is_missing(experiment)
+    for words in missing(experiment.cases):
+        note(words)
     _tell_unknown_disks(experiment)
     start = time.monotonic()
     try:

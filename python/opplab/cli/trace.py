@@ -392,6 +392,8 @@ def idle(
 
     if (machine is None) == (sysfs is None):
         raise click.UsageError("give the idle states: --machine or --sysfs")
+    if machine:
+        note(f"states of the trace are those of {machine} by their numbers; --sysfs has the recorded kernel's own")
     trace = Trace(file)
     states = module.states_of_machine(Machine.load(machine)) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS

@@ -16,6 +16,8 @@ __all__ = ["IDLE_TASK", "Records"]
 
 
 IDLE_TASK = 2**32 - 1
+NAMED = 4
+"""Instances of a name that a message lists."""
 NONE = 255
 TABLES = (
     "sched_switch",
@@ -106,4 +108,8 @@ def task_index(records: Records, task: str | int | None) -> int:
     instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == task]
     if len(instances) == 1:
         return instances[0]
+    if instances:
+        names = ", ".join(records.names[index] for index in instances[:NAMED])
+        more = f" and {len(instances) - NAMED} more" if len(instances) > NAMED else ""
+        raise InputError(f"`{task}` has {len(instances)} instances: name one of {names}{more}")
     raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")

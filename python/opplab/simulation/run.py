@@ -131,12 +131,17 @@ class Run:
         """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
         from tempfile import TemporaryDirectory
 
+        from opplab.trace import damage
         from opplab.trace.recording import Trace
 
-        with TemporaryDirectory() as folder:
+        # What the page does not follow is a remark on the page: the trace that it is made from goes.
+        with TemporaryDirectory() as folder, damage.collected() as noted:
             trace = Path(folder) / "run.dat"
             self.to_trace(trace)
-            return Trace(trace).view(path, self._machine, title=self._case.label)
+            page = Trace(trace).view(path, self._machine, title=self._case.label)
+        for text in noted.remarks:
+            damage.remark(page, text)
+        return page
 
     def to_trace(self, path: str | Path) -> None:
         """Write the run as a kernel trace.

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "title_of"]
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "change_of", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -97,6 +98,8 @@ class Line:
         Columns between the names and the values.
     work : Change or None
         Of the work done, where both did some.
+    missed : Change or None
+        Of missed activations, in percentage points.
     """
 
     machine: str
@@ -108,6 +111,7 @@ class Line:
     changes: Mapping[str, Change]
     notes: Mapping[str, str] = field(default_factory=dict)
     work: Change | None = None
+    missed: Change | None = None
 
 
 @dataclass
@@ -369,7 +373,7 @@ def answer_of(
             better = units[metric][1]
             values[metric] = mean_of([float(one) for one in known.values()], better) if known else None  # type: ignore[arg-type]
             if theirs and _is_compared(metric, columns, units):
-                change = _change(metric, better, known, {seed: run.get(metric) for seed, run in theirs.items()})
+                change = change_of(better, known, {seed: run.get(metric) for seed, run in theirs.items()})
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
@@ -377,10 +381,15 @@ def answer_of(
         workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
-        work = _change(
-            "work_done", "higher", *({seed: run.get("work_done") for seed, run in of.items()} for of in (runs, theirs))
+        work, missed = (
+            change(*({seed: run.get(metric) for seed, run in of.items()} for of in (runs, theirs)))
+            for metric, change in (("work_done", partial(change_of, "higher")), ("missed_activations", _points))
         )
-        lines.append(Line(machine, workload, variant, base if theirs else "", len(runs), values, changes, work=work))
+        lines.append(
+            Line(
+                machine, workload, variant, base if theirs else "", len(runs), values, changes, work=work, missed=missed
+            )
+        )
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -468,9 +477,20 @@ def _bases(experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def _change(
-    metric: str, better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]
-) -> Change | None:
+def _points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
+    """Give the change of the means of shares, in percentage points, over the seeds that both have."""
+    apart = [
+        ours_of - theirs_of
+        for seed in ours
+        if (ours_of := ours[seed]) is not None and (theirs_of := theirs.get(seed)) is not None
+    ]
+    if not apart:
+        return None
+    value, (low, high), _ = stats.mean(apart)
+    return Change(value, certainty(low, high, n=len(apart), varies=len(set(apart)) > 1 or len(apart) < 2))
+
+
+def change_of(better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
     """Give the change of the means in percent over the seeds that both have, by the method of all tables."""
     shared = [seed for seed in ours if theirs.get(seed) is not None]
     old, new = [float(theirs[seed] or 0.0) for seed in shared], [float(ours[seed] or 0.0) for seed in shared]
@@ -538,7 +558,11 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             None if base is None else base.values.get("missed_activations"),
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
-            missed.append((theirs - ours, one, f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %)"))
+            found = None if one.missed is None or one.missed.certainty.low is None else one.missed
+            points = "" if found is None else f": {found.certainty.text(found.value, 'points')}"
+            unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
+            misses = f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %{points}){unsure}"
+            missed.append((theirs - ours, one, misses))
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     deciding = sure.deciding() if sure is not None else []
     keys = [row["assumption"] for row in deciding if row["p"] < 0.05 and row["metric"] == metric]

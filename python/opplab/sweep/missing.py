@@ -1,0 +1,39 @@
+"""What cases ask for that their machine or kernel does not have."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opplab import _opplab
+from opplab.errors import CaseError
+
+if TYPE_CHECKING:
+    from opplab.simulation.cases import Case
+
+__all__ = ["missing"]
+
+
+def missing(cases: Sequence[Case]) -> list[str]:
+    """Report why there is no energy-aware scheduling, or are no clamps, where they are asked for; each reason once."""
+    told: dict[str, None] = {}
+    clampless = set()
+    # One case of each policy and machine: workloads and seeds do not matter.
+    for place, one in {(one.machine, one.policy): one for one in cases}.items():
+        case = _opplab.Case.from_json(one.json)
+        # A case that cannot run fails when its turn comes.
+        with contextlib.suppress(CaseError):
+            why = case.why_no_eas()
+            if why is not None:
+                told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
+            if not case.has_clamps():
+                clampless.add(place)
+    asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in cases if clampless}
+    for (machine, policy, _, _), one in asked.items():
+        if (machine, policy) not in clampless or "clamp" not in one.json:
+            continue
+        case = _opplab.Case.from_json(one.json)
+        if case.asks_for_clamps():
+            told[f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing"] = None
+    return list(told)
