@@ -7,6 +7,8 @@ import numpy.typing as npt
 from opplab import _opplab_kernel as kernel  # noqa: F401
 from opplab.policies import Governor, Placement
 
+SLOW_LIMITS: list[str]
+"""What holds a CPU whatever the governor."""
 __version__: str
 
 def names(kind: str) -> list[tuple[str, str]]: ...
@@ -78,6 +80,8 @@ class Outcome(TypedDict):
     io_ns: int
     quotas: list[tuple[str, int, int, int]]
     """Of each group with a quota: name, ``nr_periods``, ``nr_throttled``, time throttled in ns."""
+    task_groups: list[str | None]
+    """Of each task its group's path; None is the root."""
     fingerprint: int
     rows: list[tuple[str, str, str, float | None]]
 

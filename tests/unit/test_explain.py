@@ -221,6 +221,19 @@ def test_bad_questions(args: tuple[str, ...], words: str, capsys: pytest.Capture
     assert words in error
 
 
+def test_a_throttled_task_names_the_quotas_above_it(tmp_path: Path) -> None:
+    file = tmp_path / "load.json"
+    task = {"loop": -1, "run": 6000, "timer": {"ref": "unique", "period": 16000}}
+    tasks = {"web": {**task, "taskgroup": "/a/web"}, "other": {**task, "taskgroup": "/ab"}}
+    file.write_text(json.dumps({"global": {"duration": 1}, "groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks}))
+    done = opplab.simulate("juno-r2", file, seconds=1)
+    found = {name: [one.data for one in opplab.explain(done, task=name) if one.kind == "quota"] for name in tasks}
+    ((quota,), none) = found.values()
+    assert (quota["group"], none) == ("/a", [])
+    assert quota["nr_throttled"] >= 8
+    assert done.outcome["task_groups"][-2:] == ["/a/web", "/ab"]
+
+
 def test_instances_of_a_task_are_named(tmp_path: Path) -> None:
     file = tmp_path / "load.json"
     task = {"instance": 6, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}

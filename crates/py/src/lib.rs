@@ -61,6 +61,7 @@ mod _opplab {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::error::install_panic_hook();
         super::stats::register(module)?;
+        module.add("SLOW_LIMITS", opplab_sim::why_slow::LIMITS)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

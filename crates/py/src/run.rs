@@ -78,6 +78,9 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     let quotas = case.workload.groups.iter().zip(&outcome.groups).filter(|(spec, _)| spec.quota.is_some());
     let quotas = quotas.map(|(spec, stat)| (&spec.name, stat.nr_periods, stat.nr_throttled, stat.throttled_ns));
     dict.set_item("quotas", quotas.collect::<Vec<_>>())?;
+    let groups =
+        outcome.task_groups.iter().map(|&group| case.workload.groups.get(group? as usize).map(|spec| &spec.name));
+    dict.set_item("task_groups", groups.collect::<Vec<_>>())?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
 }

@@ -10,6 +10,7 @@ import numpy as np
 from opplab.explanation.findings import Finding, length, seconds
 from opplab.explanation.frequency import frequency_findings, point_name
 from opplab.explanation.records import IDLE_TASK, Records
+from opplab.explanation.slow import quotas_that_acted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,6 +200,7 @@ def task_findings(records: Records, task: int, at_ns: int | None) -> list[Findin
         text = f"{name} was placed {len(placed)} times: {by_rule}; {by_cpu}."
         data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}}
         findings.append(Finding(0, "summary", text, data))
+    findings += quotas_that_acted(records.outcome, task)
     at_ns = records.end_ns if at_ns is None else at_ns
     arrival = _arrival(records, task, at_ns)
     findings += arrival

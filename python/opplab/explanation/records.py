@@ -44,6 +44,7 @@ class Records:
 
     def __init__(self, case: _opplab.Case) -> None:
         outcome = case.run(False)
+        self.outcome = outcome
         self.names: list[str] = outcome["task_names"]
         self.fingerprint = f"{outcome['fingerprint']:016x}"
         self.end_ns: int = outcome["wall_ns"]

@@ -31,10 +31,6 @@ HARDWARE = ("power-budget", "thermal", "turbo-bin")
 """The limits of a package."""
 
 
-LIMITS = (*HARDWARE, "epp", "opp-table")
-"""What holds a CPU whatever the governor."""
-
-
 def unknown_governor(assumed: str) -> Finding:
     """Give the finding that the recording lacks its governor, under which the run was made all the same."""
     text = (
@@ -92,6 +88,18 @@ def acting_limit(outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int]
     return "clock", f"The clocks that software asks for decide the rate{told}."
 
 
+def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list[Finding]:
+    """Give the quotas that throttled in a run, of all groups or of those that a task is in."""
+    path = "" if task is None else outcome["task_groups"][task] or ""
+    findings = []
+    for name, periods, throttled, ns in outcome["quotas"]:
+        if throttled and (task is None or f"{path}/".startswith(f"{name}/")):
+            told = f"quota: `{name}` was throttled in {throttled} of {periods} periods, for {length(ns)} over all CPUs"
+            data = {"group": name, "nr_periods": periods, "nr_throttled": throttled, "throttled_ns": ns}
+            findings.append(Finding(0, "quota", f"{told}; its tasks waited at any clock.", data))
+    return findings
+
+
 def share_of(part_ns: int, whole_ns: int) -> str:
     """Write a part of the busy time in brackets, or nothing without any."""
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
@@ -144,12 +152,8 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     if governor_known or limit != "clock":
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
-    for name, periods, throttled, ns in outcome["quotas"]:
-        if throttled:
-            told = f"quota: `{name}` was throttled in {throttled} of {periods} periods, for {length(ns)} over all CPUs"
-            data = {"group": name, "nr_periods": periods, "nr_throttled": throttled, "throttled_ns": ns}
-            findings.append(Finding(0, "quota", f"{told}; its tasks waited at any clock.", data))
-    shown = {reason: entry for reason, entry in sums.items() if governor_known or reason in LIMITS}
+    findings += quotas_that_acted(outcome)
+    shown = {reason: entry for reason, entry in sums.items() if governor_known or reason in _opplab.SLOW_LIMITS}
     for reason, entry in sorted(shown.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns
         of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else 0.0
