@@ -2,7 +2,7 @@
 
 ``python tools/fuzz_cli.py --calls 20000 --minutes 60`` makes calls until either is reached.  A call fails if it ends
 with exit code 70 or by a signal, shows a traceback or a panic, lets a control character through to the terminal, takes
-more than 30 s or more than 1 GB, writes a file outside its folder, or answers from a file that ends early without a
+more than 90 s or more than 1 GB, writes a file outside its folder, or answers from a file that ends early without a
 word.  What failed is kept under ``-o``, one folder a kind of failure, with the files, the words and where it happened.
 
 Call N of seed S is the same in one version: ``--seed S --call N`` makes it again; ``--again FOLDER`` makes all those

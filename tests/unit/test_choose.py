@@ -332,6 +332,10 @@ def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     assert line in " ".join(done.stdout.split())
     assert (NOT_NEAR in traced.findings()) == ("NOT near" in line)
     assert line in " ".join(str(traced).split())
+    # What the joules and the times rest on stands with both.
+    words = [one for one in traced.findings() if one.startswith(("power: not known", "speed: an emulator"))]
+    assert len(words) == 2
+    assert all(one in " ".join(done.stdout.split()) for one in words)
 
 
 def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) -> None:

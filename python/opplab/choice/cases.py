@@ -168,7 +168,7 @@ def _of_trace(
 ) -> Program:
     """Give the work that a trace shows, run again in a closed loop."""
     from opplab.simulation.machine import Machine as Described
-    from opplab.trace.replayed import self_check
+    from opplab.trace.replayed import assumed, self_check
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
     inner, _, _, check = _opplab.replayed_case(str(path), None if on is None else on._inner)
@@ -192,5 +192,5 @@ def _of_trace(
             *[("note", note) for note in own["notes"] if "control groups" in note],
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
-        check=[self_check(found), *([NOT_NEAR] if found["checked"] and not found["near"] else [])],
+        check=[self_check(found), *([NOT_NEAR] if found["checked"] and not found["near"] else []), *assumed(own)],
     )

@@ -28,7 +28,7 @@ from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.variants import with_variants
-from opplab.trace.replayed import check_text, self_check
+from opplab.trace.replayed import assumed, check_text, self_check
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
@@ -185,8 +185,7 @@ def _text(found: dict[str, Any]) -> str:
             f"single runs: within {check['freq_spread'] / 1000:.1f} points and "
             f"{check['energy_spread'] / 1000:.1f} % of their mean, which is what is shown"
         )
-    if found["assumed_power"]:
-        lines.append("power: not known; assumed 1 W at the highest frequency of the biggest CPU, by its cube")
+    lines += assumed(found)
     lines += [f"note: {note}" for note in found["notes"]]
     return "\n".join([flow(head, width), table, flow("\n".join(lines), width)]) + "\n"
 

@@ -17,6 +17,13 @@ def check_text(check: dict[str, Any]) -> str:
     return f"frequency residency within {residency} points, {energy} of the trace: {near}"
 
 
+def assumed(found: dict[str, Any]) -> list[str]:
+    """Give what a replay's joules and times rest on where the recording does not show it."""
+    power = "power: not known; assumed 1 W at the highest frequency of the biggest CPU, by its cube"
+    speed = "speed: an emulator executed this as fast at every clock, so that lower clocks cost no time here"
+    return [words for key, words in (("assumed_power", power), ("fixed_speed", speed)) if found[key]]
+
+
 def self_check(check: dict[str, Any]) -> str:
     """Give the line that every answer from a recording has."""
     return f"self-check: {check_text(check)} (5 points and 5 % are near)"
