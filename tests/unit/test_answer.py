@@ -424,6 +424,19 @@ def test_a_late_start_that_counts_is_named(tmp_path: Path) -> None:
         assert ("until all tasks have begun" in shown) == bool(named)
 
 
+def test_response_times_of_several_periods_are_named(tmp_path: Path) -> None:
+    """The 99th percentile of a service was that of the batch work beside it."""
+    task = {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 20000}}
+    tasks = {"query": task, "batch": {**task, "run": 50000, "timer": {"ref": "unique", "period": 200000}}}
+    file = tmp_path / "two.json"
+    file.write_text(json.dumps({"global": {"duration": 1}, "tasks": tasks}))
+    words = "response times are of tasks of periods from 20 to 200 ms together"
+    shown = run("run", str(file), "-m", "juno-r2", "-o", str(tmp_path / "out")).stdout
+    assert words in " ".join(shown.split())
+    chosen = run("choose", str(file), "-m", "juno-r2", "--seconds", "0.5", "--uncertainty", "0").stdout
+    assert words in " ".join(chosen.split())
+
+
 def test_without_power_everything_else_is_shown(load: Path, tmp_path: Path) -> None:
     """Energy is unknown and said to be; files that are announced are there."""
     text = opplab.Machine.load("juno-r2").to_toml()

@@ -126,6 +126,8 @@ class Choice:
     facts : list of (str, str)
     sources : dict of str to str
         The machine file's marks.
+    notes : sequence of str
+        What the numbers are of, for the last line.
     undrawn : bool
         Whether no draws were asked for.
     samples : (int, str)
@@ -143,6 +145,7 @@ class Choice:
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     undrawn: bool = False
+    notes: Sequence[str] = ()
     samples: tuple[int, str] = (1, "runs")
     beside: list[str] = field(default_factory=list)
     baseline: str = ""
@@ -284,12 +287,12 @@ class Choice:
 
     def _assumed(self) -> str:
         if not self.assumptions:
-            return "Assumed: no numbers were drawn; intervals cover the runs. Next: --uncertainty 40."
+            notes = "; ".join(["no numbers were drawn", "intervals cover the runs", *self.notes])
+            return f"Assumed: {notes}. Next: --uncertainty 40."
         number, _ = self.samples
-        return (
-            f"Assumed: {len(self.assumptions)} numbers, drawn {number} times; intervals cover runs and assumptions. "
-            f"Next: opplab machine show {dict(self.facts).get('machine', '')} has their sources."
-        )
+        drawn = f"{len(self.assumptions)} numbers, drawn {number} times"
+        notes = "; ".join([drawn, "intervals cover runs and assumptions", *self.notes])
+        return f"Assumed: {notes}. Next: opplab machine show {dict(self.facts).get('machine', '')} has their sources."
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""

@@ -253,7 +253,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import PAIRS
+    from opplab.summary.answer import PAIRS, periods_together
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -367,6 +367,7 @@ def _answer(
         ],
         sources=dict(program.machine.get("source", {})),
         undrawn=draws is None,
+        notes=[together] if latencies and (together := periods_together(program.bases[0]["workload"])) else [],
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
 

@@ -25,6 +25,7 @@ from opplab.sweep.confidence import mean_of
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.simulation.cases import Case
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
@@ -650,11 +651,31 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     return ""
 
 
+def periods_together(workload: Mapping[str, Any]) -> str:
+    """Report that the response times of a case's workload are of tasks of several periods: percentiles pool them.
+
+    Examples
+    --------
+    >>> tasks = [{"phases": [["", 6000000, period_ns]]} for period_ns in (200000000, 20000000)]
+    >>> periods_together({"tasks": tasks})
+    'response times are of tasks of periods from 20 to 200 ms together (control groups keep them apart)'
+    """
+    own = workload["tasks"][: len(workload["tasks"]) - workload.get("nr_background", 0)]
+    periods_ns = sorted({period_ns for task in own for _, _, period_ns in task["phases"] if period_ns})
+    if len(periods_ns) < 2:
+        return ""
+    ends = " to ".join(f"{period_ns / 1e6:g}" for period_ns in (periods_ns[0], periods_ns[-1]))
+    return f"response times are of tasks of periods from {ends} ms together (control groups keep them apart)"
+
+
+def _one_a_workload(experiment: Experiment) -> list[Case]:
+    return list({(case.benchmark, case.param): case for case in experiment.cases}.values())
+
+
 def _start_up(experiment: Experiment) -> str:
     """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it."""
     found = (0.0, 0.0)
-    workloads = {(case.benchmark, case.param): case for case in experiment.cases}
-    for case in workloads.values():
+    for case in _one_a_workload(experiment):
         work = json.loads(case.json)["workload"]
         own = work["tasks"][: len(work["tasks"]) - work.get("nr_background", 0)]
         begun_ns = max((task["delay_ns"] for task in own if task["initial"]), default=0) - work.get("warmup_ns", 0)
@@ -667,7 +688,10 @@ def _start_up(experiment: Experiment) -> str:
 
 def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str) -> str:
     """Describe what was assumed, and the next step."""
-    notes = (_start_up(experiment), _wake_up(experiment, lines))
+    workloads = [json.loads(case.json)["workload"] for case in _one_a_workload(experiment)]
+    timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
+    together = list(dict.fromkeys(filter(None, map(periods_together, workloads)))) if timed else []
+    notes = (_start_up(experiment), _wake_up(experiment, lines), *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
