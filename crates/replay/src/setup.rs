@@ -191,7 +191,7 @@ impl Setup {
             (Some(kernel), _) => kernel.clone_into(&mut policy.kernel),
             (None, Some(kernel)) => policy.kernel = kernel,
             (None, None) => notes.push(format!(
-                "the trace does not name its kernel: {} is assumed (or --recorded-kernel)",
+                "the trace does not name its kernel: {} is assumed (`replay` takes --recorded-kernel)",
                 policy.kernel
             )),
         }
@@ -205,14 +205,14 @@ impl Setup {
         match &recorded.governor {
             Some(governor) => policy.governor.clone_from(governor),
             None => notes.push(format!(
-                "the trace does not name its governor: {} is assumed (or --recorded-governor)",
+                "the trace does not name its governor: {} is assumed (`replay` takes --recorded-governor)",
                 policy.governor
             )),
         }
         if recorded.driver.is_none() && !machine.other_drivers.is_empty() {
             let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
-                "the trace does not name its cpufreq driver: {} is assumed (or --recorded-driver: {})",
+                "the trace does not name its cpufreq driver: {} is assumed (`replay` takes --recorded-driver: {})",
                 machine.cpufreq.driver,
                 others.collect::<Vec<_>>().join(", ")
             ));

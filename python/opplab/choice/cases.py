@@ -189,7 +189,6 @@ def _of_trace(
             ("simulated time", f"{length_ns / 1e9:g} s a run"),
             ("kernel profile", base["policy"]["kernel"]),
             ("as it was recorded", f"{base['policy']['governor']}; {self_check(found)}"),
-            *[("note", note) for note in own["notes"] if "control groups" in note],
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
         check=[self_check(found), *([NOT_NEAR] if found["checked"] and not found["near"] else []), *assumed(own)],

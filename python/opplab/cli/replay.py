@@ -186,7 +186,6 @@ def _text(found: dict[str, Any]) -> str:
             f"{check['energy_spread'] / 1000:.1f} % of their mean, which is what is shown"
         )
     lines += assumed(found)
-    lines += [f"note: {note}" for note in found["notes"]]
     return "\n".join([flow(head, width), table, flow("\n".join(lines), width)]) + "\n"
 
 

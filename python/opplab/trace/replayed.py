@@ -21,7 +21,8 @@ def assumed(found: dict[str, Any]) -> list[str]:
     """Give what a replay's joules and times rest on where the recording does not show it."""
     power = "power: not known; assumed 1 W at the highest frequency of the biggest CPU, by its cube"
     speed = "speed: an emulator executed this as fast at every clock, so that lower clocks cost no time here"
-    return [words for key, words in (("assumed_power", power), ("fixed_speed", speed)) if found[key]]
+    words = [text for key, text in (("assumed_power", power), ("fixed_speed", speed)) if found[key]]
+    return [*words, *[f"note: {note}" for note in found["notes"]]]
 
 
 def self_check(check: dict[str, Any]) -> str:
