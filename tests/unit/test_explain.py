@@ -654,6 +654,16 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False
 
 
+def test_an_emulators_cpus_lose_no_time_at_low_clocks(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(__file__).parents[2] / "crates/verify/tests/data/traces/x86-612-xeon16-hw1-schedutil-burst"
+    assert "-accel tcg" in (folder / "qemu_cmdline.txt").read_text()
+    _, out, _ = run(capsys, "explain", str(folder), "--why-slow")
+    shown = " ".join(out.split())
+    assert "speed: an emulator executed this as fast at every clock" in shown
+    assert "hardware would take" in shown
+    assert "that took" not in shown
+
+
 def test_a_case_of_a_changed_file_is_not_explained_in_place_of_the_one_that_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

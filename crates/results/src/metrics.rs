@@ -45,7 +45,7 @@ metrics! {
         |r| r.by_opp(&r.outcome.time_ns_by_opp);
     "busy:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time that it was busy at a frequency",
         |r| r.by_opp(&r.outcome.busy_ns_by_opp);
-    "idle_residency:CLUSTER@STATE", "%", Neither, Detail, "share of a cluster's CPU time in an idle state; none: awake",
+    "idle_residency:CLUSTER@STATE", "%", Neither, Detail, "share of a cluster's CPU time in an idle state; none: awake without a task",
         |r| r.shares(&r.outcome.idle_ns_by_state, |_, cluster| {
             cluster.idle.iter().map(|state| state.name.clone()).chain(["none".to_owned()]).collect()
         });
@@ -67,9 +67,9 @@ metrics! {
     "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency without boost",
         |r| r.one((r.outcome.work_done - r.outcome.background_work) as f64 / f64::from(1 << 20) / 1e9);
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
-    "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; where somebody asks for it (choose)",
+    "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.0);
-    "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end; where somebody asks for it (choose)",
+    "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.1);
     "group_energy:GROUP", "J", Lower, Part, "energy of the tasks of a control group and of the groups in it",
         |r| r.by_group(|group| Some(r.energy_fj().map(|_| group.figures.energy_fj as f64 / 1e15)));

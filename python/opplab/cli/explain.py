@@ -95,6 +95,7 @@ def command(
             f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}{assumed}, "
             f"kernel {about['kernel']} (the closed loop of `opplab replay`): {check_text(about['self_check'])}.",
             f"Times are those of the run, {about['later_ns'] / 1e6:.3f} ms later than those since its start.",
+            *about["assumed"],
         ]
     else:
         head = [

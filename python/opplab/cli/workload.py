@@ -62,7 +62,7 @@ def show(file: Path, repeats: str, output_format: str) -> None:
 def new(name: str, tasks: int, run_us: int, period_us: int, seconds: int, output: Path | None, force: bool) -> None:
     """Write an rt-app file of equal periodic tasks, as a start for your own.
 
-    Work is in us of the machine's biggest CPU at its highest frequency.
+    Work is in us of CPU 0 at its highest frequency, boosted where it boosts.
     """
     from opplab.sweep.template import workload_text
 

@@ -52,6 +52,8 @@ def explain_trace(
         placements = _opplab.recorded_placements(path)
         if placements:
             return _recorded_task(path, placements, str(task), at)
+    from opplab.trace.replayed import assumed
+
     inner = machine._inner if machine else None
     (misfit,) = _opplab.trace_misfits(str(path), [inner]) if inner else (None,)
     if misfit is not None:
@@ -64,6 +66,7 @@ def explain_trace(
         "self_check": checked["self_check"],
         "later_ns": later_ns,
         "governor_known": known,
+        "assumed": assumed(checked),
     }
     if task is None:
         found = slow_cpus(case, governor_known=known)

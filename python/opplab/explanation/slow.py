@@ -132,9 +132,10 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     share = 100 * slow_ns / busy_ns if busy_ns else 0.0
     top_ns = busy_at_top_ns(outcome)
     missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
+    took = "hardware would take" if facts["fixed_speed"] else "that took"
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
-        f"{share:.1f} % of it at a lower clock than their utilisation asks for; that took {length(lost_ns)} longer. "
+        f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
         f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}. {missed}."
     )
     totals = {

@@ -79,7 +79,7 @@ class Workload:
         tasks : int
             How many.
         run_us : int
-            Work of an activation, in us of the biggest CPU at its highest frequency.
+            Work of an activation, in us of CPU 0 at its highest frequency, boosted where it boosts.
         period_us : int
             Time between activations.
 

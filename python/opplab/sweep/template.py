@@ -96,7 +96,7 @@ def workload_text(tasks: int, run_us: int, period_us: int, seconds: int) -> str:
     ----------
     tasks : int
     run_us : int
-        Work of an activation, in us of the biggest CPU at its highest frequency.
+        Work of an activation, in us of CPU 0 at its highest frequency, boosted where it boosts.
     period_us : int
         Time between activations.
     seconds : int

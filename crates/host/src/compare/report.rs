@@ -118,9 +118,11 @@ pub fn text(log: &Log) -> String {
         out.push('\n');
     }
     out += &format!(
-        "Intervals hold the truth in 95 of 100 experiments, each by itself; * leaves 0 out. Asked: {} within {} %.\n",
+        "Intervals hold the truth in 95 of 100 experiments, each by itself; * leaves 0 out. Asked: {0} within {1} %; \
+         its interval is by the spread of the first {2} blocks, which `opplab compare` does not know.\n",
         main.metric,
-        f64::from(head.within_ppm) / 1e4
+        f64::from(head.within_ppm) / 1e4,
+        head.pilot
     );
     if let Some(found) = resolution(log) {
         out += &format!(
