@@ -1,8 +1,8 @@
 """Runs the tutorials and how-tos of the documentation and writes what their commands print under them.
 
 A block ``console`` holds commands after ``$``; a block ``python`` is run after the blocks before it, and what it prints
-follows as a block ``text``.  All blocks of a page run in one folder, in order.  Tests run every page; they do not
-compare what is printed, which ``make docs`` writes anew.
+follows as a block ``text``.  All blocks of a page run in one folder, in order.  Tests run every page and compare what
+is printed, but for what is measured of the machine; ``make docs`` writes it anew.
 """
 
 from __future__ import annotations
