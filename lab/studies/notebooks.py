@@ -92,7 +92,11 @@ NOTEBOOKS: dict[str, list[tuple[str, str]]] = {
             '    rows.append((name, round(values["energy"], 4), values["missed_activations"]))\nrows',
         ),
         ("code", "run.plot(start=0.0, seconds=0.06)"),
-        ("markdown", "[Governors and placement in Python](../python-policies.md) lists all facts."),
+        (
+            "markdown",
+            "[Governors and placement in Python](../python-policies.md) has more; "
+            "the reference of `opplab.policies` lists all facts.",
+        ),
     ],
     "load-tracking": [
         ("markdown", "# Load tracking\n\nThe kernel's algorithms by their names, in integers, from Python."),
