@@ -118,8 +118,8 @@ pub fn text(log: &Log) -> String {
         out.push('\n');
     }
     out += &format!(
-        "Intervals hold the truth in 95 of 100 experiments, each by itself; * leaves 0 out. Asked: {0} within {1} %; \
-         its interval is by the spread of the first {2} blocks, which `opplab compare` does not know.\n",
+        "Intervals hold the truth in 95 of 100 experiments, each by itself; * leaves 0 out. Asked: {0} within {1} %.\n\
+         The interval of {0} is by the spread of the first {2} blocks; `opplab compare` takes that of all.\n",
         main.metric,
         f64::from(head.within_ppm) / 1e4,
         head.pilot
