@@ -8,7 +8,7 @@ import pytest
 from opplab import results
 from opplab.comparison.compare import compare
 from opplab.comparison.gate import check
-from opplab.summary.answer import _change
+from opplab.summary.answer import paired_change
 from opplab.summary.pairs import pair_blocks
 from opplab.summary.pairs import render as pairs_text
 from opplab.uncertainty.draws import Values
@@ -42,7 +42,7 @@ def test_every_view_has_the_words_and_the_star_of_one_rule(seed: int) -> None:
     assert (block.lines[0].certain.words, block.lines[0].certain.is_clear) == (words, is_clear)
     assert ("*" in pairs_text(block).plain) == is_clear
 
-    answer = _change("energy", "lower", dict(enumerate(new)), dict(enumerate(base)))
+    answer = paired_change("lower", dict(enumerate(new)), dict(enumerate(base)))
     assert answer is not None
     assert (answer.certainty.words, answer.words.endswith("*")) == (words, is_clear)
 

@@ -84,15 +84,15 @@ def _runs(
 ) -> list[dict[str, Any]]:
     """Run both kernels with the same seeds; one row a metric: the means, and the change with its interval."""
     import opplab
-    from opplab.summary.answer import change_of
+    from opplab.summary.answer import paired_change
     from opplab.sweep.confidence import mean_of
 
     work = workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
-    runs: list[dict[str, dict[int, float | None]]] = []
+    runs: list[dict[str, dict[int, float]]] = []
     units: dict[str, tuple[str, str]] = {}
     for kernel in kernels:
         policy = opplab.Policy(kernel=kernel, governor=governor)
-        found: dict[str, dict[int, float | None]] = {}
+        found: dict[str, dict[int, float]] = {}
         for seed in range(1, seeds + 1):
             metrics = opplab.simulate(machine, work, policy, seconds=seconds, seed=seed).metrics
             for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
@@ -106,13 +106,13 @@ def _runs(
     rows = []
     for name in [name for name in before if name in after]:
         unit, better = units[name]
-        change = change_of(better, after[name], before[name])
+        change = paired_change(better, after[name], before[name])
         rows.append(
             {
                 "metric": name,
                 "unit": unit,
                 **{
-                    kernel: round(mean_of([float(one) for one in found[name].values() if one is not None], better), 4)
+                    kernel: round(mean_of(list(found[name].values()), better), 4)
                     for kernel, found in zip(kernels, runs, strict=True)
                 },
                 "change %": None if change is None else round(change.value, 2),

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
@@ -25,11 +24,10 @@ from opplab.sweep.confidence import mean_of
 if TYPE_CHECKING:
     import polars as pl
 
-    from opplab.simulation.cases import Case
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "change_of", "title_of"]
+__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "paired_change", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
@@ -374,7 +372,7 @@ def answer_of(
             better = units[metric][1]
             values[metric] = mean_of([float(one) for one in known.values()], better) if known else None  # type: ignore[arg-type]
             if theirs and _is_compared(metric, columns, units):
-                change = change_of(better, known, {seed: run.get(metric) for seed, run in theirs.items()})
+                change = paired_change(better, known, {seed: run.get(metric) for seed, run in theirs.items()})
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
@@ -382,15 +380,12 @@ def answer_of(
         workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
-        work, missed = (
-            change(*({seed: run.get(metric) for seed, run in of.items()} for of in (runs, theirs)))
-            for metric, change in (("work_done", partial(change_of, "higher")), ("missed_activations", _points))
+        done, lost = (
+            [{seed: run.get(metric) for seed, run in of.items()} for of in (runs, theirs)]
+            for metric in ("work_done", "missed_activations")
         )
-        lines.append(
-            Line(
-                machine, workload, variant, base if theirs else "", len(runs), values, changes, work=work, missed=missed
-            )
-        )
+        line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
+        lines.append(replace(line, work=paired_change("higher", *done), missed=_points(*lost)))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -491,7 +486,7 @@ def _points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]
     return Change(value, certainty(low, high, n=len(apart), varies=len(set(apart)) > 1 or len(apart) < 2))
 
 
-def change_of(better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
+def paired_change(better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
     """Give the change of the means in percent over the seeds that both have, by the method of all tables."""
     shared = [seed for seed in ours if theirs.get(seed) is not None]
     old, new = [float(theirs[seed] or 0.0) for seed in shared], [float(ours[seed] or 0.0) for seed in shared]
@@ -660,26 +655,26 @@ def periods_together(workload: Mapping[str, Any]) -> str:
     >>> periods_together({"tasks": tasks})
     'response times are of tasks of periods from 20 to 200 ms together (control groups keep them apart)'
     """
-    own = workload["tasks"][: len(workload["tasks"]) - workload.get("nr_background", 0)]
-    periods_ns = sorted({period_ns for task in own for _, _, period_ns in task["phases"] if period_ns})
+    periods_ns = sorted({period_ns for task in _own_tasks(workload) for _, _, period_ns in task["phases"] if period_ns})
     if len(periods_ns) < 2:
         return ""
     ends = " to ".join(f"{period_ns / 1e6:g}" for period_ns in (periods_ns[0], periods_ns[-1]))
     return f"response times are of tasks of periods from {ends} ms together (control groups keep them apart)"
 
 
-def _one_a_workload(experiment: Experiment) -> list[Case]:
-    return list({(case.benchmark, case.param): case for case in experiment.cases}.values())
+def _own_tasks(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the tasks of a case's workload without those of the background, which are the last ones."""
+    tasks: list[dict[str, Any]] = workload["tasks"]
+    return tasks[: len(tasks) - workload.get("nr_background", 0)]
 
 
-def _start_up(experiment: Experiment) -> str:
+def _start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it."""
     found = (0.0, 0.0)
-    for case in _one_a_workload(experiment):
-        work = json.loads(case.json)["workload"]
-        own = work["tasks"][: len(work["tasks"]) - work.get("nr_background", 0)]
-        begun_ns = max((task["delay_ns"] for task in own if task["initial"]), default=0) - work.get("warmup_ns", 0)
-        found = max(found, (begun_ns / case.duration_ns, begun_ns / 1e9))
+    for work, duration_ns in workloads:
+        delays_ns = (task["delay_ns"] for task in _own_tasks(work) if task["initial"])
+        begun_ns = max(delays_ns, default=0) - work.get("warmup_ns", 0)
+        found = max(found, (begun_ns / duration_ns, begun_ns / 1e9))
     share, begun_s = found
     if share <= 0.01:
         return ""
@@ -688,10 +683,11 @@ def _start_up(experiment: Experiment) -> str:
 
 def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str) -> str:
     """Describe what was assumed, and the next step."""
-    workloads = [json.loads(case.json)["workload"] for case in _one_a_workload(experiment)]
+    one_each = {(case.benchmark, case.param): case for case in experiment.cases}
+    workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
-    together = list(dict.fromkeys(filter(None, map(periods_together, workloads)))) if timed else []
-    notes = (_start_up(experiment), _wake_up(experiment, lines), *together)
+    together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
+    notes = (_start_up(workloads), _wake_up(experiment, lines), *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
