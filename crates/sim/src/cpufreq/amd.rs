@@ -220,4 +220,31 @@ mod tests {
             assert_eq!(epp("6.18", server), EPP_AT_BOOT, "{server:?}");
         }
     }
+
+    /// Goal: where requests go through memory that the firmware shares, it sees the governor's level. Method: Zen 2 has no
+    /// register; the highest frequency is to be the highest level.
+    #[test]
+    fn a_governor_is_heard_through_shared_memory() {
+        let text = include_str!("../../../../python/opplab/data/machines/epyc-7742-2s.toml");
+        let machine = opplab_model::file::parse_machine("epyc-7742-2s.toml", text).expect("a machine");
+        let cluster = &machine.clusters[0];
+        let caps = cluster.cppc.expect("has CPPC");
+        for name in ["amd-pstate", "amd-pstate-guided"] {
+            let driver = machine.driver(name).expect("a driver");
+            assert!(!driver.fast_switch);
+            for form in [AmdForm::Unlimited, AmdForm::Limited] {
+                let forms = (form, AmdMinFreq::Lowest);
+                let started = AmdPassive::start(driver, cluster, &Policy::default(), forms, 0);
+                let (mut passive, hwp) = started.expect("loads").expect("has levels");
+                assert!(
+                    u32::from(hwp.request.max()) == caps.highest_perf
+                        && u32::from(hwp.request.min()) >= caps.lowest_perf,
+                    "{name} {form:?}"
+                );
+                let request = passive.target(passive.limits().max_khz, true);
+                let asked = if name == "amd-pstate" { request.desired() } else { request.min() };
+                assert_eq!(u32::from(asked), caps.highest_perf, "{name} {form:?}");
+            }
+        }
+    }
 }

@@ -163,7 +163,7 @@ pub trait CppcInterface {
     fn set_epp_perf(&mut self, epp: u32) -> Result<(), AmdError>;
 }
 
-/// The register alone, with nothing behind it.
+/// The register alone, or the same fields in shared memory: there the preference is not to be had.
 impl CppcInterface for AmdCppcRequest {
     fn read_req(&self) -> u64 {
         self.0
@@ -171,7 +171,9 @@ impl CppcInterface for AmdCppcRequest {
     fn write_req(&mut self, request: AmdCppcRequest) {
         *self = request;
     }
-    fn set_perf(&mut self, _min: u32, _desired: u32, _max: u32) {}
+    fn set_perf(&mut self, min: u32, desired: u32, max: u32) {
+        *self = self.with(0, max.into()).with(8, min.into()).with(16, desired.into());
+    }
     fn get_epp_perf(&self) -> Result<u64, AmdError> {
         Err(AmdError::Io)
     }
