@@ -849,10 +849,12 @@ impl KernelProfile {
         arch_knows && self.invariance != Invariance::None
     }
 
-    /// The f_max that the kernel takes on such a machine, where it is invariant.
-    pub fn freq_max(&self, platform: Platform, of: FreqMaxOf) -> FreqMax {
+    /// The f_max that the kernel takes on such a machine, where it is invariant; `no_turbo` is intel_pstate's in sysfs.
+    pub fn freq_max(&self, platform: Platform, of: FreqMaxOf, no_turbo: bool) -> FreqMax {
         match platform {
             Platform::Arm => FreqMax::MaxBoost,
+            // intel_pstate.c:store_no_turbo() calls arch_set_max_freq_ratio() since 918229cdd5ab.
+            Platform::Intel if no_turbo && self.version >= (5, 8) => FreqMax::MaxP,
             Platform::Intel if of == FreqMaxOf::EachCpu => FreqMax::MaxBoost,
             Platform::Intel => FreqMax::Turbo4Cores,
             Platform::Amd => FreqMax::Mid,

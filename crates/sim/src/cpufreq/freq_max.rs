@@ -69,7 +69,7 @@ impl FreqMaxRatios {
         }
         let freq_max_of = gates.profile.freq_max_of(gates.platform, machine.is_intel_hybrid(), machine.has_smt());
         let freq_max = if policy.freq_max.is_empty() {
-            gates.profile.freq_max(gates.platform, freq_max_of)
+            gates.profile.freq_max(gates.platform, freq_max_of, policy.no_turbo)
         } else {
             FreqMax::from_name(&policy.freq_max)
                 .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?

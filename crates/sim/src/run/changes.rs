@@ -8,6 +8,7 @@ use opplab_model::event::Sink;
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
+use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::{FreqPolicy, Governor, driver_of};
 use crate::cpufreq::intel::IntelSetup;
 use crate::ids::{CpuId, PolicyId, TaskId};
@@ -45,6 +46,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.intel = IntelSetup::new(machine, &mut driver, policy, &self.gates)?;
         if policy.no_turbo != self.policy.no_turbo {
             self.hardware.set_no_turbo(machine, policy.no_turbo);
+            self.freq_max = FreqMaxRatios::new(machine, policy, &self.gates)?;
             for id in self.policies.ids() {
                 self.regrant(id);
             }
