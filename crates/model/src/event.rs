@@ -57,8 +57,8 @@ pub enum Event {
     Placement { task: TaskIdx, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule },
     /// Ours: one loop of a phase ended (`Op::Activation`). `period_ns` is the time since the loop began, `run_ns` the
     /// time that its run events took (preemption included), `wu_lat_ns` the lateness of the wake-ups by its timers.
-    /// `slack_ns` < 0 is a missed activation; `timed`: a timer of the phase begins it. `late_ns`: an absolute timer had
-    /// ended so long before the task came to it, as loops before took too long.
+    /// `slack_ns` < 0 is a missed activation; `timed`: a timer of the phase begins it. `response_ns`: from such a timer to
+    /// the end of what it began, with all waits; 0 if nothing ended. Absolute timers that are missed count from their end.
     Activation {
         task: TaskIdx,
         phase: u16,
@@ -66,7 +66,7 @@ pub enum Event {
         period_ns: u64,
         run_ns: u64,
         wu_lat_ns: u64,
-        late_ns: u64,
+        response_ns: u64,
         slack_ns: i64,
     },
 }

@@ -60,8 +60,8 @@ impl Sink for Latencies {
                     self.wakeup_ns.push((next, now_ns - woken_ns));
                 }
             }
-            Event::Activation { task, timed: true, run_ns, wu_lat_ns, late_ns, .. } if now_ns >= self.from_ns => {
-                self.response_ns.push((task, run_ns + wu_lat_ns + late_ns));
+            Event::Activation { task, timed: true, response_ns: response_ns @ 1.., .. } if now_ns >= self.from_ns => {
+                self.response_ns.push((task, response_ns));
             }
             _ => {}
         }
@@ -92,7 +92,7 @@ mod tests {
             period_ns: 9,
             run_ns: 5,
             wu_lat_ns: 2,
-            late_ns: 0,
+            response_ns: 7,
             slack_ns: 1,
         };
         sink.event(400, &activation);

@@ -108,38 +108,67 @@ fn one_idle_state_keeps_the_tick_until_one_came() {
     assert!(kept >= stopped + 8, "{kept} {stopped}");
 }
 
+/// What a loop's `op`s do, on one CPU with `others`: (time, response, time of run events) of each loop.
+fn responses(ops: Vec<Op>, others: Vec<TaskSpec>) -> Vec<(u64, u64, u64)> {
+    #[derive(Default)]
+    struct Loops(Vec<(u64, u64, u64)>);
+    impl Sink for Loops {
+        fn event(&mut self, now_ns: u64, event: &Event) {
+            if let Event::Activation { task: 0, response_ns, run_ns, .. } = *event {
+                self.0.push((now_ns, response_ns, run_ns));
+            }
+        }
+    }
+    let mut all = vec![Op::LoopBegin { slot: 0, count: None }];
+    all.extend(ops);
+    all.extend([Op::Activation { phase: 0, timed: true }, Op::LoopEnd { slot: 0, begin: 0 }]);
+    let task =
+        TaskSpec { initial: true, ops: all, loop_slots: 1, nr_own_timers: 1, cpus: Some(0), ..TaskSpec::default() };
+    let tasks = [vec![task], others].concat();
+    let policy = Policy { governor: "performance".into(), ..Policy::default() };
+    let workload = Workload { tasks, cpu_sets: vec![vec![1]], ..Workload::default() };
+    let mut loops = Loops::default();
+    let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 1000 * MS };
+    run(&case, &mut loops).unwrap_or_else(|error| panic!("{error:?}"));
+    loops.0
+}
+
 /// Goal: who comes too late to an absolute timer waits since that timer, not since the task came; a relative one begins anew. Method:
 /// twice the work that a period holds, so that each loop is later than the one before.
 #[test]
 fn a_backlog_counts_as_response_time() {
-    #[derive(Default)]
-    struct Late(Vec<(u64, u64)>);
-    impl Sink for Late {
-        fn event(&mut self, now_ns: u64, event: &Event) {
-            if let Event::Activation { late_ns, .. } = *event {
-                self.0.push((now_ns, late_ns));
-            }
-        }
-    }
     let loops = |absolute: bool| {
-        let ops = vec![
-            Op::LoopBegin { slot: 0, count: None },
-            Op::Run { work_ns: 20 * MS, fixed: 0 },
-            Op::Timer { timer: 0, period_ns: 10 * MS, absolute, own: true },
-            Op::Activation { phase: 0, timed: true },
-            Op::LoopEnd { slot: 0, begin: 0 },
-        ];
-        let task = TaskSpec { initial: true, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
-        let workload = Workload { tasks: vec![task], ..Workload::default() };
-        let policy = Policy { governor: "performance".into(), ..Policy::default() };
-        let mut late = Late::default();
-        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 1000 * MS };
-        run(&case, &mut late).unwrap_or_else(|error| panic!("{error:?}"));
-        late.0
+        let timer = Op::Timer { timer: 0, period_ns: 10 * MS, absolute, own: true };
+        responses(vec![Op::Run { work_ns: 20 * MS, fixed: 0 }, timer], Vec::new())
     };
     let late = loops(true);
     assert!(late.len() > 10);
-    let released: Vec<u64> = late.iter().map(|&(now_ns, late_ns)| now_ns - late_ns).collect();
+    let released: Vec<u64> = late.iter().map(|&(now_ns, response_ns, _)| now_ns - response_ns).collect();
     assert!(released.windows(2).all(|pair| pair[1] - pair[0] == 10 * MS), "{released:?}");
-    assert!(loops(false).iter().all(|&(_, late_ns)| late_ns == 0));
+    let again = loops(false);
+    assert!(again.windows(2).all(|pair| pair[1].1 == pair[1].0 - pair[0].0), "{again:?}");
+}
+
+/// Goal: a wait in the middle of an activation is a part of its response, wherever the timer stands in the loop. Method: a task
+/// that never sleeps shares the CPU; the end of the work minus the timer's grid, from the times of the events.
+#[test]
+fn preemption_counts_as_response_time() {
+    let hog = || {
+        let ops = vec![Op::Run { work_ns: 5000 * MS, fixed: 0 }];
+        vec![TaskSpec { initial: true, ops, cpus: Some(0), ..TaskSpec::default() }]
+    };
+    let (run, timer) =
+        (Op::Run { work_ns: 6 * MS, fixed: 0 }, Op::Timer { timer: 0, period_ns: 40 * MS, absolute: true, own: true });
+    let alone: Vec<u64> = responses(vec![run, timer], Vec::new()).iter().map(|one| one.1).collect();
+    for ops in [vec![run, timer], vec![timer, run]] {
+        let shared = responses(ops, hog());
+        assert!(shared.len() >= 20);
+        let waits = &shared[2..];
+        assert!(waits.iter().all(|&(_, response_ns, _)| response_ns < 40 * MS), "{waits:?}");
+        let mean_ns = |of: fn(&(u64, u64, u64)) -> u64| waits.iter().map(of).sum::<u64>() / waits.len() as u64;
+        // What rt-app logs as `run` is wall time, too.
+        for waited_ns in [mean_ns(|one| one.1), mean_ns(|one| one.2)] {
+            assert!(waited_ns > alone[5] + 2 * MS, "{waits:?} {alone:?}");
+        }
+    }
 }

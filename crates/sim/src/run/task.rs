@@ -152,7 +152,12 @@ pub(crate) struct Task<'c> {
     pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
     pub(crate) slack_ns: i64,
-    pub(crate) late_ns: u64,
+    /// When its run event began.
+    pub(crate) run_since_ns: Option<u64>,
+    /// When the timer ended, or ends, that begins its activation.
+    pub(crate) release_ns: Option<u64>,
+    /// From the timers to the ends of the activations that they began, in this loop.
+    pub(crate) response_ns: u64,
     /// Tasks whose calls it has accepted and not replied to.
     pub(crate) serves: Vec<TaskId>,
     /// The tick of the last [`opplab_model::workload::Op::SkipInTick`].
@@ -212,7 +217,9 @@ impl<'c> Task<'c> {
             activation_ns: 0,
             activation_run_ns: 0,
             slack_ns: 0,
-            late_ns: 0,
+            run_since_ns: None,
+            release_ns: None,
+            response_ns: 0,
             due_ns: None,
             cluster_ns: 0,
             cluster: ClusterId(0),

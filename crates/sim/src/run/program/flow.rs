@@ -66,7 +66,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             period_ns: now - state.activation_ns,
             run_ns: state.activation_run_ns,
             wu_lat_ns: state.wu_lat_ns,
-            late_ns: state.late_ns,
+            response_ns: state.response_ns,
             slack_ns: state.slack_ns,
         };
         if timed {
@@ -75,7 +75,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         state.activation_ns = now;
         state.activation_run_ns = 0;
-        (state.wu_lat_ns, state.late_ns, state.slack_ns) = (0, 0, 0);
+        (state.wu_lat_ns, state.response_ns, state.slack_ns) = (0, 0, 0);
         self.emit(event);
         self.next_op(task)
     }

@@ -56,7 +56,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         match self.tasks[task].doing {
-            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => self.tasks[task].doing = Doing::Fresh,
+            Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => {
+                let state = &mut self.tasks[task];
+                state.doing = Doing::Fresh;
+                state.activation_run_ns += state.run_since_ns.take().map_or(0, |since_ns| self.now - since_ns);
+            }
             Doing::Fresh => {}
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }

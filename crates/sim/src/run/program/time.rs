@@ -36,6 +36,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::Next;
         }
         self.tasks[task].doing = Doing::Wall { left_ns: wall_ns };
+        self.tasks[task].run_since_ns = Some(self.now);
         Step::Busy
     }
 
@@ -62,6 +63,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::Next;
         }
         self.tasks[task].doing = Doing::Work { left: work_ns << WORK_SHIFT, fixed };
+        self.tasks[task].run_since_ns = Some(self.now);
         self.outcome.work_given += u128::from(work_ns) << WORK_SHIFT;
         Step::Busy
     }
@@ -93,11 +95,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.tasks[task];
         let next = if own { &mut state.own_timers[timer as usize] } else { &mut self.objects.timers[timer as usize] };
         let due = next.unwrap_or(state.started_ns) + period_ns;
-        *next = Some(if due <= now && !absolute { now } else { due });
+        let release_ns = if due <= now && !absolute { now } else { due };
+        *next = Some(release_ns);
+        if let Some(released_ns) = state.release_ns.replace(release_ns) {
+            state.response_ns += now.saturating_sub(released_ns);
+        } else if state.activation_run_ns > 0 {
+            state.response_ns += now - state.activation_ns;
+        }
         let slack = due as i64 - now as i64;
         state.slack_ns = if self.case.workload.cumulative_slack { state.slack_ns.saturating_add(slack) } else { slack };
         if slack <= 0 {
-            state.late_ns += if absolute { slack.unsigned_abs() } else { 0 };
             return Step::Next;
         }
         self.add_timer(cpu, due, TimerKind::Wake(task));
