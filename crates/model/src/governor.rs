@@ -212,6 +212,7 @@ pub fn governor_setup(
         transition_delay_us: driver.transition_delay_us,
         transition_latency_ns: u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX),
         tick_ns: tick_nsec(policy.hz.into()),
+        io_is_busy: machine.platform() == Platform::Intel,
         tunables: policy.tunables.clone(),
         profile,
     })

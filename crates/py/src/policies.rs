@@ -150,7 +150,7 @@ impl PyHooks {
                     cpu.idle_calls,
                     cpu.bw_dl,
                     cpu.times.wall_us,
-                    cpu.times.idle_us,
+                    cpu.times.idle_us(false),
                 ];
                 tuple(self.forms[1].bind(py), fields)
             })

@@ -241,3 +241,54 @@ fn modes_follow_the_governor() {
     let refused = error(Policy { epp: "balanced".into(), ..policy("6.12.117", "", "powersave") });
     assert!(refused.contains("balance_power"), "{refused}");
 }
+
+/// Goal: ondemand's tunables reach its samples. Method: a task that mostly waits for a disk is busy all the time where I/O wait
+/// counts, which is Intel's default; one that is niced does nothing where that is ignored.
+#[test]
+fn ondemand_counts_io_wait_and_nice_as_it_is_told() {
+    let machine = skylake_sp();
+    let ondemand = |name: &str, value: &str| {
+        let tunables = if name.is_empty() { Vec::new() } else { vec![(name.to_owned(), value.to_owned())] };
+        Policy { tunables, no_hwp: true, ..policy("6.12.117", "intel_cpufreq", "ondemand") }
+    };
+    let mean_mhz =
+        |workload: &Workload, policy: Policy| bzy_mhz(&machine, &checked(&machine, workload, policy, 500 * MS));
+    let io = Workload {
+        tasks: vec![TaskSpec {
+            initial: true,
+            cpus: Some(0),
+            ops: vec![
+                Op::LoopBegin { slot: 0, count: None },
+                Op::Run { work_ns: MS / 10, fixed: 0 },
+                Op::Io { device: 0, bytes: 4096 },
+                Op::LoopEnd { slot: 0, begin: 0 },
+            ],
+            loop_slots: 1,
+            ..TaskSpec::default()
+        }],
+        cpu_sets: vec![vec![3]],
+        ..fsyncs()
+    };
+    let [as_is, busy, idle] =
+        [("", ""), ("io_is_busy", "1"), ("io_is_busy", "0")].map(|(name, value)| mean_mhz(&io, ondemand(name, value)));
+    assert_eq!(as_is, busy);
+    assert!(busy > idle + 500, "{busy} {idle}");
+    let mut niced = load(&machine, 3, 800);
+    niced.tasks[0].policy = opplab_model::workload::SchedPolicy::Other { nice: 5 };
+    let [counts, ignored] = ["0", "1"].map(|value| mean_mhz(&niced, ondemand("ignore_nice_load", value)));
+    assert!(counts > ignored + 500, "{counts} {ignored}");
+}
+
+/// Goal: without turbo Intel's utilisation is measured against the base frequency since v5.8. Method: the same run as with f_max = max_P.
+#[test]
+fn without_turbo_f_max_is_the_base_frequency() {
+    let machine = skylake_sp();
+    let mhz = |kernel: &str, freq_max: &str| {
+        let policy = policy(kernel, "intel_cpufreq", "schedutil");
+        let policy = Policy { no_turbo: true, no_hwp: true, freq_max: freq_max.into(), ..policy };
+        bzy_mhz(&machine, &checked(&machine, &load(&machine, 3, 500), policy, 500 * MS))
+    };
+    assert_eq!(mhz("6.12.117", ""), mhz("6.12.117", "max_P"));
+    assert_eq!(mhz("5.7", ""), mhz("5.7", "turbo-4-cores"));
+    assert!(mhz("6.12.117", "") > mhz("6.12.117", "turbo-4-cores"));
+}

@@ -142,6 +142,8 @@ impl Governor {
                 transition_delay_us: 0,
                 transition_latency_ns: 0,
                 tick_ns: setup.tick_ns,
+                // Chosen when the setup is made, so that it is in the log.
+                io_is_busy: false,
                 tunables: told.chain(setup.tunables.iter().cloned()).collect(),
             })
             .map_err(|error| error.to_string())?;
@@ -257,18 +259,20 @@ fn tunables_of(line: &Line<'_>) -> Result<Vec<(String, String)>, HostError> {
 }
 
 fn times_node(times: &[CpuTimes]) -> Node {
-    Node::list(times.iter().map(|times| numbers(&[times.wall_us, times.idle_us, times.nice_ns])))
+    Node::list(times.iter().map(|times| numbers(&[times.wall_us, times.idle_us, times.nice_ns, times.iowait_us])))
 }
 
 fn times_of(line: &Line<'_>, key: &str) -> Result<Vec<CpuTimes>, HostError> {
     let one = |node: &Node| -> Result<CpuTimes, HostError> {
-        let wrong = || line.fault(node, format!("`{key}` must hold [wall_us, idle_us, nice_ns]"));
+        let wrong = || line.fault(node, format!("`{key}` must hold [wall_us, idle_us, nice_ns, iowait_us]"));
         let list = node.as_list(key).map_err(|_| wrong())?;
         let number = |index: usize| -> Result<u64, HostError> {
             let node = list.get(index).ok_or_else(wrong)?;
             node.as_int(key, 0, i128::from(u64::MAX)).map_err(|_| wrong())
         };
-        Ok(CpuTimes { wall_us: number(0)?, idle_us: number(1)?, nice_ns: number(2)? })
+        // Logs of before it was told apart count I/O wait as idle.
+        let iowait_us = if list.len() == 3 { 0 } else { number(3)? };
+        Ok(CpuTimes { wall_us: number(0)?, idle_us: number(1)?, iowait_us, nice_ns: number(2)? })
     };
     line.list(key)?.iter().map(one).collect()
 }
@@ -622,7 +626,7 @@ mod tests {
             cur_khz,
             limits: LIMITS,
             facts: vec![CpuFacts { util_cfs: util, util_cfs_boost: util, idle_calls: time_ms, ..CpuFacts::default() }],
-            times: vec![CpuTimes { wall_us: time_ms * 1000, idle_us, nice_ns: 0 }],
+            times: vec![CpuTimes { wall_us: time_ms * 1000, idle_us, ..CpuTimes::default() }],
         }
     }
 

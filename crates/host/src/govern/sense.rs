@@ -128,8 +128,8 @@ impl Senses {
             return Err(HostError::Lacking(format!("{what} cannot be read")));
         }
         for sensed in &mut senses.cpus {
-            let ticks = sensed.stat.idle + sensed.stat.iowait;
-            sensed.times.idle_us = ticks * (USER_TICK_NS / 1000);
+            sensed.times.idle_us = sensed.stat.idle * (USER_TICK_NS / 1000);
+            sensed.times.iowait_us = sensed.stat.iowait * (USER_TICK_NS / 1000);
             sensed.times.nice_ns = sensed.stat.nice * USER_TICK_NS;
         }
         Ok(senses)
@@ -178,19 +178,23 @@ impl Senses {
                 sensed.stat = *times;
                 sensed.is_online = true;
             }
-            let (idle_ns, nice_ns) = match before.filter(|_| sensed.is_online) {
+            let [idle_ns, iowait_ns, nice_ns] = match before.filter(|_| sensed.is_online) {
                 // The kernel's sums may go back a little, and begin anew when a CPU comes back.
-                Some(before) => (
-                    (sensed.stat.idle + sensed.stat.iowait).saturating_sub(before.idle + before.iowait) * USER_TICK_NS,
-                    sensed.stat.nice.saturating_sub(before.nice) * USER_TICK_NS,
-                ),
-                None => (interval_ns, 0),
+                Some(before) => [
+                    sensed.stat.idle.saturating_sub(before.idle),
+                    sensed.stat.iowait.saturating_sub(before.iowait),
+                    sensed.stat.nice.saturating_sub(before.nice),
+                ]
+                .map(|ticks| ticks * USER_TICK_NS),
+                None => [interval_ns, 0, 0],
             };
             sensed.times = CpuTimes {
                 wall_us: now.time_ns / 1000,
                 idle_us: sensed.times.idle_us.saturating_add(idle_ns / 1000),
+                iowait_us: sensed.times.iowait_us.saturating_add(iowait_ns / 1000),
                 nice_ns: sensed.times.nice_ns.saturating_add(nice_ns),
             };
+            let idle_ns = idle_ns + iowait_ns;
             let mut idled = idle_ns > 0;
             let Clock { cur_khz, ref_khz } = now_clock.unwrap_or_default();
             let scale = |khz: u64| (khz * 1024).checked_div(u64::from(ref_khz)).map_or(1024, |scale| scale.min(1024));

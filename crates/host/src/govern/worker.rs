@@ -181,9 +181,15 @@ fn open_policy(
         live.unwrap_or_else(|| profile.rate_limit_us(0, latency_ns))
     });
     let (freq_ref_khz, freq_invariant) = reference.of_policy(cpuinfo.max_khz);
+    let mut tunables = options.tunables.clone();
+    // cpufreq_ondemand.c:should_io_be_busy(), v6.12; said here, so that the log says it.
+    let is_intel = root.raw("/proc/cpuinfo").unwrap_or_default().contains("GenuineIntel");
+    if is_intel && options.governor == "ondemand" && !tunables.iter().any(|(name, _)| name == "io_is_busy") {
+        tunables.push(("io_is_busy".to_owned(), "1".to_owned()));
+    }
     let setup = Setup {
         governor: options.governor.clone(),
-        tunables: options.tunables.clone(),
+        tunables,
         policy: id,
         cpus,
         cpuinfo,

@@ -94,15 +94,24 @@ pub struct PolicyFacts {
     pub can_update: bool,
 }
 
-/// Cumulative times of one CPU, as `get_cpu_idle_time()` and `kcpustat` give them.
+/// Cumulative times of one CPU, as `get_cpu_idle_time_us()`, `get_cpu_iowait_time_us()` and `kcpustat` give them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTimes {
     /// Wall-clock time, us.
     pub wall_us: u64,
-    /// Idle time, us; with I/O wait unless `io_is_busy`.
+    /// Idle time without I/O wait, us.
     pub idle_us: u64,
+    /// Idle time in which a task that had run here waited for I/O, us.
+    pub iowait_us: u64,
     /// Time spent in tasks with positive nice values, ns.
     pub nice_ns: u64,
+}
+
+impl CpuTimes {
+    /// cpufreq.c:get_cpu_idle_time(), v6.12.
+    pub fn idle_us(&self, io_is_busy: bool) -> u64 {
+        if io_is_busy { self.idle_us } else { self.idle_us + self.iowait_us }
+    }
 }
 
 /// What the governor wants.

@@ -45,6 +45,8 @@ pub struct GovernorSetup {
     pub transition_latency_ns: u32,
     /// Length of a tick, ns.
     pub tick_ns: u64,
+    /// ondemand's default of its tunable (cpufreq_ondemand.c:`should_io_be_busy()`, v6.12: Intel since Core 2).
+    pub io_is_busy: bool,
     /// Tunables by sysfs name that are not left at their defaults.
     pub tunables: Vec<(String, String)>,
 }
@@ -359,6 +361,7 @@ mod tests {
             transition_delay_us: 1000,
             transition_latency_ns: 10_000,
             tick_ns: 4_000_000,
+            io_is_busy: false,
             tunables: tunables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }
     }
@@ -411,7 +414,7 @@ mod tests {
             let mut cur_khz = state.limits(LIMITS, setup.cur_khz).unwrap_or(setup.cur_khz);
             for step in 0..100 {
                 let facts = [CpuFacts { util_cfs: 1000, util_cfs_boost: 1000, ..CpuFacts::default() }];
-                let times = [CpuTimes { wall_us: step * 4000, idle_us: 0, nice_ns: 0 }];
+                let times = [CpuTimes { wall_us: step * 4000, ..CpuTimes::default() }];
                 let view = Collected { facts: &facts, times: &times };
                 let policy = PolicyFacts { cur_khz, freq_ref_khz: 3_000_000, freq_invariant: true, can_update: true };
                 let report = Report { time_ns: (1 << 30) + step * 4_000_000, cpu: 0, flags: 0, policy };

@@ -156,7 +156,8 @@ impl PolicyDbs {
         for (cpu, now) in self.cpus.iter_mut().zip(times) {
             let elapsed = now.wall_us.wrapping_sub(cpu.prev.wall_us) as u32;
             // A jiffies-based idle time may go back a little; that counts as no idle time.
-            let mut idle = if now.idle_us > cpu.prev.idle_us { (now.idle_us - cpu.prev.idle_us) as u32 } else { 0 };
+            let [idle_us, prev_us] = [now, &cpu.prev].map(|times| times.idle_us(tunables.io_is_busy));
+            let mut idle = if idle_us > prev_us { (idle_us - prev_us) as u32 } else { 0 };
             let mut nice_ns = cpu.prev.nice_ns;
             if tunables.ignore_nice_load {
                 idle = idle.wrapping_add((now.nice_ns.wrapping_sub(nice_ns) / NSEC_PER_USEC) as u32);
@@ -342,7 +343,7 @@ mod tests {
     };
 
     fn at(wall_us: u64, idle_us: u64) -> [CpuTimes; 1] {
-        [CpuTimes { wall_us, idle_us, nice_ns: 0 }]
+        [CpuTimes { wall_us, idle_us, ..CpuTimes::default() }]
     }
 
     /// A long idle time carries the last load over once, then counts.
@@ -390,7 +391,7 @@ mod tests {
             let mut policy = PolicyDbs::start(&[CpuTimes::default(); 2], rate);
             policy.rate_mult = mult;
             for sample in samples {
-                let times = sample.map(|(wall_us, idle_us, nice_ns)| CpuTimes { wall_us, idle_us, nice_ns });
+                let times = sample.map(|(wall_us, idle_us, nice_ns)| CpuTimes { wall_us, idle_us, iowait_us: 0, nice_ns });
                 policy.update(&tunables, &times);
                 policy.update_util(times[0].nice_ns);
                 policy.sampled(rate);

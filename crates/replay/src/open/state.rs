@@ -95,6 +95,6 @@ impl kernel::View for View<'_> {
     fn times(&self, index: usize) -> CpuTimes {
         let state = &self.cpus[self.members[index] as usize];
         let open_ns = state.idle_since_ns.map_or(0, |since| self.time_ns.saturating_sub(since));
-        CpuTimes { wall_us: self.time_ns / 1000, idle_us: (state.idle_ns + open_ns) / 1000, nice_ns: 0 }
+        CpuTimes { wall_us: self.time_ns / 1000, idle_us: (state.idle_ns + open_ns) / 1000, ..CpuTimes::default() }
     }
 }

@@ -237,6 +237,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let got_tick = self.cpus[cpu].pending.contains(&Interrupt::Tick);
         let state = &mut self.cpus[cpu];
+        state.stop_idle(now);
         state.idle.phase = Phase::Awake;
         let outside = state.idle_ns_by_state.len() - 1;
         state.idle_ns_by_state[outside] += now - state.idle.exit_since_ns;

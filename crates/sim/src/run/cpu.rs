@@ -112,10 +112,14 @@ pub(crate) struct Cpu {
     /// Whom the CPU's idle task woke.
     pub(crate) idle_flips: WakeFlips,
     pub(crate) idle_calls: u64,
-    /// Time that the idle task ran, up to its last start.
+    /// Idle time without I/O wait up to `idle_since_ns` (`idle_sleeptime` of `struct tick_sched`).
     pub(crate) idle_total_ns: u64,
-    /// When the idle task started last.
+    /// Idle time that ended while a task waited for I/O (`iowait_sleeptime`).
+    pub(crate) iowait_total_ns: u64,
+    /// When the idle task started last, or an interrupt came last (`idle_entrytime`).
     pub(crate) idle_since_ns: u64,
+    /// Ticks in tasks of positive nice values (`CPUTIME_NICE`), ns.
+    pub(crate) nice_ns: u64,
     pub(crate) idle_governor: Box<dyn IdleGovernor>,
     /// When the RCU callbacks that the CPU has are done.
     pub(crate) rcu_until_ns: u64,
@@ -143,6 +147,13 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
+    /// tick-sched.c:tick_nohz_stop_idle(), v6.12: what was idle counts as I/O wait if a task still waits for I/O.
+    pub(crate) fn stop_idle(&mut self, now: u64) {
+        let total_ns = if self.nr_iowait > 0 { &mut self.iowait_total_ns } else { &mut self.idle_total_ns };
+        *total_ns += now - self.idle_since_ns;
+        self.idle_since_ns = now;
+    }
+
     /// A CPU that runs its idle task at [`BOOT_NS`]; `nr_points`: operating points of its cluster.
     pub(crate) fn new(
         cluster: ClusterId,
@@ -193,6 +204,8 @@ impl Cpu {
             idle_flips: WakeFlips::default(),
             idle_calls: 0,
             idle_total_ns: 0,
+            iowait_total_ns: 0,
+            nice_ns: 0,
             idle_since_ns: BOOT_NS,
             idle_governor,
             tick_stopped: false,

@@ -150,11 +150,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if task.is_background {
                     self.outcome.background_work += u128::from(done);
                 }
-                task.activation_run_ns += delta;
             }
             Doing::Wall { left_ns } => {
                 *left_ns -= ran.min(*left_ns);
-                task.activation_run_ns += delta;
             }
             Doing::Fresh => {}
         }
@@ -206,7 +204,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let state = &mut self.cpus[cpu];
         if busy {
-            state.idle_total_ns += now - state.idle_since_ns;
+            state.stop_idle(now);
             let outside = state.idle_ns_by_state.len() - 1;
             state.idle_ns_by_state[outside] += now - state.account_ns;
             state.account_ns = now;
@@ -811,6 +809,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if curr != TaskId::IDLE {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
+            if matches!(self.tasks[curr].policy, SchedPolicy::Other { nice } | SchedPolicy::Batch { nice } if nice > 0)
+            {
+                // cputime.c:account_user_time() counts whole ticks.
+                self.cpus[cpu].nice_ns += self.tick_ns;
+            }
             match self.tasks[curr].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
                 Class::Deadline => {

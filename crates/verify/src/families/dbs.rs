@@ -72,7 +72,7 @@ fn times(value: Json<'_>) -> Result<Vec<CpuTimes>, VerifyError> {
             let [wall_us, idle_us, nice_ns] = numbers[..] else {
                 return Err(cpu.error("a cpu is not [wall_us, idle_us, nice_ns]"));
             };
-            Ok(CpuTimes { wall_us, idle_us, nice_ns })
+            Ok(CpuTimes { wall_us, idle_us, iowait_us: 0, nice_ns })
         })
         .collect()
 }

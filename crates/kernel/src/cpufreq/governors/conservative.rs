@@ -266,7 +266,7 @@ mod tests {
     /// Steps of 5% of the maximum, up from 80% load, down below 20%.
     #[test]
     fn steps() {
-        let times = |wall_us, idle_us| [CpuTimes { wall_us, idle_us, nice_ns: 0 }];
+        let times = |wall_us, idle_us| [CpuTimes { wall_us, idle_us, ..CpuTimes::default() }];
         let mut governor = Conservative::start(ConservativeTunables::new(10_000), 1_500_000, &times(0, 0));
         let mut check = |wall_us, idle_us, requested_khz| {
             governor.update(&policy(1_500_000), &times(wall_us, idle_us));
@@ -307,7 +307,7 @@ mod tests {
             for ((wall_us, idle_us), (cur_khz, min_khz, max_khz)) in samples {
                 let limits = FreqLimits { min_khz, max_khz };
                 let policy = DbsPolicy { cur_khz, limits, cpuinfo: limits, table: None };
-                governor.update(&policy, &[CpuTimes { wall_us, idle_us, nice_ns: 0 }]);
+                governor.update(&policy, &[CpuTimes { wall_us, idle_us, ..CpuTimes::default() }]);
             }
         }
     }

@@ -242,13 +242,18 @@ pub static GOVERNOR: GovernorEntry = GovernorEntry {
             "0",
             "taken off every frequency, 1/1000",
         ),
-        Tunable::new("io_is_busy", TunableKind::Switch, "0", "count I/O wait as busy time"),
+        Tunable::new(
+            "io_is_busy",
+            TunableKind::Switch,
+            "1 on Intel, 0 elsewhere",
+            "count as busy the time in which a task waits for I/O",
+        ),
     ],
     worker: Worker::Kworker,
     energy_aware: false,
     new: |setup| {
         Sampling::start(&GOVERNOR, setup, |rate_us, times| {
-            Ondemand::start(OndemandTunables::new(rate_us, false), times)
+            Ondemand::start(OndemandTunables::new(rate_us, setup.io_is_busy), times)
         })
     },
 };
@@ -286,7 +291,7 @@ mod tests {
     use super::*;
 
     fn times(wall_us: u64, idle_us: u64) -> [CpuTimes; 1] {
-        [CpuTimes { wall_us, idle_us, nice_ns: 0 }]
+        [CpuTimes { wall_us, idle_us, ..CpuTimes::default() }]
     }
 
     const LIMITS: FreqLimits = FreqLimits { min_khz: 1_000_000, max_khz: 2_000_000 };
