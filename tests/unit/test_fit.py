@@ -587,3 +587,15 @@ def test_every_set_but_noise_is_better_than_its_rival() -> None:
     assert report["totals"]["all servers"]["median_abs_error"] < 0.07
     for row in report["sets"]:
         assert row["skill"] is None or row["skill"] > 0, row["set"]
+
+
+def test_rows_that_make_nnls_go_round_in_circles_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = np.array([1.0, 2, 4, 8])
+    features = np.column_stack([np.ones(4), cores])
+    exact = fit_parts(["awake", "core"], features, 30 + 2 * cores).powers
+
+    def circles(*_: object) -> None:
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    monkeypatch.setattr("scipy.optimize.nnls", circles)
+    assert fit_parts(["awake", "core"], features, 30 + 2 * cores).powers == pytest.approx(exact)

@@ -75,10 +75,14 @@ class Parts:
 
 
 def _nonnegative(features: Floats, measured: Floats) -> Floats:
-    from scipy.optimize import nnls
+    from scipy.optimize import lsq_linear, nnls
 
-    powers, _ = nnls(features / measured[:, None], np.ones(len(measured)))
-    return np.asarray(powers)
+    relative, ones = features / measured[:, None], np.ones(len(measured))
+    try:
+        return np.asarray(nnls(relative, ones)[0])
+    except RuntimeError:
+        # Where the rows do not separate the parts, rounding can make nnls go round in circles.
+        return np.asarray(lsq_linear(relative, ones, bounds=(0, np.inf), method="bvls").x)
 
 
 def fit_parts(names: list[str], features: Floats, measured: Floats) -> Parts:

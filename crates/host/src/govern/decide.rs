@@ -270,7 +270,7 @@ fn times_of(line: &Line<'_>, key: &str) -> Result<Vec<CpuTimes>, HostError> {
             let node = list.get(index).ok_or_else(wrong)?;
             node.as_int(key, 0, i128::from(u64::MAX)).map_err(|_| wrong())
         };
-        // Logs of before it was told apart count I/O wait as idle.
+        // Older logs have I/O wait within the idle time.
         let iowait_us = if list.len() == 3 { 0 } else { number(3)? };
         Ok(CpuTimes { wall_us: number(0)?, idle_us: number(1)?, iowait_us, nice_ns: number(2)? })
     };
