@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use opplab_stats::quantile::nearest_rank;
+
 use crate::event::{Event, IDLE_TASK, Sink, TaskIdx};
 
 /// The percentiles that are reported, in percent; 100 is the longest.
@@ -44,9 +46,8 @@ impl Latencies {
 /// The value that so many percent do not exceed (nearest rank), for each of [`PERCENTILES`].
 pub fn percentiles(mut values: Vec<u64>) -> Option<[u64; 5]> {
     values.sort_unstable();
-    let last = values.len().checked_sub(1)?;
-    let at = |percent: u32| values[(values.len() * percent as usize).div_ceil(100).saturating_sub(1).min(last)];
-    Some(PERCENTILES.map(at))
+    let longest = *values.last()?;
+    Some(PERCENTILES.map(|percent| nearest_rank(&values, percent as usize).unwrap_or(longest)))
 }
 
 impl Sink for Latencies {

@@ -7,6 +7,7 @@ use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
 use opplab_replay::idle_states::{BY_NUMBER, IdleStates};
+use opplab_signals::decode::decoded;
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
@@ -72,7 +73,7 @@ pub(crate) fn trace_energy<'py>(
             EnergyMeter::counting_from(machine, from_ns).with_idle_states(IdleStates::of(&path, machine))
         });
         let mut meters = EnergyMeters(meters.collect());
-        let outcome = file.stream_reader(&mut *reader, &options, &mut meters)?;
+        let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut meters))?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
         Ok((found, reader.processes(), outcome.problems))
     });

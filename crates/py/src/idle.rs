@@ -6,6 +6,7 @@ use opplab_guarded::guarded;
 use opplab_kernel::cpuidle::IdleState;
 use opplab_kernel::profile::KernelProfile;
 use opplab_replay::idle::{Decider, EVENTS, Stays, decide};
+use opplab_signals::decode::decoded;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -34,7 +35,7 @@ pub(crate) fn trace_idle<'py>(
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
     let read = py.detach(|| {
         let mut stays = Stays::default();
-        let outcome = TraceFile::open(&path)?.stream(&options, &mut stays)?;
+        let outcome = TraceFile::open(&path)?.stream(&options, &mut decoded(&mut stays))?;
         Ok((stays, outcome.problems))
     });
     let (stays, problems) = read.map_err(|error| trace_error(py, &path, error))?;

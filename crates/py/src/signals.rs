@@ -1,7 +1,6 @@
 //! Signals of a recorded trace: see crate `signals`.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use numpy::IntoPyArray;
@@ -9,11 +8,12 @@ use opplab_guarded::guarded;
 use opplab_replay::energy::EnergyMeter;
 use opplab_replay::signals::{load_tracking, read_options};
 use opplab_signals::activations::Activations;
+use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
-use opplab_trace::{Event, RecordingFiles, Sink};
+use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -95,8 +95,8 @@ struct All<'m> {
     latencies: Option<Latencies>,
 }
 
-impl Sink for All<'_> {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+impl SchedSink for All<'_> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         while self.every_ns > 0 && self.next_ns.is_some_and(|next| next < event.time_ns) {
             let now = self.next_ns.unwrap_or(event.time_ns);
@@ -105,18 +105,17 @@ impl Sink for All<'_> {
             self.next_ns = now.checked_add(self.every_ns);
         }
         self.next_ns = self.next_ns.or(event.time_ns.checked_add(self.every_ns));
-        let _ = self.pelt.event(event);
-        let _ = self.residency.event(event);
-        let _ = self.groups.event(event);
+        self.pelt.event(event, what);
+        self.residency.event(event, what);
+        self.groups.event(event, what);
         if let Some(meter) = &mut self.meter {
-            let _ = meter.event(event);
+            meter.event(event, what);
         }
-        let _ = self.activations.event(event);
+        self.activations.event(event, what);
         if let Some(latencies) = &mut self.latencies {
             self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
             self.activations.all.drain(..).for_each(|one| latencies.activation(&one));
         }
-        ControlFlow::Continue(())
     }
 }
 
@@ -154,7 +153,7 @@ pub(crate) fn trace_signals<'py>(
             activations: Activations::default(),
             latencies: sums.map(|_| Latencies::default()),
         };
-        let outcome = file.stream(&options, &mut all)?;
+        let outcome = file.stream(&options, &mut decoded(&mut all))?;
         all.residency.finish();
         Ok((all, outcome.problems))
     });

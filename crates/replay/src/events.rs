@@ -5,12 +5,14 @@
 //! holds is kept as a time stamp ([`What::Other`]), because it shows that the CPU executed.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
 use opplab_signals::clock::sched_clock_offset_ns;
-use opplab_signals::groups::{Group, GroupFinder, Groups, MOVES};
-use opplab_trace::{Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
+use opplab_signals::decode::{Decoder, SchedEvent, SchedSink, TaskFields, entered};
+use opplab_signals::groups::{Group, GroupFinder, Groups};
+use opplab_trace::{BySchema, Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
 use crate::records::{self, RecordReader, Records};
@@ -282,97 +284,34 @@ pub struct Events {
     pub task_groups: TaskGroups,
 }
 
-/// `cpu_idle` states from here on mean "left".
-const IDLE_EXIT: i64 = 0xffff_ffff;
-
-/// The state that an idle event enters.
-pub(crate) fn entered(state: i64) -> Option<usize> {
-    (0..IDLE_EXIT).contains(&state).then_some(state as usize)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
-    Switch,
-    Waking,
-    Wakeup,
-    WakeupNew,
-    Migrate,
-    Fork,
-    Exit,
-    Frequency,
-    Idle,
-    IdleExit,
-    ClusterIdle,
-    UpdateUtil,
-    Attach,
-    Group,
-    Other,
-}
-
-/// Places of an event's fields.
-#[derive(Clone)]
-struct Role {
-    name: Name,
-    fields: [Option<usize>; 7],
-    /// Of other events: the places of a CPU and of its current frequency.
-    current_khz: Option<(usize, usize)>,
-    record: records::Role,
-    flags: Option<usize>,
-}
-
-impl Role {
-    fn new(schema: &Schema) -> Self {
-        let (name, fields): (Name, &[&str]) = match schema.name.as_str() {
-            "sched_switch" => (
-                Name::Switch,
-                &["prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio", "prev_comm", "next_comm"],
-            ),
-            "sched_waking" => (Name::Waking, &["pid", "prio", "target_cpu", "comm"]),
-            "sched_wakeup" => (Name::Wakeup, &["pid", "prio", "target_cpu", "comm"]),
-            "sched_wakeup_new" => (Name::WakeupNew, &["pid", "prio", "target_cpu", "comm"]),
-            "sched_migrate_task" => (Name::Migrate, &["pid", "orig_cpu", "dest_cpu"]),
-            "sched_process_fork" => (Name::Fork, &["parent_pid", "child_pid", "child_comm"]),
-            "sched_process_exit" => (Name::Exit, &["pid"]),
-            name if MOVES.contains(&name) => (Name::Attach, &["dst_root", "dst_id", "dst_path", "pid"]),
-            "cgroup_mkdir" | "cgroup_rename" => (Name::Group, &["root", "id", "path"]),
-            "cpu_frequency" => (Name::Frequency, &["cpu_id", "state"]),
-            "cpu_idle" => (Name::Idle, &["cpu_id", "state"]),
-            "idle_exit" => (Name::IdleExit, &["cpu_id"]),
-            "cluster_idle" => (Name::ClusterIdle, &["cluster", "state"]),
-            // A probe on a governor's update_util_data hook: its arguments under the kernel's names.
-            _ if ["hook", "time", "flags"].iter().all(|field| schema.field_index(field).is_some()) => {
-                (Name::UpdateUtil, &["hook", "flags", "time"])
-            }
-            _ => (Name::Other, &[]),
-        };
-        let mut places = [None; 7];
-        for (place, field) in places.iter_mut().zip(fields) {
-            *place = schema.field_index(field);
-        }
-        let cpu = schema.field_index("pcpu").or_else(|| schema.field_index("cpu"));
-        let current_khz = cpu.zip(schema.field_index("cur")).filter(|_| name == Name::Other);
-        let record = if name == Name::Other { records::Role::of(schema) } else { records::Role::Other };
-        Self { name, fields: places, current_khz, record, flags: schema.field_index("common_flags") }
-    }
-
-    fn int(&self, event: &Event<'_>, nth: usize) -> Option<i64> {
-        self.fields[nth].and_then(|place| event.int(place))
-    }
-
-    fn text<'e>(&self, event: &Event<'e>, nth: usize) -> Option<&'e [u8]> {
-        self.fields[nth].and_then(|place| event.str(place))
-    }
-
-    fn left(&self, event: &Event<'_>) -> Left {
-        let state = match self.text(event, 2) {
-            Some(text) => opplab_trace::render::task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
-            None => self.int(event, 2).unwrap_or(0) as u64,
-        };
-        match state & 0xff {
+impl Left {
+    /// By the state at `sched_switch`.
+    fn of(prev_state: u64) -> Self {
+        match prev_state & 0xff {
             0 => Left::Runnable,
             bits if bits & 0x30 != 0 => Left::Dead,
             2 => Left::Uninterruptible,
             _ => Left::Asleep,
+        }
+    }
+}
+
+/// Places in a format that are looked up beside those of a [`SchedEvent`].
+#[derive(Clone, Copy)]
+struct Places {
+    flags: Option<usize>,
+    /// A CPU and its current frequency.
+    current_khz: Option<(usize, usize)>,
+    record: records::Role,
+}
+
+impl Places {
+    fn of(schema: &Schema) -> Self {
+        let cpu = schema.field_index("pcpu").or_else(|| schema.field_index("cpu"));
+        Self {
+            flags: schema.field_index("common_flags"),
+            current_khz: cpu.zip(schema.field_index("cur")),
+            record: records::Role::of(schema),
         }
     }
 }
@@ -386,7 +325,7 @@ const DURATION_MAX_NS: u64 = 30 * 86_400_000_000_000;
 struct Builder {
     events: Events,
     by_pid: BTreeMap<i32, TaskIdx>,
-    roles: Vec<Option<Role>>,
+    places: BySchema<Places>,
     /// By address of a CPU's governor hook: its number here, and how often each CPU called it.
     hooks: BTreeMap<i64, (u32, BTreeMap<u32, u64>)>,
     records: RecordReader,
@@ -398,8 +337,12 @@ struct Builder {
 }
 
 impl Builder {
-    fn task(&mut self, pid: i64, comm: Option<&[u8]>, prio: Option<i64>) -> TaskIdx {
-        let pid = pid as i32;
+    /// The task of a thread id, of which nothing else is known.
+    fn thread(&mut self, pid: i32) -> TaskIdx {
+        self.task(TaskFields { pid, prio: None, comm: None })
+    }
+
+    fn task(&mut self, TaskFields { pid, prio, comm }: TaskFields<'_>) -> TaskIdx {
         if pid == 0 {
             return IDLE_TASK;
         }
@@ -414,8 +357,7 @@ impl Builder {
         {
             task.name = String::from_utf8_lossy(comm).into_owned();
         }
-        // Some formats show it without its sign.
-        if let Some(prio) = prio.map(|prio| i64::from(prio as i32))
+        if let Some(prio) = prio.map(i64::from)
             && task.prios.last().is_none_or(|&(_, last)| last != prio)
         {
             task.prios.push((self.now_ns, prio));
@@ -423,31 +365,21 @@ impl Builder {
         index
     }
 
-    fn event(&mut self, event: &Event<'_>) -> Option<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        let role = match self.roles[index].take() {
-            // Formats without format files learn their fields as they go.
-            Some(role) if role.name == Name::Other || role.fields[0].is_some() => role,
-            _ => Role::new(event.schema),
-        };
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) -> Option<()> {
         if !std::mem::replace(&mut self.begun, true) {
             self.events.first_ns = event.time_ns;
         }
         self.now_ns = event.time_ns.saturating_sub(self.events.first_ns);
-        let what = self.what(event, &role);
-        let context = match role.flags.and_then(|place| event.int(place)) {
+        let places = *self.places.get(event.schema, Places::of);
+        let what = self.what(event, what, &places)?;
+        let context = match places.flags.and_then(|place| event.int(place)) {
             Some(flags) if flags & IN_INTERRUPT != 0 => Context::Interrupt,
             Some(_) => Context::Task,
             None => Context::Unknown,
         };
-        self.roles[index] = Some(role);
-        let what = what?;
         let current = match what {
             What::Switch { prev, .. } => prev,
-            _ => self.task(event.pid.into(), None, None),
+            _ => self.thread(event.pid),
         };
         let time_ns = self.now_ns;
         self.back_ns = self.back_ns.max(self.events.duration_ns.saturating_sub(time_ns));
@@ -458,82 +390,76 @@ impl Builder {
         Some(())
     }
 
-    fn what(&mut self, event: &Event<'_>, role: &Role) -> Option<What> {
-        let int = |nth| role.int(event, nth);
-        let cpu = |nth| role.int(event, nth).map(|cpu| (cpu as u32) & 0xffff);
-        Some(match role.name {
-            Name::Switch => {
-                let prev = self.task(int(0)?, role.text(event, 5), int(1));
-                let left = role.left(event);
-                let next = self.task(int(3)?, role.text(event, 6), int(4));
-                What::Switch { prev, left, next }
+    fn what(&mut self, event: &Event<'_>, what: &SchedEvent<'_>, places: &Places) -> Option<What> {
+        const CPU_MASK: u32 = 0xffff;
+        Some(match *what {
+            SchedEvent::Switch { prev, prev_state, next } => {
+                What::Switch { prev: self.task(prev), left: Left::of(prev_state), next: self.task(next) }
             }
-            Name::Waking => What::Waking { task: self.task(int(0)?, role.text(event, 3), int(1)) },
-            Name::Wakeup => {
-                What::Wakeup { task: self.task(int(0)?, role.text(event, 3), int(1)), cpu: cpu(2).unwrap_or(0) }
+            SchedEvent::Waking { task } => What::Waking { task: self.task(task) },
+            SchedEvent::Wakeup { task, target_cpu, new } => {
+                let (task, cpu) = (self.task(task), target_cpu & CPU_MASK);
+                if new { What::WakeupNew { task, cpu } } else { What::Wakeup { task, cpu } }
             }
-            Name::WakeupNew => {
-                What::WakeupNew { task: self.task(int(0)?, role.text(event, 3), int(1)), cpu: cpu(2).unwrap_or(0) }
-            }
-            Name::Migrate => {
-                let (task, orig_cpu, dest_cpu) = (self.task(int(0)?, None, None), cpu(1)?, cpu(2)?);
-                let stopper = self.task(event.pid.into(), None, None);
+            SchedEvent::Migrate { pid, orig_cpu, dest_cpu, .. } => {
+                let (task, orig_cpu, dest_cpu) = (self.thread(pid), orig_cpu? & CPU_MASK, dest_cpu & CPU_MASK);
+                let stopper = self.thread(event.pid);
                 if self.events.name(task) == "taskset" && self.events.name(stopper).starts_with("migration/") {
                     self.events.tasks[task as usize].tasksets.push((self.now_ns, dest_cpu));
                 }
                 What::Migrate { task, orig_cpu, dest_cpu }
             }
-            Name::Fork => {
-                let parent = self.task(int(0).unwrap_or(event.pid.into()), None, None);
-                let (parent_pid, child) = (int(0).unwrap_or(event.pid.into()) as i32, int(1)?);
+            SchedEvent::Fork { parent_pid, child_pid, child_comm } => {
+                let parent = self.thread(parent_pid);
                 // The number may have belonged to another task before.
-                self.by_pid.remove(&(child as i32));
-                let pid = child as i32;
-                let child = self.task(child, role.text(event, 2), None);
-                let change = GroupChange::Fork { parent: parent_pid, child: (pid, child) };
-                self.events.task_groups.changes.push((self.now_ns, change));
+                self.by_pid.remove(&child_pid);
+                let child = self.task(TaskFields { pid: child_pid, prio: None, comm: child_comm });
+                self.group_change(GroupChange::Fork { parent: parent_pid, child: (child_pid, child) });
                 if let Some(task) = self.events.tasks.get_mut(child as usize) {
                     task.parent = Some(parent);
                 }
                 What::Fork { child }
             }
-            Name::Exit => What::Exit { task: self.task(int(0)?, None, None) },
-            Name::Frequency => What::Frequency { cpu: cpu(0)?, freq_khz: int(1)? as u32 },
-            Name::Idle => What::Idle { cpu: cpu(0)?, state: entered(int(1)?) },
-            Name::IdleExit => What::IdleExit { cpu: cpu(0)? },
-            Name::ClusterIdle => What::ClusterIdle { cluster: cpu(0)?, state: entered(int(1)?) },
-            Name::Attach | Name::Group => {
-                let text = role.text(event, 2).unwrap_or_default();
-                let path = String::from_utf8_lossy(text).into_owned();
-                let (hierarchy, id) = (int(0)?, int(1).unwrap_or(0) as u64);
-                let change = match role.name {
-                    Name::Attach => GroupChange::Attach { hierarchy, id, path, pid: int(3)? as i32 },
-                    _ => GroupChange::Name { hierarchy, id, path },
-                };
-                self.events.task_groups.changes.push((self.now_ns, change));
-                What::Group { change: self.events.task_groups.changes.len() as u32 - 1 }
+            SchedEvent::Exit { pid } => What::Exit { task: self.thread(pid) },
+            SchedEvent::Frequency { cpu, khz } => What::Frequency { cpu: cpu & CPU_MASK, freq_khz: khz },
+            SchedEvent::Idle { cpu, state } => What::Idle { cpu: cpu & CPU_MASK, state },
+            SchedEvent::IdleExit { cpu } => What::IdleExit { cpu: cpu & CPU_MASK },
+            SchedEvent::ClusterIdle { cluster, state } => What::ClusterIdle { cluster: cluster & CPU_MASK, state },
+            SchedEvent::Attach { dst_root: hierarchy, dst_id: id, dst_path, pid } => {
+                let path = String::from_utf8_lossy(dst_path).into_owned();
+                self.group_change(GroupChange::Attach { hierarchy, id, path, pid })
             }
-            Name::UpdateUtil => {
+            SchedEvent::Group { root: hierarchy, id, path } => {
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.group_change(GroupChange::Name { hierarchy, id, path })
+            }
+            SchedEvent::UpdateUtil { hook, flags, time } => {
                 let number = self.hooks.len() as u32;
-                let (number, callers) = self.hooks.entry(int(0)?).or_insert((number, BTreeMap::new()));
-                *callers.entry(event.cpu & 0xffff).or_default() += 1;
-                let (number, by_cpu) = (*number, event.cpu & 0xffff);
-                self.records.called(self.now_ns, by_cpu);
-                What::UpdateUtil { cpu: number, flags: int(1)? as u32, clock_ns: int(2)? as u64 }
+                let (number, callers) = self.hooks.entry(hook).or_insert((number, BTreeMap::new()));
+                *callers.entry(event.cpu & CPU_MASK).or_default() += 1;
+                let number = *number;
+                self.records.called(self.now_ns, event.cpu & CPU_MASK);
+                What::UpdateUtil { cpu: number, flags, clock_ns: time }
             }
-            Name::Other => {
-                if let Some((cpu, cur)) = role.current_khz
+            _ => {
+                if let Some((cpu, cur)) = places.current_khz
                     && let (Some(cpu), Some(khz)) = (event.int(cpu), event.int(cur))
                     && (1_000..100_000_000).contains(&khz)
                 {
-                    self.events.start_khz.entry(cpu as u32 & 0xffff).or_insert((self.now_ns, khz as u32));
+                    self.events.start_khz.entry(cpu as u32 & CPU_MASK).or_insert((self.now_ns, khz as u32));
                 }
-                if role.record != records::Role::Other {
-                    let _ = self.records.take(self.now_ns, &role.record, event);
+                if places.record != records::Role::Other {
+                    let _ = self.records.take(self.now_ns, &places.record, event);
                 }
                 What::Other
             }
         })
+    }
+
+    /// Keeps a change of control groups.
+    fn group_change(&mut self, change: GroupChange) -> What {
+        self.events.task_groups.changes.push((self.now_ns, change));
+        What::Group { change: self.events.task_groups.changes.len() as u32 - 1 }
     }
 }
 
@@ -584,9 +510,12 @@ impl Events {
         let fail = |reason: String| ReplayError::Trace { path: path.to_owned(), reason };
         let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
         let (mut builder, mut groups) = (Builder::default(), GroupFinder::default());
+        let mut decoder = Decoder::default();
         let mut sink = |event: &Event<'_>| {
-            let _ = builder.event(event);
-            opplab_trace::Sink::event(&mut groups, event)
+            let what = decoder.decode(event);
+            let _ = builder.event(event, &what);
+            groups.event(event, &what);
+            ControlFlow::Continue(())
         };
         let outcome = file.stream(&options, &mut sink).map_err(|error| fail(error.to_string()))?;
         builder.name_hooks();

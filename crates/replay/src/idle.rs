@@ -14,18 +14,15 @@
 //! the tick runs again after each stay, nobody waits for I/O, and PM QoS allows all.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, idle_governor};
 use opplab_kernel::profile::KernelProfile;
-use opplab_trace::{Event, Schema, Sink};
+use opplab_signals::decode::{SchedEvent, SchedSink};
+use opplab_trace::Event;
 
 /// The events that idle decisions follow from.
 pub const EVENTS: [&str; 6] =
     ["cpu_idle", "cpu_idle_miss", "irq_handler_entry", "local_timer_entry", "hrtimer_expire_entry", "sched_switch"];
-
-/// `cpu_idle` states at or above this mean "not idle" (`PWR_EVENT_EXIT`).
-const IDLE_EXIT: i64 = 0xffff_ffff;
 
 /// One stay in an idle state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,35 +52,11 @@ pub struct Stays {
     /// Stays of each CPU before which no timer interrupt has been seen yet.
     waiting: Vec<usize>,
     switches: bool,
-    roles: Vec<Option<Role>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Role {
-    Other,
-    Idle { state: usize, cpu: usize },
-    Miss { cpu: usize, below: usize },
-    Irq { name: usize },
-    Timer,
-    Switch { next: usize },
-}
-
-fn role(schema: &Schema) -> Role {
-    let place = |name: &str| schema.field_index(name);
-    let found = match schema.name.as_str() {
-        "cpu_idle" => place("state").zip(place("cpu_id")).map(|(state, cpu)| Role::Idle { state, cpu }),
-        "cpu_idle_miss" => place("cpu_id").zip(place("below")).map(|(cpu, below)| Role::Miss { cpu, below }),
-        "irq_handler_entry" => place("name").map(|name| Role::Irq { name }),
-        "local_timer_entry" | "hrtimer_expire_entry" => Some(Role::Timer),
-        "sched_switch" => place("next_pid").map(|next| Role::Switch { next }),
-        _ => None,
-    };
-    found.unwrap_or(Role::Other)
 }
 
 impl Stays {
-    fn cpu(&mut self, cpu: i64) -> Option<usize> {
-        let cpu = usize::try_from(cpu).ok().filter(|&cpu| cpu < 1 << 16)?;
+    fn cpu(&mut self, cpu: u32) -> Option<usize> {
+        let cpu = Some(cpu as usize).filter(|&cpu| cpu < 1 << 16)?;
         if self.cpus.len() <= cpu {
             self.cpus.resize(cpu + 1, Vec::new());
             self.open.resize(cpu + 1, None);
@@ -92,7 +65,13 @@ impl Stays {
         Some(cpu)
     }
 
-    fn timer(&mut self, cpu: usize, now_ns: u64) {
+    /// The last stay of a CPU.
+    fn last(&mut self, cpu: u32) -> Option<&mut Stay> {
+        self.cpu(cpu).and_then(|cpu| self.cpus[cpu].last_mut())
+    }
+
+    fn timer(&mut self, cpu: u32, now_ns: u64) {
+        let Some(cpu) = self.cpu(cpu) else { return };
         let first = self.waiting[cpu];
         if let Some(last) = self.cpus[cpu].last_mut() {
             last.by_timer |= last.timer_ns.is_none();
@@ -104,64 +83,38 @@ impl Stays {
     }
 }
 
-impl Sink for Stays {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        let role = match self.roles[index] {
-            Some(role) if !matches!(role, Role::Other) => role,
-            _ => *self.roles[index].insert(role(event.schema)),
-        };
-        let number = |place: usize| event.int(place).unwrap_or(-1);
-        match role {
-            Role::Other => {}
-            Role::Idle { state, cpu } => {
-                let (state, Some(cpu)) = (number(state), self.cpu(number(cpu))) else {
-                    return ControlFlow::Continue(());
-                };
-                if (0..IDLE_EXIT).contains(&state) {
-                    self.open[cpu] = Some((state as usize, event.time_ns));
-                } else if let Some((state, from_ns)) = self.open[cpu].take() {
+impl SchedSink for Stays {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        match *what {
+            SchedEvent::Idle { cpu, state } => {
+                let Some(cpu) = self.cpu(cpu) else { return };
+                let entered = state.map(|state| (state, event.time_ns));
+                if let (None, Some((state, from_ns))) = (entered, std::mem::replace(&mut self.open[cpu], entered)) {
                     let ran = self.switches.then_some(false);
                     let to_ns = event.time_ns;
                     let stay = Stay { state, from_ns, to_ns, by_timer: false, timer_ns: None, miss: None, ran };
                     self.cpus[cpu].push(stay);
                 }
             }
-            Role::Miss { cpu, below } => {
-                if let Some(cpu) = self.cpu(number(cpu))
-                    && let Some(last) = self.cpus[cpu].last_mut()
-                {
-                    last.miss = Some(number(below) != 0);
+            SchedEvent::IdleMiss { cpu, below } => {
+                if let Some(last) = self.last(cpu) {
+                    last.miss = Some(below);
                 }
             }
-            Role::Irq { name } => {
-                let is_timer = event.str(name).is_some_and(|name| {
-                    let name = name.to_ascii_lowercase();
-                    name.windows(5).any(|word| word == b"timer")
-                });
-                if is_timer && let Some(cpu) = self.cpu(event.cpu.into()) {
-                    self.timer(cpu, event.time_ns);
-                }
+            SchedEvent::Timer => self.timer(event.cpu, event.time_ns),
+            SchedEvent::Irq { name } if name.to_ascii_lowercase().windows(5).any(|word| word == b"timer") => {
+                self.timer(event.cpu, event.time_ns);
             }
-            Role::Timer => {
-                if let Some(cpu) = self.cpu(event.cpu.into()) {
-                    self.timer(cpu, event.time_ns);
-                }
-            }
-            Role::Switch { next } => {
+            SchedEvent::Switch { next, .. } => {
                 self.switches = true;
-                if number(next) != 0
-                    && let Some(cpu) = self.cpu(event.cpu.into())
-                    && let Some(last) = self.cpus[cpu].last_mut()
+                if next.pid != 0
+                    && let Some(last) = self.last(event.cpu)
                 {
                     last.ran = Some(true);
                 }
             }
+            _ => {}
         }
-        ControlFlow::Continue(())
     }
 }
 
@@ -299,6 +252,7 @@ pub fn decide(
 
 #[cfg(test)]
 mod tests {
+    use opplab_signals::decode::decoded;
     use opplab_trace::{ReadOptions, TraceFile};
 
     use super::*;
@@ -317,7 +271,7 @@ mod tests {
         let options = ReadOptions::default();
         let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
         let mut stays = Stays::default();
-        file.stream(&options, &mut stays).expect("events");
+        file.stream(&options, &mut decoded(&mut stays)).expect("events");
         stays.cpus
     }
 

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
-use opplab_signals::groups::{self, GroupFinder, Groups};
+use opplab_signals::decode::{Decoder, MOVES, SchedSink};
+use opplab_signals::groups::{GroupFinder, Groups};
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Samples, stoppers};
 use opplab_signals::ticks::TickFinder;
-use opplab_trace::{Event, Meta, ReadOptions, RecordingFiles, Result, Sink as _, TraceFile};
+use opplab_trace::{Event, Meta, ReadOptions, RecordingFiles, Result, TraceFile};
 
 use crate::energy;
 
@@ -19,8 +20,8 @@ const EVENTS: &[&str] = &[
     "sched_wakeup_new",
     "sched_migrate_task",
     "sched_process_free",
-    groups::MOVES[0],
-    groups::MOVES[1],
+    MOVES[0],
+    MOVES[1],
     "cgroup_mkdir",
     "cgroup_rename",
     "sched_process_fork",
@@ -36,8 +37,8 @@ const FIRST_EVENTS: &[&str] =
 
 /// The events that groups follow from, beside those.
 const GROUP_EVENTS: &[&str] = &[
-    groups::MOVES[0],
-    groups::MOVES[1],
+    MOVES[0],
+    MOVES[1],
     "sched_process_fork",
     "sched_process_exec",
     "task_newtask",
@@ -85,12 +86,15 @@ pub fn load_tracking<S: Samples>(
     // A first pass finds the ticks, and how late events are.
     let (mut ticks, mut late, mut finder) = (TickFinder::default(), LateFinder::default(), GroupFinder::default());
     let first = ReadOptions { missing_ok: true, ..ReadOptions::only(&[FIRST_EVENTS, GROUP_EVENTS].concat()) };
-    let mut both = |event: &Event<'_>| -> ControlFlow<()> {
-        let _ = late.event(event);
-        let _ = finder.event(event);
-        ticks.event(event)
+    let mut decoder = Decoder::default();
+    let mut all = |event: &Event<'_>| {
+        let what = decoder.decode(event);
+        late.event(event, &what);
+        finder.event(event, &what);
+        ticks.event(event, &what);
+        ControlFlow::Continue(())
     };
-    file.reader(&first)?.stream(&first, &mut both)?;
+    file.reader(&first)?.stream(&first, &mut all)?;
     let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, samples);
     pelt.set_ticks(ticks.ticks());
     pelt.set_late_ns(late.late_ns());

@@ -9,6 +9,7 @@ use opplab_model::testing::Swarm;
 use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
 use opplab_replay::events::Events;
 use opplab_replay::measure::{Told, measure};
+use opplab_signals::decode::decoded;
 use opplab_sim::task_energy::TaskEnergy;
 use opplab_sim::{Case, run};
 use opplab_timeline::{FIRST_PID, RunTrace};
@@ -18,7 +19,7 @@ use opplab_trace::{ReadOptions, TraceFile};
 fn recomputed(case: &Case, trace: &TraceFile) -> TraceEnergy {
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
     let mut meter = EnergyMeter::new(&case.machine);
-    trace.stream(&options, &mut meter).expect("events");
+    trace.stream(&options, &mut decoded(&mut meter)).expect("events");
     meter.finish()
 }
 

@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use opplab_signals::decode::decoded;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
-use opplab_trace::{Event, ReadOptions, Sink, TraceFile, write};
+use opplab_trace::{ReadOptions, TraceFile, write};
 
 const SCHED: &[&str] = &["sched_switch", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_frequency"];
 
@@ -42,8 +43,7 @@ fn events_to_load_tracking(bencher: Bencher<'_, '_>) {
         let mut sum = 0u64;
         let facts = [CpuFacts::default(); 6];
         let mut replay: PeltReplay<_> = PeltReplay::new(&facts, 0, |sample: &Sample| sum += sample.util_avg);
-        let mut sink = |event: &Event<'_>| replay.event(event);
-        file.stream(&options, &mut sink).expect("a sound file");
+        file.stream(&options, &mut decoded(&mut replay)).expect("a sound file");
         sum
     });
 }

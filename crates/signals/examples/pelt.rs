@@ -1,11 +1,13 @@
 //! `pelt FILE`: rebuilds load tracking from a trace and says how fast that was.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use opplab_signals::decode::{Decoder, SchedSink};
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
-use opplab_trace::{Error, Event, ReadOptions, Sink, TraceFile};
+use opplab_trace::{Error, Event, ReadOptions, TraceFile};
 
 fn main() -> ExitCode {
     let Some(file) = std::env::args_os().nth(1) else {
@@ -45,9 +47,11 @@ fn pelt(file: &Path) -> Result<(), Error> {
         samples += 1;
         util += sample.util_avg;
     });
+    let mut decoder = Decoder::default();
     file.stream(&options, &mut |event: &Event<'_>| {
         events += 1;
-        replay.event(event)
+        replay.event(event, &decoder.decode(event));
+        ControlFlow::Continue(())
     })?;
     let seconds = start.elapsed().as_secs_f64();
     println!(

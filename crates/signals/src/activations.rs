@@ -4,10 +4,9 @@
 //! not decided here.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
-use crate::{Places, prev_state};
-use opplab_trace::{Event, Sink};
+use crate::decode::{SchedEvent, SchedSink};
+use opplab_trace::Event;
 
 /// One activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ struct Open {
     running_since: Option<u64>,
 }
 
-/// Collects the activations that begin and end within the trace; feed it with events in time order as a [`Sink`].
+/// Collects the activations that begin and end within the trace; feed it with events in time order as a [`SchedSink`].
 #[derive(Debug, Default)]
 pub struct Activations {
     /// In order of their ends.
@@ -43,14 +42,6 @@ pub struct Activations {
     open: HashMap<i32, Open>,
     /// Who runs without an activation, since when.
     running: HashMap<i32, u64>,
-    roles: Vec<Option<Box<Role>>>,
-}
-
-#[derive(Clone, Debug)]
-enum Role {
-    Other,
-    Switch(Places<3>),
-    Wakeup(Places<1>),
 }
 
 impl Activations {
@@ -93,37 +84,22 @@ impl Activations {
     }
 }
 
-impl Sink for Activations {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        let role = self.roles[index].take().unwrap_or_else(|| {
-            Box::new(match event.schema.name.as_str() {
-                "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-                "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
-                    Role::Wakeup(Places::new(event.schema, ["pid"]))
-                }
-                _ => Role::Other,
-            })
-        });
-        match &*role {
-            Role::Other => {}
-            Role::Switch(places) => {
-                let (prev, next) = (places.get(event, 0) as i32, places.get(event, 2) as i32);
-                self.switch(event.cpu, event.time_ns, prev, prev_state(places, event, 1), next);
+impl SchedSink for Activations {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        match *what {
+            SchedEvent::Switch { prev, prev_state, next } => {
+                self.switch(event.cpu, event.time_ns, prev.pid, prev_state, next.pid);
             }
-            Role::Wakeup(places) => self.wakeup(places.get(event, 0) as i32, event.time_ns),
+            SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.wakeup(task.pid, event.time_ns),
+            _ => {}
         }
-        self.roles[index] = Some(role);
-        ControlFlow::Continue(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::decoded;
     use opplab_trace::{ReadOptions, TraceFile};
 
     const TEXT: &str = "\
@@ -140,7 +116,7 @@ mod tests {
     fn an_activation_lasts_from_wake_up_to_sleep() {
         let (options, mut activations) = (ReadOptions::default(), Activations::default());
         let file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
-        file.stream(&options, &mut activations).unwrap();
+        file.stream(&options, &mut decoded(&mut activations)).unwrap();
         let expected = Activation {
             pid: 7,
             woken_ns: 10_000,

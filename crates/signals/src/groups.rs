@@ -16,13 +16,9 @@
 //! that stays runnable is switched out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::ControlFlow;
 
-use crate::{Places, prev_state};
-use opplab_trace::{Event, RecordingFiles, Schema, Sink};
-
-/// Events that move tasks between groups.
-pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
+use crate::decode::{SchedEvent, SchedSink};
+use opplab_trace::{BySchema, Event, RecordingFiles, Schema};
 
 /// The group that all tasks are in that no other one is known of.
 pub const ROOT: usize = 0;
@@ -611,25 +607,9 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
     (!cpus.is_empty()).then(|| cpus.into_iter().collect())
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What an event that is none of the scheduler's shows of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    Other,
-    /// prev_pid, prev_state, next_pid, prev_prio; the place of the name.
-    Switch(Places<4>, Option<usize>),
-    /// pid, target_cpu, prio.
-    Wakeup(Places<3>),
-    /// pid, dest_cpu.
-    Migrate(Places<2>),
-    /// pid, dst_root; whether the path is there.
-    Move(Places<2>),
-    /// parent_pid, child_pid.
-    Fork(Places<2>),
-    /// pid, clone_flags; the parent is who writes it.
-    NewTask(Places<2>),
-    /// pid.
-    Exec(Places<1>),
-    /// cpu, change, and the count, also called nr_running.
-    NrRunning(Places<4>),
     Stop,
     /// Place of the queue that an entity owns, and of a queue's path.
     Record(Option<usize>, Option<usize>),
@@ -637,33 +617,12 @@ enum Role {
 
 impl Role {
     fn of(schema: &Schema) -> Self {
-        let name = schema.name.as_str();
-        match name {
-            "sched_switch" => {
-                let places = Places::new(schema, ["prev_pid", "prev_state", "next_pid", "prev_prio"]);
-                return Role::Switch(places, schema.field_index("prev_comm"));
-            }
-            "sched_wakeup" | "sched_wakeup_new" => {
-                return Role::Wakeup(Places::new(schema, ["pid", "target_cpu", "prio"]));
-            }
-            "sched_migrate_task" => return Role::Migrate(Places::new(schema, ["pid", "dest_cpu"])),
-            "sched_process_fork" => return Role::Fork(Places::new(schema, ["parent_pid", "child_pid"])),
-            "sched_process_exec" => return Role::Exec(Places::new(schema, ["pid"])),
-            "task_newtask" => return Role::NewTask(Places::new(schema, ["pid", "clone_flags"])),
-            _ if MOVES.contains(&name) => return Role::Move(Places::new(schema, ["pid", "dst_root"])),
-            _ => {}
-        }
-        let nr_running = ["nr_running", "sched_update_nr_running", "sched_update_nr_running_tp"];
-        if nr_running.contains(&name) || name == "lisa__sched_update_nr_running" {
-            return Role::NrRunning(Places::new(schema, ["cpu", "change", "nr", "nr_running"]));
-        }
         // Both are called so: `throttle_cfs_rq` and what ends it.
-        if name.contains("throttle_cfs_rq") && !name.contains("unthrottle") {
+        if schema.name.contains("throttle_cfs_rq") && !schema.name.contains("unthrottle") {
             return Role::Stop;
         }
-        let (owned, path) =
-            (schema.field_index("myq"), schema.field_index("path").filter(|_| schema.field_index("cpu").is_some()));
-        if owned.is_some() || path.is_some() { Role::Record(owned, path) } else { Role::Other }
+        let path = schema.field_index("path").filter(|_| schema.field_index("cpu").is_some());
+        Role::Record(schema.field_index("myq"), path)
     }
 }
 
@@ -705,10 +664,10 @@ struct FinderCpu {
     delayed: BTreeSet<i32>,
 }
 
-/// Collects what the whole trace shows; feed it with events in time order as a [`Sink`] or by its methods.
+/// Collects what the whole trace shows; feed it with events in time order as a [`SchedSink`] or by its methods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupFinder {
-    roles: Vec<Option<Role>>,
+    roles: BySchema<Role>,
     nr_moves: u64,
     records: u64,
     /// Times that a runnable task left its CPU idle.
@@ -975,59 +934,40 @@ impl GroupFinder {
     }
 }
 
-impl Sink for GroupFinder {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        let role = self.roles[index].take().unwrap_or_else(|| Role::of(event.schema));
-        match &role {
-            Role::Other => {}
-            // Formats without format files learn their fields as they go.
-            Role::Switch(places, _) if !places.has(3) => return ControlFlow::Continue(()),
-            &Role::Switch(ref places, name) => {
-                if let Some(name) = name.and_then(|place| event.str(place)) {
-                    self.ran(event.time_ns, event.cpu, places.get(event, 0) as i32, name);
+impl SchedSink for GroupFinder {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        match *what {
+            SchedEvent::Switch { prev, prev_state, next } => {
+                if let Some(name) = prev.comm {
+                    self.ran(event.time_ns, event.cpu, prev.pid, name);
                 }
-                let prev = (places.get(event, 0) as i32, i64::from(places.find(event, 3).unwrap_or(120) as i32));
-                let state = prev_state(places, event, 1);
-                self.switch(event.time_ns, event.cpu, prev, state, places.get(event, 2) as i32);
+                self.switch(event.time_ns, event.cpu, prev.with_prio(120), prev_state, next.pid);
             }
-            Role::Wakeup(places) => {
-                let prio = i64::from(places.find(event, 2).unwrap_or(120) as i32);
-                let cpu = places.find(event, 1).map_or(event.cpu, |cpu| cpu as u32);
-                self.wakeup(event.time_ns, places.get(event, 0) as i32, prio, cpu);
+            SchedEvent::Wakeup { task, target_cpu, .. } => {
+                let (pid, prio) = task.with_prio(120);
+                self.wakeup(event.time_ns, pid, prio, target_cpu);
             }
-            Role::Migrate(places) => {
-                let (pid, dest) = (places.get(event, 0) as i32, places.get(event, 1) as u32);
-                self.migrate(event.time_ns, event.cpu, pid, dest);
+            SchedEvent::Migrate { pid, dest_cpu, .. } => self.migrate(event.time_ns, event.cpu, pid, dest_cpu),
+            SchedEvent::Attach { dst_root, pid, .. } => self.moves(dst_root, pid),
+            SchedEvent::Fork { parent_pid, child_pid, .. } => self.fork(parent_pid, child_pid, None),
+            SchedEvent::NewTask { pid, clone_flags } => {
+                self.fork(event.pid, pid, clone_flags.map(is_thread_clone));
             }
-            Role::Move(places) => self.moves(places.get(event, 1), places.get(event, 0) as i32),
-            Role::Fork(places) => {
-                let parent = places.find(event, 0).map_or(event.pid, |pid| pid as i32);
-                self.fork(parent, places.get(event, 1) as i32, None);
-            }
-            Role::NewTask(places) => {
-                let is_thread = places.find(event, 1).map(is_thread_clone);
-                self.fork(event.pid, places.get(event, 0) as i32, is_thread);
-            }
-            Role::Exec(places) => self.exec(places.find(event, 0).map_or(event.pid, |pid| pid as i32)),
-            Role::NrRunning(places) => {
-                let count = places.find(event, 2).or_else(|| places.find(event, 3));
-                self.nr_running(event.time_ns, places.get(event, 0) as u32, places.get(event, 1), count);
-            }
-            Role::Stop => self.stops += 1,
-            &Role::Record(owned, path) => self.record(event, owned, path),
+            SchedEvent::Exec { pid } => self.exec(pid),
+            SchedEvent::NrRunning { cpu, change, nr } => self.nr_running(event.time_ns, cpu, change, nr),
+            SchedEvent::Other => match *self.roles.get(event.schema, Role::of) {
+                Role::Stop => self.stops += 1,
+                Role::Record(owned, path) => self.record(event, owned, path),
+            },
+            _ => {}
         }
-        self.roles[index] = Some(role);
-        ControlFlow::Continue(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::decoded;
     use opplab_trace::{ReadOptions, TraceFile};
 
     fn words(lines: &[&str]) -> Option<String> {
@@ -1035,7 +975,7 @@ mod tests {
             lines.iter().zip(1..).map(|(line, at)| format!("  a-7 [000] ..... 1.{at:06}: {line}\n")).collect();
         let mut finder = GroupFinder::default();
         let file = TraceFile::from_bytes(text.into_bytes(), &ReadOptions::default()).unwrap();
-        file.stream(&ReadOptions::default(), &mut finder).unwrap();
+        file.stream(&ReadOptions::default(), &mut decoded(&mut finder)).unwrap();
         finder.words()
     }
 

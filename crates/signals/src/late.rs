@@ -5,10 +5,8 @@
 //! `sched_wakeup` (core.c:try_to_wake_up()); what that takes longer than usual is a stop. Other passes through the scheduler are
 //! as long, and are stopped as often.
 
-use std::ops::ControlFlow;
-
-use crate::Places;
-use opplab_trace::{Event, Sink};
+use crate::decode::{SchedEvent, SchedSink};
+use opplab_trace::Event;
 
 /// Of fewer wake-ups the slowest hundredth is no measure.
 const SPANS_MIN: usize = 100;
@@ -16,22 +14,12 @@ const SPANS_MIN: usize = 100;
 /// The first so many are as good as all.
 const SPANS_MAX: usize = 1 << 20;
 
-/// Collects wake-ups that begin and end on one CPU; feed it with events in time order as a [`Sink`] or by its methods.
+/// Collects wake-ups that begin and end on one CPU; feed it with events in time order as a [`SchedSink`] or by its methods.
 #[derive(Debug, Default)]
 pub struct LateFinder {
     /// By CPU: the wake-up that has begun there, and when.
     begun: Vec<Option<(i32, u64)>>,
     spans_ns: Vec<u64>,
-    roles: Vec<Option<Role>>,
-}
-
-#[derive(Clone, Debug)]
-enum Role {
-    Other,
-    /// pid.
-    Waking(Places<1>),
-    /// pid.
-    Wakeup(Places<1>),
 }
 
 impl LateFinder {
@@ -63,29 +51,13 @@ impl LateFinder {
     }
 }
 
-impl Sink for LateFinder {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
+impl SchedSink for LateFinder {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        match *what {
+            SchedEvent::Waking { task } => self.waking(event.time_ns, event.cpu, task.pid),
+            SchedEvent::Wakeup { task, new: false, .. } => self.wakeup(event.time_ns, event.cpu, task.pid),
+            _ => {}
         }
-        let role = self.roles[index].get_or_insert_with(|| match event.schema.name.as_str() {
-            "sched_waking" => Role::Waking(Places::new(event.schema, ["pid"])),
-            "sched_wakeup" => Role::Wakeup(Places::new(event.schema, ["pid"])),
-            _ => Role::Other,
-        });
-        match role {
-            Role::Other => {}
-            Role::Waking(places) => {
-                let pid = places.get(event, 0) as i32;
-                self.waking(event.time_ns, event.cpu, pid);
-            }
-            Role::Wakeup(places) => {
-                let pid = places.get(event, 0) as i32;
-                self.wakeup(event.time_ns, event.cpu, pid);
-            }
-        }
-        ControlFlow::Continue(())
     }
 }
 

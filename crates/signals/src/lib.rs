@@ -6,11 +6,12 @@
 //! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event records; [`late`] how
 //! late events are; [`groups`] which control groups there are and who is in them; [`summary`] what they come down to by task; [`clock`] is what the scheduler's clock has on the trace's.
 //!
-//! Each is a sink of events ([`opplab_trace::Sink`]), whatever format they come from.
+//! Each takes events of whatever format as [`decode`] decodes them, once for all that listen in a pass ([`decode::SchedSink`]).
 //! The arithmetic is that of crate `opplab-kernel`; nothing is computed twice.
 
 pub mod activations;
 pub mod clock;
+pub mod decode;
 pub mod groups;
 pub mod late;
 pub mod pelt;
@@ -29,13 +30,11 @@ pub(crate) struct Places<const N: usize> {
 }
 
 impl<const N: usize> Places<N> {
-    pub(crate) fn new(schema: &Schema, names: [&str; N]) -> Self {
-        Self { places: names.map(|name| schema.field_index(name)) }
-    }
-
-    /// True if all of the first `n` fields exist.
-    pub(crate) fn has(&self, n: usize) -> bool {
-        self.places[..n].iter().all(Option::is_some)
+    /// Of fewer fields than `N` the rest has no places.
+    pub(crate) fn new(schema: &Schema, names: &[&str]) -> Self {
+        let mut places = [None; N];
+        places.iter_mut().zip(names).for_each(|(place, name)| *place = schema.field_index(name));
+        Self { places }
     }
 
     /// The integer of field `nth`; 0 if there is none.
@@ -54,15 +53,5 @@ impl<const N: usize> Places<N> {
     #[inline]
     pub(crate) fn text<'e>(&self, event: &Event<'e>, nth: usize) -> Option<&'e [u8]> {
         self.places[nth].and_then(|place| event.str(place))
-    }
-}
-
-/// A task's state at `sched_switch`, as a number or in letters.
-#[inline]
-pub(crate) fn prev_state<const N: usize>(places: &Places<N>, event: &Event<'_>, nth: usize) -> u64 {
-    match places.text(event, nth) {
-        // An unknown letter is some sleep.
-        Some(text) => opplab_trace::render::task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
-        None => places.get(event, nth) as u64,
     }
 }

@@ -34,7 +34,6 @@
 //! queue. Not followed: the part of a delayed dequeue (v6.12) that only `load_avg` and `runnable_avg` see.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::pelt::{
@@ -49,10 +48,11 @@ use opplab_kernel::sched::attach::{
 use opplab_kernel::sched::weight::LoadWeight;
 use opplab_kernel::util_est::{task_util_est_masked, util_est_dequeue, util_est_enqueue, util_est_update};
 
-use crate::groups::{GroupFinder, Groups, MOVES, ROOT};
+use crate::Places;
+use crate::decode::{SchedEvent, SchedSink};
+use crate::groups::{GroupFinder, Groups, ROOT};
 use crate::ticks::Ticks;
-use crate::{Places, prev_state};
-use opplab_trace::{Event, Sink};
+use opplab_trace::{BySchema, Event};
 
 mod queues;
 
@@ -249,7 +249,7 @@ const TASK_STATES: u64 = 0xff;
 /// `EXIT_DEAD` and `EXIT_ZOMBIE`: a switch in these is a task's last.
 const TASK_DEAD: u64 = 0x30;
 
-/// Rebuilds the signals; feed it with events in time order, as a [`Sink`] or by its methods.
+/// Rebuilds the signals; feed it with events in time order, as a [`SchedSink`] or by its methods.
 pub struct PeltReplay<S, H = HalfLife32> {
     cpus: Vec<Cpu>,
     tasks: Vec<Task>,
@@ -270,7 +270,8 @@ pub struct PeltReplay<S, H = HalfLife32> {
     /// What a first pass found out of groups.
     finder: GroupFinder,
     queues: Queues,
-    roles: Vec<Option<Box<Role>>>,
+    /// Records of a run queue's clocks: cpu, clock, clock_task, clock_pelt, lost.
+    clock_records: BySchema<Places<5>>,
     half_life: std::marker::PhantomData<H>,
 }
 
@@ -293,7 +294,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             groups: Groups::default(),
             finder: GroupFinder::default(),
             queues: Queues::default(),
-            roles: Vec::new(),
+            clock_records: BySchema::default(),
             half_life: std::marker::PhantomData,
         };
         cpus.iter().for_each(|facts| this.add_cpu(*facts));
@@ -1148,118 +1149,42 @@ pub fn stoppers(names: &BTreeMap<i32, Vec<u8>>) -> Vec<i32> {
     names.iter().filter(|(_, name)| name.starts_with(b"migration/")).map(|(pid, _)| *pid).collect()
 }
 
-/// What an event is to the replay, with the places of its fields.
-#[derive(Clone)]
-enum Role {
-    Other,
-    /// prev_pid, prev_prio, prev_state, next_pid, next_prio.
-    Switch(Places<5>),
-    /// pid, prio, target_cpu; and whether the task is new.
-    Wakeup(Places<3>, bool),
-    /// pid, prio, dest_cpu.
-    Migrate(Places<3>),
-    /// state, cpu_id.
-    Frequency(Places<2>),
-    /// pid.
-    Free(Places<1>),
-    /// pid.
-    Waking(Places<1>),
-    /// cpu, change, nr (also called nr_running).
-    NrRunning(Places<3>),
-    /// cpu, clock, clock_task, clock_pelt, lost.
-    Clocks(Places<5>),
-    /// parent_pid, child_pid.
-    Fork(Places<2>),
-    /// pid, dst_root, dst_path, dst_id.
-    Attach(Places<4>),
-    /// root, path, id.
-    Group(Places<3>),
-}
-
-impl Role {
-    #[cold]
-    fn of(event: &Event<'_>) -> Self {
-        let schema = event.schema;
-        let role = match schema.name.as_str() {
-            "sched_switch" => {
-                Role::Switch(Places::new(schema, ["prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio"]))
-            }
-            "sched_wakeup" => Role::Wakeup(Places::new(schema, ["pid", "prio", "target_cpu"]), false),
-            "sched_wakeup_new" => Role::Wakeup(Places::new(schema, ["pid", "prio", "target_cpu"]), true),
-            "sched_migrate_task" => Role::Migrate(Places::new(schema, ["pid", "prio", "dest_cpu"])),
-            "cpu_frequency" => Role::Frequency(Places::new(schema, ["state", "cpu_id"])),
-            "sched_process_free" => Role::Free(Places::new(schema, ["pid"])),
-            "sched_waking" => Role::Waking(Places::new(schema, ["pid"])),
-            "nr_running"
-            | "sched_update_nr_running"
-            | "sched_update_nr_running_tp"
-            | "lisa__sched_update_nr_running" => {
-                let nr = if schema.field_index("nr").is_some() { "nr" } else { "nr_running" };
-                Role::NrRunning(Places::new(schema, ["cpu", "change", nr]))
-            }
-            "sched_process_fork" => Role::Fork(Places::new(schema, ["parent_pid", "child_pid"])),
-            name if MOVES.contains(&name) => {
-                Role::Attach(Places::new(schema, ["pid", "dst_root", "dst_path", "dst_id"]))
-            }
-            "cgroup_mkdir" | "cgroup_rename" => Role::Group(Places::new(schema, ["root", "path", "id"])),
-            // Any record of a run queue's clocks: probes on __update_load_avg_cfs_rq() and the like.
-            _ => Role::Clocks(Places::new(schema, ["cpu", "clock", "clock_task", "clock_pelt", "lost"])),
-        };
-        let complete = match &role {
-            Role::Switch(places) | Role::Clocks(places) => places.has(5),
-            Role::Wakeup(places, _) | Role::Migrate(places) | Role::NrRunning(places) => places.has(3),
-            Role::Frequency(places) | Role::Fork(places) => places.has(2),
-            Role::Attach(places) => places.has(3),
-            Role::Group(places) => places.has(2),
-            Role::Free(places) | Role::Waking(places) => places.has(1),
-            Role::Other => true,
-        };
-        if complete { role } else { Role::Other }
-    }
-}
-
-impl<S: Samples, H: HalfLife> Sink for PeltReplay<S, H> {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
+impl<S: Samples, H: HalfLife> SchedSink for PeltReplay<S, H> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let time = event.time_ns;
-        // Out of the list while the replay works, then back: the places are not copied.
-        let role = self.roles[index].take().unwrap_or_else(|| Box::new(Role::of(event)));
-        match &*role {
-            Role::Other => {}
-            Role::Switch(p) => {
-                let prev = (p.get(event, 0) as i32, p.get(event, 1));
-                let next = (p.get(event, 3) as i32, p.get(event, 4));
-                self.switch(time, event.cpu, prev, prev_state(p, event, 2), next);
+        match *what {
+            SchedEvent::Switch { prev, prev_state, next } => {
+                self.switch(time, event.cpu, prev.with_prio(0), prev_state, next.with_prio(0));
             }
-            Role::Wakeup(p, new) => {
-                self.wakeup(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32, *new);
+            SchedEvent::Wakeup { task, target_cpu, new } => {
+                let (pid, prio) = task.with_prio(0);
+                self.wakeup(time, pid, prio, target_cpu, new);
             }
-            Role::Migrate(p) => self.migrate(time, p.get(event, 0) as i32, p.get(event, 1), p.get(event, 2) as u32),
-            Role::Frequency(p) => self.frequency(time, event.cpu, p.get(event, 1) as u32, p.get(event, 0) as u32),
-            Role::Free(p) => self.exit(time, p.get(event, 0) as i32),
-            Role::Waking(p) => self.waking(p.get(event, 0) as i32),
-            Role::NrRunning(p) => {
-                self.nr_running(time, event.cpu, p.get(event, 0) as u32, p.get(event, 1), p.get(event, 2) as u64);
+            SchedEvent::Migrate { pid, prio, dest_cpu, .. } => {
+                self.migrate(time, pid, prio.unwrap_or(0).into(), dest_cpu);
             }
-            Role::Fork(p) => self.fork(p.get(event, 0) as i32, p.get(event, 1) as i32),
-            Role::Attach(p) => {
-                let path = String::from_utf8_lossy(p.text(event, 2).unwrap_or_default()).into_owned();
-                let (pid, id) = (p.get(event, 0) as i32, p.get(event, 3) as u64);
-                self.attach_group(time, p.get(event, 1), id, &path, pid);
+            SchedEvent::Frequency { cpu, khz } => self.frequency(time, event.cpu, cpu, khz),
+            SchedEvent::Free { pid } => self.exit(time, pid),
+            SchedEvent::Waking { task } => self.waking(task.pid),
+            SchedEvent::NrRunning { cpu, change, nr: Some(nr) } => {
+                self.nr_running(time, event.cpu, cpu, change, nr as u64);
             }
-            Role::Group(p) => {
-                let path = String::from_utf8_lossy(p.text(event, 1).unwrap_or_default()).into_owned();
-                self.name_group(p.get(event, 0), p.get(event, 2) as u64, &path);
+            SchedEvent::Fork { parent_pid, child_pid, .. } => self.fork(parent_pid, child_pid),
+            SchedEvent::Attach { dst_root, dst_id, dst_path, pid } => {
+                self.attach_group(time, dst_root, dst_id, &String::from_utf8_lossy(dst_path), pid);
             }
-            Role::Clocks(p) => {
-                let get = |nth: usize| p.get(event, nth) as u64;
-                self.clocks(time, get(0) as u32, get(1), get(2), get(3), get(4));
+            SchedEvent::Group { root, id, path } => self.name_group(root, id, &String::from_utf8_lossy(path)),
+            // Any record of a run queue's clocks: probes on __update_load_avg_cfs_rq() and the like.
+            SchedEvent::Other => {
+                let names = ["cpu", "clock", "clock_task", "clock_pelt", "lost"];
+                let places = self.clock_records.get(event.schema, |schema| Places::new(schema, &names));
+                if let [Some(cpu), Some(clock), Some(clock_task), Some(clock_pelt), Some(lost)] =
+                    [0, 1, 2, 3, 4].map(|nth| places.find(event, nth).map(|value| value as u64))
+                {
+                    self.clocks(time, cpu as u32, clock, clock_task, clock_pelt, lost);
+                }
             }
+            _ => {}
         }
-        self.roles[index] = Some(role);
-        ControlFlow::Continue(())
     }
 }

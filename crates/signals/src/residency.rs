@@ -5,14 +5,10 @@
 //! nowhere.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 
+use crate::decode::{SchedEvent, SchedSink};
 use crate::waits::Waits;
-use crate::{Places, prev_state};
-use opplab_trace::{Event, Sink};
-
-/// `cpu_idle` states at or above this mean "not idle" (`(u32)-1`, `PWR_EVENT_EXIT`).
-const IDLE_EXIT: i64 = 0xffff_ffff;
+use opplab_trace::Event;
 
 /// A wait for a CPU: from becoming runnable to running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +25,7 @@ pub struct Wait {
     pub woken: bool,
 }
 
-/// Time sums; feed it with events in time order as a [`Sink`], then call [`Residency::finish`].
+/// Time sums; feed it with events in time order as a [`SchedSink`], then call [`Residency::finish`].
 #[derive(Debug, Default)]
 pub struct Residency {
     /// Nanoseconds by CPU and frequency in kHz.
@@ -43,7 +39,6 @@ pub struct Residency {
     cpus: Vec<CpuState>,
     runnable: Waits<i32>,
     sums: HashMap<(i32, u32, u32), u64>,
-    roles: Vec<Option<Box<Role>>>,
     last_ns: u64,
 }
 
@@ -54,15 +49,6 @@ struct CpuState {
     idle: Option<(u32, u64)>,
     /// Running task, since when its time is counted.
     running: Option<(i32, u64)>,
-}
-
-#[derive(Clone, Debug)]
-enum Role {
-    Other,
-    Switch(Places<3>),
-    Wakeup(Places<1>),
-    Frequency(Places<2>),
-    Idle(Places<2>),
 }
 
 impl Residency {
@@ -126,63 +112,42 @@ impl Residency {
         latencies
     }
 
-    fn switch(&mut self, event: &Event<'_>, places: &Places<3>) {
-        let (cpu, now) = (event.cpu, event.time_ns);
-        let (prev, next) = (places.get(event, 0) as i32, places.get(event, 2) as i32);
+    fn switch(&mut self, cpu: u32, now: u64, prev: (i32, bool), next: i32) {
         self.settle_running(cpu, now);
         self.cpu(cpu).running = (next != 0).then_some((next, now));
-        let is_runnable = prev_state(places, event, 1) & 0xff == 0;
-        if let Some((wait_ns, woken)) = self.runnable.switch(cpu, now, (prev, is_runnable), next) {
+        if let Some((wait_ns, woken)) = self.runnable.switch(cpu, now, prev, next) {
             self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns, woken });
         }
     }
 }
 
-impl Sink for Residency {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        self.last_ns = self.last_ns.max(event.time_ns);
-        let role = self.roles[index].take().unwrap_or_else(|| {
-            Box::new(match event.schema.name.as_str() {
-                "sched_switch" => Role::Switch(Places::new(event.schema, ["prev_pid", "prev_state", "next_pid"])),
-                "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
-                    Role::Wakeup(Places::new(event.schema, ["pid"]))
-                }
-                "cpu_frequency" => Role::Frequency(Places::new(event.schema, ["state", "cpu_id"])),
-                "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
-                _ => Role::Other,
-            })
-        });
+impl SchedSink for Residency {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let now = event.time_ns;
-        match &*role {
-            Role::Other => {}
-            Role::Switch(places) => self.switch(event, places),
-            Role::Wakeup(places) => self.runnable.woken(places.get(event, 0) as i32, now),
-            Role::Frequency(places) => {
-                let (khz, cpu) = (places.get(event, 0) as u32, places.get(event, 1) as u32);
+        self.last_ns = self.last_ns.max(now);
+        match *what {
+            SchedEvent::Switch { prev, prev_state, next } => {
+                self.switch(event.cpu, now, (prev.pid, prev_state & 0xff == 0), next.pid);
+            }
+            SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.runnable.woken(task.pid, now),
+            SchedEvent::Frequency { cpu, khz } => {
                 self.settle_running(cpu, now);
                 self.settle_frequency(cpu, now);
                 self.cpu(cpu).frequency = Some((khz, now));
             }
-            Role::Idle(places) => {
-                let (state, cpu) = (places.get(event, 0), places.get(event, 1) as u32);
+            SchedEvent::Idle { cpu, state } => {
                 self.leave_idle(cpu, now);
-                if (0..IDLE_EXIT).contains(&state) {
-                    self.cpu(cpu).idle = Some((state as u32, now));
-                }
+                self.cpu(cpu).idle = state.map(|state| (state as u32, now));
             }
+            _ => {}
         }
-        self.roles[index] = Some(role);
-        ControlFlow::Continue(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::decoded;
     use opplab_trace::TraceFile;
 
     const TEXT: &str = "\
@@ -202,7 +167,7 @@ mod tests {
         let mut residency = Residency::default();
         let options = opplab_trace::ReadOptions::default();
         let file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
-        file.stream(&options, &mut residency).unwrap();
+        file.stream(&options, &mut decoded(&mut residency)).unwrap();
         residency.finish();
         residency
     }

@@ -11,7 +11,7 @@ use opplab_kernel::pelt::{
 };
 
 use crate::Places;
-use opplab_trace::{Event, Sink};
+use opplab_trace::{BySchema, Event, Schema, Sink};
 
 /// Names of the fields, in the order of [`field`].
 const FIELDS: [&str; 22] = [
@@ -98,7 +98,7 @@ pub struct KernelSamples {
     pub event_without_entry: u64,
     /// The first difference, in words.
     pub first_difference: Option<String>,
-    roles: Vec<Option<Box<(Role, Places<22>)>>>,
+    roles: BySchema<(Role, Places<22>)>,
     pending: Vec<Option<Pending>>,
 }
 
@@ -204,25 +204,20 @@ fn state(places: &Places<22>, event: &Event<'_>) -> SchedAvg {
 
 impl Sink for KernelSamples {
     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
+        // Taken while they are used, then put back: the places are not copied.
+        let mut roles = std::mem::take(&mut self.roles);
+        match roles.get(event.schema, role_of) {
+            (Role::Other, _) => {}
+            (role @ (Role::EntityAfter | Role::QueueAfter), places) => self.result(*role, places, event),
+            (role, places) => self.entry(*role, places, event),
         }
-        // Out of the list while it is used, then back: the places are not copied.
-        let entry = self.roles[index].take().unwrap_or_else(|| Box::new(role_of(event)));
-        match entry.0 {
-            Role::Other => {}
-            Role::EntityAfter | Role::QueueAfter => self.result(entry.0, &entry.1, event),
-            _ => self.entry(entry.0, &entry.1, event),
-        }
-        self.roles[index] = Some(entry);
+        self.roles = roles;
         ControlFlow::Continue(())
     }
 }
 
 #[cold]
-fn role_of(event: &Event<'_>) -> (Role, Places<22>) {
-    let schema = event.schema;
+fn role_of(schema: &Schema) -> (Role, Places<22>) {
     let has_state = schema.field_index("lut").is_some() && schema.field_index("load_sum").is_some();
     let role = match schema.name.as_str() {
         _ if !has_state => Role::Other,
@@ -233,5 +228,5 @@ fn role_of(event: &Event<'_>) -> (Role, Places<22>) {
         "pelt_cfs" => Role::QueueAfter,
         _ => Role::Other,
     };
-    (role, Places::new(schema, FIELDS))
+    (role, Places::new(schema, &FIELDS))
 }

@@ -4,10 +4,8 @@
 //! All CPUs tick at the same phase of the same period (unless the kernel has `skew_tick`), so a few such switches show both.
 //! The first pass over a trace collects them; [`crate::pelt`] uses the result in a second one.
 
-use std::ops::ControlFlow;
-
-use crate::{Places, prev_state};
-use opplab_trace::{Event, Sink};
+use crate::decode::{SchedEvent, SchedSink};
+use opplab_trace::Event;
 
 /// Periods of CONFIG_HZ 100, 250, 300 and 1000, the longest first.
 const PERIODS_NS: [u64; 4] = [10_000_000, 4_000_000, 3_333_333, 1_000_000];
@@ -48,7 +46,7 @@ impl Ticks {
     }
 }
 
-/// Collects preemptions; feed it with events in time order as a [`Sink`] or by its methods.
+/// Collects preemptions; feed it with events in time order as a [`SchedSink`] or by its methods.
 #[derive(Debug, Default)]
 pub struct TickFinder {
     preempted_ns: Vec<u64>,
@@ -58,18 +56,6 @@ pub struct TickFinder {
     left_idle_ns: Vec<Option<u64>>,
     /// By CPU: when a task joined its queue last.
     joined_ns: Vec<u64>,
-    roles: Vec<Option<Box<Role>>>,
-}
-
-#[derive(Clone, Debug)]
-enum Role {
-    Other,
-    /// prev_pid, prev_prio, prev_state, next_pid, next_prio.
-    Switch(Places<5>),
-    /// The CPU.
-    Join(Places<1>),
-    /// state, cpu_id.
-    Idle(Places<2>),
 }
 
 impl TickFinder {
@@ -150,40 +136,18 @@ fn agreed(times_ns: &[u64]) -> Option<Ticks> {
     Some(Ticks { period_ns, phase_ns: (origin + first + period_ns - EARLY_NS) % period_ns })
 }
 
-impl Sink for TickFinder {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        let role = self.roles[index].take().unwrap_or_else(|| {
-            Box::new(match event.schema.name.as_str() {
-                "sched_switch" => Role::Switch(Places::new(
-                    event.schema,
-                    ["prev_pid", "prev_prio", "prev_state", "next_pid", "next_prio"],
-                )),
-                "sched_wakeup" | "sched_wakeup_new" => Role::Join(Places::new(event.schema, ["target_cpu"])),
-                "sched_migrate_task" => Role::Join(Places::new(event.schema, ["dest_cpu"])),
-                "cpu_idle" => Role::Idle(Places::new(event.schema, ["state", "cpu_id"])),
-                _ => Role::Other,
-            })
-        });
-        match &*role {
-            Role::Other => {}
-            Role::Join(places) => self.joins(event.time_ns, places.get(event, 0) as u32),
-            Role::Idle(places) => {
-                // "Left" is -1, which some formats show without its sign.
-                let entered = (0..0xffff_ffff).contains(&places.get(event, 0));
-                self.idle(event.time_ns, places.get(event, 1) as u32, entered);
+impl SchedSink for TickFinder {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        match *what {
+            SchedEvent::Wakeup { target_cpu: cpu, .. } | SchedEvent::Migrate { dest_cpu: cpu, .. } => {
+                self.joins(event.time_ns, cpu);
             }
-            Role::Switch(places) => {
-                let prev = (places.get(event, 0) as i32, places.get(event, 1));
-                let next = (places.get(event, 3) as i32, places.get(event, 4));
-                self.switch(event.time_ns, event.cpu, prev, prev_state(places, event, 2), next);
+            SchedEvent::Idle { cpu, state } => self.idle(event.time_ns, cpu, state.is_some()),
+            SchedEvent::Switch { prev, prev_state, next } => {
+                self.switch(event.time_ns, event.cpu, prev.with_prio(0), prev_state, next.with_prio(0));
             }
+            _ => {}
         }
-        self.roles[index] = Some(role);
-        ControlFlow::Continue(())
     }
 }
 

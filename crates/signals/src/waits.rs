@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+pub use opplab_stats::quantile::nearest_rank;
+
 /// Who is runnable without running, and who runs; by default the idle task is 0.
 #[derive(Debug, Default)]
 pub struct Waits<T> {
@@ -47,12 +49,6 @@ impl<T: Copy + Eq + Hash> Waits<T> {
     }
 }
 
-/// The number of ascending ones that so many percent do not exceed (nearest rank).
-pub fn nearest_rank(ascending: &[u64], percent: usize) -> Option<u64> {
-    let last = ascending.len().checked_sub(1)?;
-    Some(ascending[(ascending.len() * percent).div_ceil(100).saturating_sub(1).min(last)])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,11 +63,5 @@ mod tests {
         waits.woken(7, 35);
         assert_eq!(waits.switch(0, 40, (7, true), 8), None);
         assert_eq!(waits.switch(0, 55, (8, false), 7), Some((15, false)));
-    }
-
-    #[test]
-    fn percentiles_are_numbers_of_the_list() {
-        let ranks = [50, 95, 99].map(|percent| nearest_rank(&[1, 2, 3, 4], percent));
-        assert_eq!((ranks, nearest_rank(&[], 50)), ([Some(2), Some(4), Some(4)], None));
     }
 }

@@ -1,9 +1,9 @@
 //! Signals against what the kernels themselves recorded in the shared traces.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
 use opplab_signals::residency::Residency;
 use opplab_signals::samples::KernelSamples;
@@ -81,8 +81,8 @@ struct Compare {
     worst: (u64, String),
 }
 
-impl Sink for Compare {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+impl SchedSink for Compare {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         if event.schema.name == "pelt_se" {
             let get = |name| event.schema.field_index(name).and_then(|place| event.int(place)).unwrap_or(0);
             let pid = get("pid") as i32;
@@ -100,7 +100,7 @@ impl Sink for Compare {
                 }
             }
         }
-        self.replay.event(event)
+        self.replay.event(event, what);
     }
 }
 
@@ -125,7 +125,7 @@ fn replayed_utilisation_is_near_the_kernels() {
         let offset = reader.reader(&ReadOptions::default()).unwrap().meta().time_offset_ns;
         let replay = PeltReplay::new(&machine(&path), offset, (|_| {}) as fn(&Sample));
         let mut compare = Compare { replay, known: BTreeMap::new(), worst: (0, String::new()) };
-        stream(&path, &mut compare);
+        stream(&path, &mut decoded(&mut compare));
         let name = path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
         let Compare { known, worst, .. } = compare;
         let total: u64 = known.values().sum();
@@ -159,7 +159,7 @@ fn replayed_utilisation_is_near_the_kernels() {
 fn times_add_up() {
     for path in kernel_traces().into_iter().step_by(4) {
         let mut residency = Residency::default();
-        stream(&path, &mut residency);
+        stream(&path, &mut decoded(&mut residency));
         residency.finish();
         let mut by_cpu: BTreeMap<u32, u64> = BTreeMap::new();
         residency.running_ns.iter().for_each(|((_, cpu, _), ns)| *by_cpu.entry(*cpu).or_default() += ns);

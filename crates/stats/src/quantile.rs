@@ -1,12 +1,18 @@
-//! Quantiles and tails of the normal and of Student's t distribution.
+//! Quantiles and tails of the normal and of Student's t distribution; the quantile of integers that is one of them.
 //!
-//! On `libm`'s erfc and lgamma, so that they are the same on every platform: tails by the incomplete beta function's
+//! The former are on `libm`'s erfc and lgamma, so that they are the same on every platform: tails by the incomplete beta function's
 //! continued fraction, quantiles by Newton steps between bounds. Good to 1e-10; NaN where the distribution has no value.
 
 use std::f64::consts::{PI, SQRT_2};
 
 /// Degrees of freedom from which Student's t is taken as a corrected normal.
 const MANY: f64 = 1e6;
+
+/// The number of ascending ones that so many percent do not exceed (nearest rank).
+pub fn nearest_rank(ascending: &[u64], percent: usize) -> Option<u64> {
+    let last = ascending.len().checked_sub(1)?;
+    Some(ascending[(ascending.len() * percent).div_ceil(100).saturating_sub(1).min(last)])
+}
 
 /// The standard normal quantile of `p`, in (0, 1).
 pub fn normal_quantile(p: f64) -> f64 {
@@ -163,6 +169,12 @@ mod tests {
 
     fn near(got: f64, expected: f64) {
         assert!((got - expected).abs() <= 1e-12 * expected.abs().max(1e-300), "{got:e} is not {expected:e}");
+    }
+
+    #[test]
+    fn percentiles_are_numbers_of_the_list() {
+        let ranks = [50, 95, 99].map(|percent| nearest_rank(&[1, 2, 3, 4], percent));
+        assert_eq!((ranks, nearest_rank(&[], 50)), ([Some(2), Some(4), Some(4)], None));
     }
 
     #[test]

@@ -85,6 +85,31 @@ impl Schema {
     }
 }
 
+/// What somebody knows of each format, looked up once, and again where a format without a format file learnt fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BySchema<T>(Vec<Option<(usize, T)>>);
+
+impl<T> Default for BySchema<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> BySchema<T> {
+    /// What is known of a format.
+    #[inline]
+    pub fn get(&mut self, schema: &Schema, look_up: impl FnOnce(&Schema) -> T) -> &T {
+        if self.0.len() <= schema.index {
+            self.0.resize_with(schema.index + 1, || None);
+        }
+        let (slot, fields) = (&mut self.0[schema.index], schema.fields.len());
+        if slot.as_ref().is_some_and(|(known, _)| *known != fields) {
+            *slot = None;
+        }
+        &slot.get_or_insert_with(|| (fields, look_up(schema))).1
+    }
+}
+
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {

@@ -48,7 +48,7 @@ use input::{Budget, OuterDamage};
 use tabulate::Pieces;
 
 pub use error::{Error, Result, nearest_name};
-pub use event::{Event, FieldDef, Kind, RawList, Schema, Sink, Value};
+pub use event::{BySchema, Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::{Data, UnpackLimits, read_whole};
 pub use reader::{IN_INTERRUPT, Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;

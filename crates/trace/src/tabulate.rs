@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use crate::bytes::{read_int, read_uint, until_nul};
-use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value, record_value};
+use crate::event::{Body, BySchema, Event, FieldDef, Kind, Loc, Schema, Sink, Value, record_value};
 use crate::table::{Column, Field, IntColumn, Strings, Table};
 
 /// Rows that are decoded at once: small enough for a batch of each event to stay in the second-level cache.
@@ -494,8 +494,8 @@ impl Sink for Counter {
 pub struct TaskNames {
     /// By pid.
     pub names: HashMap<i32, Vec<u8>>,
-    /// Places of (pid, name) in the events of each schema, and how many fields it had when they were looked for.
-    places: Vec<(usize, Vec<(usize, usize)>)>,
+    /// Places of (pid, name) in the events.
+    places: BySchema<Vec<(usize, usize)>>,
 }
 
 impl TaskNames {
@@ -506,19 +506,12 @@ impl TaskNames {
 impl Sink for TaskNames {
     #[inline]
     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let schema = event.schema;
-        if self.places.len() <= schema.index {
-            self.places.resize(schema.index + 1, (0, Vec::new()));
-        }
-        let (fields, places) = &mut self.places[schema.index];
-        // Formats without format files learn fields as they see them.
-        if *fields != schema.fields.len() {
-            *fields = schema.fields.len();
+        let places = self.places.get(event.schema, |schema| {
             let pairs = [("pid", "comm"), ("prev_pid", "prev_comm"), ("next_pid", "next_comm")];
             let found = pairs.map(|(pid, comm)| schema.field_index(pid).zip(schema.field_index(comm)));
-            *places = found.into_iter().flatten().collect();
-        }
-        for &(pid, comm) in places.iter() {
+            found.into_iter().flatten().collect()
+        });
+        for &(pid, comm) in places {
             let (Some(pid), Some(comm)) = (event.int(pid).and_then(|pid| i32::try_from(pid).ok()), event.str(comm))
             else {
                 continue;

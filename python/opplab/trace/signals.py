@@ -81,14 +81,16 @@ class Signals:
         util = self.tasks.group_by("pid").agg(
             pl.col("util_avg").mean().alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
         )
+        wait_ns = pl.col("wait_ns")
+        # The nearest rank, as the engine's summary has it.
         waits = (
             self.waits.filter(pl.col("woken"))
             .group_by("pid")
             .agg(
                 pl.len().alias("wakeups"),
-                _nearest_rank(50).alias("latency_ns_p50"),
-                _nearest_rank(99).alias("latency_ns_p99"),
-                pl.col("wait_ns").max().alias("latency_ns_max"),
+                wait_ns.quantile(0.5, "equiprobable").cast(pl.Int64).alias("latency_ns_p50"),
+                wait_ns.quantile(0.99, "equiprobable").cast(pl.Int64).alias("latency_ns_p99"),
+                wait_ns.max().alias("latency_ns_max"),
             )
         )
         missed = self.activations.group_by("pid").agg(
@@ -122,13 +124,6 @@ class SignalSums:
     def cpu_summary(self) -> pl.DataFrame:
         """Give one row a CPU, as `Signals.cpu_summary`."""
         return _cpu_summary(self)
-
-
-def _nearest_rank(percent: int) -> pl.Expr:
-    """Give the wait that so many percent do not exceed, as the engine's summary does."""
-    import polars as pl
-
-    return pl.col("wait_ns").sort().get((pl.len().cast(pl.Int64) * percent + 99) // 100 - 1)
 
 
 def _task_summary(

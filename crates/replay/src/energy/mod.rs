@@ -17,12 +17,11 @@
 //! devices and the power of programs.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use opplab_model::machine::Machine;
-use opplab_trace::{Event, Schema, Sink};
+use opplab_signals::decode::{SchedEvent, SchedSink};
+use opplab_trace::Event;
 
-use crate::events::entered;
 use crate::idle_states::IdleStates;
 
 mod integrate;
@@ -206,31 +205,18 @@ impl TraceEnergy {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Role {
-    Other,
-    Switch { prev: usize, next: usize },
-    Frequency { khz: usize, cpu: usize },
-    Idle { state: usize, cpu: usize },
-    IdleExit { cpu: usize },
-    ClusterIdle { state: usize, cluster: usize },
-    Rail { name: usize, energy: usize },
-    Mark,
-}
-
 /// Adds up the energy of a trace on several machines, such as one and the ends of its ranges, in one reading.
 pub struct EnergyMeters<'m>(pub Vec<EnergyMeter<'m>>);
 
-impl Sink for EnergyMeters<'_> {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        self.0.iter_mut().try_for_each(|meter| meter.event(event))
+impl SchedSink for EnergyMeters<'_> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        self.0.iter_mut().for_each(|meter| meter.event(event, what));
     }
 }
 
 /// Adds up the energy of a trace; feed it with events in order of time, then call [`EnergyMeter::finish`].
 pub struct EnergyMeter<'m> {
     sums: Integrator<'m>,
-    roles: Vec<Option<Role>>,
     span_ns: Option<(u64, u64)>,
     rails: Vec<Rail>,
     strangers: u32,
@@ -252,12 +238,10 @@ impl<'m> EnergyMeter<'m> {
     /// Counts from `from_ns` on; feed it with the events before, too.
     pub fn counting_from(machine: &'m Machine, from_ns: u64) -> Self {
         let highest_khz = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).highest_khz()).collect();
-        let (roles, rails) = (Vec::new(), Vec::new());
         Self {
             sums: Integrator::new(machine),
-            roles,
             span_ns: None,
-            rails,
+            rails: Vec::new(),
             strangers: 0,
             too_fast: None,
             highest_khz,
@@ -272,25 +256,10 @@ impl<'m> EnergyMeter<'m> {
         Self { states, ..self }
     }
 
-    fn role(schema: &Schema) -> Role {
-        let places = |names: [&str; 2]| Some((schema.field_index(names[0])?, schema.field_index(names[1])?));
-        let found = match schema.name.as_str() {
-            "sched_switch" => places(["prev_pid", "next_pid"]).map(|(prev, next)| Role::Switch { prev, next }),
-            "cpu_frequency" => places(["state", "cpu_id"]).map(|(khz, cpu)| Role::Frequency { khz, cpu }),
-            "cpu_idle" => places(["state", "cpu_id"]).map(|(state, cpu)| Role::Idle { state, cpu }),
-            "idle_exit" => schema.field_index("cpu_id").map(|cpu| Role::IdleExit { cpu }),
-            "cluster_idle" => places(["state", "cluster"]).map(|(state, cluster)| Role::ClusterIdle { state, cluster }),
-            "print" | "tracing_mark_write" => Some(Role::Mark),
-            "power_rail" => places(["name", "energy_uj"]).map(|(name, energy)| Role::Rail { name, energy }),
-            _ => None,
-        };
-        found.unwrap_or(Role::Other)
-    }
-
-    fn known(&mut self, cpu: i64) -> Option<u32> {
-        let known = u32::try_from(cpu).ok().filter(|&cpu| (cpu as usize) < self.sums.nr_cpus());
-        if known.is_none() {
-            self.strangers = self.strangers.max(u32::try_from(cpu).unwrap_or(u32::MAX).saturating_add(1));
+    fn known(&mut self, cpu: u32) -> bool {
+        let known = (cpu as usize) < self.sums.nr_cpus();
+        if !known {
+            self.strangers = self.strangers.max(cpu.saturating_add(1));
         }
         known
     }
@@ -323,23 +292,13 @@ impl<'m> EnergyMeter<'m> {
     }
 }
 
-impl Sink for EnergyMeter<'_> {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        // Formats without format files learn fields as they see them.
-        let role = match self.roles[index] {
-            Some(role) if !matches!(role, Role::Other) => role,
-            _ => {
-                let role = Self::role(event.schema);
-                self.roles[index] = Some(role);
-                role
-            }
-        };
-        if matches!(role, Role::Other) {
-            return ControlFlow::Continue(());
+impl SchedSink for EnergyMeter<'_> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        use SchedEvent as E;
+        let counts = matches!(what, E::Switch { .. } | E::Frequency { .. } | E::Idle { .. } | E::IdleExit { .. })
+            || matches!(what, E::ClusterIdle { .. } | E::Rail { .. } | E::Mark);
+        if !counts {
+            return;
         }
         let now = event.time_ns;
         if self.from_ns.is_some_and(|from_ns| now >= from_ns) {
@@ -352,71 +311,48 @@ impl Sink for EnergyMeter<'_> {
                 self.sums.begin(now);
             }
         }
-        match role {
-            Role::Other | Role::Mark => {}
-            Role::Switch { prev, next } => {
-                let (Some(prev), Some(next)) = (event.int(prev), event.int(next)) else {
-                    return ControlFlow::Continue(());
-                };
-                if let Some(cpu) = self.known(event.cpu.into()) {
-                    self.sums.switch(now, cpu, prev as i32, next as i32);
-                }
+        match *what {
+            E::Switch { prev, next, .. } if self.known(event.cpu) => {
+                self.sums.switch(now, event.cpu, prev.pid, next.pid);
             }
-            Role::Frequency { khz, cpu } => {
-                let (Some(khz), Some(cpu)) = (event.int(khz), event.int(cpu)) else { return ControlFlow::Continue(()) };
-                if let Some(cpu) = self.known(cpu) {
-                    let khz = u32::try_from(khz).ok().filter(|&khz| khz > 0);
-                    if let Some(khz) = khz.filter(|&khz| khz - khz / 100 > self.highest_khz[cpu as usize]) {
-                        self.too_fast = self.too_fast.filter(|&(_, other)| other >= khz).or(Some((cpu, khz)));
-                    }
-                    self.sums.clock_becomes(now, cpu, khz);
+            E::Frequency { cpu, khz } if self.known(cpu) => {
+                let khz = Some(khz).filter(|&khz| khz > 0);
+                if let Some(khz) = khz.filter(|&khz| khz - khz / 100 > self.highest_khz[cpu as usize]) {
+                    self.too_fast = self.too_fast.filter(|&(_, other)| other >= khz).or(Some((cpu, khz)));
                 }
+                self.sums.clock_becomes(now, cpu, khz);
             }
-            Role::Idle { state, cpu } => {
-                let (Some(state), Some(cpu)) = (event.int(state), event.int(cpu)) else {
-                    return ControlFlow::Continue(());
-                };
-                if let Some(cpu) = self.known(cpu) {
-                    self.has.0 |= entered(state).is_some();
-                    let state = entered(state).map(|state| self.states.number(cpu, state));
-                    self.sums.idle(now, cpu, state);
-                }
+            E::Idle { cpu, state } if self.known(cpu) => {
+                self.has.0 |= state.is_some();
+                self.sums.idle(now, cpu, state.map(|state| self.states.number(cpu, state)));
             }
-            Role::IdleExit { cpu } => {
+            E::IdleExit { cpu } => {
                 self.has.1 = true;
-                if let Some(cpu) = event.int(cpu).and_then(|cpu| self.known(cpu)) {
+                if self.known(cpu) {
                     self.sums.idle_exit(now, cpu);
                 }
             }
-            Role::ClusterIdle { state, cluster } => {
-                let (Some(state), Some(cluster)) = (event.int(state), event.int(cluster)) else {
-                    return ControlFlow::Continue(());
-                };
-                if let Ok(cluster) = usize::try_from(cluster) {
-                    self.sums.cluster_idle(now, cluster, entered(state));
-                }
-            }
-            Role::Rail { name, energy } => {
-                if let (Some(name), Some(energy)) = (event.str(name), event.int(energy)) {
-                    let name = String::from_utf8_lossy(name);
-                    let reading = (now, energy as u64);
-                    let rails = &mut self.rails;
-                    match rails.iter().position(|rail| rail.name == name) {
-                        Some(known) => rails[known].last = reading,
-                        None if rails.len() < 1000 => {
-                            rails.push(Rail { name: name.into_owned(), first: reading, last: reading });
-                        }
-                        None => {}
+            E::ClusterIdle { cluster, state } => self.sums.cluster_idle(now, cluster as usize, state),
+            E::Rail { name, energy_uj } => {
+                let name = String::from_utf8_lossy(name);
+                let reading = (now, energy_uj);
+                let rails = &mut self.rails;
+                match rails.iter().position(|rail| rail.name == name) {
+                    Some(known) => rails[known].last = reading,
+                    None if rails.len() < 1000 => {
+                        rails.push(Rail { name: name.into_owned(), first: reading, last: reading });
                     }
+                    None => {}
                 }
             }
+            _ => {}
         }
-        ControlFlow::Continue(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use opplab_signals::decode::decoded;
     use opplab_trace::{ReadOptions, TraceFile};
 
     use super::*;
@@ -464,7 +400,7 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         let options = ReadOptions::default();
         let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
         let mut meter = EnergyMeter::new(machine);
-        file.stream(&options, &mut meter).expect("events");
+        file.stream(&options, &mut decoded(&mut meter)).expect("events");
         meter.finish()
     }
 
@@ -533,7 +469,7 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
             let file = TraceFile::from_bytes(text.concat().into_bytes(), &options).expect("text");
             let mut meter = EnergyMeter::counting_from(&machine, from_ns);
             let range = ReadOptions { time_range_ns: Some((0, until)), ..ReadOptions::default() };
-            file.stream(&range, &mut meter).expect("events");
+            file.stream(&range, &mut decoded(&mut meter)).expect("events");
             meter.finish()
         };
         let whole = part(u64::MAX, 0);

@@ -7,7 +7,6 @@
 //! `opplab trace energy` and `opplab explain --why-slow`.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_model::event::NullSink;
@@ -19,6 +18,7 @@ use opplab_replay::rerun::ClosedCase;
 use opplab_replay::signals::{load_tracking, read_options};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::activations::Activations;
+use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
@@ -26,7 +26,7 @@ use opplab_sim::Case;
 use opplab_sim::why_slow::{LIMITS, SLOW_REASONS, SlowKey, SlowTime, WhySlow};
 use opplab_timeline::RunTrace;
 use opplab_trace::write::trace_dat;
-use opplab_trace::{Event, Info, ReadOptions, Sink, TaskNames, TraceFile, UnpackLimits};
+use opplab_trace::{Event, Info, ReadOptions, Sink as _, TaskNames, TraceFile, UnpackLimits};
 
 use super::bench::{SPANS_MAX, four};
 use super::{Job, Page};
@@ -229,19 +229,18 @@ struct All<'m> {
     view: View,
 }
 
-impl Sink for All<'_> {
-    fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
-        let _ = self.pelt.event(event);
-        let _ = self.residency.event(event);
-        let _ = self.activations.event(event);
+impl SchedSink for All<'_> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        self.pelt.event(event, what);
+        self.residency.event(event, what);
+        self.activations.event(event, what);
         let _ = self.names.event(event);
-        self.view.event(event);
+        self.view.event(event, what);
         if let Some(meter) = &mut self.meter {
-            let _ = meter.event(event);
+            meter.event(event, what);
         }
         self.residency.waits.drain(..).for_each(|wait| self.latencies.wait(&wait));
         self.activations.all.drain(..).for_each(|one| self.latencies.activation(&one));
-        ControlFlow::Continue(())
     }
 }
 
@@ -268,8 +267,6 @@ struct View {
     cpus: BTreeMap<u32, ViewCpu>,
     spans: usize,
     cut_ns: Option<u64>,
-    /// By schema: what it is, and the places of its fields.
-    roles: Vec<Option<Role>>,
 }
 
 #[derive(Default)]
@@ -280,41 +277,12 @@ struct ViewCpu {
     level_max: u64,
 }
 
-#[derive(Clone, Copy)]
-enum Role {
-    Other,
-    Switch(usize),
-    Clock(usize, usize),
-}
-
 impl View {
-    fn role(event: &Event<'_>) -> Role {
-        let field = |name| event.schema.field_index(name);
-        match event.schema.name.as_str() {
-            "sched_switch" => field("next_pid").map_or(Role::Other, Role::Switch),
-            "cpu_frequency" => {
-                field("state").zip(field("cpu_id")).map_or(Role::Other, |(state, cpu)| Role::Clock(state, cpu))
-            }
-            _ => Role::Other,
-        }
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        let index = event.schema.index;
-        if self.roles.len() <= index {
-            self.roles.resize(index + 1, None);
-        }
-        // Formats without format files learn fields as they see them.
-        let role = match self.roles[index] {
-            Some(role) if !matches!(role, Role::Other) => role,
-            _ => *self.roles[index].insert(Self::role(event)),
-        };
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let (from, to) = self.window_ns;
         let now = event.time_ns.clamp(from, to) - from;
-        match role {
-            Role::Other => {}
-            Role::Switch(next) => {
-                let Some(next) = event.int(next) else { return };
+        match *what {
+            SchedEvent::Switch { next, .. } => {
                 let cpu = self.cpus.entry(event.cpu).or_default();
                 if let Some((since, pid)) = cpu.since.take()
                     && now > since
@@ -326,13 +294,12 @@ impl View {
                         self.cut_ns.get_or_insert(now);
                     }
                 }
-                if next != 0 && event.time_ns < to {
-                    cpu.since = Some((now, next as i32));
+                if next.pid != 0 && event.time_ns < to {
+                    cpu.since = Some((now, next.pid));
                 }
             }
-            Role::Clock(state, cpu) => {
-                let (Some(khz), Some(cpu)) = (event.int(state), event.int(cpu)) else { return };
-                let (Ok(khz), Ok(cpu)) = (u64::try_from(khz), u32::try_from(cpu)) else { return };
+            SchedEvent::Frequency { cpu, khz } => {
+                let khz = u64::from(khz);
                 let cpu = self.cpus.entry(cpu).or_default();
                 cpu.level_max = cpu.level_max.max(khz);
                 // Of those before the window only the last one counts.
@@ -343,6 +310,7 @@ impl View {
                     cpu.level.push((now, khz));
                 }
             }
+            _ => {}
         }
     }
 }
@@ -390,7 +358,7 @@ impl Drop {
         };
         let options = read_options();
         let mut reader = file.reader(&options).map_err(text)?;
-        let outcome = file.stream_reader(&mut *reader, &options, &mut all).map_err(text)?;
+        let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut all)).map_err(text)?;
         let All { pelt, mut residency, latencies, mut names, meter, view, .. } = all;
         residency.finish();
         let cpus = view.cpus.keys().last().map_or(0, |cpu| *cpu as usize + 1);

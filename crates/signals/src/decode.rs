@@ -1,0 +1,327 @@
+//! The one decoding of a trace's scheduling events. A format's name and the places of its fields are looked up once, and a pass
+//! decodes each event once for all that take it.
+
+use std::ops::ControlFlow;
+
+use crate::Places;
+use opplab_trace::render::task_state_bits;
+use opplab_trace::{BySchema, Event, Schema, Sink};
+
+/// Events that move tasks between groups.
+pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
+
+/// `cpu_idle` states from here on mean "left" (`PWR_EVENT_EXIT`, -1), with or without a sign.
+const IDLE_EXIT: i64 = 0xffff_ffff;
+
+/// The state that an idle event enters; `None`: left.
+pub fn entered(state: i64) -> Option<usize> {
+    (0..IDLE_EXIT).contains(&state).then_some(state as usize)
+}
+
+/// A task in an event; what the format does not have is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskFields<'e> {
+    /// Thread id.
+    pub pid: i32,
+    /// The kernel's priority: 120 + nice, below 100 real-time, below 0 deadline.
+    pub prio: Option<i32>,
+    /// Its name.
+    pub comm: Option<&'e [u8]>,
+}
+
+impl TaskFields<'_> {
+    /// Its pid and priority, `prio` where the trace has none.
+    #[inline]
+    pub(crate) fn with_prio(&self, prio: i32) -> (i32, i64) {
+        (self.pid, self.prio.unwrap_or(prio).into())
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the kernel's event of the same name; fields are named as there")]
+pub enum SchedEvent<'e> {
+    Switch {
+        prev: TaskFields<'e>,
+        prev_state: u64,
+        next: TaskFields<'e>,
+    },
+    Waking {
+        task: TaskFields<'e>,
+    },
+    /// `sched_wakeup`, or `sched_wakeup_new` of a new task.
+    Wakeup {
+        task: TaskFields<'e>,
+        target_cpu: u32,
+        new: bool,
+    },
+    Migrate {
+        pid: i32,
+        prio: Option<i32>,
+        orig_cpu: Option<u32>,
+        dest_cpu: u32,
+    },
+    Fork {
+        parent_pid: i32,
+        child_pid: i32,
+        child_comm: Option<&'e [u8]>,
+    },
+    /// `task_newtask`, which the parent writes.
+    NewTask {
+        pid: i32,
+        clone_flags: Option<i64>,
+    },
+    Exec {
+        pid: i32,
+    },
+    Exit {
+        pid: i32,
+    },
+    Free {
+        pid: i32,
+    },
+    /// `sched_update_nr_running_tp` and what it is called elsewhere; `nr`: also called `nr_running`.
+    NrRunning {
+        cpu: u32,
+        change: i64,
+        nr: Option<i64>,
+    },
+    /// One of [`MOVES`].
+    Attach {
+        dst_root: i64,
+        dst_id: u64,
+        dst_path: &'e [u8],
+        pid: i32,
+    },
+    /// `cgroup_mkdir`, `cgroup_rename`.
+    Group {
+        root: i64,
+        id: u64,
+        path: &'e [u8],
+    },
+    Frequency {
+        cpu: u32,
+        khz: u32,
+    },
+    /// The idle state that was entered; `None`: left.
+    Idle {
+        cpu: u32,
+        state: Option<usize>,
+    },
+    IdleMiss {
+        cpu: u32,
+        below: bool,
+    },
+    /// Of simulated runs: `cpu` begins to leave its idle state.
+    IdleExit {
+        cpu: u32,
+    },
+    /// Of simulated runs: the state that a cluster entered; `None`: left.
+    ClusterIdle {
+        cluster: u32,
+        state: Option<usize>,
+    },
+    /// A probe on a governor's `update_util_data` hook: its arguments under the kernel's names.
+    UpdateUtil {
+        hook: i64,
+        flags: u32,
+        time: u64,
+    },
+    /// `irq_handler_entry`.
+    Irq {
+        name: &'e [u8],
+    },
+    /// `local_timer_entry`, `hrtimer_expire_entry`.
+    Timer,
+    Rail {
+        name: &'e [u8],
+        energy_uj: u64,
+    },
+    /// A line that was printed into the trace.
+    Mark,
+    Other,
+}
+
+/// An event with the places of the fields that its decoding wants.
+struct Fields<'a, 'e> {
+    event: &'a Event<'e>,
+    places: &'a Places<7>,
+}
+
+impl<'e> Fields<'_, 'e> {
+    #[inline]
+    fn int(&self, nth: usize) -> Option<i64> {
+        self.places.find(self.event, nth)
+    }
+
+    /// A thread id, or a priority: some formats show that without its sign.
+    #[inline]
+    fn id(&self, nth: usize) -> Option<i32> {
+        self.int(nth).map(|id| id as i32)
+    }
+
+    #[inline]
+    fn cpu(&self, nth: usize) -> Option<u32> {
+        self.int(nth).map(|cpu| cpu as u32)
+    }
+
+    #[inline]
+    fn text(&self, nth: usize) -> Option<&'e [u8]> {
+        self.places.text(self.event, nth)
+    }
+
+    /// A task, whose pid, prio and comm begin at `first`.
+    #[inline]
+    fn task(&self, first: usize) -> Option<TaskFields<'e>> {
+        Some(TaskFields { pid: self.id(first)?, prio: self.id(first + 1), comm: self.text(first + 2) })
+    }
+
+    fn wakeup(&self, new: bool) -> Option<SchedEvent<'e>> {
+        let target_cpu = self.cpu(3).unwrap_or(self.event.cpu);
+        Some(SchedEvent::Wakeup { task: self.task(0)?, target_cpu, new })
+    }
+
+    /// A task's state, as a number or in letters; an unknown letter is some sleep.
+    #[inline]
+    fn state(&self, nth: usize) -> u64 {
+        match self.text(nth) {
+            Some(text) => task_state_bits(&String::from_utf8_lossy(text)).unwrap_or(1),
+            None => self.int(nth).unwrap_or(0) as u64,
+        }
+    }
+}
+
+/// Makes a [`SchedEvent`] of an event, unless fields are missing that it must have.
+type Decode = for<'a, 'e> fn(&Fields<'a, 'e>) -> Option<SchedEvent<'e>>;
+
+#[cold]
+fn look_up(schema: &Schema) -> (Decode, Places<7>) {
+    use SchedEvent as E;
+    let is_hook = || ["hook", "time", "flags"].iter().all(|field| schema.field_index(field).is_some());
+    let (fields, decode): (&[&str], Decode) = match schema.name.as_str() {
+        "sched_switch" => {
+            (&["prev_pid", "prev_prio", "prev_comm", "next_pid", "next_prio", "next_comm", "prev_state"], |f| {
+                Some(E::Switch { prev: f.task(0)?, prev_state: f.state(6), next: f.task(3)? })
+            })
+        }
+        "sched_waking" => (&["pid", "prio", "comm"], |f| Some(E::Waking { task: f.task(0)? })),
+        "sched_wakeup" => (&["pid", "prio", "comm", "target_cpu"], |f| f.wakeup(false)),
+        "sched_wakeup_new" => (&["pid", "prio", "comm", "target_cpu"], |f| f.wakeup(true)),
+        "sched_migrate_task" => (&["pid", "prio", "orig_cpu", "dest_cpu"], |f| {
+            Some(E::Migrate { pid: f.id(0)?, prio: f.id(1), orig_cpu: f.cpu(2), dest_cpu: f.cpu(3)? })
+        }),
+        "sched_process_fork" => (&["parent_pid", "child_pid", "child_comm"], |f| {
+            let parent_pid = f.id(0).unwrap_or(f.event.pid);
+            Some(E::Fork { parent_pid, child_pid: f.id(1)?, child_comm: f.text(2) })
+        }),
+        "task_newtask" => (&["pid", "clone_flags"], |f| Some(E::NewTask { pid: f.id(0)?, clone_flags: f.int(1) })),
+        "sched_process_exec" => (&["pid"], |f| Some(E::Exec { pid: f.id(0).unwrap_or(f.event.pid) })),
+        "sched_process_exit" => (&["pid"], |f| Some(E::Exit { pid: f.id(0)? })),
+        "sched_process_free" => (&["pid"], |f| Some(E::Free { pid: f.id(0)? })),
+        "nr_running" | "sched_update_nr_running" | "sched_update_nr_running_tp" | "lisa__sched_update_nr_running" => {
+            (&["cpu", "change", "nr", "nr_running"], |f| {
+                Some(E::NrRunning { cpu: f.cpu(0)?, change: f.int(1)?, nr: f.int(2).or_else(|| f.int(3)) })
+            })
+        }
+        name if MOVES.contains(&name) => (&["dst_root", "dst_id", "dst_path", "pid"], |f| {
+            let (dst_id, dst_path) = (f.int(1).unwrap_or(0) as u64, f.text(2).unwrap_or_default());
+            Some(E::Attach { dst_root: f.int(0)?, dst_id, dst_path, pid: f.id(3)? })
+        }),
+        "cgroup_mkdir" | "cgroup_rename" => (&["root", "id", "path"], |f| {
+            let (id, path) = (f.int(1).unwrap_or(0) as u64, f.text(2).unwrap_or_default());
+            Some(E::Group { root: f.int(0)?, id, path })
+        }),
+        "cpu_frequency" => {
+            (&["cpu_id", "state"], |f| Some(E::Frequency { cpu: f.cpu(0)?, khz: u32::try_from(f.int(1)?).ok()? }))
+        }
+        "cpu_idle" => (&["cpu_id", "state"], |f| Some(E::Idle { cpu: f.cpu(0)?, state: entered(f.int(1)?) })),
+        "cpu_idle_miss" => (&["cpu_id", "below"], |f| Some(E::IdleMiss { cpu: f.cpu(0)?, below: f.int(1)? != 0 })),
+        "idle_exit" => (&["cpu_id"], |f| Some(E::IdleExit { cpu: f.cpu(0)? })),
+        "cluster_idle" => {
+            (&["cluster", "state"], |f| Some(E::ClusterIdle { cluster: f.cpu(0)?, state: entered(f.int(1)?) }))
+        }
+        "irq_handler_entry" => (&["name"], |f| Some(E::Irq { name: f.text(0)? })),
+        "local_timer_entry" | "hrtimer_expire_entry" => (&[], |_| Some(E::Timer)),
+        "power_rail" => (&["name", "energy_uj"], |f| Some(E::Rail { name: f.text(0)?, energy_uj: f.int(1)? as u64 })),
+        "print" | "tracing_mark_write" => (&[], |_| Some(E::Mark)),
+        _ if is_hook() => (&["hook", "flags", "time"], |f| {
+            Some(E::UpdateUtil { hook: f.int(0)?, flags: f.int(1)? as u32, time: f.int(2)? as u64 })
+        }),
+        _ => (&[], |_| None),
+    };
+    (decode, Places::new(schema, fields))
+}
+
+/// Decodes the events of one pass.
+#[derive(Debug, Default)]
+pub struct Decoder(BySchema<(Decode, Places<7>)>);
+
+impl Decoder {
+    /// What an event is.
+    #[inline]
+    pub fn decode<'e>(&mut self, event: &Event<'e>) -> SchedEvent<'e> {
+        let (decode, places) = self.0.get(event.schema, look_up);
+        decode(&Fields { event, places }).unwrap_or(SchedEvent::Other)
+    }
+}
+
+/// Takes events in time order, each with what it is.
+pub trait SchedSink {
+    /// One event.
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>);
+}
+
+/// A reader's sink that decodes for one of scheduling events.
+pub fn decoded(sink: &mut impl SchedSink) -> impl Sink {
+    let mut decoder = Decoder::default();
+    move |event: &Event<'_>| {
+        sink.event(event, &decoder.decode(event));
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opplab_trace::{ReadOptions, TraceFile};
+
+    /// Goal: what a format does not have is not there, what it must have makes another event of it, and what it learns counts.
+    #[test]
+    fn events_are_what_their_fields_make_them() {
+        let text = "\
+            x-7 [002] 0.000001: sched_wakeup: comm=a pid=8\n\
+            x-7 [002] 0.000002: cpu_idle_miss: cpu_id=2\n\
+            x-7 [002] 0.000003: sched_wakeup_new: comm=a pid=9 prio=4294967295 target_cpu=001\n\
+            x-7 [002] 0.000004: sched_wakeup: comm=a pid=8 prio=120 target_cpu=001\n\
+            x-7 [002] 0.000005: cpu_idle: state=4294967295 cpu_id=2\n\
+            x-7 [002] 0.000006: sched_process_fork: comm=x child_comm=c child_pid=10\n\
+            x-7 [002] 0.000007: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=? ==> next_comm=b next_pid=8 next_prio=120\n";
+        struct All(Vec<String>);
+        impl SchedSink for All {
+            fn event(&mut self, _: &Event<'_>, what: &SchedEvent<'_>) {
+                let said = match *what {
+                    SchedEvent::Wakeup { task, target_cpu, new } => {
+                        format!("{} {:?} on {target_cpu}, new: {new}", task.pid, task.prio)
+                    }
+                    SchedEvent::Switch { prev, prev_state, next } => format!("{} {prev_state} {}", prev.pid, next.pid),
+                    SchedEvent::Fork { parent_pid, child_pid, .. } => format!("{parent_pid} {child_pid}"),
+                    _ => format!("{what:?}"),
+                };
+                self.0.push(said);
+            }
+        }
+        let (options, mut all) = (ReadOptions::default(), All(Vec::new()));
+        let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).unwrap();
+        file.stream(&options, &mut decoded(&mut all)).unwrap();
+        let expected = [
+            "8 None on 2, new: false",
+            "Other",
+            "9 Some(-1) on 1, new: true",
+            "8 Some(120) on 1, new: false",
+            "Idle { cpu: 2, state: None }",
+            "7 10",
+            "7 1 8",
+        ];
+        assert_eq!(all.0, expected);
+    }
+}
