@@ -22,7 +22,7 @@ from opplab.errors import CheckError, InputError, OpplabError
 
 if TYPE_CHECKING:
     from opplab import _opplab
-    from opplab.simulation.cases import Case
+    from opplab.simulation.cases import Case, Measured
     from opplab.sweep.store import Store
 
 GRACE_S = 1.0
@@ -199,7 +199,7 @@ def run_cases(
     until: Until | None = None,
     latencies: bool = False,
     progress: Callable[[Tally], None] | None = None,
-    keep: Callable[[Case, list[dict[str, Any]]], None] | None = None,
+    keep: Callable[[Case, Measured], None] | None = None,
 ) -> Tally:
     """Run the cases that `store` does not hold yet.
 
@@ -225,7 +225,7 @@ def run_cases(
     progress : callable, optional
         Called with the tally after every case.
     keep : callable, optional
-        Called with every case and its result rows, in the order in which they finish.
+        Called with every case and its results, in the order in which they finish.
 
     Returns
     -------
@@ -273,8 +273,8 @@ def run_cases(
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     case = running.pop(future)
-                    rows = _finish(case, future, store, tally, keep)
-                    want(plan.finished(case, None if rows is None or until is None else _value(rows, until.metric)))
+                    found = _finish(case, future, store, tally, keep)
+                    want(plan.finished(case, None if found is None or until is None else _value(found, until.metric)))
                     submit(pool)
                     if progress:
                         progress(tally)
@@ -286,29 +286,29 @@ def run_cases(
     return tally
 
 
-def _value(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
+def _value(measured: Measured, metric: str) -> float:
     """Find the value of a metric of one case."""
-    for row in rows:
-        if row["metric"] == metric:
-            if row["value"] is None:
+    for name, _, _, value in measured.rows:
+        if name == metric:
+            if value is None:
                 raise InputError(f"`until` names the metric '{metric}', which is unknown: the machine has no power")
-            return float(row["value"])
+            return value
     raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
 
 
-def _run_and_keep(case: Case, store: Store | None, *how: bool) -> tuple[_opplab.Outcome, list[dict[str, Any]]]:
+def _run_and_keep(case: Case, store: Store | None, *how: bool) -> tuple[_opplab.Outcome, Measured]:
     """Run a case in a thread of this process, which also writes its file: threads wait for the disk side by side."""
     outcome = run_one(case.inner, *how)
     return outcome, _kept(case, outcome, store)
 
 
-def _kept(case: Case, outcome: _opplab.Outcome, store: Store | None) -> list[dict[str, Any]]:
-    from opplab.simulation.cases import rows_of
+def _kept(case: Case, outcome: _opplab.Outcome, store: Store | None) -> Measured:
+    from opplab.simulation.cases import Measured
 
-    rows = rows_of(case, outcome)
+    measured = Measured.of(case, outcome)
     if store:
-        store.put(case.hash, rows)
-    return rows
+        store.put(case.hash, measured)
+    return measured
 
 
 def _finish(
@@ -316,9 +316,9 @@ def _finish(
     future: Future[Any],
     store: Store | None,
     tally: Tally,
-    keep: Callable[[Case, list[dict[str, Any]]], None] | None,
-) -> list[dict[str, Any]] | None:
-    """Keep what came of a case: its rows, which are given, or its error."""
+    keep: Callable[[Case, Measured], None] | None,
+) -> Measured | None:
+    """Keep what came of a case: its results, which are given, or its error."""
     try:
         found = future.result()
     except Exception as error:
@@ -330,10 +330,10 @@ def _finish(
         if store:
             store.put_failure(case.hash, case.label, str(error))
         return None
-    rows: list[dict[str, Any]]
-    outcome, rows = found if isinstance(found, tuple) else (found, _kept(case, found, store))
+    measured: Measured
+    outcome, measured = found if isinstance(found, tuple) else (found, _kept(case, found, store))
     if keep:
-        keep(case, rows)
+        keep(case, measured)
     tally.done += 1
     tally.simulated_ns += outcome["wall_ns"]
-    return rows
+    return measured
