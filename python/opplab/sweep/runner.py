@@ -11,11 +11,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import CheckError, InputError, OpplabError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from opplab import _opplab
     from opplab.simulation.cases import Case, Measured
     from opplab.sweep.store import Store
+
+WRITERS = 4
+"""Threads beside those that run cases: what they write at one time a disk takes together."""
 
 GRACE_S = 1.0
 """What cases that have begun get after Ctrl-C."""
@@ -165,13 +169,28 @@ def run_one(case: _opplab.Case | str, check: bool, check_determinism: bool, late
     return outcome
 
 
+class _Turns:
+    """Lets so many threads run cases at a time; once the sweep ends, none that waits begins."""
+
+    def __init__(self, jobs: int) -> None:
+        self._free = threading.Semaphore(max(jobs, 1))
+        self.ended = False
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._free:
+            if self.ended:
+                raise CancelledError
+            yield
+
+
 @contextmanager
 def _executor(executor: Executor | None, jobs: int) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
     own_threads = "opplab"
-    own = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix=own_threads)
+    own = ThreadPoolExecutor(max_workers=jobs + WRITERS, thread_name_prefix=own_threads)
     try:
         yield own
     except KeyboardInterrupt:
@@ -238,6 +257,10 @@ def run_cases(
     waiting: list[tuple[int, int, Case]] = []
     order = count()
     running: dict[Future[Any], Case] = {}
+    finished: SimpleQueue[Future[Any]] = SimpleQueue()
+    turns = _Turns(jobs)
+    # A few more than there are workers, so that none waits for this process.
+    room = 2 * max(jobs, 1) + (WRITERS if executor is None else 0)
 
     def want(more: Iterable[Case]) -> None:
         """Queue what is not there yet; what is there may show that still more is wanted."""
@@ -257,28 +280,31 @@ def run_cases(
                 heappush(waiting, (-case.size, next(order), case))
 
     def submit(pool: Executor) -> None:
-        # A few more than there are workers, so that none waits for this process.
-        while waiting and len(running) < 2 * max(jobs, 1):
+        while waiting and len(running) < room:
             case = heappop(waiting)[2]
             how = (check, check_determinism, latencies)
+            future: Future[Any]
             if executor is None:
-                running[pool.submit(_run_and_keep, case, store, *how)] = case
+                future = pool.submit(_run_and_keep, case, store, turns, *how)
             else:
-                running[pool.submit(run_one, case.json, *how)] = case
+                future = pool.submit(run_one, case.json, *how)
+            running[future] = case
+            future.add_done_callback(finished.put)
 
     want([case for case in cases if plan.chosen(case)])
     with _executor(executor, jobs) as pool:
         try:
             submit(pool)
             while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    case = running.pop(future)
-                    found = _finish(case, future, store, tally, keep)
-                    want(plan.finished(case, None if found is None or until is None else _value(found, until.metric)))
-                    submit(pool)
-                    if progress:
-                        progress(tally)
+                future = finished.get()
+                case = running.pop(future)
+                found = _finish(case, future, store, tally, keep)
+                want(plan.finished(case, None if found is None or until is None else _value(found, until.metric)))
+                submit(pool)
+                if progress:
+                    progress(tally)
         finally:
+            turns.ended = True
             for future in running:
                 future.cancel()
     tally.wanted = [case.hash for case in cases if plan.chosen(case)]
@@ -296,9 +322,10 @@ def _value(measured: Measured, metric: str) -> float:
     raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
 
 
-def _run_and_keep(case: Case, store: Store | None, *how: bool) -> tuple[_opplab.Outcome, Measured]:
+def _run_and_keep(case: Case, store: Store | None, turns: _Turns, *how: bool) -> tuple[_opplab.Outcome, Measured]:
     """Run a case in a thread of this process, which also writes its file: threads wait for the disk side by side."""
-    outcome = run_one(case.inner, *how)
+    with turns.turn():
+        outcome = run_one(case.inner, *how)
     return outcome, _kept(case, outcome, store)
 
 
