@@ -117,6 +117,7 @@ class _Plan:
         self.points: dict[tuple[str, str, str], dict[int, list[Case]]] = {}
         for case in cases:
             self.points.setdefault(self._point(case), {}).setdefault(case.iteration, []).append(case)
+        self.order = {point: sorted(iterations) for point, iterations in self.points.items()}
         self.values: dict[str, float | None] = {}
         most = {point: len(iterations) for point, iterations in self.points.items()}
         self.reach = {point: min(until.least, n) if until else n for point, n in most.items()}
@@ -128,7 +129,7 @@ class _Plan:
     def chosen(self, case: Case) -> bool:
         """Whether the case belongs to the iterations that are wanted so far."""
         point = self._point(case)
-        return case.iteration in sorted(self.points[point])[: self.reach[point]]
+        return case.iteration <= self.order[point][self.reach[point] - 1]
 
     def finished(self, case: Case, value: float | None) -> list[Case]:
         """Note a finished (None: failed) case; gives the cases that are wanted now and were not before."""
@@ -137,7 +138,7 @@ class _Plan:
         self.values[case.hash] = value
         point = self._point(case)
         iterations = self.points[point]
-        order = sorted(iterations)
+        order = self.order[point]
         done = [iterations[number] for number in order[: self.reach[point]]]
         if any(one.hash not in self.values for group in done for one in group) or self.reach[point] == len(order):
             return []
