@@ -217,7 +217,7 @@ def test_cases_without_results_are_failures(tmp_path):
     assert made.exit_code == 0, made.output
     words = ["compare", str(tmp_path / "out"), "--fail-if", "energy < -1000%", "--table", "overview"]
     assert cli.invoke(opplab, words).exit_code == 0
-    next((tmp_path / "out/cases").glob("*.parquet")).unlink()
+    next((tmp_path / "out/cases").glob("*.json")).unlink()
     done = cli.invoke(opplab, words)
     assert done.exit_code == 1
     assert "no results of" in done.stderr

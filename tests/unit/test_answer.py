@@ -15,6 +15,7 @@ import opplab
 from opplab import results, stats
 from opplab.cli.main import opplab as main
 from opplab.report.block import STAR, Heat
+from opplab.simulation.cases import Measured
 from opplab.summary.answer import Answer, answer_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.store import Store
@@ -393,16 +394,17 @@ def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_pa
 
 def test_draws_measure_waits_and_runs_without_them_are_made_anew(drawn: Path) -> None:
     """`compare --metric response_p99 --uncertainty` had "no ranges" on a machine with eleven."""
-    cases = sorted((drawn / "out" / "draws" / "cases").glob("*.parquet"))
+    cases = sorted((drawn / "out" / "draws" / "cases").glob("*.json"))
     with Store(drawn / "out" / "draws") as store:
-        rows = store.table(cases[0].stem)
-        store.put(cases[0].stem, rows.filter(~pl.col("metric").str.contains("latency|response")).iter_rows(named=True))
+        measured = store.measured(cases[0].stem)
+        rows = [row for row in measured.rows if not row[0].startswith(("latency", "response"))]
+        store.put(cases[0].stem, Measured(measured.labels, rows))
     words = ("--metric", "response_p99", "--uncertainty", "40")
     shown = run("compare", str(drawn / "out"), *words).stdout
     assert "no ranges" not in shown
     assert "how sure" in shown
     with Store(drawn / "out" / "draws") as store:
-        assert "response_p99" in set(store.table(cases[0].stem)["metric"])
+        assert "response_p99" in {row[0] for row in store.measured(cases[0].stem).rows}
 
 
 def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> None:

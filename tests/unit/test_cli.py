@@ -215,7 +215,7 @@ def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
     assert "uses the constants calibrated on epyc-7742-2s" in done.stderr
     written = (out / "experiment.toml").read_text()
     assert 'benchmark = "tbench"\ncalibration = "tbench@epyc-7742-2s"\nclients = [1, 2]' in written
-    assert len(list((out / "cases").glob("*.parquet"))) == 4
+    assert len(list((out / "cases").glob("*.json"))) == 4
     for wrong, says in (
         (("tbench", "-m", "juno-r2", "--param", "client=1"), "did you mean `clients`?"),
         (("tbench", "-m", "juno-r2", "--param", "clients=x"), "is not of the form clients=4"),

@@ -80,7 +80,7 @@ def test_a_worker_dies_half_way(tmp_path: Path) -> None:
             [*command, "--dask", cluster.address], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
         )
         until = time.monotonic() + 60
-        while len(list((folder / "cases").glob("*.parquet"))) < 12 and time.monotonic() < until:
+        while len(list((folder / "cases").glob("*.json"))) < 12 and time.monotonic() < until:
             assert sweep.poll() is None, "over before a worker could be killed"
             time.sleep(0.002)
         cluster.workers[0].send_signal(signal.SIGKILL)

@@ -20,6 +20,7 @@ import opplab
 from opplab import results
 from opplab.cli.main import opplab as main
 from opplab.errors import CheckError, InputError
+from opplab.simulation.cases import Measured
 from opplab.sweep import runner
 from opplab.sweep.store import Store
 
@@ -105,7 +106,7 @@ def test_resume(undisturbed: Path, tmp_path: Path) -> None:
 
 
 def cases_in(folder: Path) -> int:
-    return len(list((folder / "cases").glob("*.parquet")))
+    return len(list((folder / "cases").glob("*.json")))
 
 
 def interrupted(folder: Path, signal_number: int, after_s: float) -> subprocess.Popen[str]:
@@ -129,8 +130,8 @@ def test_kill_and_resume(undisturbed: Path, tmp_path: Path) -> None:
     for _ in range(10):
         interrupted(folder, signal.SIGKILL, draw.uniform(0, 0.015)).communicate()
         kept.append(cases_in(folder))
-        for file in (folder / "cases").glob("*.parquet"):
-            assert results.read(file).height > 0
+        for file in (folder / "cases").glob("*.json"):
+            assert Store(folder).measured(file.stem).rows
     assert kept == sorted(set(kept)), "every run goes on where the one before was killed"
     assert kept[-1] < 72, "the last kill comes before the end"
     run(folder, *SHORT, "--no-report")
@@ -145,7 +146,7 @@ def test_interrupt_keeps_finished_cases(tmp_path: Path) -> None:
     # A quick machine may be done by then.
     assert process.returncode in (0, 130), errors
     assert "Traceback" not in errors
-    kept = len(list((folder / "cases").glob("*.parquet")))
+    kept = len(list((folder / "cases").glob("*.json")))
     if process.returncode == 130:
         assert f"{kept} of 72 cases are kept" in errors
 
@@ -205,11 +206,13 @@ def test_merged_tables_are_those_of_the_files(tmp_path: Path) -> None:
     store.create({})
     names = [f"{number:032x}" for number in range(600)]
     for number, name in enumerate(names):
-        store.put(name, [{"metric": f"m{row}", "value": number + row / 10} for row in range(number % 4)])
-    store.put(names[7], [{"metric": "again", "value": -1.0}])
+        values = [None if row == 2 and number % 3 else number + row / 10 for row in range(number % 4)]
+        labels = {"policy": "old" if number % 2 else "new", "machine": "m", "iteration": number, "seed": 2**64 - 1}
+        store.put(name, Measured(labels, [(f"m{row}", "J", "", value) for row, value in enumerate(values)]))
+    store.put(names[7], Measured({}, [("again", "", "lower", -0.0)]))
     order = [*names[::-2], *names[::2]]
     merged = store.merge(order)
-    assert merged.equals(pl.concat([store.table(name) for name in order]))
+    assert merged.equals(results.frame(row for name in order for row in store.measured(name).dicts()))
     written = (store.path / "results.parquet").read_bytes()
     store.release()
     again = Store(tmp_path / "store")
@@ -221,7 +224,7 @@ def test_results_of_another_build_are_not_reused(tmp_path: Path) -> None:
     experiment = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.05)
     store = Store(tmp_path / "store")
     assert not store.create(experiment.manifest())
-    store.put("0" * 32, [])
+    store.put("0" * 32, Measured({}, []))
     assert not store.create(experiment.manifest())
     assert store.finished() == {"0" * 32}
     manifest = json.loads((store.path / "manifest.json").read_text())
@@ -290,9 +293,7 @@ def test_no_space_left(tmp_path: Path) -> None:
     """The error names the file; no temporary file is left to take space."""
     done = on_a_small_disk(tmp_path, "size=240k")
     assert done.returncode == 2, done.stderr
-    assert re.search(r"^opplab: out/cases/\w+\.parquet: No space left on device$", done.stderr, re.MULTILINE), (
-        done.stderr
-    )
+    assert re.search(r"^opplab: out/cases/\w+\.json: No space left on device$", done.stderr, re.MULTILINE), done.stderr
     assert done.stdout == "out\n"
 
 

@@ -26,7 +26,7 @@ from opplab.sweep.experiments import Experiment
 from opplab.sweep.fitted import fingerprint
 
 if TYPE_CHECKING:
-    from opplab.simulation.cases import Case
+    from opplab.simulation.cases import Case, Measured
 
 HIGHEST = 10**15
 """Above any constant; each is kept within its own range."""
@@ -317,8 +317,8 @@ def _simulate(
     places = {case.hash: place for case in cases for place in wanted if belongs(axes_of(place), axes_of(case.param))}
     values: dict[str, dict[int, float]] = {}
 
-    def keep(case: Case, rows: list[dict[str, Any]]) -> None:
-        by_name = {row["metric"]: row["value"] for row in rows}
+    def keep(case: Case, measured: Measured) -> None:
+        by_name = {metric: value for metric, _, _, value in measured.rows if value is not None}
         if all(metric in by_name for metric in metrics):
             values.setdefault(places[case.hash], {})[case.seed] = math.fsum(by_name[metric] for metric in metrics)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from opplab.agreement.scoreboard import Cell
     from opplab.comparison.published import Published
-    from opplab.simulation.cases import Case
+    from opplab.simulation.cases import Case, Measured
     from opplab.sweep.experiments import Experiment
 
 __all__ = [
@@ -218,8 +218,8 @@ def _results_of(cases: Sequence[Case], jobs: int) -> pl.DataFrame:
 
     rows: list[dict[str, Any]] = []
 
-    def keep(_case: Case, own: list[dict[str, Any]]) -> None:
-        rows.extend(own)
+    def keep(_case: Case, measured: Measured) -> None:
+        rows.extend(measured.dicts())
 
     run_cases(cases, jobs=jobs, keep=keep)
     return results.frame(rows)

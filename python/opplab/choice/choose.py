@@ -39,6 +39,7 @@ from opplab.uncertainty.parts import without_runs
 from opplab.uncertainty.sweep import change_of, deciding_of
 
 if TYPE_CHECKING:
+    from opplab.simulation.cases import Measured
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.runner import Tally
@@ -207,8 +208,8 @@ class _Runner:
         values: dict[tuple[Point, str, str], Values] = {}
         units: dict[str, tuple[str, str]] = {}
 
-        def keep(_case: Any, rows: list[dict[str, Any]]) -> None:
-            rows = list(with_energy_per_work(rows))  # type: ignore[arg-type]
+        def keep(_case: Any, measured: Measured) -> None:
+            rows = list(with_energy_per_work(measured.dicts()))
             collected(rows, values, _wanted)
             units.update((row["metric"], (row["unit"], row["better"])) for row in rows if row["value"] is not None)
 

@@ -472,24 +472,22 @@ def _read_table(path: str) -> pl.DataFrame:
 
     from opplab import results
     from opplab.comparison.measured import results_of
+    from opplab.sweep.store import Store
 
     place = Path(path)
     if (place / _RUNS).is_file():
         # The agent alone writes no table, and runs may have come since one was written.
         return results_of(place / _RUNS)
-    if place.is_dir() and not (place / "results.parquet").is_file():
-        files = sorted((place / "cases").glob("*.parquet"))
-    else:
-        files = [place / "results.parquet" if place.is_dir() else place]
-    tables = []
-    for file in files:
-        try:
-            table = results.read_parquet(file)
-            dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]
-            tables.append(table.select(*results.SCHEMA, *dates))
-        except pl.exceptions.PolarsError as error:
-            raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
-    return pl.concat(tables, how="diagonal") if tables else results.frame([])
+    file = place / "results.parquet" if place.is_dir() else place
+    if place.is_dir() and not file.is_file():
+        store = Store(place)
+        return store.table(sorted(store.finished()))
+    try:
+        table = results.read_parquet(file)
+        dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]
+        return table.select(*results.SCHEMA, *dates)
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
 
 
 def _read_csv(path: str) -> pl.DataFrame:

@@ -1,17 +1,18 @@
 """Cases and what is measured in them.
 
 A `Case` is one cell of an experiment's matrix: machine, workload, policy, seed and length, with the labels that its
-results carry.  `rows_of` puts the labels beside what was measured (crate `results`).
+results carry.  `Measured` has the labels beside what was measured (crate `results`), and `rows_of` puts them together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from opplab import _opplab
 
-__all__ = ["Case", "rows_of"]
+__all__ = ["Case", "Measured", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,12 @@ class Case:
         name, length = inner.key()
         return cls(
             hash=name,
-            experiment=inner.experiment,
-            machine=inner.machine,
-            kernel=inner.kernel,
-            policy=inner.policy,
-            benchmark=inner.benchmark,
-            param=inner.param,
+            experiment=intern(inner.experiment),
+            machine=intern(inner.machine),
+            kernel=intern(inner.kernel),
+            policy=intern(inner.policy),
+            benchmark=intern(inner.benchmark),
+            param=intern(inner.param),
             iteration=inner.iteration,
             seed=inner.seed,
             duration_ns=inner.duration_ns,
@@ -77,6 +78,44 @@ class Case:
     def label(self) -> str:
         """Words for messages: policy, benchmark, parameters, iteration."""
         return " ".join(filter(None, (self.policy, self.benchmark, self.param, f"#{self.iteration}")))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The results of a finished case.
+
+    Attributes
+    ----------
+    labels : dict
+        The columns of `opplab.results.SCHEMA` that all its rows share.
+    rows : list of (str, str, str, float or None)
+        Metric, unit, which side is better, value.
+    """
+
+    labels: dict[str, Any]
+    rows: list[tuple[str, str, str, float | None]]
+
+    @classmethod
+    def of(cls, case: Case, outcome: _opplab.Outcome) -> Measured:
+        """Put a case's labels beside what ``_opplab.Case.run`` gave."""
+        labels = {
+            "experiment": case.experiment,
+            "source": "sim",
+            "machine": case.machine,
+            "kernel": case.kernel,
+            "policy": case.policy,
+            "benchmark": case.benchmark,
+            "param": case.param,
+            "iteration": case.iteration,
+            "seed": case.seed,
+            "fingerprint": f"{outcome['fingerprint']:016x}",
+        }
+        return cls(labels, outcome["rows"])
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Give the rows by the names of their columns."""
+        names = ("metric", "unit", "better", "value")
+        return [{**self.labels, **dict(zip(names, row, strict=True))} for row in self.rows]
 
 
 def rows_of(case: Case, outcome: _opplab.Outcome) -> list[dict[str, Any]]:
@@ -101,17 +140,4 @@ def rows_of(case: Case, outcome: _opplab.Outcome) -> list[dict[str, Any]]:
     is not known, these are null; where the machine file has ranges of its powers, ``energy_low`` and ``energy_high``
     are the energy at their ends.  Residencies are shares of the cluster's CPU time in percent.
     """
-    common = {
-        "experiment": case.experiment,
-        "source": "sim",
-        "machine": case.machine,
-        "kernel": case.kernel,
-        "policy": case.policy,
-        "benchmark": case.benchmark,
-        "param": case.param,
-        "iteration": case.iteration,
-        "seed": case.seed,
-        "fingerprint": f"{outcome['fingerprint']:016x}",
-    }
-    names = ("metric", "unit", "better", "value")
-    return [{**common, **dict(zip(names, row, strict=True))} for row in outcome["rows"]]
+    return Measured.of(case, outcome).dicts()

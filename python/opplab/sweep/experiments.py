@@ -372,11 +372,11 @@ class Experiment:
         retry_failed: bool,
         progress: Callable[[Tally], None] | None,
     ) -> pl.DataFrame:
-        from opplab import results
         from opplab.errors import OpplabError
         from opplab.sweep.runner import run_cases
+        from opplab.sweep.tables import Tables
 
-        kept: dict[str, list[dict[str, Any]]] = {}
+        tables = Tables()
         tally = run_cases(
             self.cases,
             store,
@@ -387,15 +387,13 @@ class Experiment:
             until=self.until,
             latencies=self.latencies,
             progress=progress,
-            keep=None if store else lambda case, rows: kept.__setitem__(case.hash, rows),
+            keep=None if store else lambda case, measured: tables.add(case.hash, measured),
         )
         for note in store.notes if store else ():
             warnings.warn(note, stacklevel=3)
         if tally.problems:
             raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
-        if store:
-            return store.merge(tally.wanted)
-        return results.frame([row for hash_ in tally.wanted for row in kept[hash_]])
+        return store.merge(tally.wanted) if store else tables.frame(tally.wanted)
 
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card

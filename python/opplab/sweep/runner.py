@@ -11,19 +11,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import CheckError, InputError, OpplabError
 
 if TYPE_CHECKING:
     from opplab import _opplab
-    from opplab.simulation.cases import Case
+    from opplab.simulation.cases import Case, Measured
     from opplab.sweep.store import Store
+
+WRITERS = 4
+"""Threads beside those that run cases: what they write at one time a disk takes together."""
 
 GRACE_S = 1.0
 """What cases that have begun get after Ctrl-C."""
@@ -113,6 +117,7 @@ class _Plan:
         self.points: dict[tuple[str, str, str], dict[int, list[Case]]] = {}
         for case in cases:
             self.points.setdefault(self._point(case), {}).setdefault(case.iteration, []).append(case)
+        self.order = {point: sorted(iterations) for point, iterations in self.points.items()}
         self.values: dict[str, float | None] = {}
         most = {point: len(iterations) for point, iterations in self.points.items()}
         self.reach = {point: min(until.least, n) if until else n for point, n in most.items()}
@@ -124,7 +129,7 @@ class _Plan:
     def chosen(self, case: Case) -> bool:
         """Whether the case belongs to the iterations that are wanted so far."""
         point = self._point(case)
-        return case.iteration in sorted(self.points[point])[: self.reach[point]]
+        return case.iteration <= self.order[point][self.reach[point] - 1]
 
     def finished(self, case: Case, value: float | None) -> list[Case]:
         """Note a finished (None: failed) case; gives the cases that are wanted now and were not before."""
@@ -133,7 +138,7 @@ class _Plan:
         self.values[case.hash] = value
         point = self._point(case)
         iterations = self.points[point]
-        order = sorted(iterations)
+        order = self.order[point]
         done = [iterations[number] for number in order[: self.reach[point]]]
         if any(one.hash not in self.values for group in done for one in group) or self.reach[point] == len(order):
             return []
@@ -165,13 +170,28 @@ def run_one(case: _opplab.Case | str, check: bool, check_determinism: bool, late
     return outcome
 
 
+class _Turns:
+    """Lets so many threads run cases at a time; once the sweep ends, none that waits begins."""
+
+    def __init__(self, jobs: int) -> None:
+        self._free = threading.Semaphore(max(jobs, 1))
+        self.ended = False
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._free:
+            if self.ended:
+                raise CancelledError
+            yield
+
+
 @contextmanager
 def _executor(executor: Executor | None, jobs: int) -> Iterator[Executor]:
     if executor is not None:
         yield executor
         return
     own_threads = "opplab"
-    own = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix=own_threads)
+    own = ThreadPoolExecutor(max_workers=jobs + WRITERS, thread_name_prefix=own_threads)
     try:
         yield own
     except KeyboardInterrupt:
@@ -199,7 +219,7 @@ def run_cases(
     until: Until | None = None,
     latencies: bool = False,
     progress: Callable[[Tally], None] | None = None,
-    keep: Callable[[Case, list[dict[str, Any]]], None] | None = None,
+    keep: Callable[[Case, Measured], None] | None = None,
 ) -> Tally:
     """Run the cases that `store` does not hold yet.
 
@@ -225,7 +245,7 @@ def run_cases(
     progress : callable, optional
         Called with the tally after every case.
     keep : callable, optional
-        Called with every case and its result rows, in the order in which they finish.
+        Called with every case and its results, in the order in which they finish.
 
     Returns
     -------
@@ -238,6 +258,10 @@ def run_cases(
     waiting: list[tuple[int, int, Case]] = []
     order = count()
     running: dict[Future[Any], Case] = {}
+    finished: SimpleQueue[Future[Any]] = SimpleQueue()
+    turns = _Turns(jobs)
+    # A few more than there are workers, so that none waits for this process.
+    room = 2 * max(jobs, 1) + (WRITERS if executor is None else 0)
 
     def want(more: Iterable[Case]) -> None:
         """Queue what is not there yet; what is there may show that still more is wanted."""
@@ -257,28 +281,31 @@ def run_cases(
                 heappush(waiting, (-case.size, next(order), case))
 
     def submit(pool: Executor) -> None:
-        # A few more than there are workers, so that none waits for this process.
-        while waiting and len(running) < 2 * max(jobs, 1):
+        while waiting and len(running) < room:
             case = heappop(waiting)[2]
             how = (check, check_determinism, latencies)
+            future: Future[Any]
             if executor is None:
-                running[pool.submit(_run_and_keep, case, store, *how)] = case
+                future = pool.submit(_run_and_keep, case, store, turns, *how)
             else:
-                running[pool.submit(run_one, case.json, *how)] = case
+                future = pool.submit(run_one, case.json, *how)
+            running[future] = case
+            future.add_done_callback(finished.put)
 
     want([case for case in cases if plan.chosen(case)])
     with _executor(executor, jobs) as pool:
         try:
             submit(pool)
             while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    case = running.pop(future)
-                    rows = _finish(case, future, store, tally, keep)
-                    want(plan.finished(case, None if rows is None or until is None else _value(rows, until.metric)))
-                    submit(pool)
-                    if progress:
-                        progress(tally)
+                future = finished.get()
+                case = running.pop(future)
+                found = _finish(case, future, store, tally, keep)
+                want(plan.finished(case, None if found is None or until is None else _value(found, until.metric)))
+                submit(pool)
+                if progress:
+                    progress(tally)
         finally:
+            turns.ended = True
             for future in running:
                 future.cancel()
     tally.wanted = [case.hash for case in cases if plan.chosen(case)]
@@ -286,29 +313,30 @@ def run_cases(
     return tally
 
 
-def _value(rows: Sequence[Mapping[str, Any]], metric: str) -> float:
+def _value(measured: Measured, metric: str) -> float:
     """Find the value of a metric of one case."""
-    for row in rows:
-        if row["metric"] == metric:
-            if row["value"] is None:
+    for name, _, _, value in measured.rows:
+        if name == metric:
+            if value is None:
                 raise InputError(f"`until` names the metric '{metric}', which is unknown: the machine has no power")
-            return float(row["value"])
+            return value
     raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
 
 
-def _run_and_keep(case: Case, store: Store | None, *how: bool) -> tuple[_opplab.Outcome, list[dict[str, Any]]]:
+def _run_and_keep(case: Case, store: Store | None, turns: _Turns, *how: bool) -> tuple[_opplab.Outcome, Measured]:
     """Run a case in a thread of this process, which also writes its file: threads wait for the disk side by side."""
-    outcome = run_one(case.inner, *how)
+    with turns.turn():
+        outcome = run_one(case.inner, *how)
     return outcome, _kept(case, outcome, store)
 
 
-def _kept(case: Case, outcome: _opplab.Outcome, store: Store | None) -> list[dict[str, Any]]:
-    from opplab.simulation.cases import rows_of
+def _kept(case: Case, outcome: _opplab.Outcome, store: Store | None) -> Measured:
+    from opplab.simulation.cases import Measured
 
-    rows = rows_of(case, outcome)
+    measured = Measured.of(case, outcome)
     if store:
-        store.put(case.hash, rows)
-    return rows
+        store.put(case.hash, measured)
+    return measured
 
 
 def _finish(
@@ -316,9 +344,9 @@ def _finish(
     future: Future[Any],
     store: Store | None,
     tally: Tally,
-    keep: Callable[[Case, list[dict[str, Any]]], None] | None,
-) -> list[dict[str, Any]] | None:
-    """Keep what came of a case: its rows, which are given, or its error."""
+    keep: Callable[[Case, Measured], None] | None,
+) -> Measured | None:
+    """Keep what came of a case: its results, which are given, or its error."""
     try:
         found = future.result()
     except Exception as error:
@@ -330,10 +358,10 @@ def _finish(
         if store:
             store.put_failure(case.hash, case.label, str(error))
         return None
-    rows: list[dict[str, Any]]
-    outcome, rows = found if isinstance(found, tuple) else (found, _kept(case, found, store))
+    measured: Measured
+    outcome, measured = found if isinstance(found, tuple) else (found, _kept(case, found, store))
     if keep:
-        keep(case, rows)
+        keep(case, measured)
     tally.done += 1
     tally.simulated_ns += outcome["wall_ns"]
-    return rows
+    return measured

@@ -4,7 +4,7 @@
 
     DIR/
       manifest.json        what the sweep consists of: every case and its label, the version and build that run it
-      cases/HASH.parquet   one file a finished case, with its case's hash and a checksum in it
+      cases/HASH.json      one file a finished case, with its case's hash and a checksum in it
       failed/HASH.json     one file a failed case, with its error
       results.parquet      all finished cases in the order of the experiment, written when the sweep ends
       damaged/             files that were not what was written, set aside when a sweep found them
@@ -20,15 +20,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import io
 import json
 import os
 import shutil
 import socket
-import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,18 +35,22 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
 from opplab.files import check_own, is_leftover, read_bytes, read_text, sync, write_bytes, write_text
+from opplab.sweep.tables import Tables
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from opplab.simulation.cases import Measured
 
 MANIFEST_FORMAT = 1
 
 CASE_BYTES_MAX = 256 << 20
 """The most that is read of a case's file: they have some kB."""
 
-_SEAL = "opplab.sha256"
-_CASE = "opplab.case"
-_BLANK = "0" * 64
+SYNCED_TOGETHER = 256
+"""Names of cases that are synced at a time."""
+
+_SEAL = b'{"sha256":"'
 
 _INPUTS = ("experiment.toml", "machine.toml", "workload.json")
 """What a command line's options become before its cases are known."""
@@ -83,7 +86,8 @@ class Store:
         self._failed = self.path / "failed"
         self._damaged = self.path / "damaged"
         self._unlock: weakref.finalize[Any, Any] | None = None
-        self._tables = _Tables()
+        self._tables = Tables()
+        self._nr_put = count(1)
         self.notes: list[str] = []
         """What was found damaged and set aside, one line each."""
 
@@ -136,11 +140,11 @@ class Store:
         if (self.path / "manifest.json").exists():
             self._keep_apart(manifest, replace)
         if (self.path / "manifest.json").exists() and self._build() != build_id():
-            for file in [*self._cases.glob("*.parquet"), *self._failed.glob("*.json")]:
+            for file in [*self._cases.glob("[!.]*"), *self._failed.glob("*.json")]:
                 stale = True
                 file.unlink()
         if stale:
-            self._tables = _Tables()
+            self._tables = Tables()
         # Of cases, traces and pages.
         for file in filter(is_leftover, self.path.rglob(".*.tmp")):
             file.unlink(missing_ok=True)
@@ -252,7 +256,7 @@ class Store:
 
     def finished(self) -> set[str]:
         """Give the hashes of the cases that are done; their files are not looked into."""
-        return {file.stem for file in self._cases.glob("*.parquet")}
+        return {file.stem for file in self._cases.glob("*.json")}
 
     def whole(self, hashes: Iterable[str]) -> set[str]:
         """Give those of `hashes` that are done and whose files are what was written.
@@ -261,11 +265,10 @@ class Store:
         """
         found = set()
         for case_hash in self.finished().intersection(hashes):
-            file = self._cases / f"{case_hash}.parquet"
             try:
-                _unseal(file, case_hash)
+                self._tables.add(case_hash, self.measured(case_hash))
             except FormatError as error:
-                self._set_aside(file, str(error))
+                self._set_aside(self._file(case_hash), str(error))
             else:
                 found.add(case_hash)
         return found
@@ -286,45 +289,65 @@ class Store:
         done = self.finished().union(about.get("spared", ()))
         return [case["label"] for case in about["cases"] if case["hash"] not in done]
 
-    def put(self, case_hash: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def put(self, case_hash: str, measured: Measured) -> None:
         """Keep the results of a finished case; several threads may.
 
         Names are synced some at a time: a file that a loss of power leaves without one is a case that runs again.
         """
-        from opplab import results
-
-        table = results.frame(rows)
-        data = results.to_bytes(table, {_CASE: case_hash, _SEAL: _BLANK})
-        write_bytes(self._cases / f"{case_hash}.parquet", _seal(data), name_synced=False)
+        whole = {"case": case_hash, "labels": measured.labels, "rows": measured.rows}
+        data = _sealed(json.dumps(whole, separators=(",", ":")).encode())
+        write_bytes(self._file(case_hash), data, name_synced=False)
         (self._failed / f"{case_hash}.json").unlink(missing_ok=True)
-        if self._tables.add(case_hash, table):
+        self._tables.add(case_hash, measured)
+        if next(self._nr_put) % SYNCED_TOGETHER == 0:
             sync(self._cases)
 
     def drop(self, hashes: Iterable[str]) -> None:
         """Remove the results of these cases, which then run again."""
         for case_hash in hashes:
-            (self._cases / f"{case_hash}.parquet").unlink(missing_ok=True)
+            self._file(case_hash).unlink(missing_ok=True)
 
     def put_failure(self, case_hash: str, label: str, error: str) -> None:
         """Keep the error of a failed case."""
         text = json.dumps({"label": label, "error": error}, indent=1) + "\n"
         write_text(self._failed / f"{case_hash}.json", text)
 
-    def table(self, case_hash: str) -> pl.DataFrame:
-        """Read the rows of a finished case."""
-        import polars as pl
+    def _file(self, case_hash: str) -> Path:
+        return self._cases / f"{case_hash}.json"
 
-        return pl.read_parquet(io.BytesIO(_unseal(self._cases / f"{case_hash}.parquet", case_hash)))
+    def measured(self, case_hash: str) -> Measured:
+        """Read the results of a finished case.
+
+        Raises
+        ------
+        FormatError
+            The file is not what was written.
+        """
+        from opplab.simulation.cases import Measured
+
+        file = self._file(case_hash)
+        data = read_bytes(file, "a case's results", CASE_BYTES_MAX)
+        if not data or _sealed(_unsealed(data)) != data:
+            what = "is damaged: its checksum is not that of its content" if data else "is empty"
+            raise FormatError(f"{file} {what}", file=str(file))
+        whole = json.loads(data)
+        if whole["case"] != case_hash:
+            raise FormatError(f"{file} has the results of another case", file=str(file))
+        return Measured(whole["labels"], whole["rows"])
+
+    def table(self, hashes: Sequence[str]) -> pl.DataFrame:
+        """Give the rows of finished cases, in that order."""
+        for case_hash in hashes:
+            if case_hash not in self._tables:
+                self._tables.add(case_hash, self.measured(case_hash))
+        return self._tables.frame(hashes)
 
     def value(self, case_hash: str, metric: str) -> float:
         """Read one value of a finished case."""
-        import polars as pl
-
-        found = self.table(case_hash).filter(pl.col("metric") == metric)["value"]
-        if found.is_empty():
-            file = self._cases / f"{case_hash}.parquet"
-            raise InputError(f"`until` names the metric '{metric}', which {file} does not have")
-        return float(found[0])
+        for name, _, _, value in self.measured(case_hash).rows:
+            if name == metric and value is not None:
+                return value
+        raise InputError(f"`until` names the metric '{metric}', which {self._file(case_hash)} does not have")
 
     def note_spared(self, hashes: Sequence[str]) -> None:
         """Note in the manifest which cases are not needed, so that nobody waits for them."""
@@ -342,67 +365,10 @@ class Store:
         from opplab import results
 
         done = self.finished()
-        wanted = [case_hash for case_hash in hashes if case_hash in done]
-        for case_hash in wanted:
-            if case_hash not in self._tables:
-                self._tables.add(case_hash, self.table(case_hash))
+        table = self.table([case_hash for case_hash in hashes if case_hash in done])
         sync(self._cases)
-        table = self._tables.rows(wanted)
         results.write(table, self.path / "results.parquet")
         return table
-
-
-class _Tables:
-    """The tables of cases in a few large blocks: each small table of its own costs more than its rows."""
-
-    BLOCK = 256
-
-    def __init__(self) -> None:
-        self._blocks: list[pl.DataFrame] = []
-        self._recent: list[pl.DataFrame] = []
-        self._height = 0
-        # The first row and the number of rows of each case.
-        self._places: dict[str, tuple[int, int]] = {}
-        self._lock = threading.Lock()
-
-    def __contains__(self, case_hash: str) -> bool:
-        return case_hash in self._places
-
-    def add(self, case_hash: str, table: pl.DataFrame) -> bool:
-        """Keep a case's rows, and report whether they fill a block; a later call replaces them."""
-        with self._lock:
-            self._places[case_hash] = (self._height, table.height)
-            self._height += table.height
-            self._recent.append(table)
-            full = len(self._recent) >= self.BLOCK
-            if full:
-                self._join()
-            return full
-
-    def _join(self) -> None:
-        import polars as pl
-
-        if self._recent:
-            self._blocks.append(pl.concat(self._recent, rechunk=True))
-            self._recent.clear()
-
-    def rows(self, hashes: Sequence[str]) -> pl.DataFrame:
-        """Give the rows of these cases, in that order."""
-        import polars as pl
-
-        from opplab import results
-
-        if not hashes:
-            return results.frame([])
-        self._join()
-        places = pl.DataFrame([self._places[case_hash] for case_hash in hashes], ["start", "count"], orient="row")
-        # A case without rows has an empty range, which would be a null row.
-        ranges = places.filter(pl.col("count") > 0).select(
-            pl.int_ranges("start", pl.col("start") + pl.col("count")).explode().alias("row")
-        )
-        # One block from here on: the parts do not stay beside the whole.
-        self._blocks = [pl.concat(self._blocks, rechunk=True)]
-        return self._blocks[0][ranges["row"]]
 
 
 def _unlock(number: int, path: Path, pid: int) -> None:
@@ -413,37 +379,13 @@ def _unlock(number: int, path: Path, pid: int) -> None:
     os.close(number)
 
 
-def _seal(data: bytes) -> bytes:
-    """Write the checksum of a file into its metadata, where the blank for it is."""
-    place = data.rfind(_BLANK.encode())
-    return data[:place] + hashlib.sha256(data).hexdigest().encode() + data[place + len(_BLANK) :]
+def _sealed(data: bytes) -> bytes:
+    """Put the checksum of an object in JSON before its first member."""
+    return _SEAL + hashlib.sha256(data).hexdigest().encode() + b'",' + data[1:]
 
 
-def _unseal(file: Path, case_hash: str) -> bytes:
-    """Read a case's file, and see to it that it is whole and that case's.
-
-    Raises
-    ------
-    FormatError
-        It is not, and why.
-    """
-    data = read_bytes(file, "a case's results", CASE_BYTES_MAX)
-    # The metadata are at the end, uncompressed: name, some bytes of lengths, value.
-    name = data.rfind(_SEAL.encode())
-    told = name + len(_SEAL)
-    for start in range(told, told + 9) if name >= 0 else ():
-        digest = data[start : start + 64]
-        if len(digest) == 64 and digest.isalnum():
-            blank = data[:start] + _BLANK.encode() + data[start + 64 :]
-            if hashlib.sha256(blank).hexdigest().encode() == digest:
-                break
-    else:
-        what = "is empty" if not data else "is damaged: its checksum is not that of its content"
-        raise FormatError(f"{file} {what}", file=str(file))
-    after = data.rfind(_CASE.encode()) + len(_CASE)
-    if case_hash.encode() not in data[after : after + len(case_hash) + 9]:
-        raise FormatError(f"{file} has the results of another case", file=str(file))
-    return data
+def _unsealed(data: bytes) -> bytes:
+    return b"{" + data[len(_SEAL) + 64 + len(b'",') :]
 
 
 def _manifest_fault(value: Any) -> str:

@@ -199,7 +199,7 @@ def run_draws(
     at = {case.hash: draw for draw, case in draws.cases}
     there = store.whole(at) if store else set()
     if store and latencies:
-        without = {one for one in there if not store.table(one)["metric"].str.starts_with("latency_").any()}
+        without = {one for one in there if not any(row[0].startswith("latency_") for row in store.measured(one).rows)}
         store.drop(without)
         there -= without
     tally = run_cases(
@@ -209,13 +209,13 @@ def run_draws(
         jobs=jobs,
         latencies=latencies,
         progress=progress,
-        keep=lambda case, rows: collected(with_energy_per_work(rows), into, metrics, at[case.hash]),
+        keep=lambda case, found: collected(with_energy_per_work(found.dicts()), into, metrics, at[case.hash]),
     )
     if tally.problems:
         raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
     if store:
         for _, case in draws.cases:
             if case.hash in there:
-                rows = store.table(case.hash).iter_rows(named=True)
+                rows = store.measured(case.hash).dicts()
                 collected(with_energy_per_work(rows), into, metrics, at[case.hash])
     return tally
