@@ -114,8 +114,29 @@ def test_the_rate_limit_is_told() -> None:
     found = opplab.explain(run, cpu=0, at=(row["time_ns"] + 1) / 1e9)
     (told,) = [one for one in found if one.kind == "frequency"]
     assert "the rate limit of 9 ms held it for" in told.text
-    # The limit, and at most a tick until the next report.
-    assert 0 < told.data["held_ns"] < 13_000_000
+    assert 0 < told.data["held_ns"] <= 9_000_000
+    # At most a tick until the next report.
+    assert 0 <= told.data["no_report_ns"] < 4_000_000
+
+
+def test_a_rate_limit_holds_no_longer_than_it_lasts() -> None:
+    """A CPU that sleeps when the limit ends reports only at its next timer: that wait is not the limit's."""
+    tasks = {
+        "x": {"cpus": [4], "loop": -1, "run": 600, "timer": {"ref": "a", "period": 16_000}},
+        "y": {"cpus": [4], "loop": -1, "run": 2400, "timer": {"ref": "b", "period": 48_000}},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    policy = opplab.Policy(variation="none", tunables={"rate_limit_us": "7500"})
+    run = opplab.simulate("pixel6", work, policy, seconds=0.5)
+    requests = run.events("sugov_decision").filter((pl.col("policy_cpu") == 4) & (pl.col("outcome") == 4))
+    seen = 0
+    for at_ns in requests["time_ns"].to_list():
+        (told,) = [one for one in opplab.explain(run, cpu=4, at=(at_ns + 1000) / 1e9) if one.kind == "frequency"]
+        if told.data.get("no_report_ns"):
+            seen += 1
+            assert 0 <= told.data["held_ns"] <= 7_500_000
+            assert "and no report came for" in told.text
+    assert seen
 
 
 def test_a_task_by_energy(juno: opplab.Run) -> None:
