@@ -109,7 +109,7 @@ def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:
         ("A53", 800_000): (259, 383),
         ("A53", 950_000): (None, 383),
     }
-    assert tips["A72", 600_000] == (410, 1024)
+    assert tips["A72", 600_000] == (411, 1024)
     assert all(util is None or util <= capacity for util, capacity in tips.values())
     taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
     assert (taken["4.14-android"], taken["4.14"], taken["4.15"]) == ("max_P", None, "max_P")
