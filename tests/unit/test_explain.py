@@ -13,6 +13,7 @@ from conftest import rtapp
 import opplab
 from opplab.cli.main import main
 from opplab.cli.main import opplab as program
+from opplab.explanation.findings import Explanation
 from opplab.explanation.slow import SLOW, acting_limit
 
 from testdata import shared
@@ -550,19 +551,78 @@ def test_labels_have_colons_and_the_limit_that_acts_is_named(
 
 
 @pytest.mark.parametrize(
-    ("line_ns", "io_ns", "throttled_ns", "held", "limit"),
+    ("line_ns", "io_ns", "throttled_ns", "held", "beside", "at_low_ns", "limit"),
     [
-        (0, 0, 0, {}, "clock"),
-        (0, 101, 51, {}, "disk"),
-        (51, 99, 51, {}, "quota"),
-        (51, 99, 50, {}, "line"),
-        (49, 0, 0, {"power-budget": 51, "turbo-bin": 3}, "power-budget"),
-        (49, 0, 0, {"turbo-bin": 49}, "clock"),
+        (0, 0, 0, {}, (0, 0), 60, "clock"),
+        (0, 101, 51, {}, (0, 0), 60, "disk"),
+        (51, 99, 51, {}, (0, 0), 60, "quota"),
+        (51, 99, 50, {}, (0, 0), 60, "line"),
+        (49, 0, 0, {"power-budget": 51, "turbo-bin": 3}, (0, 0), 60, "power-budget"),
+        (49, 0, 0, {"turbo-bin": 49}, (0, 0), 60, "clock"),
+        # At half of the clock 60 ns cost 30 ns, siblings 31 ns.
+        (0, 0, 0, {"turbo-bin": 90}, (80, 31), 60, "smt"),
+        (0, 0, 0, {"turbo-bin": 90}, (80, 30), 60, "turbo-bin"),
+        (0, 0, 0, {}, (50, 31), 60, "clock"),
+        (0, 0, 0, {}, (0, 0), 0, "full"),
     ],
 )
-def test_one_limit_acts(line_ns: int, io_ns: int, throttled_ns: int, held: dict[str, int], limit: str) -> None:
-    outcome = {"line_ns": line_ns, "io_ns": io_ns, "quotas": [("/web", 9, 4, throttled_ns)]}
-    assert acting_limit(outcome, 100, held)[0] == limit
+def test_one_limit_acts(
+    line_ns: int,
+    io_ns: int,
+    throttled_ns: int,
+    held: dict[str, int],
+    beside: tuple[int, int],
+    at_low_ns: int,
+    limit: str,
+) -> None:
+    outcome = {
+        "line_ns": line_ns,
+        "io_ns": io_ns,
+        "quotas": [("/web", 9, 4, throttled_ns)],
+        "wall_ns": 100,
+        "clusters": [{"cpus": [0], "opps_khz": [500_000, 1_000_000]}],
+        "busy_ns_by_opp": [[at_low_ns, 100 - at_low_ns]],
+    }
+    assert acting_limit(outcome, 100, held, beside)[0] == limit
+    if limit == "full":
+        assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside)[0] == "top"
+
+
+def hogs(machine: str, *cpus: int, **policy: Any) -> Explanation:
+    """Why a run is slow in which a task is always busy on each of these CPUs."""
+    tasks = {f"hog-{nr}": {"cpus": [cpu], "loop": -1, "run": 10_000} for nr, cpu in enumerate(cpus)}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="hogs", file="<hogs>")
+    return opplab.explain(opplab.simulate(machine, work, opplab.Policy(**policy), seconds=0.2), why_slow=True)
+
+
+def test_why_slow_names_threads_that_share_a_core_and_full_cpus() -> None:
+    """CPUs 0 and 4 are a core, where each thread has 640/1024 of its speed; alone on cores, CPUs are full."""
+    told = {one.kind: one for one in hogs("skylake-8x-uma", 0, 4, governor="performance")}
+    assert told["limit"].data["limit"] == "smt"
+    assert told["smt"].data["busy_share_pct"] == pytest.approx(100, abs=1)
+    assert told["smt"].data["lost_ns"] == pytest.approx(0.375 * told["smt"].data["beside_ns"])
+    assert "leaves 62.5 % of the speed" in told["smt"].text
+    for cpus, words in (((1, 1, 1), "CPU 1 is full"), ((1, 2), "CPUs 1-2 are full")):
+        told = {one.kind: one for one in hogs("juno-r2", *cpus, governor="performance")}
+        assert told["limit"].data["limit"] == "full" and f"No clock helps: {words}." in told["limit"].text
+        assert "smt" not in told
+
+
+def test_energy_of_slow_time_is_of_the_meters() -> None:
+    """Two busy threads of a core share its power: eight of them have no more than there is."""
+    found = hogs("skylake-8x-uma", *range(8), governor="schedutil")
+    rows = [one.data for one in found if one.kind == "slow"]
+    assert sum(row["busy_share_pct"] for row in rows) > 90
+    assert 80 < sum(row["energy_share_pct"] for row in rows) <= 100
+
+
+def test_a_demand_of_every_clock_has_no_number() -> None:
+    work = opplab.Workload.periodic(2, run_us=2000, period_us=16000)
+    run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="powersave"), seconds=0.1)
+    row = run.events("hwp_decision").to_dicts()[0]
+    assert (
+        "sees a demand without a limit and takes" in words_of("hwp_decision", {**row, "demand_khz": 2**32 - 1})["text"]
+    )
 
 
 def words_of(table: str, row: dict[str, Any], lines: list[tuple[str, dict[str, Any]]] | None = None) -> dict[str, str]:
