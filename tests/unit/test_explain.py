@@ -540,10 +540,10 @@ disk_flush_us = 8333
 def test_labels_have_colons_and_the_limit_that_acts_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """FILE:CASE ends at the first colon after a file; a rotary disk decides transactions, the clock a load."""
+    """FILE:CASE ends at the first colon after a file; a rotary disk decides transactions, shared cores a load."""
     file = tmp_path / "labels.toml"
     file.write_text(LIMITED)
-    for words, limit in (("load: half sugov:0x40", "clock"), ("writes sugov:0x80", "disk")):
+    for words, limit in (("load: half sugov:0x40", "smt"), ("writes sugov:0x80", "disk")):
         code, text, error = run(capsys, "explain", f"{file}:{words}", "--why-slow", "--format", "json")
         assert code == 0, error
         (found,) = [one for one in json.loads(text)["findings"] if one["kind"] == "limit"]
