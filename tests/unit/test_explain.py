@@ -13,6 +13,7 @@ from conftest import rtapp
 import opplab
 from opplab.cli.main import main
 from opplab.cli.main import opplab as program
+from opplab.explanation.findings import Explanation
 from opplab.explanation.slow import SLOW, acting_limit
 
 from testdata import shared
@@ -114,8 +115,29 @@ def test_the_rate_limit_is_told() -> None:
     found = opplab.explain(run, cpu=0, at=(row["time_ns"] + 1) / 1e9)
     (told,) = [one for one in found if one.kind == "frequency"]
     assert "the rate limit of 9 ms held it for" in told.text
-    # The limit, and at most a tick until the next report.
-    assert 0 < told.data["held_ns"] < 13_000_000
+    assert 0 < told.data["held_ns"] <= 9_000_000
+    # At most a tick until the next report.
+    assert 0 <= told.data["no_report_ns"] < 4_000_000
+
+
+def test_a_rate_limit_holds_no_longer_than_it_lasts() -> None:
+    """A CPU that sleeps when the limit ends reports only at its next timer: that wait is not the limit's."""
+    tasks = {
+        "x": {"cpus": [4], "loop": -1, "run": 600, "timer": {"ref": "a", "period": 16_000}},
+        "y": {"cpus": [4], "loop": -1, "run": 2400, "timer": {"ref": "b", "period": 48_000}},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    policy = opplab.Policy(variation="none", tunables={"rate_limit_us": "7500"})
+    run = opplab.simulate("pixel6", work, policy, seconds=0.5)
+    requests = run.events("sugov_decision").filter((pl.col("policy_cpu") == 4) & (pl.col("outcome") == 4))
+    seen = 0
+    for at_ns in requests["time_ns"].to_list():
+        (told,) = [one for one in opplab.explain(run, cpu=4, at=(at_ns + 1000) / 1e9) if one.kind == "frequency"]
+        if told.data.get("no_report_ns"):
+            seen += 1
+            assert 0 <= told.data["held_ns"] <= 7_500_000
+            assert "and no report came for" in told.text
+    assert seen
 
 
 def test_a_task_by_energy(juno: opplab.Run) -> None:
@@ -518,10 +540,10 @@ disk_flush_us = 8333
 def test_labels_have_colons_and_the_limit_that_acts_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """FILE:CASE ends at the first colon after a file; a rotary disk decides transactions, the clock a load."""
+    """FILE:CASE ends at the first colon after a file; a rotary disk decides transactions, shared cores a load."""
     file = tmp_path / "labels.toml"
     file.write_text(LIMITED)
-    for words, limit in (("load: half sugov:0x40", "clock"), ("writes sugov:0x80", "disk")):
+    for words, limit in (("load: half sugov:0x40", "smt"), ("writes sugov:0x80", "disk")):
         code, text, error = run(capsys, "explain", f"{file}:{words}", "--why-slow", "--format", "json")
         assert code == 0, error
         (found,) = [one for one in json.loads(text)["findings"] if one["kind"] == "limit"]
@@ -529,19 +551,78 @@ def test_labels_have_colons_and_the_limit_that_acts_is_named(
 
 
 @pytest.mark.parametrize(
-    ("line_ns", "io_ns", "throttled_ns", "held", "limit"),
+    ("line_ns", "io_ns", "throttled_ns", "held", "beside", "at_low_ns", "limit"),
     [
-        (0, 0, 0, {}, "clock"),
-        (0, 101, 51, {}, "disk"),
-        (51, 99, 51, {}, "quota"),
-        (51, 99, 50, {}, "line"),
-        (49, 0, 0, {"power-budget": 51, "turbo-bin": 3}, "power-budget"),
-        (49, 0, 0, {"turbo-bin": 49}, "clock"),
+        (0, 0, 0, {}, (0, 0), 60, "clock"),
+        (0, 101, 51, {}, (0, 0), 60, "disk"),
+        (51, 99, 51, {}, (0, 0), 60, "quota"),
+        (51, 99, 50, {}, (0, 0), 60, "line"),
+        (49, 0, 0, {"power-budget": 51, "turbo-bin": 3}, (0, 0), 60, "power-budget"),
+        (49, 0, 0, {"turbo-bin": 49}, (0, 0), 60, "clock"),
+        # At half of the clock 60 ns cost 30 ns, siblings 31 ns.
+        (0, 0, 0, {"turbo-bin": 90}, (80, 31), 60, "smt"),
+        (0, 0, 0, {"turbo-bin": 90}, (80, 30), 60, "turbo-bin"),
+        (0, 0, 0, {}, (50, 31), 60, "clock"),
+        (0, 0, 0, {}, (0, 0), 0, "full"),
     ],
 )
-def test_one_limit_acts(line_ns: int, io_ns: int, throttled_ns: int, held: dict[str, int], limit: str) -> None:
-    outcome = {"line_ns": line_ns, "io_ns": io_ns, "quotas": [("/web", 9, 4, throttled_ns)]}
-    assert acting_limit(outcome, 100, held)[0] == limit
+def test_one_limit_acts(
+    line_ns: int,
+    io_ns: int,
+    throttled_ns: int,
+    held: dict[str, int],
+    beside: tuple[int, int],
+    at_low_ns: int,
+    limit: str,
+) -> None:
+    outcome = {
+        "line_ns": line_ns,
+        "io_ns": io_ns,
+        "quotas": [("/web", 9, 4, throttled_ns)],
+        "wall_ns": 100,
+        "clusters": [{"cpus": [0], "opps_khz": [500_000, 1_000_000]}],
+        "busy_ns_by_opp": [[at_low_ns, 100 - at_low_ns]],
+    }
+    assert acting_limit(outcome, 100, held, beside)[0] == limit
+    if limit == "full":
+        assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside)[0] == "top"
+
+
+def hogs(machine: str, *cpus: int, **policy: Any) -> Explanation:
+    """Why a run is slow in which a task is always busy on each of these CPUs."""
+    tasks = {f"hog-{nr}": {"cpus": [cpu], "loop": -1, "run": 10_000} for nr, cpu in enumerate(cpus)}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="hogs", file="<hogs>")
+    return opplab.explain(opplab.simulate(machine, work, opplab.Policy(**policy), seconds=0.2), why_slow=True)
+
+
+def test_why_slow_names_threads_that_share_a_core_and_full_cpus() -> None:
+    """CPUs 0 and 4 are a core, where each thread has 640/1024 of its speed; alone on cores, CPUs are full."""
+    told = {one.kind: one for one in hogs("skylake-8x-uma", 0, 4, governor="performance")}
+    assert told["limit"].data["limit"] == "smt"
+    assert told["smt"].data["busy_share_pct"] == pytest.approx(100, abs=1)
+    assert told["smt"].data["lost_ns"] == pytest.approx(0.375 * told["smt"].data["beside_ns"])
+    assert "leaves 62.5 % of the speed" in told["smt"].text
+    for cpus, words in (((1, 1, 1), "CPU 1 is full"), ((1, 2), "CPUs 1-2 are full")):
+        told = {one.kind: one for one in hogs("juno-r2", *cpus, governor="performance")}
+        assert told["limit"].data["limit"] == "full" and f"No clock helps: {words}." in told["limit"].text
+        assert "smt" not in told
+
+
+def test_energy_of_slow_time_is_of_the_meters() -> None:
+    """Two busy threads of a core share its power: eight of them have no more than there is."""
+    found = hogs("skylake-8x-uma", *range(8), governor="schedutil")
+    rows = [one.data for one in found if one.kind == "slow"]
+    assert sum(row["busy_share_pct"] for row in rows) > 90
+    assert 80 < sum(row["energy_share_pct"] for row in rows) <= 100
+
+
+def test_a_demand_of_every_clock_has_no_number() -> None:
+    work = opplab.Workload.periodic(2, run_us=2000, period_us=16000)
+    run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="powersave"), seconds=0.1)
+    row = run.events("hwp_decision").to_dicts()[0]
+    assert (
+        "sees a demand without a limit and takes" in words_of("hwp_decision", {**row, "demand_khz": 2**32 - 1})["text"]
+    )
 
 
 def words_of(table: str, row: dict[str, Any], lines: list[tuple[str, dict[str, Any]]] | None = None) -> dict[str, str]:

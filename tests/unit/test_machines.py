@@ -100,6 +100,24 @@ def test_f_max_of_the_catalogue_is_that_of_the_texts(name: str, ratios: dict[str
     assert (taken["5.0"], taken["6.12"]) == (None, "turbo-4-cores")
 
 
+def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:
+    """By hand: 950 MHz * (146 + 36) / 383 is above 450 MHz, with 145 it is not; 4.14 has no `arch_set_freq_scale()`."""
+    facts = json.loads(run("fmax", "juno-r2", "--format", "json").output)
+    tips = {(item["clusters"], item["khz"]): (item.get("util"), item["capacity"]) for item in facts["tipping"]}
+    assert {key: of for key, of in tips.items() if key[0] == "A53"} == {
+        ("A53", 450_000): (146, 383),
+        ("A53", 800_000): (259, 383),
+        ("A53", 950_000): (None, 383),
+    }
+    assert tips["A72", 600_000] == (411, 1024)
+    assert all(util is None or util <= capacity for util, capacity in tips.values())
+    taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
+    assert (taken["4.14-android"], taken["4.14"], taken["4.15"]) == ("max_P", None, "max_P")
+    text = run("fmax", "juno-r2").output
+    assert "450 MHz  from utilisation 146 of 383 on" in text
+    assert re.search(r"\n4\.14 +not invariant ", text)
+
+
 def test_checks_say_cost_and_remedy() -> None:
     found = json.loads(run("machine", "check", dump("adl0"), "--format", "json").output)
     assert {"hybrid-capacity", "eas-smt", "fmax"} <= {item["check"] for item in found}

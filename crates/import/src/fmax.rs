@@ -17,7 +17,8 @@ use opplab_kernel::freq_invariance::{
 };
 use opplab_kernel::profile::{KernelProfile, PROFILES, Platform};
 use opplab_kernel::release::Version;
-use opplab_model::machine::{CppcCaps, Machine, Processor, TurboBin};
+use opplab_model::governor::cpuinfo_max_khz;
+use opplab_model::machine::{Cluster, CppcCaps, InvarianceSource, Machine, Processor, TurboBin};
 use opplab_model::tree::Node;
 
 use crate::facts::Facts;
@@ -45,8 +46,8 @@ pub struct FmaxInput {
     pub p0_khz: Option<u32>,
     /// `cpuinfo_max_freq` of the boot CPU's policy, kHz; 0 if unknown.
     pub cpuinfo_max_khz: u32,
-    /// Frequencies of the boot CPU's policy, ascending.
-    pub opps_khz: Vec<u32>,
+    /// What schedutil goes by on each cluster; the boot CPU's is among them.
+    pub clusters: Vec<ClusterFacts>,
     /// Driver.
     pub driver: String,
     /// Turbo switched off by the user.
@@ -62,6 +63,26 @@ pub struct FmaxInput {
     /// Whether some core has more than one thread.
     pub smt: bool,
 }
+
+/// What schedutil goes by on a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// The cluster's name.
+    pub name: String,
+    /// Capacity that the scheduler has for its CPUs, 1..=1024.
+    pub capacity: u32,
+    /// The frequency that a full CPU asks for, before headroom, kHz (schedutil's f_ref); 0 if unknown.
+    pub reference_khz: u32,
+    /// Highest frequency without turbo, kHz.
+    pub base_khz: u32,
+    /// Frequencies of its policies, ascending.
+    pub opps_khz: Vec<u32>,
+    /// Turbo bins.
+    pub turbo_khz: Vec<u32>,
+}
+
+/// The kernel whose schedutil the report is about.
+const SCHEDUTIL: Version = (6, 12);
 
 impl FmaxInput {
     /// Of a dump or another source.
@@ -83,6 +104,12 @@ impl FmaxInput {
             input.base_frequency_khz = policy.base_khz;
             input.p0_khz = acpi_p0_khz(policy);
         }
+        if imported.machine.invariance != InvarianceSource::FreqChange {
+            for (shown, cluster) in input.clusters.iter_mut().zip(&imported.machine.clusters) {
+                let own = facts.policies.values().find(|policy| policy.cpus.contains(&cluster.cpus[0]));
+                shown.reference_khz = own.and_then(|policy| policy.max_khz).unwrap_or(shown.reference_khz);
+            }
+        }
         input
     }
 
@@ -99,8 +126,7 @@ impl FmaxInput {
             .collect();
         cores.sort_unstable();
         cores.dedup();
-        let opps_khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
-        let top = opps_khz.last().copied().unwrap_or(0);
+        let top = cluster.opps.last().map_or(0, |opp| opp.khz);
         let base_khz = if cluster.base_khz != 0 { cluster.base_khz } else { top };
         let p0_khz = (machine.cpufreq.driver.kind == DriverKind::Acpi).then_some(base_khz);
         let mut kinds: Vec<(String, u32, u32)> = Vec::new();
@@ -113,10 +139,23 @@ impl FmaxInput {
         }
         let cppc: Vec<CppcCaps> =
             (0..machine.nr_cpus() as u32).filter_map(|cpu| machine.cluster_of(cpu).cppc).collect();
-        let numerator = boost_numerator(machine.processor.as_ref(), &cppc);
-        let boost = |caps: &CppcCaps| acpi_max_boost_khz(base_khz, numerator, caps);
-        let with_boost = p0_khz.and(cppc.first()).and_then(boost).unwrap_or(0);
-        let lone = cluster.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0);
+        let profile = KernelProfile::at(SCHEDUTIL);
+        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &machine.cpufreq.driver, &profile, of);
+        let each_cpu =
+            profile.freq_max_of(machine.platform(), machine.is_intel_hybrid(), machine.has_smt()) == FreqMaxOf::EachCpu;
+        let clusters = machine.clusters.iter().map(|of| ClusterFacts {
+            name: of.name.clone(),
+            capacity: if each_cpu { of.capacity } else { 1024 },
+            // x86 has no arch_scale_freq_ref(): the hardware's maximum counts.
+            reference_khz: match machine.invariance {
+                InvarianceSource::FreqChange => of.reference_khz(),
+                InvarianceSource::CountersAtTick | InvarianceSource::Absent => hardware_max(of),
+            },
+            base_khz: of.reference_khz(),
+            opps_khz: of.opps.iter().map(|opp| opp.khz).collect(),
+            turbo_khz: of.turbo.iter().map(|bin| bin.khz).collect(),
+        });
+        let clusters = clusters.collect();
         Self {
             name: machine.name.clone(),
             processor: machine.processor.clone(),
@@ -126,8 +165,8 @@ impl FmaxInput {
             msrs: None,
             cppc,
             p0_khz,
-            cpuinfo_max_khz: if with_boost != 0 { with_boost } else { lone.max(top) },
-            opps_khz,
+            cpuinfo_max_khz: hardware_max(cluster),
+            clusters,
             driver: machine.cpufreq.driver.name.to_owned(),
             no_turbo: false,
             aperfmperf: None,
@@ -205,11 +244,15 @@ pub struct KernelChoice {
 }
 
 /// A frequency and the utilisation above which schedutil asks for more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TippingPoint {
+    /// The clusters on which that holds, by name.
+    pub clusters: String,
     /// The frequency, kHz.
     pub khz: u32,
-    /// The lowest utilisation (of 1024) for which schedutil asks for more than that; `None`: it never does.
+    /// The capacity of its CPUs, which their utilisation does not exceed.
+    pub capacity: u32,
+    /// The lowest utilisation (of the capacity) for which schedutil asks for more than that; `None`: it never does.
     pub util: Option<u64>,
 }
 
@@ -222,7 +265,7 @@ pub struct FmaxReport {
     pub candidates: Vec<Candidate>,
     /// What each kernel profile takes.
     pub kernels: Vec<KernelChoice>,
-    /// Where schedutil (6.12) tips, by frequency.
+    /// Where schedutil (6.12) tips, by cluster and frequency; clusters that are alike stand together.
     pub tipping: Vec<TippingPoint>,
     /// What to beware of.
     pub warnings: Vec<String>,
@@ -291,13 +334,14 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
         source,
         scale_at_base,
         scale_at_turbo: scale(turbo_khz),
-        asks_at_base_khz: asks_khz(reference, scale_at_base),
+        asks_at_base_khz: asks_khz(reference, scale_at_base, 1024),
     });
 }
 
-/// What schedutil (6.12) asks for at a utilisation, before the frequency table.
-fn asks_khz(reference_khz: u32, util: u64) -> u32 {
-    (u64::from(reference_khz) * sugov_effective_cpu_perf(util, 0, 1024) / 1024) as u32
+/// What schedutil (6.12) asks for at a utilisation of `capacity`, before the frequency table.
+fn asks_khz(reference_khz: u32, util: u64, capacity: u32) -> u32 {
+    let capacity = u64::from(capacity.max(1));
+    (u64::from(reference_khz) * sugov_effective_cpu_perf(util, 0, capacity) / capacity) as u32
 }
 
 fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
@@ -405,17 +449,22 @@ fn kernels(report: &mut FmaxReport) {
 fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelChoice {
     let input = &report.input;
     let platform = input.platform();
-    let profile = KernelProfile::at(version);
+    // By name: Android's is not mainline's.
+    let profile = KernelProfile::named(name).unwrap_or_else(|| KernelProfile::at(version));
     let none = |why: String| KernelChoice { kernel: name, ratio: None, khz: None, candidate: None, why };
+    if !profile.freq_invariant(platform) {
+        let (whose, since) = match platform {
+            Platform::Arm => ("such CPUs", "4.15"),
+            Platform::Intel => ("this vendor", "5.7"),
+            Platform::Amd => ("this vendor", "5.11"),
+        };
+        return none(format!("no frequency invariance on {whose} before {since}: the scale is always 1024"));
+    }
     if input.processor.is_none() {
         let why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
         let khz = Some(input.cpuinfo_max_khz).filter(|&khz| khz != 0);
         let ratio = khz.and_then(|khz| (u64::from(khz) * 1024).checked_div(u64::from(input.base_khz)));
         return KernelChoice { kernel: name, ratio, khz, candidate: candidate_of(report, ratio), why };
-    }
-    if !profile.freq_invariant(platform) {
-        let since = if platform == Platform::Amd { "5.11" } else { "5.7" };
-        return none(format!("no frequency invariance on this vendor before {since}: the scale is always 1024"));
     }
     if input.aperfmperf == Some(false) {
         return none("the processor has no APERF and MPERF (flag aperfmperf)".to_owned());
@@ -565,25 +614,33 @@ fn amd_choice(input: &FmaxInput, version: Version) -> (Option<u64>, String) {
 }
 
 fn tipping(report: &mut FmaxReport) {
-    let input = &report.input;
-    let reference = input.cpuinfo_max_khz;
-    if reference == 0 {
-        return;
+    let mut alike: Vec<(ClusterFacts, Vec<String>)> = Vec::new();
+    for cluster in report.input.clusters.iter().filter(|cluster| cluster.reference_khz != 0) {
+        let facts = ClusterFacts { name: String::new(), ..cluster.clone() };
+        match alike.iter_mut().find(|(known, _)| *known == facts) {
+            Some((_, names)) => names.push(cluster.name.clone()),
+            None => alike.push((facts, vec![cluster.name.clone()])),
+        }
     }
-    let mut points: Vec<u32> = input.opps_khz.clone();
-    if points.len() > 8 {
-        // A table of every 100 MHz shows no more than its landmarks.
-        points = points.first().copied().into_iter().chain([input.base_khz]).collect();
-        points.extend(input.turbo.iter().map(|bin| bin.khz));
+    for (ClusterFacts { capacity, reference_khz, base_khz, opps_khz, turbo_khz, .. }, names) in alike {
+        let mut points = opps_khz;
+        if points.len() > 8 {
+            // A table of every 100 MHz shows no more than its landmarks.
+            points = points.first().copied().into_iter().chain([base_khz]).chain(turbo_khz).collect();
+        }
+        points.push(reference_khz);
+        points.retain(|&khz| khz <= reference_khz);
+        points.sort_unstable();
+        points.dedup();
+        let asks_more =
+            |khz: u32| (0..=u64::from(capacity)).find(|&util| asks_khz(reference_khz, util, capacity) > khz);
+        report.tipping.extend(points.into_iter().map(|khz| TippingPoint {
+            clusters: names.join(", "),
+            khz,
+            capacity,
+            util: asks_more(khz),
+        }));
     }
-    points.push(reference);
-    points.retain(|&khz| khz <= reference);
-    points.sort_unstable();
-    points.dedup();
-    report.tipping = points
-        .into_iter()
-        .map(|khz| TippingPoint { khz, util: (0..=1024).find(|&util| asks_khz(reference, util) > khz) })
-        .collect();
 }
 
 fn warnings(report: &mut FmaxReport) {
@@ -683,10 +740,14 @@ impl FmaxReport {
                 ("why", Some(Node::str(&k.why))),
             ])
         });
-        let tipping = self
-            .tipping
-            .iter()
-            .map(|point| Node::table([("khz", int(point.khz.into())), ("util", point.util.map(Node::from))]));
+        let tipping = self.tipping.iter().map(|point| {
+            Node::table([
+                ("clusters", Some(Node::str(&point.clusters))),
+                ("khz", int(point.khz.into())),
+                ("capacity", int(point.capacity.into())),
+                ("util", point.util.map(Node::from)),
+            ])
+        });
         Node::table([
             ("name", Some(Node::str(&input.name))),
             ("processor", input.processor.as_ref().map(|processor| Node::str(&processor.model_name))),

@@ -136,6 +136,22 @@ fn f_max_of_the_intel_machines() {
     check("adl0", 2_500_000, (4_700_000, 1925), (3_800_000, 1556), (3_800_000, 1556), 1474);
 }
 
+/// Goal: without CPPC acpi-cpufreq knows no boost, whatever turbo bins the registers hold: schedutil goes by what the dump
+/// shows, and by the same where only the machine file is left. By hand: 2001 MHz * (820 + 205) / 1024 > 2000 MHz.
+#[test]
+fn turbo_without_cppc_is_no_reference() {
+    let Some(paths) = dumps() else { return };
+    let path = paths.into_iter().find(|path| path.ends_with("icxd0.tar.xz")).expect("a dump");
+    let facts = import(&path).unwrap_or_else(|error| panic!("{error}"));
+    let imported = imported(&path);
+    for input in [FmaxInput::of_facts(&facts, &imported), FmaxInput::of_machine(&imported.machine)] {
+        let report = fmax(&input, None);
+        assert_eq!(report.input.cpuinfo_max_khz, 2_001_000);
+        let tips: Vec<(u32, Option<u64>)> = report.tipping.iter().map(|point| (point.khz, point.util)).collect();
+        assert_eq!(tips, [(800_000, Some(328)), (2_000_000, Some(820)), (2_001_000, None)]);
+    }
+}
+
 /// Kernels do not know that later Xeons keep groups in the register.
 #[test]
 fn groups_that_the_kernel_does_not_know_are_warned_of() {

@@ -152,6 +152,22 @@ pub fn start_governor(policy: &Policy, setup: &GovernorSetup) -> Result<Box<dyn 
     governor.map_err(|error| governor_fault(Pos::default(), &error).about("the policy"))
 }
 
+/// `cpuinfo_max_freq` of `cluster` as `driver` forms it under the kernel of `profile`, kHz.
+pub fn cpuinfo_max_khz(machine: &Machine, driver: &DriverEntry, profile: &KernelProfile, cluster: &Cluster) -> u32 {
+    let highest_perfs: Vec<u32> =
+        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
+    let family_model = machine.processor.as_ref().map_or((0, 0), |known| (known.family, known.model));
+    let cppc = cluster.cppc.map(|caps| CppcFacts {
+        highest_perf: caps.highest_perf,
+        nominal_perf: caps.nominal_perf,
+        nominal_freq_mhz: caps.nominal_freq_mhz,
+        highest_perfs: &highest_perfs,
+        family_model,
+    });
+    let p0_khz = cluster.opps.last().map_or(0, |opp| opp.khz);
+    (driver.cpuinfo_max_khz)(&CpuinfoFacts { profile, platform: machine.platform(), p0_khz, cppc })
+}
+
 /// What a governor of `cluster`, in policies of `n_cpus` CPUs, is started with under `driver`. What only some drivers can,
 /// levels instead of frequencies, is left out.
 ///
@@ -170,18 +186,7 @@ pub fn governor_setup(
     let described = &machine.clusters[cluster as usize];
     let khz: Vec<u32> = described.opps.iter().map(|opp| opp.khz).collect();
     let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
-    let highest_perfs: Vec<u32> =
-        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
-    let family_model = machine.processor.as_ref().map_or((0, 0), |known| (known.family, known.model));
-    let cppc = described.cppc.map(|caps| CppcFacts {
-        highest_perf: caps.highest_perf,
-        nominal_perf: caps.nominal_perf,
-        nominal_freq_mhz: caps.nominal_freq_mhz,
-        highest_perfs: &highest_perfs,
-        family_model,
-    });
-    let facts = CpuinfoFacts { profile: &profile, platform: machine.platform(), p0_khz: limits.max_khz, cppc };
-    let max_khz = (entry.cpuinfo_max_khz)(&facts);
+    let max_khz = cpuinfo_max_khz(machine, &entry, &profile, described);
     // A driver without a table may go beyond another one's.
     let hardware = match driver.freq_table {
         true => limits,

@@ -184,8 +184,9 @@ impl PyCase {
         run::events(py, &self.case(py), &tables)
     }
 
-    /// Runs it and gives why CPUs were slow: the outcome, and rows of CPU, task, reason, kHz, ns slow, ns lost, fJ.
-    fn why_slow<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Vec<run::SlowRow>)> {
+    /// Runs it and gives why CPUs were slow: the outcome, and rows of CPU, task, reason, kHz, ns slow, ns lost, fJ;
+    /// the ns beside a busy thread of the core, and those lost of it.
+    fn why_slow<'py>(&self, py: Python<'py>) -> PyResult<run::WhySlowResult<'py>> {
         run::why_slow(py, &self.case(py))
     }
 

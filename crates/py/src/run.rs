@@ -12,6 +12,7 @@ use opplab_sim::by_group::{ByGroup, Percentiles};
 use opplab_sim::check::Check;
 use opplab_sim::decisions::{DecisionColumns, decision_tables};
 use opplab_sim::sink::{Column, Columns, TABLES};
+use opplab_sim::smt_sharing::SmtSharing;
 use opplab_sim::why_slow::{SLOW_REASONS, WhySlow};
 use opplab_sim::{Case, Outcome, Start, cpufreq_facts};
 use opplab_timeline::{Reasons, RunTrace};
@@ -190,16 +191,23 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String])
     Ok(all)
 }
 
-/// Why CPUs were slow: what the run measured, and `[(cpu, task, reason, khz, slow_ns, lost_ns, energy_fj)]`.
-pub(crate) fn why_slow<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<(Bound<'py, PyDict>, Vec<SlowRow>)> {
-    let mut sink = WhySlow::new(&case.machine, case.policy.half_life_ms(), case.workload.warmup_ns);
+/// Why CPUs were slow: what the run measured, `[(cpu, task, reason, khz, slow_ns, lost_ns, energy_fj)]`, and the time
+/// beside a busy thread of the core with what was lost of it.
+pub(crate) fn why_slow<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<WhySlowResult<'py>> {
+    let warmup_ns = case.workload.warmup_ns;
+    let why = WhySlow::new(&case.machine, case.policy.half_life_ms(), warmup_ns);
+    let mut sink = Tee(why, SmtSharing::new(&case.machine, case.workload.smt_yield, warmup_ns));
     let outcome = simulate(py, case, &mut sink)?;
-    let rows = sink.finish(&outcome);
+    let rows = sink.0.finish(&outcome);
+    let beside = sink.1.finish(outcome.warmup.wall_ns + outcome.wall_ns);
     let rows = rows.into_iter().map(|((cpu, task, reason, khz), time)| {
         (cpu, task, SLOW_REASONS[reason as usize], khz, time.slow_ns, time.lost_ns, time.energy_fj)
     });
-    Ok((outcome_dict(py, case, &outcome)?, rows.collect()))
+    Ok((outcome_dict(py, case, &outcome)?, rows.collect(), beside))
 }
+
+/// What a run measured, its slow rows, and (time, lost) beside busy siblings in ns.
+pub(crate) type WhySlowResult<'py> = (Bound<'py, PyDict>, Vec<SlowRow>, (u64, u64));
 
 /// CPU, task, reason, clock in kHz, slow ns, lost ns, energy in fJ.
 pub(crate) type SlowRow = (u32, u32, &'static str, u32, u64, u64, u128);

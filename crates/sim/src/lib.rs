@@ -12,7 +12,7 @@ mod sched;
 
 pub use cpufreq::freq_policy::{CpufreqFacts, cpufreq_facts};
 pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
-pub use observe::{by_group, check, decisions, psi, sink, task_energy, why_slow};
+pub use observe::{by_group, check, decisions, psi, sink, smt_sharing, task_energy, why_slow};
 pub use run::hooks;
 pub use sched::eas_model::NoEas;
 pub use sched::topology::sched_domains;

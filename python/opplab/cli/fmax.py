@@ -91,10 +91,12 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
     ]
     if facts["tipping"]:
         lines = ["schedutil (6.12, invariant) asks for more than"]
-        for item in facts["tipping"]:
-            util = item.get("util")
-            where = "never" if util is None else f"from utilisation {util} of 1024 on"
-            lines.append(f"  {_mhz(item['khz']):>9} MHz  {where}")
+        for (clusters, capacity), items in groupby(facts["tipping"], lambda item: (item["clusters"], item["capacity"])):
+            lines += [f"  on {clusters}, CPUs of capacity {capacity}"]
+            for item in items:
+                util = item.get("util")
+                where = "never" if util is None else f"from utilisation {util} of {capacity} on"
+                lines.append(f"  {_mhz(item['khz']):>9} MHz  {where}")
         parts.append("\n".join(lines))
     for title, key in (("why two numbers", "explanations"), ("warning", "warnings")):
         parts += [flow(f"{title}: {words}", width) for words in _together(facts[key])]

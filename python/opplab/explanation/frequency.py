@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,15 +25,28 @@ def point_name(records: Records, cpu: int, khz: int) -> str:
     return _opplab.point_name(records.facts["driver"], records.policy_of[cpu]["opps_khz"], khz)
 
 
-def _held_since(records: Records, rows: npt.NDArray[np.intp], place: int) -> int | None:
-    """Give when the request of row number `place` was first wanted, if the rate limit held it."""
-    first = None
+def _held(records: Records, rows: npt.NDArray[np.intp], place: int) -> list[dict[str, Any]]:
+    """Give the reports before the request of row number `place` that the rate limit held, the latest first."""
+    held = []
     for index in reversed(rows[:place]):
         row = records.row("sugov_decision", int(index))
         if row["outcome"] != RATE_LIMITED or row["wanted_khz"] == row["next_khz"]:
             break
-        first = row["time_ns"]
-    return first
+        held.append(row)
+    return held
+
+
+def _held_text(records: Records, request: dict[str, Any], held: list[dict[str, Any]]) -> str:
+    """Say how long the rate limit held a request, and how long it was due without a report; notes both in it."""
+    since = held[-1]["time_ns"]
+    due = min(request["time_ns"], held[0]["time_ns"] + max(held[0]["wait_ns"], 0))
+    request |= {"held_ns": due - since, "no_report_ns": request["time_ns"] - due}
+    what = "It" if all(row["wanted_khz"] == request["wanted_khz"] for row in held) else "Another clock"
+    limit = length(records.facts["rate_limit_us"] * 1000)
+    text = f" {what} was wanted since {seconds(since)}; the rate limit of {limit} held it for {length(due - since)}"
+    if request["no_report_ns"]:
+        text += f", and no report came for {length(request['no_report_ns'])} after that"
+    return text + "."
 
 
 def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Finding:
@@ -41,13 +54,9 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
     row = records.row("sugov_decision", int(rows[place]))
     words = records.words("sugov_decision", row, row["policy_cpu"])
     text = f"{seconds(row['time_ns'])}: {words['text']}"
-    since = _held_since(records, rows, place)
-    if since is not None:
-        row["held_ns"] = row["time_ns"] - since
-        limit = length(records.facts["rate_limit_us"] * 1000)
-        text += (
-            f" It was wanted since {seconds(since)}; the rate limit of {limit} held it for {length(row['held_ns'])}."
-        )
+    held = _held(records, rows, place)
+    if held:
+        text += _held_text(records, row, held)
     text += f" {words['outcome']}"
     return Finding(row["time_ns"], "frequency", text, row)
 

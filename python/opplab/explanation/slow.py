@@ -51,7 +51,16 @@ def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
     )
 
 
-def acting_limit(outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int]) -> tuple[str, str]:
+OF_CLOCKS = ("clock", "full", "top")
+"""The limits of which nothing is known where the governor is only assumed."""
+
+FULL_PCT = 95
+"""A CPU that is busy for so much of the time is full."""
+
+
+def acting_limit(
+    outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int], beside_ns: tuple[int, int] = (0, 0)
+) -> tuple[str, str]:
     """Give the limit that acts on the rate of a run, and what shows it.
 
     Parameters
@@ -62,12 +71,16 @@ def acting_limit(outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int]
         Time that CPUs were busy.
     held_ns : dict
         Time that they were slow, by the limit that held them, of `HARDWARE`.
+    beside_ns : tuple
+        Time that they were busy beside a busy thread of their core, and how much of it was lost by that.
 
     Notes
     -----
     The disk acts where tasks wait longer for devices than CPUs are busy. Quotas act where queues are throttled for half
     of the time that CPUs are busy. A cache line acts where CPUs spend half of their busy time at it, a limit of the
-    package where it holds CPUs for half of that time. Else the clock acts.
+    package where it holds CPUs for half of that time. Threads that share cores act where they do so for half of that
+    time, and lose more by it than the highest clocks would save. Where these would save less than 1 %, no clock acts.
+    Else the clock acts.
     Work that does not follow the clock (memory) counts as busy time.
     """
     line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
@@ -82,9 +95,19 @@ def acting_limit(outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int]
         return "quota", f"Quotas of control groups decide the rate, whatever the clock{told}."
     if 2 * line_ns > busy_ns:
         return "line", f"A cache line that all CPUs write decides the rate, whatever the clock{told}."
+    saved_ns = busy_ns - busy_at_top_ns(outcome)
+    both_ns, lost_ns = beside_ns
+    if 2 * both_ns > busy_ns and lost_ns > saved_ns:
+        return "smt", f"Threads that share cores decide the rate, more than the clock{told}."
     most = max(held_ns, key=lambda name: held_ns[name], default="")
     if most and 2 * held_ns[most] > busy_ns:
         return most, f"The clocks decide the rate, held by {SLOW[most]}{told}."
+    if 100 * saved_ns < busy_ns:
+        busy = [100 * sum(times) for times in outcome["busy_ns_by_opp"]]
+        full = [cpu for cpu, times in enumerate(busy) if times >= FULL_PCT * outcome["wall_ns"]]
+        if full:
+            return "full", f"No clock helps: {cpu_list(full)} {'is' if len(full) == 1 else 'are'} full{told}."
+        return "top", f"No clock helps: the CPUs are at their highest ones, and none is full{told}."
     return "clock", f"The clocks that software asks for decide the rate{told}."
 
 
@@ -100,6 +123,16 @@ def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list
     return findings
 
 
+def beside_siblings(busy_ns: int, beside_ns: int, lost_ns: int) -> Finding:
+    """Give the time that CPUs were busy beside a busy thread of their core, and what it cost."""
+    share, speed = 100 * beside_ns / busy_ns, 100 * (1 - lost_ns / beside_ns)
+    text = (
+        f"smt: another thread of the core was busy for {length(beside_ns)} ({share:.1f} % of the busy time), "
+        f"which leaves {speed:.1f} % of the speed: up to {length(lost_ns)} lost."
+    )
+    return Finding(0, "smt", text, {"beside_ns": beside_ns, "lost_ns": lost_ns, "busy_share_pct": share})
+
+
 def share_of(part_ns: int, whole_ns: int) -> str:
     """Write a part of the busy time in brackets, or nothing without any."""
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
@@ -110,7 +143,7 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
 
     Where the governor is only assumed, the reasons that hang on it are left out.
     """
-    outcome, rows = case.why_slow()
+    outcome, rows, beside_ns = case.why_slow()
     names: list[str] = outcome["task_names"]
     busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])
     energy_fj = sum(outcome["cluster_energy_fj"])
@@ -149,11 +182,13 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HARDWARE if name in sums}
-    limit, words = acting_limit(outcome, busy_ns, held_ns)
-    if governor_known or limit != "clock":
+    limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns)
+    if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
     findings += quotas_that_acted(outcome)
+    if beside_ns[0]:
+        findings.append(beside_siblings(busy_ns, *beside_ns))
     shown = {reason: entry for reason, entry in sums.items() if governor_known or reason in _opplab.SLOW_LIMITS}
     for reason, entry in sorted(shown.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns

@@ -109,9 +109,12 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
             };
             let rule = phrase("hwp_rule", hwp_rule).unwrap_or("a rule that is not known");
             let khz = level.saturating_mul(level_khz);
+            let demand = match demand_khz {
+                u32::MAX => "a demand without a limit".to_owned(),
+                khz => format!("a demand of {}", mhz(khz)),
+            };
             let how = format!(
-                "the driver asks for {request}; the firmware sees a demand of {} and takes level {level} by {rule}: {level} x {} = {}",
-                mhz(demand_khz),
+                "the driver asks for {request}; the firmware sees {demand} and takes level {level} by {rule}: {level} x {} = {}",
                 mhz(level_khz),
                 mhz(khz)
             );

@@ -7,5 +7,6 @@ pub(crate) mod journal;
 pub mod psi;
 pub(crate) mod sample;
 pub mod sink;
+pub mod smt_sharing;
 pub mod task_energy;
 pub mod why_slow;

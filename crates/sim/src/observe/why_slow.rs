@@ -16,17 +16,18 @@
 //! tracked.
 //!
 //! The time lost is how much longer the work of a slow stretch took than it would have at the needed clock. Utilisation
-//! of other classes and the effect of siblings are not looked at. As everything that is measured, it counts from the end
+//! of other classes is not looked at, the effect of siblings by [`crate::smt_sharing`]. As everything that is measured, it counts from the end
 //! of the warm-up on.
 
 use std::collections::BTreeMap;
 
 use opplab_kernel::cpufreq::facts::SugovOutcome;
 use opplab_model::decision::{Decision, GrantLimit};
-use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Sink, TaskIdx, TaskState};
+use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
 use opplab_model::machine::Machine;
 
 use crate::Outcome;
+use crate::task_energy::TaskEnergy;
 
 /// Why a CPU is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +97,7 @@ pub struct SlowTime {
     pub slow_ns: u64,
     /// Time that the work took longer, in ns.
     pub lost_ns: u64,
-    /// What the CPU drew meanwhile, in fJ.
+    /// What the task used meanwhile by the machine's meters, with its part of what its cluster shares, in fJ.
     pub energy_fj: u128,
 }
 
@@ -108,6 +109,7 @@ struct Stretch {
     khz: u32,
     util: u32,
     reason: SlowReason,
+    energy_fj: u128,
 }
 
 #[derive(Debug, Default)]
@@ -168,6 +170,7 @@ pub struct WhySlow {
     memory_ns: u64,
     /// Until then nothing counts.
     warmup_ns: u64,
+    energy: TaskEnergy,
     rows: BTreeMap<SlowKey, SlowTime>,
 }
 
@@ -194,6 +197,7 @@ impl WhySlow {
             clusters: clusters.collect(),
             memory_ns: u64::from(pelt_half_life_ms) * 3_000_000,
             warmup_ns,
+            energy: TaskEnergy::from(machine, warmup_ns),
             rows: BTreeMap::new(),
         }
     }
@@ -219,11 +223,7 @@ impl WhySlow {
             let row = self.rows.entry((cpu, task, known, khz)).or_default();
             row.slow_ns += time.slow_ns;
             row.lost_ns += time.lost_ns;
-        }
-        for (&(cpu, .., khz), time) in &mut self.rows {
-            let points = outcome.points.get(self.cpus[cpu as usize].cluster);
-            let point = points.and_then(|points| points.iter().find(|point| point.khz == khz));
-            time.energy_fj = u128::from(point.map_or(0, |point| point.power.busy_uw)) * u128::from(time.slow_ns);
+            row.energy_fj += time.energy_fj;
         }
         self.rows
     }
@@ -282,9 +282,11 @@ impl WhySlow {
             return;
         };
         let reason = self.reason(cpu, task, own.since_ns);
+        let used = self.energy.take(now_ns, task);
         let own = &mut self.cpus[cpu as usize];
         let ns = now_ns.saturating_sub(own.since_ns.max(self.warmup_ns));
-        let stretch = Stretch { ns, task, khz: own.khz, util: own.util, reason };
+        let stretch =
+            Stretch { ns, task, khz: own.khz, util: own.util, reason, energy_fj: used.cpu_fj + used.shared_fj };
         own.since_ns = now_ns;
         own.busy.push(stretch);
     }
@@ -312,6 +314,7 @@ impl WhySlow {
             }
             let row = self.rows.entry((cpu, stretch.task, stretch.reason, stretch.khz)).or_default();
             row.slow_ns += stretch.ns;
+            row.energy_fj += stretch.energy_fj;
             row.lost_ns += (u128::from(stretch.ns) * u128::from(needed - stretch.khz) / u128::from(needed)) as u64;
         }
         stretches.clear();
@@ -326,6 +329,7 @@ impl Sink for WhySlow {
         match *event {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {
                 self.cut(cpu, now_ns);
+                self.energy.event(now_ns, event);
                 if prev != IDLE_TASK && prev_state != TaskState::Running {
                     let life = self.task(prev);
                     life.slept = Some(Before { time_ns: now_ns, util: life.util });
@@ -371,6 +375,10 @@ impl Sink for WhySlow {
             }
             _ => {}
         }
+    }
+
+    fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
+        self.energy.power(now_ns, metered, power_uw);
     }
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
