@@ -9,10 +9,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import opplab
 from opplab import results
 from opplab.catalog import names
+from opplab.cli.main import opplab as main
 from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.summary.publish import mean_rows
 
@@ -85,6 +87,38 @@ def test_control_groups_share_all_that_their_tasks_cost(
     assert sum(found.values()) == pytest.approx(energy.tasks["energy_j"].sum(), rel=1e-12)
     assert set(found) == {"/background", "/top app", None}
     assert before.cgroups["cgroup"].to_list() == [None]
+
+
+def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
+    """Goal: no clock is not no energy, whatever sums. Method: a trace whose CPU 1 never tells its clock."""
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    lines = ["sh-1 [000] 1.000000: cpu_frequency: state=450000 cpu_id=0"]
+    for cpu, name, pid in ((0, "known", 7), (1, "hidden", 8)):
+        lines.append(f"sh-1 [00{cpu}] 1.000000: {switch.format('swapper', 0, name, pid)}")
+        lines.append(f"sh-1 [00{cpu}] 1.010000: {switch.format(name, pid, 'swapper', 0)}")
+    lines.append(f"sh-1 [000] 1.020000: {switch.format('swapper', 0, 'hidden', 8)}")
+    trace = tmp_path / "run.txt"
+    for nr_lines in (len(lines) - 1, len(lines)):
+        # With its last line, the hidden task runs at a known clock, too.
+        text = sorted(lines[:nr_lines], key=lambda line: line.split()[2])
+        trace.write_text("\n".join([*text, "sh-1 [000] 1.030000: print: end", ""]))
+        energy = opplab.read_trace(trace).energy(opplab.Machine.load("juno-r2"))
+        for table, key in ((energy.tasks, "comm"), (energy.groups, "group")):
+            rows = {row[key]: row for row in table.to_dicts()}
+            assert (rows["hidden"]["unknown_ns"], rows["known"]["unknown_ns"]) == (10_000_000, 0)
+            assert rows["known"]["energy_j"] > 0
+            blank = {name for name, value in rows["hidden"].items() if value is None and name.endswith(("_j", "share"))}
+            assert bool(blank) == (nr_lines < len(lines))
+            assert not blank or {"energy_j", "low_j", "high_j", "share"} <= blank
+        assert energy.exact
+        energy.write(tmp_path / "tables")
+        opplab.read_trace(trace).view(tmp_path / "run.html", machine=opplab.Machine.load("juno-r2"))
+        for by in ("tasks", "groups", "processes", "apps", "cgroups"):
+            shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2", "--by", by])
+            assert "energies are without 10.000 ms of running, whose clock is not known" in shown.stderr
+            assert "unknown_ns" in shown.stdout
 
 
 def test_without_ranges_there_is_no_interval(tmp_path: Path) -> None:

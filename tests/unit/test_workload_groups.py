@@ -261,6 +261,43 @@ def test_json_and_lists_are_read_as_yaml_is(tmp_path: Path) -> None:
     assert made["tasks"]["a"]["instance"] == 2
 
 
+def test_threads_are_those_that_are_written(tmp_path: Path) -> None:
+    """Goal: table, notes and file agree. Method: a limit of 32 CPUs, one of 2, and a group of 40 threads."""
+
+    def container(name: str, cpus: int) -> dict[str, object]:
+        return {"name": name, "resources": {"limits": {"cpu": cpus}}}
+
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container("big", 32), container("web", 2)]},
+    }
+    (tmp_path / "p.json").write_text(json.dumps(pod))
+    for words, threads in (([], 16), (["--tasks", "64"], 33), (["--run", "100"], 16)):
+        made, said = written(["from-pod", str(tmp_path / "p.json"), *words, "--force"], tmp_path / "w.json")
+        assert (made["tasks"]["big"]["instance"], made["tasks"]["web"]["instance"]) == (threads, 3)
+        assert f"/kubepods/burstable/pod-p/big  {threads}" in re.sub(r"(/big) .* (\d+)\n", r"\1  \2\n", said)
+        note = "/pod-p/big: 16 of 33 threads are written (--tasks 16); 16 threads cannot reach its limit of 32 CPUs"
+        assert (note in said) == (threads < 33)
+        assert said.count("cannot reach") == (threads < 33)
+    (tmp_path / "tree" / "a").mkdir(parents=True)
+    (tmp_path / "tree" / "a" / "cpu.weight").write_text("100\n")
+    (tmp_path / "tree" / "a" / "cgroup.threads").write_text("".join(f"{tid}\n" for tid in range(100, 140)))
+    made, said = written(["from-cgroup", str(tmp_path / "tree")], tmp_path / "c.json")
+    assert sum(task["instance"] for task in made["tasks"].values()) == 16
+    assert "note: /a: 16 of 40 threads are written (--tasks 16)\n" in said
+    assert re.search(r"^/a +16$", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+def test_pods_that_run_at_once_are_named(kind: str, tmp_path: Path) -> None:
+    job = {"parallelism": 4, "template": {"spec": {"containers": [{"name": "a"}]}}}
+    spec = {"jobTemplate": {"spec": job}} if kind == "CronJob" else job
+    (tmp_path / "j.json").write_text(json.dumps({"kind": kind, "metadata": {"name": "j"}, "spec": spec}))
+    _, said = written(["from-pod", str(tmp_path / "j.json")], tmp_path / "w.json")
+    assert "note: j: one pod of 4 that run at once is here" in said
+
+
 def means(folder: Path) -> dict[str, float]:
     rows = pl.read_parquet(folder / "results.parquet").group_by("metric").agg(pl.col("value").mean()).iter_rows()
     return dict(rows)

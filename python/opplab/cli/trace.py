@@ -311,6 +311,8 @@ def energy(
     found = trace.energy(Machine.load(machine), from_ns=from_ns, to_ns=to_ns)
     if by is not None:
         print_table(getattr(found, by).to_dicts(), output_format)
+        if unknown := _unknown_clock(found):
+            note(f"energies are {unknown}")
     elif output_format == "json":
         sums = {name: getattr(found, name) for name in ("total_j", "low_j", "high_j", "idle_j", "floor_j", "window_ns")}
         tables = {name: table.to_dicts() for name, table in found.tables().items() if name != "steps"}
@@ -329,16 +331,21 @@ def energy(
         click.echo(f"wrote {module.perfetto(trace, found, perfetto)}", err=True)
 
 
+def _unknown_clock(found: TraceEnergy) -> str | None:
+    """Give in words what of the running is in no energy."""
+    unknown_ms = int(found.cpus["unknown_ns"].sum()) / 1e6
+    because = "whose clock is not known (no cpu_frequency event before)"
+    return f"without {unknown_ms:.3f} ms of running, {because}" if unknown_ms else None
+
+
 def _energy_head(found: TraceEnergy) -> str:
     """Give the sums in words."""
     seconds = found.window_ns / 1e9
     mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
     lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
-    unknown = found.cpus["unknown_ns"].sum()
+    unknown = _unknown_clock(found)
     if unknown:
-        lines.append(
-            f"without {int(unknown) / 1e6:.3f} ms of running, whose clock is not known (no cpu_frequency event before)"
-        )
+        lines.append(unknown)
     if found.high_j > found.low_j:
         whole = "with it " if unknown else ""
         lines.append(

@@ -183,16 +183,18 @@ def _write_groups(
             raise click.UsageError(f"{place} exists; --force overwrites it")
     for place, text in texts:
         write_new(place, text, force)
-    print_table(settings.rows(found.groups), "text")
+    # A workload of the user's own has no stand-ins: the table has the groups' threads.
+    print_table(settings.rows(found.groups, work.most if workload is None else None), "text")
     if explain:
         for one in found.groups:
             click.echo(f"\n{one.name}")
             for why in one.why:
                 click.echo(click.wrap_text(why, 78, "  ", "    "))
-    for note in found.notes[:NOTES_MAX]:
+    notes = found.notes if workload is not None else [*settings.notes_of_threads(found.groups, work), *found.notes]
+    for note in notes[:NOTES_MAX]:
         click.echo(f"note: {note}", err=True)
-    if len(found.notes) > NOTES_MAX:
-        click.echo(f"note: {len(found.notes) - NOTES_MAX} more", err=True)
+    if len(notes) > NOTES_MAX:
+        click.echo(f"note: {len(notes) - NOTES_MAX} more", err=True)
     wrote = " and ".join(str(place) for place, _ in texts)
     click.echo(f"wrote {wrote}; opplab run {path}{'' if machine else ' --machine NAME'}", err=True)
 

@@ -148,7 +148,7 @@ class _Pods:
         return [self.table(one, what) for one in value]
 
     def objects(self, value: object, depth: int = 0) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        """Give name, pod spec and object of each pod or template."""
+        """Give name and pod spec of each pod or template, and the spec that says how many pods are made of it."""
         one = self.table(value, "the document")
         kind = str(one.get("kind", ""))
         spec = self.table(one.get("spec"), "spec")
@@ -160,14 +160,14 @@ class _Pods:
             for item in self.items(one.get("items"), "items"):
                 yield from self.objects(item, depth + 1)
         elif kind == "Pod" or (not kind and "containers" in spec):
-            yield name, spec, one
+            yield name, spec, {}
         elif kind == "PodTemplate":
-            yield name, self.table(self.table(one.get("template"), "template").get("spec"), "spec"), one
+            yield name, self.table(self.table(one.get("template"), "template").get("spec"), "spec"), {}
         elif kind == "CronJob":
             job = self.table(self.table(spec.get("jobTemplate"), "jobTemplate").get("spec"), "spec")
-            yield name, self.table(self.table(job.get("template"), "template").get("spec"), "spec"), one
+            yield name, self.table(self.table(job.get("template"), "template").get("spec"), "spec"), job
         elif kind in TEMPLATES:
-            yield name, self.table(self.table(spec.get("template"), "template").get("spec"), "spec"), one
+            yield name, self.table(self.table(spec.get("template"), "template").get("spec"), "spec"), spec
         elif one:
             self.found.notes.append(f"{safe_part(kind or 'an object without kind')} {safe_part(name)}: no pods")
 
@@ -182,13 +182,14 @@ class _Pods:
         asked = {"Burstable": 0, "BestEffort": 0}
         pods: dict[str, list[Group]] = {"Guaranteed": [], "Burstable": [], "BestEffort": []}
         taken: set[str] = set()
-        for name, spec, whole in (found for document in documents for found in self.objects(document)):
+        for name, spec, owner in (found for document in documents for found in self.objects(document)):
             qos, milli, groups = self.pod(unique(safe_part(name), taken), spec)
             if qos in asked:
                 asked[qos] += milli
-            replicas = str(self.table(whole.get("spec"), "spec").get("replicas") or "1")
-            if replicas != "1":
-                self.found.notes.append(f"{safe_part(name)}: one pod of {safe_part(replicas)} replicas is here")
+            for key, words in (("replicas", "replicas"), ("parallelism", "that run at once")):
+                count = str(owner.get(key) or "1")
+                if count != "1":
+                    self.found.notes.append(f"{safe_part(name)}: one pod of {safe_part(count)} {words} is here")
             pods[qos] += groups
         if not any(pods.values()):
             raise InputError(f"{self.file}: no pod, and no template of one")

@@ -19,6 +19,7 @@ __all__ = [
     "check_names",
     "group_tables",
     "in_workload",
+    "notes_of_threads",
     "place",
     "rows",
     "safe_part",
@@ -71,8 +72,50 @@ def unique(name: str, taken: set[str]) -> str:
     return shown
 
 
-def rows(groups: Iterable[Group]) -> list[dict[str, Any]]:
-    """Give a table of the groups; what is left at its default is blank."""
+def stand_ins(group: Group, most: int) -> Counter[str]:
+    """Give the threads of a group that are written: those of the most frequent names first."""
+    written: Counter[str] = Counter()
+    for name, count in sorted(group.threads.items(), key=lambda item: (-item[1], item[0])):
+        if number := min(count, most - written.total()):
+            written[name] = number
+    return written
+
+
+def notes_of_threads(groups: Sequence[Group], work: Work) -> list[str]:
+    """Report the groups of which fewer threads are written than they have, or than reach their limit.
+
+    Of groups in each other, the innermost is named.
+    """
+    have, written = Counter[str](), Counter[str]()
+    for one in groups:
+        for name in _path(one.name):
+            have[name] += one.threads.total()
+            written[name] += stand_ins(one, work.most).total()
+    notes: list[str] = []
+    told = set[str]()
+    for one in reversed(groups):
+        all_, number = have[one.name], written[one.name]
+        quota_us, _, period_us = one.settings.get("max", "").partition(" ")
+        cpus = int(quota_us) / int(period_us) if period_us and quota_us != "max" else 0.0
+        # Threads that always run are there to fill the quota; the others are few where the group's are.
+        is_short = cpus > number and (number < all_ or not work.run_us)
+        if one.name in told or not (is_short or one.threads.total() > work.most):
+            continue
+        told.update(_path(one.name))
+        count = f"{number} of {all_} threads are written (--tasks {work.most})" if number < all_ else ""
+        reach = f"{number} threads cannot reach its limit of {cpus:g} CPUs" if is_short else ""
+        notes.append(f"{one.name}: {'; '.join(filter(None, (count, reach)))}")
+    return notes[::-1]
+
+
+def _path(name: str) -> list[str]:
+    """Give a group and those above it."""
+    parts = name.split("/")
+    return ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
+
+
+def rows(groups: Iterable[Group], most: int | None = None) -> list[dict[str, Any]]:
+    """Give a table of the groups, with `most` of the threads that are written; what is left at its default is blank."""
     table = []
     for one in groups:
         of = one.settings
@@ -86,7 +129,7 @@ def rows(groups: Iterable[Group]) -> list[dict[str, Any]]:
                 "burst_us": of.get("burst_us", ""),
                 "cpus": of.get("cpus", ""),
                 "uclamp": "..".join(clamps) if any(clamps) else "",
-                "threads": sum(one.threads.values()) or "",
+                "threads": (one.threads if most is None else stand_ins(one, most)).total() or "",
             }
         )
     filled = [key for key in ("burst_us", "cpus", "uclamp") if any(row[key] != "" for row in table)]
@@ -127,13 +170,9 @@ def workload_text(about: Sequence[str], groups: Sequence[Group], work: Work, *, 
     tasks: dict[str, dict[str, Any]] = {}
     taken, cut = set[str](), 0
     for one in groups:
-        left = work.most
-        for name, count in sorted(one.threads.items(), key=lambda item: (-item[1], item[0])):
-            number = min(count, left)
-            left -= number
-            cut += count - number
-            if number == 0:
-                continue
+        written = stand_ins(one, work.most)
+        cut += one.threads.total() - written.total()
+        for name, number in written.items():
             body: dict[str, Any] = {"instance": number, "loop": -1, "taskgroup": one.name, "run": work.run_us or 10_000}
             if work.run_us:
                 body["timer"] = {"ref": "unique", "period": work.period_us, "mode": "absolute"}

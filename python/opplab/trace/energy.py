@@ -36,7 +36,8 @@ class TraceEnergy:
     clusters : polars.DataFrame
         By cluster: of its CPUs, and of what they share.
     tasks : polars.DataFrame
-        By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share.
+        By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share. ``unknown_ns`` of
+        running at an unknown clock is in neither; what ran at no known clock has no energy (null).
     processes, groups : polars.DataFrame
         Sums of tasks by process (null where the trace lacks it), and by kind of name (``kworker``, ``irq``, ...).
     apps : polars.DataFrame
@@ -165,16 +166,22 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         pl.coalesce(told("pid"), told("process")).alias("cgroup"),
     )
     tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
+    # What ran at no known clock has no energy that is known.
+    is_known = (pl.col("energy_j") > 0) | (pl.col("unknown_ns") == 0)
+    energies = ("energy_j", "low_j", "high_j")
+    tasks = tasks.with_columns(pl.when(is_known).then(pl.col(*energies, "cpu_j", "shared_j")))
     total = own["total_j"]
-    order = ["pid", "comm", "process", "process_name", "group", "app", "cgroup", "energy_j", "low_j", "high_j"]
+    order = ["pid", "comm", "process", "process_name", "group", "app", "cgroup", *energies]
     order += ["cpu_j", "shared_j", "running_ns", "unknown_ns"]
     share = (pl.col("energy_j") / total).fill_nan(None).alias("share")
-    tasks = tasks.select(order).with_columns(share).sort("energy_j", "pid", descending=[True, False])
+    tasks = tasks.select(order).with_columns(share)
+    tasks = tasks.sort("energy_j", "pid", descending=[True, False], nulls_last=[True, False])
 
     def sums(*keys: str) -> pl.DataFrame:
-        columns = pl.col("energy_j", "low_j", "high_j", "running_ns", "share").sum()
+        columns = pl.col(*energies, "running_ns", "unknown_ns", "share").sum()
         found = tasks.group_by(*keys).agg(pl.len().alias("tasks"), columns)
-        return found.sort("energy_j", keys[0], descending=[True, False])
+        found = found.with_columns(pl.when(is_known).then(pl.col(*energies, "share")))
+        return found.sort("energy_j", keys[0], descending=[True, False], nulls_last=[True, False])
 
     rails = table("rails").with_columns((pl.col("modelled_j") / pl.col("measured_j") - 1).fill_nan(None).alias("error"))
     steps = dict(own["steps"])

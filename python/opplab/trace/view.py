@@ -288,11 +288,11 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
         return None
     found = trace.energy(machine, from_ns=from_ns, to_ns=to_ns)
 
-    def row(who: str, joules: float, shared_j: float | None) -> dict[str, str]:
-        percent = f"{100 * joules / found.total_j:.1f}" if found.total_j else ""
+    def row(who: str, joules: float | None, shared_j: float | None) -> dict[str, str]:
+        percent = f"{100 * joules / found.total_j:.1f}" if found.total_j and joules is not None else ""
         return {
             "who": who,
-            "mj": quantity(joules, 1e-3),
+            "mj": "" if joules is None else quantity(joules, 1e-3),
             "percent": percent,
             "shared": "" if shared_j is None else quantity(shared_j, 1e-3),
         }
