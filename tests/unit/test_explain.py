@@ -541,6 +541,7 @@ def test_labels_have_colons_and_the_limit_that_acts_is_named(
 )
 def test_one_limit_acts(line_ns: int, io_ns: int, throttled_ns: int, held: dict[str, int], limit: str) -> None:
     outcome = {"line_ns": line_ns, "io_ns": io_ns, "quotas": [("/web", 9, 4, throttled_ns)]}
+    outcome |= {"clusters": [], "busy_ns_by_opp": []}
     assert acting_limit(outcome, 100, held)[0] == limit
 
 
