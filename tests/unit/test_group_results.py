@@ -1,5 +1,6 @@
 """Results by control group: the block, Parquet and the meters hold the same numbers."""
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -126,3 +127,22 @@ def test_a_quota_is_a_reason(folder: Path) -> None:
     (limit,) = [one.data["limit"] for one in found if one.kind == "limit"]
     assert limit == "quota"
     assert not [one for one in opplab.explain(f"{out}:none #0", why_slow=True) if one.kind == "quota"]
+
+
+@pytest.mark.parametrize(
+    ("governor", "at"), [("powersave", "at these clocks: at the highest ones"), ("performance", "")]
+)
+def test_a_quota_that_acts_at_low_clocks_only_says_so(governor: str, at: str, tmp_path: Path) -> None:
+    """Goal: 0.8 CPUs of work fit into a quota of one at the highest clocks, and not at the lowest."""
+    tasks = {"req": {"instance": 8, "loop": -1, "taskgroup": "/svc", "run": 2000}}
+    tasks["req"]["timer"] = {"ref": "unique", "period": 20000, "mode": "absolute"}
+    groups = {"/svc": {"max": "100000 100000"}}
+    settings = {"duration": 1, "calibration": "CPU0"}
+    (tmp_path / "w.json").write_text(json.dumps({"global": settings, "groups": groups, "tasks": tasks}))
+    words = ["run", str(tmp_path / "w.json"), "-m", "skylake-8x-uma", "--governor", governor]
+    done = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "out"), "--no-report", "--iterations", "1"])
+    assert done.exit_code == 0, done.output
+    said = " ".join(one.text for one in opplab.explain(f"{tmp_path / 'out'}:{governor} #0", why_slow=True))
+    assert ("Quotas of control groups decide the rate" in said) == bool(at)
+    assert at in said
+    assert "whatever the clock" not in said

@@ -29,6 +29,8 @@ SLOW = {
 
 HARDWARE = ("power-budget", "thermal", "turbo-bin")
 """The limits of a package."""
+NEAR_TOP_PCT = 95
+"""Where the highest clocks save less than the rest of the time, a quota limits at any clock."""
 
 
 def unknown_governor(assumed: str) -> Finding:
@@ -56,6 +58,14 @@ OF_CLOCKS = ("clock", "full", "top")
 
 FULL_PCT = 95
 """A CPU that is busy for so much of the time is full."""
+
+
+def at_clocks(outcome: _opplab.Outcome, busy_ns: int) -> str:
+    """Give in words what the clocks mean for a quota, which limits time and not cycles."""
+    percent = 100 * busy_at_top_ns(outcome) / busy_ns if busy_ns else 100.0
+    if percent >= NEAR_TOP_PCT:
+        return "and the clocks were near their highest"
+    return f"at these clocks: at the highest ones the same cycles take {percent:.0f} % of the time that quotas limit"
 
 
 def acting_limit(
@@ -92,7 +102,7 @@ def acting_limit(
     if io_ns > busy_ns:
         return "disk", f"The disk decides the rate{told}."
     if 2 * throttled_ns > busy_ns:
-        return "quota", f"Quotas of control groups decide the rate, whatever the clock{told}."
+        return "quota", f"Quotas of control groups decide the rate, {at_clocks(outcome, busy_ns)}{told}."
     if 2 * line_ns > busy_ns:
         return "line", f"A cache line that all CPUs write decides the rate, whatever the clock{told}."
     saved_ns = busy_ns - busy_at_top_ns(outcome)
@@ -119,7 +129,7 @@ def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list
         if throttled and (task is None or f"{path}/".startswith(f"{name}/")):
             told = f"quota: `{name}` was throttled in {throttled} of {periods} periods, for {length(ns)} over all CPUs"
             data = {"group": name, "nr_periods": periods, "nr_throttled": throttled, "throttled_ns": ns}
-            findings.append(Finding(0, "quota", f"{told}; its tasks waited at any clock.", data))
+            findings.append(Finding(0, "quota", f"{told}; meanwhile its tasks waited at any clock.", data))
     return findings
 
 
