@@ -2,12 +2,15 @@
 
 A change is *clear* when its confidence interval excludes zero, and only clear changes have a star.  An interval needs a
 number of values: two iterations for Student's t, `quantile_draws` draws for quantiles of draws.  With fewer there is no
-interval, and the words name how many are needed.
+interval, and the words name how many are needed.  So they do where the interval of few runs leaves everything open
+(`FACTOR`, `POINTS`).
 """
 
 from __future__ import annotations
 
-from math import ceil, isfinite
+from math import ceil, isfinite, log
+
+from opplab import stats
 
 __all__ = ["CONFIDENCE", "ITERATIONS", "Certainty", "certainty", "quantile_draws"]
 
@@ -16,6 +19,16 @@ CONFIDENCE = 0.95
 
 ITERATIONS = 2
 """Fewest iterations that have an interval (Student's t)."""
+
+
+FACTOR = 2.0
+"""A change that may be a division and a multiplication by this is not known at all."""
+
+POINTS = 50.0
+"""So is a change of a share whose interval is so many percentage points to either side; at most 100 are possible."""
+
+_MOST = 1000
+"""Iterations beyond which a number of them is no advice."""
 
 
 class Certainty:
@@ -29,15 +42,20 @@ class Certainty:
         Why there is no interval; empty if there is one.
     is_clear : bool
         Whether the interval excludes zero.
+    is_open : bool
+        Whether there are enough values for an interval, and it leaves everything open.
     """
 
-    __slots__ = ("high", "is_clear", "low", "reason")
+    __slots__ = ("high", "is_clear", "is_open", "low", "reason")
 
-    def __init__(self, low: float | None, high: float | None, reason: str, is_clear: bool) -> None:
+    def __init__(
+        self, low: float | None, high: float | None, reason: str, is_clear: bool, is_open: bool = False
+    ) -> None:
         self.low = low
         self.high = high
         self.reason = reason
         self.is_clear = is_clear
+        self.is_open = is_open
 
     @property
     def words(self) -> str:
@@ -77,6 +95,7 @@ def certainty(
     of: str = "iterations",
     varies: bool = True,
     null: float = 0.0,
+    unit: str = "",
 ) -> Certainty:
     """Judge a change by its interval.
 
@@ -94,6 +113,9 @@ def certainty(
         Whether the values differ at all: a run without modelled variation gives equal values.
     null : float
         No change: 0 for differences and percent, 1 for ratios.
+    unit : str
+        ``%`` of a change in percent, ``points`` of one of a share in percentage points: an interval that leaves
+        everything open is not given then, but how many values would narrow it.
 
     Examples
     --------
@@ -101,14 +123,36 @@ def certainty(
     ('clear', 'not clear')
     >>> certainty(-6.0, -0.8, n=8, needed=quantile_draws(), of="draws").words
     'needs 40 draws, has 8'
+    >>> certainty(-98.6, 16997.6, n=2, unit="%").words, certainty(-585.3, 685.3, n=2, unit="points").words
+    ('needs about 5 iterations, has 2', 'needs about 11 iterations, has 2')
     """
     if n < needed:
         return Certainty(None, None, f"needs {needed} {of}, has {n}", is_clear=False)
     if not varies:
-        return Certainty(None, None, "no variation", is_clear=False)
+        return Certainty(None, None, "equal in all runs", is_clear=False)
     if low is None or high is None or not (isfinite(low) and isfinite(high)):
         return Certainty(None, None, "no interval", is_clear=False)
+    if unit and (more := _more(low, high, n, unit)):
+        return Certainty(None, None, f"needs {more} {of}, has {n}", is_clear=False, is_open=True)
+    if unit == "points":
+        low, high = max(low, -100.0), min(high, 100.0)
     return Certainty(low, high, "", is_clear=low > null or high < null)
+
+
+def _more(low: float, high: float, n: int, unit: str) -> str:
+    """Give how many values an interval needs that leaves everything open; empty where it says something."""
+    if unit == "points":
+        half, enough = (high - low) / 2, POINTS
+        if half <= enough:
+            return ""
+    else:
+        lowest, highest = 1 + low / 100, 1 + high / 100
+        if lowest > 1 / FACTOR or highest < FACTOR:
+            return ""
+        half, enough = log(highest / lowest) / 2 if lowest > 0 else log(highest), log(FACTOR)
+    spread = half / stats.t_half(n)
+    found = next((more for more in range(n + 1, _MOST + 1) if spread * stats.t_half(more) <= enough), None)
+    return f"more than {_MOST}" if found is None else f"about {found}"
 
 
 def quantile_draws(confidence: float = CONFIDENCE) -> int:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["compare", "holm", "mean", "mmtests", "stream_of", "submean"]
+__all__ = ["compare", "holm", "mean", "mmtests", "stream_of", "submean", "t_half"]
 
 
 def mean(
@@ -87,6 +87,19 @@ def compare(
         seed=seed,
         stream=stream,
     )
+
+
+def t_half(n: int, confidence: float = 0.95) -> float:
+    """Give half the width of the Student-t interval of a mean of so many values, in their standard deviations.
+
+    Examples
+    --------
+    >>> f"{t_half(2):.2f} {t_half(10):.3f}"
+    '8.98 0.715'
+    """
+    low, high = mean([0.0] * (n - 1) + [1.0], confidence=confidence)[1]
+    # The standard deviation of these values is the root of 1 / n.
+    return (high - low) / 2 * n**0.5
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opplab import choose, results
-from opplab.agreement.against import experiment_of
 from opplab.cli.main import opplab
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
@@ -25,6 +24,7 @@ from opplab.comparison.sources import Frame
 from opplab.errors import InputError
 from opplab.runs import Run, Series
 from opplab.summary.answer import answer_of
+from opplab.sweep.experiments import Experiment
 
 NAN, INF = math.nan, math.inf
 
@@ -121,7 +121,7 @@ def test_a_gate_on_energy_by_unit_of_work_has_the_numbers_of_run_and_choose(tmp_
     assert [cell.value for cell in one.rows[0].cells] == pytest.approx(list(by_hand.values()))
     assert one.rows[0].better == "lower"
     cells = one.rows[0].cells
-    block = answer_of(experiment_of(out), table)
+    block = answer_of(Experiment.of_results(out), table)
     of_run = {line.variant: line for line in block.lines}
     assert [of_run[run].values["energy_per_work"] for run in one.runs] == pytest.approx(list(by_hand.values()))
     change = of_run["performance"].changes["energy_per_work"]

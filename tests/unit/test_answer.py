@@ -384,7 +384,7 @@ def test_every_change_has_the_interval_of_runs_and_assumptions(drawn: Path) -> N
 
 
 def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_path: Path) -> None:
-    words = ("--seconds", "0.7", "--vs", "governor=powersave", "--uncertainty", "40", "-o", str(tmp_path / "out"))
+    words = ("--seconds", "1.5", "--vs", "governor=performance", "--uncertainty", "40", "-o", str(tmp_path / "out"))
     shown = run("run", "tbench", "-m", "juno-r2", *words, "--format", "json").stdout
     found = {row["metric"]: row for row in json.loads(shown)["rows"] if row["change_percent"] is not None}
     sure = {row["metric"]: row for row in json.loads((tmp_path / "out" / "uncertainty.json").read_text())["changes"]}

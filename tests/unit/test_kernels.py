@@ -110,7 +110,7 @@ def test_diff_runs_both_kernels() -> None:
         assert energy_change["low %"] == pytest.approx(100 * (ratio["low"] - 1))
         assert energy_change["low %"] <= energy_change["change %"] <= energy_change["high %"]
     else:
-        assert energy_change["certainty"] == "no variation"
+        assert energy_change["certainty"] == "equal in all runs"
 
 
 def test_wrong_kernels_are_told_the_nearest() -> None:

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from opplab.comparison.tables import Table
-    from opplab.sweep.experiments import Experiment
 
-__all__ = ["against_published", "experiment_of"]
-
-
-def experiment_of(folder: str | Path) -> Experiment:
-    """Load the experiment whose results a folder holds, with the iterations, seed and length that they have.
-
-    Raises
-    ------
-    InputError
-        If the folder holds no sweep of an experiment.
-    """
-    from opplab.sweep.experiments import Experiment, seconds_of
-    from opplab.sweep.store import Store
-
-    place = Path(folder)
-    manifest = Store(place).manifest()
-    own = place / "experiment.toml"
-    name = str(own) if own.is_file() else str(manifest.get("experiment", ""))
-    if not name:
-        raise InputError(f"{place} holds a single case, and no sweep of an experiment")
-    return Experiment.load(
-        name,
-        iterations=manifest.get("iterations"),
-        seed=manifest.get("seed"),
-        seconds=seconds_of(manifest),
-    )
+__all__ = ["against_published"]
 
 
 def against_published(folder: str | Path, seed: str) -> Table:
@@ -57,8 +32,9 @@ def against_published(folder: str | Path, seed: str) -> Table:
     from opplab import results
     from opplab.agreement.scoreboard import cells_of
     from opplab.comparison.tables import Cell, Row, Table
+    from opplab.sweep.experiments import Experiment
 
-    experiment = experiment_of(folder)
+    experiment = Experiment.of_results(folder)
     if experiment.published_seed != seed:
         own = f"published:{experiment.published_seed}" if experiment.published_seed else "no published text"
         raise InputError(f"{folder} is of {experiment.name}, which belongs to {own}, not to published:{seed}")

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opplab.comparison.tables import Table
     from opplab.runs import Problem
+    from opplab.sweep.experiments import Experiment
 
 SCREENFUL = 40
 """Rows of a table that are shown of more."""
@@ -143,6 +144,9 @@ class Request:
         """Write the tables, then what was skipped, then check the rules."""
         if self.options["layout"] == "grid" and self.options["rules"]:
             raise click.UsageError("--fail-if needs the baselines, which --layout grid leaves out")
+        if self.options["uncertainty"] and not self._is_robots():
+            # What cannot be drawn is refused before anything is printed.
+            self._experiment.cases  # noqa: B018
         texts = [one.removeprefix("published:") for one in self.source if one.startswith("published:")]
         folders = [one for one in self.source if not one.startswith("published:")]
         if texts and folders:
@@ -220,12 +224,22 @@ class Request:
 
         return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, f"{left_out} more rows: --all"])
 
+    @cached_property
+    def _experiment(self) -> Experiment:
+        """The experiment of the results folder, which runs again with draws."""
+        from pathlib import Path
+
+        from opplab.sweep.experiments import Experiment
+
+        if len(self.source) != 1 or not (Path(self.source[0]) / "manifest.json").is_file():
+            raise InputError("--uncertainty is for one results folder of `opplab run`, whose experiment it runs again")
+        return Experiment.of_results(self.source[0])
+
     def _how_sure(self) -> None:
         """Run the draws of a results folder's experiment, and report how sure its changes are."""
         from pathlib import Path
 
         from opplab import results
-        from opplab.agreement.against import experiment_of
         from opplab.files import printable
         from opplab.report.text import render_table, terminal_width
         from opplab.summary import publish
@@ -233,15 +247,12 @@ class Request:
         from opplab.sweep.store import Store
         from opplab.uncertainty.sweep import how_sure
 
-        if len(self.source) != 1 or not (Path(self.source[0]) / "manifest.json").is_file():
-            raise InputError("--uncertainty is for one results folder of `opplab run`, whose experiment it runs again")
-        experiment = experiment_of(self.source[0])
         found = results.read(self.source[0])
         asked = [metric for _, metric in self._asked() if metric] or ([self.metric] if self.metric else [])
         jobs = self.options["jobs"]
         with Store(Path(self.source[0]) / "draws") as store:
             sure = how_sure(
-                experiment,
+                self._experiment,
                 found,
                 asked or publish.own_metrics(found) or ["energy"],
                 int(str(self.options["uncertainty"])),

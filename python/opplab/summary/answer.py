@@ -71,7 +71,8 @@ class Change:
         """``-3.4 % [-6.0, -0.8]*``; the star is for a clear change."""
         if self.value == 0 and self.certainty.low is None:
             return "0 %"
-        return self.certainty.text(self.value)
+        reason = f" [{self.certainty.reason}]" if self.certainty.is_open else ""
+        return f"{self.certainty.text(self.value)}{reason}"
 
     @property
     def short(self) -> str:
@@ -483,7 +484,9 @@ def _points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]
     if not apart:
         return None
     value, (low, high), _ = stats.mean(apart)
-    return Change(value, certainty(low, high, n=len(apart), varies=len(set(apart)) > 1 or len(apart) < 2))
+    return Change(
+        value, certainty(low, high, n=len(apart), varies=len(set(apart)) > 1 or len(apart) < 2, unit="points")
+    )
 
 
 def paired_change(better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
@@ -495,7 +498,8 @@ def paired_change(better: str, ours: Mapping[int, float | None], theirs: Mapping
     found = stats.compare(old, new, harmonic=better == "higher", paired=True, resamples=0)
     varies = len(set(old)) > 1 or len(set(new)) > 1
     low, high = (100 * (found[end] - 1) for end in ("low", "high"))
-    return Change(100 * (found["ratio"] - 1), certainty(low, high, n=len(shared), varies=varies or len(shared) < 2))
+    judged = certainty(low, high, n=len(shared), varies=varies or len(shared) < 2, unit="%")
+    return Change(100 * (found["ratio"] - 1), judged)
 
 
 def _drawn(sure: Sureness | None, point: Point, metric: str, base: str, variant: str) -> Certainty | None:
@@ -531,7 +535,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         return _alone(answer)
     metric = answer._first(compared[0])
     words = [
-        f"{_place(answer, one)}: {title_of(metric)} {change.words}, {change.certainty.words}"
+        f"{_place(answer, one)}: {title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
         for one in compared
         if (change := one.changes.get(metric)) is not None
     ]
@@ -554,7 +558,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             None if base is None else base.values.get("missed_activations"),
         )
         if ours is not None and theirs is not None and ours > theirs + 0.1:
-            found = None if one.missed is None or one.missed.certainty.low is None else one.missed
+            known = one.missed is not None and (one.missed.certainty.low is not None or one.missed.certainty.is_open)
+            found = one.missed if known else None
             points = "" if found is None else f": {found.certainty.text(found.value, 'points')}"
             unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
             misses = f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %{points}){unsure}"

@@ -116,6 +116,7 @@ class Experiment:
             file = _beside("machine", machine, path)
             text = catalog.read_text(file, "a machine file")
             machines[machine] = (str(file), _with_generic_power(text, file) if inner.generic_power else text)
+        _check_names(machines)
         rtapp: dict[str, tuple[str, str]] = {}
         for workload in inner.rtapp_files():
             file = path.parent / workload
@@ -423,6 +424,17 @@ def _check_published(name: str, experiment: Path) -> None:
     if not any(f"{stem}_".startswith(f"{name}_") for stem in known):
         hint = catalog.nearest(name, known) or f" (known: {', '.join(known)})"
         raise InputError(f"`published` of {experiment}: there is no table `{name}`{hint}; or name a .csv beside it")
+
+
+def _check_names(machines: Mapping[str, tuple[str, str]]) -> None:
+    """Refuse two machine files of one name: their results could not be told apart."""
+    from opplab.files import toml_of
+
+    known: dict[str, str] = {}
+    for file, text in machines.values():
+        name = str(toml_of(text, file).get("name", ""))
+        if name and (other := known.setdefault(name, file)) != file:
+            raise InputError(f"{other} and {file} are both called `{name}`: give one of them another `name`")
 
 
 def _beside(kind: str, name: str, experiment: Path) -> Path:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
 from opplab.sweep.confidence import estimate
@@ -52,6 +53,10 @@ class Parts:
         Draws that `assumed` and `turns` are of, beside the file's own numbers.
     level : float
         Coverage of the interval.
+    span : tuple of (float, float) or None
+        Ends of the runs' part, which need not be equally far from the value.
+    iterations : int
+        At the file's own numbers.
     """
 
     value: float
@@ -63,16 +68,22 @@ class Parts:
     varies: bool = True
     draws: int = 0
     level: float = LEVEL
+    span: tuple[float, float] | None = None
+    iterations: int = 2
 
     @property
     def certainty(self) -> Certainty:
         """What is known of it as a change, by the rule of all tables (`opplab.certainty`)."""
         if self.varies and self.runs is None:
             return certainty(None, None, n=1)
+        if self.span is not None and self.iterations > 1:
+            by_runs = certainty(*self.span, n=self.iterations, unit="%")
+            if by_runs.is_open:
+                return by_runs
         if self.draws:
             # What is drawn gives an interval, also where the runs do not vary.
             return certainty(self.low, self.high, n=self.draws + 1, needed=quantile_draws(self.level), of="draws")
-        return certainty(self.low, self.high, n=2, varies=self.varies)
+        return certainty(self.low, self.high, n=2, varies=self.varies, unit="%")
 
     @property
     def is_clear(self) -> bool:
@@ -142,14 +153,17 @@ def parts_of(
     # Without variation what is left within draws is rounding.
     if len(own) > 1 and (known or not varies) and least_runs > 1e-9 * max(abs(value), 1e-300):
         runs, varies = max(runs or 0.0, least_runs), True
+    # What the runs within draws leave open is open to both sides.
+    down, up = (0.0, 0.0) if runs is None else (max(value - start, least_runs), max(end - value, least_runs))
+    span = None if runs is None else (max(value - down, least), value + up)
+    about: dict[str, Any] = {"varies": varies, "level": level, "span": span, "iterations": len(own)}
     if not len(shifts):
-        low_end, high_end = (None, None) if runs is None else (max(start, least), end)
-        return Parts(value, runs, None, low_end, high_end, varies=varies, level=level)
+        return Parts(value, runs, None, *(span or (None, None)), **about)
     moved = without_runs(shifts)
     positive = sum(value + shift > 0 for shift in moved) / len(moved)
     turns = min(positive, 1 - positive)
     if len(shifts) + 1 < quantile_draws(level) or (varies and runs is None):
-        return Parts(value, runs, None, None, None, turns, varies, len(shifts), level)
+        return Parts(value, runs, None, None, None, turns, draws=len(shifts), **about)
     # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the
     # file's number, so does the interval: its middle is that of the draws.
     shares = [(1 - level) / 2, 0.5, (1 + level) / 2]
@@ -157,17 +171,15 @@ def parts_of(
     center = value + middle
     # Neither part can make the other smaller: the middle of the draws may be away from the file's number, but what the
     # runs leave open around that number stays open.
-    start, end = (value, value) if runs is None else (min(start, value - runs), max(end, value + runs))
     return Parts(
         value,
         runs,
         (low, high),
-        max(min(start, center - math.hypot(runs or 0.0, middle - low)), least),
-        max(end, center + math.hypot(runs or 0.0, high - middle)),
+        max(min(value - down, center - math.hypot(down, middle - low)), least),
+        max(value + up, center + math.hypot(up, high - middle)),
         turns,
-        varies,
-        len(moved),
-        level,
+        draws=len(moved),
+        **about,
     )
 
 

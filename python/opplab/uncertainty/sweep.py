@@ -211,10 +211,14 @@ class Sureness:
 
 
 def runs_words(parts: Parts) -> str:
-    """Give the runs' part in words: its half-width, or why there is none."""
+    """Give the runs' part in words: how far its ends are from the value, or why there is none."""
     if parts.runs is not None:
+        if parts.span is not None:
+            down, up = (end - parts.value for end in parts.span)
+            if f"{-down:.3g}" != f"{up:.3g}":
+                return f"{down:+.3g} to {up:+.3g}"
         return f"\u00b1 {parts.runs:.3g}"
-    return "one iteration" if parts.varies else "no variation modelled"
+    return "one iteration" if parts.varies else "equal in all runs"
 
 
 def assumed_words(parts: Parts) -> str:

@@ -1,0 +1,42 @@
+"""`opplab.certainty`: when a change is clear, and when few runs leave everything open."""
+
+import pytest
+
+from opplab.certainty import certainty
+from opplab.summary.answer import _points, paired_change
+
+
+def test_an_interval_that_leaves_everything_open_says_how_many_runs_are_needed() -> None:
+    """Goal: nobody reads [-98.6, +16997.6] of two runs."""
+    change = paired_change("lower", {1: 1.0, 2: 1.0}, {1: 1.0, 2: 0.42})
+    assert change is not None
+    assert change.certainty.low is None
+    assert change.certainty.words == "needs about 6 iterations, has 2"
+    assert change.words == "+40.8 % [needs about 6 iterations, has 2]"
+
+
+def test_what_a_wide_interval_says_stays() -> None:
+    """An increase of at least 120 % is known, however wide its interval is; and so is one end of the others."""
+    assert certainty(120.0, 9e9, n=2, unit="%").is_clear
+    assert certainty(-40.0, 9e9, n=2, unit="%").words == "not clear"
+    assert certainty(-99.0, 90.0, n=2, unit="%").words == "not clear"
+    assert certainty(0.01, 171.0, n=2, null=1.0).words == "not clear", "ratios of tables keep their ends"
+
+
+def test_a_share_changes_by_a_hundred_points_at_most() -> None:
+    change = _points({1: 100.0, 2: 98.0, 3: 99.0}, {1: 0.0, 2: 1.0, 3: 5.0})
+    assert change is not None
+    assert (change.certainty.low, change.certainty.high) == (pytest.approx(88.5, abs=2), 100.0)
+    wide = _points({1: 100.0, 2: 0.0}, {1: 0.0, 2: 0.0})
+    assert wide is not None
+    assert wide.certainty.words == "needs about 11 iterations, has 2"
+
+
+def test_more_runs_than_anybody_makes_are_no_advice() -> None:
+    assert certainty(-100.0, 1e200, n=2, unit="%").words == "needs more than 1000 iterations, has 2"
+    assert certainty(-100.0, 3904.9, n=3, unit="%").words == "needs about 21 iterations, has 3"
+
+
+def test_equal_values_are_no_lack_of_variation() -> None:
+    """A count of whole units is the same in runs that differ."""
+    assert certainty(0.0, 0.0, n=3, varies=False).words == "equal in all runs"

@@ -1,0 +1,63 @@
+"""Experiments of one's own: the folder that one filled, and machine files that cannot be told apart."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import opplab
+from opplab.cli.main import opplab as program
+from opplab.errors import InputError
+
+TEXT = """format = 1
+name = "own"
+about = "two governors"
+machine = "juno-r2"
+baseline = "a"
+seed = 1
+iterations = 2
+duration = "100ms"
+[[policy]]
+label = "a"
+governor = "schedutil"
+[[policy]]
+label = "b"
+governor = "performance"
+[[workload]]
+label = "load"
+rtapp = "load.json"
+"""
+LOAD = '{"tasks": {"t": {"loop": -1, "run": 3000, "timer": {"ref": "t", "period": 16000}}}}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text(TEXT)
+    (tmp_path / "load.json").write_text(LOAD)
+    return tmp_path
+
+
+def test_draws_of_a_folder_find_the_experiment_of_ones_own(folder: Path) -> None:
+    opplab.Experiment.load("own.toml").run("out/own", jobs=1)
+    words = ["compare", "out/own", "--uncertainty", "4"]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+    assert "how sure" in done.stdout
+    (folder / "own.toml").unlink()
+    gone = CliRunner().invoke(program, words)
+    assert gone.exit_code
+    assert gone.stdout == "", "a table with stars of another method than was asked for"
+    assert "own" in str(gone.exception) + gone.output
+
+
+def test_two_machine_files_of_one_name_are_refused(folder: Path) -> None:
+    """Goal: nobody pools two machines, or loses the first, because the files have the same name in them."""
+    text = opplab.Machine.load("juno-r2").to_toml()
+    for name in ("a.toml", "b.toml"):
+        (folder / name).write_text(text)
+    (folder / "own.toml").write_text(TEXT.replace('"juno-r2"', '["a.toml", "b.toml"]'))
+    with pytest.raises(InputError, match=r"a\.toml and .*b\.toml are both called `juno-r2`"):
+        opplab.Experiment.load("own.toml")
+    (folder / "b.toml").write_text(text.replace('name = "juno-r2"', 'name = "capped"'))
+    assert {case.machine for case in opplab.Experiment.load("own.toml").cases} == {"juno-r2", "capped"}
