@@ -8,7 +8,6 @@ use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limit
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorSetup};
 use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::profile::{GATES, InefficientOpps, KernelProfile, Platform, PolicyLimits, gate_names};
-use opplab_kernel::proposals::Proposals;
 use opplab_kernel::unit::tick_nsec;
 
 use crate::error::{Fault, ModelError, Pos, proposal_fault, unknown_kernel};
@@ -66,9 +65,8 @@ impl Policy {
     pub fn profile(&self) -> Result<KernelProfile, ModelError> {
         let about = |fault: Fault| fault.about("the policy");
         let profile = profile_of(Pos::default(), &self.kernel, &self.gates).map_err(about)?;
-        let proposals = Proposals::of(self.proposals.iter().map(String::as_str));
-        let proposals = proposals.map_err(|error| about(proposal_fault(Pos::default(), &error)))?;
-        Ok(KernelProfile { proposals, ..profile })
+        let proposed = profile.with_proposals(self.proposals.iter().map(String::as_str));
+        proposed.map_err(|error| about(proposal_fault(Pos::default(), &error)))
     }
 
     /// The half-life of load tracking in ms: the policy's, over what a proposal makes it faster.
@@ -180,7 +178,9 @@ pub fn governor_setup(
         highest_perfs: &highest_perfs,
         family_model,
     });
-    let facts = CpuinfoFacts { profile: &profile, platform: machine.platform(), p0_khz: limits.max_khz, cppc };
+    let turbo_khz = described.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0);
+    let facts =
+        CpuinfoFacts { profile: &profile, platform: machine.platform(), p0_khz: limits.max_khz, turbo_khz, cppc };
     let max_khz = (entry.cpuinfo_max_khz)(&facts);
     // A driver without a table may go beyond another one's.
     let hardware = match driver.freq_table {
