@@ -429,7 +429,8 @@ def _excess_of(
     """Give the share of its bound by which means break a constraint; 0 or less where they keep it."""
     bound = limit.bound_in(units[metric][0], baseline[metric].value)
     away = parts[metric].value - bound
-    return round((away if limit.at_most else -away) / max(abs(bound), 1e-12), 6)
+    found: float = round((away if limit.at_most else -away) / max(abs(bound), 1e-12), 6)
+    return found
 
 
 def _half_a_digit(values: Any) -> Any:

@@ -339,11 +339,11 @@ def _energy_head(found: TraceEnergy) -> str:
         lines.append(
             f"without {int(unknown) / 1e6:.3f} ms of running, whose clock is not known (no cpu_frequency event before)"
         )
-    shared = found.clusters["unknown_ns"].max() or 0
+    shared = max(found.clusters["unknown_ns"].to_list(), default=0)
     if shared:
-        lines.append(f"without what clusters share, for up to {int(shared) / 1e6:.3f} ms, whose clock is not known")
+        lines.append(f"without what clusters share, for up to {shared / 1e6:.3f} ms, whose clock is not known")
     if found.high_j > found.low_j:
-        unknown = unknown or shared
+        unknown = bool(unknown or shared)
         whole = "with it " if unknown else ""
         lines.append(
             f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"
