@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import opplab
+from opplab.choice.answer import Choice, Option
 from opplab.choice.cases import NOT_NEAR
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
@@ -336,6 +337,53 @@ def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     words = [one for one in traced.findings() if one.startswith(("power: not known", "speed: an emulator"))]
     assert len(words) == 2
     assert all(one in " ".join(done.stdout.split()) for one in words)
+
+
+def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
+    """Its lower clocks cost no time, so that the lowest always wins; the watts are assumed, and in no draw."""
+    folder = shared("traces/arm64-612-juno-eas-one_heavy")
+    args = ["choose", str(folder), "--governor", "schedutil,powersave", "--seconds", "0.5", "--iterations", "2"]
+    done = CliRunner().invoke(program, [*args, "--uncertainty", "8"])
+    assert done.exit_code == 0, done.output
+    assert "No setting is recommended: an emulator executed this as fast at every clock" in done.stdout
+    for words in ("Recommended", "best in all", "to set it:", "change against", "opplab machine show"):
+        assert words not in done.stdout
+    assert f"opplab choose {folder} -m MACHINE" in " ".join(done.stdout.split())
+    assert "these, not the assumed power" in " ".join(done.stdout.split())
+    found = json.loads(CliRunner().invoke(program, [*args, "--uncertainty", "0", "--format", "json"]).stdout)
+    assert found["recommended"] is None
+    assert [one["best"] for one in found["settings"]] == [None, None]
+    # On a machine whose speed follows the clock the same work can be ranked; what clocks do not move can be, too.
+    known = CliRunner().invoke(program, [*args, "--uncertainty", "0", "-m", "juno-r2"])
+    assert "Recommended: schedutil" in known.stdout
+    idle = opplab.choose(
+        None, folder, governors=["schedutil"], idle_governor=["menu", "teo"], seconds=0.5, iterations=2, uncertainty=0
+    )
+    assert not idle.unranked
+
+
+def test_what_a_running_kernel_cannot_set_is_a_comment() -> None:
+    keys = (("governor", "schedutil"), ("proposals", ("response-time",)), ("pelt_half_life_ms", 16))
+    commands = commands_of(Setting(keys), {"cluster": []})
+    assert commands[1:] == [
+        "# needs a kernel with the patch response-time (opplab list proposals response-time)",
+        "# no file of a running kernel sets pelt_half_life_ms=16",
+    ]
+
+
+def test_a_limit_that_only_the_means_keep_is_named_as_that() -> None:
+    parts = {"energy": Parts(1.0, None, None, None, None), "missed": Parts(2.878, None, None, None, None)}
+    base = Option(
+        Setting((("governor", "a"),)), "a", {**parts, "missed": Parts(2.818, None, None, None, None)}, 1, 1, []
+    )
+    text = "missed <= baseline"
+    late = Option(Setting((("governor", "b"),)), "b", parts, 0, 0.2, [], [text], kept_by_means=[text])
+    units = {"energy": ("J", "lower"), "missed": ("%", "lower")}
+    choice = Choice(
+        [base, late], ["energy"], ["energy"], units, [], None, [], {}, baseline="a", work=[text], samples=(40, "draws")
+    )
+    (line,) = (one for one in choice.findings() if one.startswith("Left out: b"))
+    assert line.endswith("2.878 % (baseline 2.818 %), in most draws more than the limit, although not on the mean.")
 
 
 def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) -> None:

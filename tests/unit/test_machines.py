@@ -263,3 +263,15 @@ def test_no_wake_up_takes_a_told_worst_case(name: str) -> None:
         for state in cluster.get("idle", []):
             deep = state.get("exit_latency_us", 0) >= 100 and not name.startswith("juno")
             assert not deep or {"wake_us", "wake_ns"} & set(state), state["name"]
+
+
+def test_a_xeon_whose_table_ends_at_base_turbos(tmp_path: Path) -> None:
+    """The passive driver asks for turbo above the last operating point, as `fmax` says."""
+    load = {"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 2500, "mode": "absolute"}}}}
+    (tmp_path / "one.json").write_text(json.dumps(load), encoding="utf-8")
+    out = tmp_path / "out"
+    args = ["-m", "xeon-6130-2s", "--governor", "performance", "--seconds", "0.2", "--iterations", "1"]
+    done = run("run", str(tmp_path / "one.json"), *args, "-o", str(out))
+    assert done.exit_code == 0, done.output
+    rows = pl.read_parquet(out / "results.parquet")
+    assert "3700000" in " ".join(rows["metric"].unique())

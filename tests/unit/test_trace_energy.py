@@ -18,6 +18,8 @@ from opplab.cli.main import opplab as main
 from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.summary.publish import mean_rows
 
+from testdata import shared
+
 KNOWN = [name for name in names("machine") if not opplab.Machine.load(name)._inner.unknown_power]
 MACHINES = ["juno-r2", "pixel6", "skylake-sp-2s", "epyc-7742-2s"]
 
@@ -242,3 +244,19 @@ def test_unknown_power_is_no_energy(tmp_path: Path) -> None:
         trace.energy(machine)
     assert trace.signals(machine).cluster_energy is None
     trace.view(tmp_path / "run.html", machine=machine)
+
+
+def test_the_interval_of_unknown_clocks_has_what_clusters_share() -> None:
+    path = shared("data/lisa/trace_txt/trace.txt")
+    found = opplab.Trace(path).energy(opplab.Machine.load("juno-r2"))
+    # With clocks put before its first event the same trace costs 0.846 J at the lowest, 1.69 J at the highest.
+    assert found.low_j < 0.846
+    assert found.high_j > 1.694
+    assert found.clusters["unknown_ns"].min() > 6e9
+
+
+def test_clocks_that_a_machine_lacks_are_named() -> None:
+    trace = opplab.Trace(shared("data/lisa/example_rtapp_trace.dat"))
+    trace.energy(opplab.Machine.load("juno-r2"))
+    assert any("700, 850 MHz: no operating points" in note for note in trace.notes), trace.notes
+    assert any("no cpu_idle event" in note for note in trace.notes)

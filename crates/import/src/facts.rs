@@ -239,6 +239,8 @@ pub struct Facts {
     pub numa_distance: Option<Vec<Vec<u32>>>,
     /// Power curves.
     pub power: Vec<PowerPoint>,
+    /// By policy: how far its power may be off by what the source has and the curve does not depend on, in percent.
+    pub power_percent: BTreeMap<u32, (u32, u32)>,
     /// Where each kind of fact was read, in the order in which it was.
     pub told: Vec<(String, String)>,
     /// What in the source contradicts itself or cannot be used, without being fatal.
@@ -269,6 +271,7 @@ impl Facts {
             package_power: None,
             numa_distance: None,
             power: Vec::new(),
+            power_percent: BTreeMap::new(),
             told: Vec::new(),
             notes: Vec::new(),
         }
@@ -278,6 +281,14 @@ impl Facts {
     pub(crate) fn tell(&mut self, what: &str, place: impl Into<String>) {
         if !self.knows(what) {
             self.told.push((what.to_owned(), place.into()));
+        }
+    }
+
+    /// Notes another place where a kind of fact was read.
+    pub(crate) fn tell_too(&mut self, what: &str, place: &str) {
+        match self.told.iter_mut().find(|(told, _)| told == what) {
+            Some((_, places)) => places.push_str(&format!("; {place}")),
+            None => self.told.push((what.to_owned(), place.to_owned())),
         }
     }
 

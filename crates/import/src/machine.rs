@@ -14,6 +14,7 @@ use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::{
     Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, TurboBin,
 };
+use opplab_model::range::{Bounds, Range};
 
 use crate::error::ImportError;
 use crate::facts::{CoreType, CpuFacts, Facts, PolicyFacts};
@@ -130,9 +131,10 @@ impl Maker<'_> {
             (0..).zip(&groups).flat_map(|(index, (_, cpus))| cpus.iter().map(move |&cpu| (cpu, index))).collect();
 
         let capacities = self.capacities(&groups);
-        let mut clusters = Vec::with_capacity(groups.len());
+        let (mut clusters, mut names) = (Vec::with_capacity(groups.len()), Vec::new());
         for (index, (kind, cpus)) in groups.iter().enumerate() {
             let name = cluster_name(facts, kind, index, &groups);
+            names.push((name.clone(), cpus[0]));
             clusters.push(self.cluster(name, kind, cpus, capacities[index], &dense)?);
         }
         if clusters.iter().all(|cluster| cluster.opps.iter().all(|opp| opp.busy_uw == 0)) {
@@ -201,10 +203,21 @@ impl Maker<'_> {
             processor: facts.processor.clone(),
             package_power: facts.package_power,
             sources,
+            ranges: self.power_ranges(&names),
             ..Machine::default()
         };
         marks::complete(&mut machine);
         Ok(machine)
+    }
+
+    /// How far the power of each cluster may be off, by what the source has of it.
+    fn power_ranges(&self, clusters: &[(String, u32)]) -> Vec<Range> {
+        let of_cluster = |(name, first): &(String, u32)| {
+            let (low, high) = *self.facts.power_percent.get(&self.policy_of(*first)?.id)?;
+            let bounds = Bounds::Percent(low, high);
+            Some(Range { path: "cluster.opp.uw", cluster: Some(name.clone()), bounds })
+        };
+        clusters.iter().filter_map(of_cluster).collect()
     }
 
     fn provenance(&self) -> String {
@@ -263,7 +276,8 @@ impl Maker<'_> {
             let scaled = highest.iter().map(|&perf| (u64::from(perf) * 1024 / u64::from(max)) as u32);
             return scaled.map(|capacity| capacity.clamp(1, 1024)).collect();
         }
-        if hybrid {
+        // Without a processor's name it is a phone's or a board's, whose kinds of core differ.
+        if hybrid || (self.facts.processor.is_none() && groups.len() > 1) {
             self.missing("capacity of the kinds of core (1024 for all)");
         }
         vec![1024; groups.len()]

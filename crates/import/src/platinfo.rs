@@ -1,7 +1,7 @@
 //! LISA's and TRAPpy's `plat_info.yml`: frequency domains, frequencies and capacities under `platform-info: conf:`.
 //!
 //! The file is read event by event: Python tags mean nothing here, and anchors are not expanded. The `nrg-model` of old
-//! files is in units of its own and is left alone.
+//! files is in units of its own: a note says that it is not read.
 
 use std::collections::BTreeMap;
 
@@ -118,6 +118,9 @@ pub(crate) fn import(name: &str, file: &str, text: &str) -> Result<Facts, Import
     let mut freqs: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut capacities: BTreeMap<u32, u32> = BTreeMap::new();
     let mut count: Option<u32> = None;
+    if text.lines().any(|line| line.trim_start().starts_with("nrg-model:")) {
+        facts.notes.push("nrg-model is not read: its powers have no unit, its idle states no latencies".to_owned());
+    }
     for leaf in leaves(file, text)? {
         let number = |words: &str| -> Result<u32, ImportError> {
             let bad = || ImportError::line(file, leaf.line, format!("`{}` is not a number", shorten(words)));

@@ -1,7 +1,8 @@
 //! Perfetto Wattson's power curves: `cpu_1d.csv` (policy and frequency) and `cpu_2d.csv` (and another policy's
 //! frequency, on which static and interconnect power depend). Powers in mW; `active` is one busy CPU.
 //!
-//! Of the second table the rows with the lowest other frequency are taken: the CPUs' own part. How many CPUs a policy
+//! Of the second table the rows with the lowest other frequency are taken: the CPUs' own part. What the other rows have of the
+//! same frequency is the range of the power. How many CPUs a policy
 //! has is unknown; a policy's number is its first CPU, so all but the last follow from the next one's number.
 
 use std::collections::BTreeMap;
@@ -14,17 +15,48 @@ pub(crate) fn sniff(text: &str) -> bool {
     text.starts_with("device,policy,freq_khz,")
 }
 
+/// By policy and frequency.
+type Points = BTreeMap<(u32, u32), Point>;
+
+/// The power at a frequency.
+struct Point {
+    /// The other policy's frequency, the lowest of all rows.
+    dependent: u64,
+    own: PowerPoint,
+    /// Of one busy CPU, in all rows.
+    least_uw: u64,
+    most_uw: u64,
+}
+
 /// Imports one or both tables, as (file, text).
 pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> Result<Facts, ImportError> {
     let mut facts = Facts::new(name, SourceKind::Wattson, source);
-    let mut points: BTreeMap<(u32, u32), (u64, PowerPoint)> = BTreeMap::new();
+    let mut points = Points::new();
     for (file, text) in tables {
         table(file, text, &mut facts, &mut points)?;
     }
     if points.is_empty() {
         return Err(ImportError::whole(source, "no power of any frequency is in it"));
     }
-    facts.power = points.into_values().map(|(_, point)| point).collect();
+    for (&(policy, khz), point) in &points {
+        let share = |uw: u64| (uw * 100).checked_div(point.own.active_uw).unwrap_or(100) as u32;
+        let (low, high) = (share(point.least_uw), share(point.most_uw));
+        if point.least_uw == point.most_uw {
+            continue;
+        }
+        let known = facts.power_percent.entry(policy).or_insert((100, 100));
+        *known = (known.0.min(low.max(1)), known.1.max(high));
+        let note = format!(
+            "policy {policy}: power is at the lowest clock of the other policies; their clocks move it (at {} MHz {} to {} mW)",
+            khz / 1000,
+            point.least_uw / 1000,
+            point.most_uw / 1000,
+        );
+        if !facts.notes.iter().any(|known| known.starts_with(&format!("policy {policy}: power"))) {
+            facts.notes.push(note);
+        }
+    }
+    facts.power = points.into_values().map(|point| point.own).collect();
     let mut ids: Vec<u32> = facts.power.iter().map(|point| point.policy).collect();
     ids.dedup();
     for (index, &id) in ids.iter().enumerate() {
@@ -68,16 +100,10 @@ pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> R
     facts
         .notes
         .push("latencies of the idle states are assumed (1 us, 300 us), their powers are in the file".to_owned());
-    facts.notes.push("capacities are missing: all clusters have 1024".to_owned());
     Ok(facts)
 }
 
-fn table(
-    file: &str,
-    text: &str,
-    facts: &mut Facts,
-    points: &mut BTreeMap<(u32, u32), (u64, PowerPoint)>,
-) -> Result<(), ImportError> {
+fn table(file: &str, text: &str, facts: &mut Facts, points: &mut Points) -> Result<(), ImportError> {
     let mut lines = text.lines().enumerate();
     let head: Vec<&str> = lines.next().map_or_else(Vec::new, |(_, line)| line.split(',').collect());
     let column = |name: &str| {
@@ -126,13 +152,16 @@ fn table(
             idle0_uw: uw(powers[2])?,
             idle1_uw: uw(powers[3])?,
         };
-        let known = points.entry(key).or_insert((dependent, point));
-        if dependent < known.0 {
-            *known = (dependent, point);
+        let (least_uw, most_uw) = (point.active_uw, point.active_uw);
+        let known = points.entry(key).or_insert(Point { dependent, own: point, least_uw, most_uw });
+        if dependent < known.dependent {
+            (known.dependent, known.own) = (dependent, point);
         }
+        (known.least_uw, known.most_uw) = (known.least_uw.min(least_uw), known.most_uw.max(most_uw));
     }
-    facts.tell("power", format!("{file}: static, active, idle0, idle1"));
-    facts.tell("opps", format!("{file}: policy, freq_khz"));
-    facts.tell("cpus", format!("{file}: policy"));
+    for (what, columns) in [("power", "static, active, idle0, idle1"), ("opps", "policy, freq_khz"), ("cpus", "policy")]
+    {
+        facts.tell_too(what, &format!("{file}: {columns}"));
+    }
     Ok(())
 }

@@ -9,7 +9,8 @@
 use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Recalled, Replaced, Text};
 use crate::evidence::{Backport, Proof};
 use crate::freq_invariance::{FreqMax, FreqMaxOf};
-use crate::proposals::Proposals;
+use crate::proposals::proposal::parse;
+use crate::proposals::{Need, ProposalError, Proposals};
 use crate::release::{self, Release, Version, read_to};
 use crate::util_est::UtilEstForm;
 
@@ -839,6 +840,25 @@ impl KernelProfile {
         }
     }
 
+    /// The kernel with the proposals of `list`.
+    ///
+    /// # Errors
+    /// [`ProposalError`] of the first that is not understood, or that changes what this kernel does not have.
+    pub fn with_proposals<'a>(self, list: impl Iterator<Item = &'a str> + Clone) -> Result<Self, ProposalError> {
+        let proposals = Proposals::of(list.clone())?;
+        for text in list {
+            let (entry, _) = parse(text)?;
+            let has = |need: Need| match need {
+                Need::Clamps => self.uclamp == Uclamp::Present,
+                Need::OneEstimate => self.util_est == UtilEst::Single,
+            };
+            if let Some(need) = entry.needs.filter(|&need| !has(need)) {
+                return Err(ProposalError::Needs(entry.name, need));
+            }
+        }
+        Ok(Self { proposals, ..self })
+    }
+
     /// `arch_scale_freq_invariant()`: whether utilisation is relative to f_max on such a machine.
     pub fn freq_invariant(&self, platform: Platform) -> bool {
         let arch_knows = match platform {
@@ -959,6 +979,24 @@ mod tests {
 
     fn named(name: &str) -> KernelProfile {
         KernelProfile::named(name).unwrap_or_else(|| panic!("no profile {name}"))
+    }
+
+    /// Goal: no proposal changes what a kernel does not have.
+    #[test]
+    fn proposals_on_kernels_without_what_they_change_are_refused() {
+        let refused = |kernel: &str, list: &[&str]| {
+            named(kernel).with_proposals(list.iter().copied()).err().map(|error| error.to_string())
+        };
+        let why = "proposal uclamp-sum needs utilisation clamps (Linux 5.3), which this kernel does not have";
+        assert_eq!(refused("5.2", &["headroom:percent=110", "uclamp-sum"]).as_deref(), Some(why));
+        assert_eq!(refused("5.4", &["uclamp-sum"]), None);
+        for name in ["util-burst", "rampup-qos:multiplier=4"] {
+            assert!(refused("6.1", &[name]).is_some_and(|why| why.contains("one estimate per task")), "{name}");
+            assert_eq!(refused("6.12", &[name]), None);
+        }
+        for entry in crate::proposals::PROPOSALS {
+            assert_eq!(refused("6.12.117", &[entry.name]), None, "{}", entry.name);
+        }
     }
 
     /// What the texts state of their kernels.

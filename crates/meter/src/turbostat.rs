@@ -118,7 +118,15 @@ fn row(
     let sum = |value: fn(&opplab_model::counters::CpuCounters) -> u64| -> u64 {
         members.iter().map(|&cpu| value(&pair[1].cpus[cpu]) - value(&pair[0].cpus[cpu])).sum()
     };
-    let derived = derive(sum(|cpu| cpu.aperf), sum(|cpu| cpu.mperf), sum(|cpu| cpu.tsc), seconds, members.len());
+    // The CPUs of a machine have one TSC; counters here go at each CPU's own base clock.
+    let tsc_of = |cpu: usize| pair[1].cpus[cpu].tsc - pair[0].cpus[cpu].tsc;
+    let tsc = (0..pair[1].cpus.len()).map(tsc_of).max().unwrap_or(0);
+    let mperf = |cpu: usize| {
+        let own = u128::from(pair[1].cpus[cpu].mperf - pair[0].cpus[cpu].mperf) * u128::from(tsc);
+        own.checked_div(u128::from(tsc_of(cpu))).unwrap_or(0) as u64
+    };
+    let mperf = members.iter().map(|&cpu| mperf(cpu)).sum();
+    let derived = derive(sum(|cpu| cpu.aperf), mperf, tsc * members.len() as u64, seconds, members.len());
     let _ = write!(
         text,
         "{stamp:.6}\t{place}\t{:.0}\t{:.2}\t{:.0}\t{:.0}",

@@ -8,7 +8,6 @@ use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limit
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorSetup};
 use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::profile::{GATES, InefficientOpps, KernelProfile, Platform, PolicyLimits, gate_names};
-use opplab_kernel::proposals::Proposals;
 use opplab_kernel::unit::tick_nsec;
 
 use crate::error::{Fault, ModelError, Pos, proposal_fault, unknown_kernel};
@@ -66,9 +65,8 @@ impl Policy {
     pub fn profile(&self) -> Result<KernelProfile, ModelError> {
         let about = |fault: Fault| fault.about("the policy");
         let profile = profile_of(Pos::default(), &self.kernel, &self.gates).map_err(about)?;
-        let proposals = Proposals::of(self.proposals.iter().map(String::as_str));
-        let proposals = proposals.map_err(|error| about(proposal_fault(Pos::default(), &error)))?;
-        Ok(KernelProfile { proposals, ..profile })
+        let proposed = profile.with_proposals(self.proposals.iter().map(String::as_str));
+        proposed.map_err(|error| about(proposal_fault(Pos::default(), &error)))
     }
 
     /// The half-life of load tracking in ms: the policy's, over what a proposal makes it faster.
@@ -165,7 +163,8 @@ pub fn cpuinfo_max_khz(machine: &Machine, driver: &DriverEntry, profile: &Kernel
         family_model,
     });
     let p0_khz = cluster.opps.last().map_or(0, |opp| opp.khz);
-    (driver.cpuinfo_max_khz)(&CpuinfoFacts { profile, platform: machine.platform(), p0_khz, cppc })
+    let turbo_khz = cluster.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0);
+    (driver.cpuinfo_max_khz)(&CpuinfoFacts { profile, platform: machine.platform(), p0_khz, turbo_khz, cppc })
 }
 
 /// What a governor of `cluster`, in policies of `n_cpus` CPUs, is started with under `driver`. What only some drivers can,

@@ -106,6 +106,16 @@ pub trait AtWork {
         described.cpus.iter().all(is_down)
     }
 
+    /// What a cluster that does not sleep does.
+    #[inline]
+    fn cluster_activity(&self, cluster: u32) -> ClusterActivity {
+        let is_resident = |cpu: &u32| matches!(self.cpu_state(*cpu), CpuState::Resident(_));
+        match self.machine().clusters[cluster as usize].cpus.iter().all(is_resident) {
+            true => ClusterActivity::AllIdle,
+            false => ClusterActivity::Awake,
+        }
+    }
+
     /// What the shared logic of a cluster draws, in uW; `None` if that depends on a clock that is not known.
     ///
     /// Its clock is that of its first CPU, or the highest of the machine's awake CPUs where all follow that.
@@ -117,11 +127,7 @@ pub trait AtWork {
             return Some(described.shared_power_uw(&NO_CLOCK, ClusterActivity::Asleep(state)));
         }
         let is_resident = |cpu: u32| matches!(self.cpu_state(cpu), CpuState::Resident(_));
-        let activity = if described.cpus.iter().all(|&cpu| is_resident(cpu)) {
-            ClusterActivity::AllIdle
-        } else {
-            ClusterActivity::Awake
-        };
+        let activity = self.cluster_activity(cluster);
         if machine.shared_follows_machine {
             let awake = (0..machine.nr_cpus() as u32).filter(|&cpu| !is_resident(cpu));
             if let Some(khz) = awake.filter_map(|cpu| self.clock(cpu)).map(|(khz, _)| khz).max() {
@@ -200,14 +206,17 @@ impl Cluster {
 }
 
 impl Machine {
-    /// What a clock costs that was seen on a cluster. Only hardware with turbo, or under a limit of power, runs at clocks that
-    /// are no OPPs; elsewhere such a clock stands for the OPP that reaches it.
-    pub fn clock_power(&self, cluster: &Cluster, khz: u32) -> PointPower {
+    /// Whether a cluster's hardware runs at no clocks but its OPPs: it has no turbo, and no limit of power.
+    pub fn runs_at_opps_only(&self, cluster: &Cluster) -> bool {
         let limited = self.package_power.is_some_and(|power| power.pl1_uw > 0 || power.pl2_uw > 0);
-        if limited || !cluster.turbo.is_empty() || !cluster.boost_opps.is_empty() {
-            cluster.point_at(khz)
-        } else {
-            cluster.opp_for(khz).into()
+        !limited && cluster.turbo.is_empty() && cluster.boost_opps.is_empty()
+    }
+
+    /// What a clock costs that was seen on a cluster: where it can be no OPP by its power, elsewhere as the OPP that reaches it.
+    pub fn clock_power(&self, cluster: &Cluster, khz: u32) -> PointPower {
+        match self.runs_at_opps_only(cluster) {
+            true => cluster.opp_for(khz).into(),
+            false => cluster.point_at(khz),
         }
     }
 

@@ -30,6 +30,17 @@ fn rows<'py>(
     PyList::new(py, many.collect::<PyResult<Vec<_>>>()?)
 }
 
+/// What idle CPUs count as in a trace without idle states.
+const NO_STATES: &str =
+    "no cpu_idle event: idle CPUs count as in the shallowest state, although they may have been deeper";
+
+/// The first of some numbers, and how many more there are.
+fn some_of(numbers: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let more = if numbers.len() > SHOWN { format!(" and {} more", numbers.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", numbers[..numbers.len().min(SHOWN)].join(", "))
+}
+
 macro_rules! row {
     ($py:expr, $($name:literal : $value:expr),* $(,)?) => {{
         let row = PyDict::new($py);
@@ -93,7 +104,17 @@ pub(crate) fn trace_energy<'py>(
             format!("CPU {cpu} is at {khz} kHz, machine {} ends at {highest}: such clocks count as that", machine.name)
         });
         let by_number = energy.states_by_number.then(|| BY_NUMBER.to_owned());
-        dict.set_item("notes", too_fast.into_iter().chain(by_number).collect::<Vec<_>>())?;
+        let no_states = energy.no_states.then(|| NO_STATES.to_owned());
+        let no_opps = energy.no_opps.iter().zip(&machine.clusters).filter(|(khz, _)| !khz.is_empty());
+        let no_opps = no_opps.map(|(khz, cluster)| {
+            let mhz: Vec<String> = khz.iter().map(|khz| (f64::from(*khz) / 1e3).to_string()).collect();
+            let (mhz, of) = (some_of(&mhz), format!("{} of machine {}", cluster.name, machine.name));
+            format!("{mhz} MHz: no operating points of {of}; they count as its next higher ones")
+        });
+        dict.set_item(
+            "notes",
+            too_fast.into_iter().chain(no_opps).chain(by_number).chain(no_states).collect::<Vec<_>>(),
+        )?;
         Ok(dict)
     };
     found.iter().zip(machines).map(of_machine).collect()
@@ -116,7 +137,8 @@ fn tables<'py>(
     dict.set_item("cpus", rows(py, cpus)?)?;
     let clusters = energy.clusters.iter().map(|one| {
         row!(py, "cluster": &one.name, "energy_j": joules(one.cpus_fj + one.shared_fj), "cpus_j": joules(one.cpus_fj),
-            "shared_j": joules(one.shared_fj))
+            "shared_j": joules(one.shared_fj), "unknown_ns": one.unknown_ns, "unknown_low_j": joules(one.unknown_fj.0),
+            "unknown_high_j": joules(one.unknown_fj.1))
     });
     dict.set_item("clusters", rows(py, clusters)?)?;
     let tasks = energy.tasks.iter().map(|(pid, one)| {

@@ -75,6 +75,8 @@ class Option:
         What sets it on a device.
     breaks : list of str
         Constraints that it does not keep in most draws.
+    kept_by_means : list of str
+        Those of them that its mean and the baseline's keep.
     changes : dict of str to Parts
         Change of each metric against the baseline, in percent; none of a metric that is zero.
     twins : list of str
@@ -90,6 +92,7 @@ class Option:
     meets: float
     commands: Sequence[str]
     breaks: Sequence[str] = ()
+    kept_by_means: Sequence[str] = field(default=(), kw_only=True)
     changes: Mapping[str, Parts] = field(default_factory=dict)
     twins: Sequence[str] = ()
     equals: Sequence[str] = ()
@@ -128,6 +131,12 @@ class Choice:
         The machine file's marks.
     notes : sequence of str
         What the numbers are of, for the last line.
+    unranked : bool
+        Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended.
+    assumed_power : bool
+        Whether the watts are assumed, and in no draw.
+    next_step : str
+        The command that has the sources of the numbers.
     undrawn : bool
         Whether no draws were asked for.
     samples : (int, str)
@@ -152,6 +161,9 @@ class Choice:
     work: list[str] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
     check: Sequence[str] = ()
+    unranked: bool = False
+    assumed_power: bool = False
+    next_step: str = ""
 
     def chance(self, probability: float) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
@@ -171,9 +183,9 @@ class Choice:
 
     @property
     def recommended(self) -> Option | None:
-        """The setting to take; None if none keeps the constraints."""
+        """The setting to take; None if none keeps the constraints, or if the recording cannot rank them."""
         first = self.options[0]
-        return first if first.meets >= 0.5 else None
+        return first if first.meets >= 0.5 and not self.unranked else None
 
     @property
     def pareto(self) -> list[Option]:
@@ -199,7 +211,8 @@ class Choice:
         """Give one row a setting, the best first."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            row: dict[str, Any] = {"rank": place, "setting": option.label, "best": round(option.best, 4)}
+            best = None if self.unranked else round(option.best, 4)
+            row: dict[str, Any] = {"rank": place, "setting": option.label, "best": best}
             if self.constraints or self.work:
                 row["meets"] = round(option.meets, 4)
             for metric in (*self.metrics, *self.beside):
@@ -213,7 +226,8 @@ class Choice:
         """Give the same as text, every value with its interval."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            row = {"": str(place), "setting": option.label, "best in": self.chance(option.best)}
+            best = "not ranked" if self.unranked else self.chance(option.best)
+            row = {"": str(place), "setting": option.label, "best in": best}
             if self.constraints or self.work:
                 row["keeps limits in"] = self.chance(option.meets)
             for metric in (*self.metrics, *self.beside):
@@ -253,14 +267,14 @@ class Choice:
         columns = [*(name for name in dict.fromkeys(shown) if name not in order), *order]
         lines = []
         for option in self.options:
-            notes = {"best in": self.chance(option.best)}
+            notes = {} if self.unranked else {"best in": self.chance(option.best)}
             if limited:
                 notes["keeps limits in"] = self.chance(option.meets)
-            base = "" if option.label == self.baseline else self.baseline
+            base = "" if self.unranked or option.label == self.baseline else self.baseline
             changes = {
                 metric: Change(option.changes[metric].value, option.changes[metric].certainty)
                 for metric in columns
-                if metric in option.changes and metric in self._compared(columns)
+                if base and metric in option.changes and metric in self._compared(columns)
             }
             values = {metric: option.parts[metric].value for metric in columns}
             lines.append(
@@ -291,8 +305,11 @@ class Choice:
             return f"Assumed: {notes}. Next: --uncertainty 40."
         number, _ = self.samples
         drawn = f"{len(self.assumptions)} numbers, drawn {number} times"
-        notes = "; ".join([drawn, "intervals cover runs and assumptions", *self.notes])
-        return f"Assumed: {notes}. Next: opplab machine show {dict(self.facts).get('machine', '')} has their sources."
+        covered = "intervals cover runs and " + (
+            "these, not the assumed power" if self.assumed_power else "assumptions"
+        )
+        notes = "; ".join([drawn, covered, *self.notes])
+        return f"Assumed: {notes}. Next: {self.next_step}."
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
@@ -301,6 +318,16 @@ class Choice:
         first = self.options[0]
         chosen = self.recommended
         limits = " and ".join(self.constraints)
+        if self.unranked:
+            from opplab.trace.replayed import FIXED_SPEED
+
+            why = f"No setting is recommended: {FIXED_SPEED}."
+            return [
+                why,
+                "With -m MACHINE the same work runs at speeds that follow the clock.",
+                *self.same(),
+                *self.check,
+            ]
         if chosen is None:
             every = " and ".join(self.kept_by_none())
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
@@ -311,6 +338,7 @@ class Choice:
         out = [
             f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
             + ("as with every other setting" if alone else f"the best {self._in(chosen.best)}")
+            + (", by assumed power" if self.assumed_power and not alone else "")
             + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
         ]
         if price := self.price():
@@ -386,6 +414,8 @@ class Choice:
                     words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %)")
                 else:
                     words.append(f"{metric} {100 * (ours / theirs - 1):+.1f} %" if theirs else f"{metric} {ours:.4g}")
+                if text in option.kept_by_means:
+                    words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
             out.append(f"Left out: {option.label} does less than {self.baseline}: {', '.join(words)}.")
         if len(out) > LEFT_OUT:
             out = [*out[:LEFT_OUT], f"Left out for less work, too: {len(out) - LEFT_OUT} more settings."]

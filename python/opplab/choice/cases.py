@@ -37,6 +37,12 @@ class Program:
         The benchmark model that it is of.
     check : sequence of str
         How near the replay of a recording is to it, in sentences; empty without a recording.
+    fixed_speed : bool
+        Whether the recording's CPUs ran as fast at every clock, so that clocks cannot be ranked by it.
+    assumed_power : bool
+        Whether the watts are assumed, in no draw.
+    sources : str
+        The command that has the sources of the machine's numbers, or that names a machine which has them.
     """
 
     def __init__(
@@ -46,8 +52,13 @@ class Program:
         model: Benchmark | None = None,
         based: Callable[[Benchmark], list[dict[str, Any]]] | None = None,
         check: Sequence[str] = (),
+        recorded: Mapping[str, bool] | None = None,
+        sources: str = "",
     ) -> None:
         self.check = check
+        self.fixed_speed = bool((recorded or {}).get("fixed_speed"))
+        self.assumed_power = bool((recorded or {}).get("assumed_power"))
+        self.sources = sources
         self.bases = bases
         self.about = about
         self.model = model
@@ -151,7 +162,14 @@ def program_of(
         bases = [json.loads(inner.to_json()) for inner in made]
     about = [("machine", on.name), ("workload", load.name), ("simulated time", f"{length:g} s a run")]
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
-    return Program(bases, about, load if isinstance(load, Model) else None, based)
+    model = load if isinstance(load, Model) else None
+    return Program(bases, about, model, based, sources=_sources(machine, on.name))
+
+
+def _sources(machine: Machine | str | Path | None, name: str) -> str:
+    """Give the command that shows where a machine's numbers are from, by what the user called it."""
+    told = machine if isinstance(machine, str | Path) else name
+    return f"opplab machine show {told} has their sources"
 
 
 def _is_trace(what: str | Path) -> bool:
@@ -192,4 +210,8 @@ def _of_trace(
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
         check=[self_check(found), *([NOT_NEAR] if found["checked"] and not found["near"] else []), *assumed(own)],
+        recorded=own,
+        sources=f"opplab choose {path} -m MACHINE takes a machine with known numbers"
+        if machine is None
+        else _sources(machine, base["machine"]["name"]),
     )

@@ -35,7 +35,7 @@ from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
-from opplab.uncertainty.parts import without_runs
+from opplab.uncertainty.parts import Parts, without_runs
 from opplab.uncertainty.sweep import change_of, deciding_of
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def _answer(
     best = cost.min(axis=1, keepdims=True)
     # Settings that are equal to the printed digits are all the best: were the draw divided, a worse one could win.
     winners = feasible & (cost <= best + _half_a_digit(np.where(np.isfinite(best), best, 0.0)))
-    options = []
+    options: list[Option] = []
     for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
         parts = {}
         changes = {}
@@ -310,6 +310,12 @@ def _answer(
                 [limit.text for limit in kept if kept[limit][at] < 0.5],
                 changes,
                 twins[label],
+                kept_by_means=[
+                    limit.text
+                    for metric, limit in bounds
+                    if kept[limit][at] < 0.5
+                    and _excess_of(parts, (options[0].parts if options else parts), metric, limit, units) <= 0
+                ],
             )
         )
     printed = [f"{option.parts[metrics[0]].value:.4g}" for option in options]
@@ -360,6 +366,9 @@ def _answer(
         ],
         gap=gap,
         check=program.check,
+        unranked=program.fixed_speed and _clocks_differ(settings),
+        assumed_power=program.assumed_power,
+        next_step=program.sources,
         hangs=hangs,
         assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},
         facts=[
@@ -371,6 +380,13 @@ def _answer(
         notes=[together] if latencies and (together := periods_together(program.bases[0]["workload"])) else [],
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
+
+
+def _clocks_differ(settings: Sequence[Setting]) -> bool:
+    """Report whether settings differ in more than the idle governor, so that their clocks may."""
+    keys = [{**dict(one.keys), "tunables": one.tunables} for one in settings]
+    names = {name for one in keys for name in one} - {"idle_governor"}
+    return any(one.get(name) != keys[0].get(name) for one in keys for name in names)
 
 
 def _twins(
@@ -400,12 +416,22 @@ def _excess(
     units: Mapping[str, tuple[str, str]],
 ) -> float:
     """Give the share of its bound by which a setting breaks the constraint that it breaks most."""
-    found = [0.0]
-    for metric, limit in bounds:
-        bound = limit.bound_in(units[metric][0], baseline.parts[metric].value)
-        away = option.parts[metric].value - bound
-        found.append((away if limit.at_most else -away) / max(abs(bound), 1e-12))
-    return round(max(found), 6)
+    own, base = option.parts, baseline.parts
+    return max([0.0, *(_excess_of(own, base, metric, limit, units) for metric, limit in bounds)])
+
+
+def _excess_of(
+    parts: Mapping[str, Parts],
+    baseline: Mapping[str, Parts],
+    metric: str,
+    limit: Constraint,
+    units: Mapping[str, tuple[str, str]],
+) -> float:
+    """Give the share of its bound by which means break a constraint; 0 or less where they keep it."""
+    bound = limit.bound_in(units[metric][0], baseline[metric].value)
+    away = parts[metric].value - bound
+    found: float = round((away if limit.at_most else -away) / max(abs(bound), 1e-12), 6)
+    return found
 
 
 def _half_a_digit(values: Any) -> Any:

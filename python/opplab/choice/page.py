@@ -24,7 +24,8 @@ def page(choice: Choice) -> str:
 
     chosen = choice.recommended
     panels = [panel(picture_title(choice), pareto_picture(choice))]
-    panels.append(panel("Probability of being the best", probabilities(choice)))
+    if not choice.unranked:
+        panels.append(panel("Probability of being the best", probabilities(choice)))
     if choice.hangs and len(choice.options) > 1:
         first, second = choice.options[:2]
         title = f"{title_of(choice.goals[0])}, {second.label} against {first.label}: what decides"

@@ -314,7 +314,22 @@ def writes_of(
     }
     if folder:
         del notes["driver"]
-    return out + [Unset(key, words.format(keys[key])) for key, words in notes.items() if keys.get(key)]
+    out += [Unset(key, words.format(keys[key])) for key, words in notes.items() if keys.get(key)]
+    for proposal in keys.get("proposals", ()):
+        name = proposal.partition(":")[0]
+        out.append(Unset("proposals", f"needs a kernel with the patch {proposal} (opplab list proposals {name})"))
+    said = {*SETTABLE, *notes, *(one.key for one in out), "driver", "label", "name", "proposals"}
+    return out + [
+        Unset(key, f"no file of a running kernel sets {key}={_in_words(value)}")
+        for key, value in keys.items()
+        if key not in said and value not in ((), {}, None)
+    ]
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(str(one[1]) if isinstance(one, tuple) and len(one) == 2 else str(one) for one in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SETTABLE = (

@@ -346,11 +346,15 @@ def _energy_head(found: TraceEnergy) -> str:
     unknown = _unknown_clock(found)
     if unknown:
         lines.append(unknown)
+    shared = max(found.clusters["unknown_ns"].to_list(), default=0)
+    if shared:
+        lines.append(f"without what clusters share, for up to {shared / 1e6:.3f} ms, whose clock is not known")
     if found.high_j > found.low_j:
-        whole = "with it " if unknown else ""
+        partly = bool(unknown or shared)
+        whole = "with it " if partly else ""
         lines.append(
             f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"
-            + (" and of these clocks" if unknown else "")
+            + (" and of these clocks" if partly else "")
         )
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,9 @@ from typing import Any
 __all__ = ["check_text", "self_check"]
 
 
+FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
+
+
 def check_text(check: dict[str, Any]) -> str:
     """Report how far a replay under its own policy is from the trace."""
     if not check["checked"]:
@@ -20,7 +23,7 @@ def check_text(check: dict[str, Any]) -> str:
 def assumed(found: dict[str, Any]) -> list[str]:
     """Give what a replay's joules and times rest on where the recording does not show it."""
     power = "power: not known; assumed 1 W at the highest frequency of the biggest CPU, by its cube"
-    speed = "speed: an emulator executed this as fast at every clock, so that lower clocks cost no time here"
+    speed = f"speed: {FIXED_SPEED}"
     words = [text for key, text in (("assumed_power", power), ("fixed_speed", speed)) if found[key]]
     return [*words, *[f"note: {note}" for note in found["notes"]]]
 

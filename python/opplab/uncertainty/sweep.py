@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import stats
@@ -241,7 +241,11 @@ def change_of(
     shifts = change.shifts()
     around = _of_runs(ours, theirs, better, level)
     least = 0.0 if theirs is None else -100.0
-    return parts_of(list(change.own.values()), list(shifts.values()), level, around, least), shifts
+    parts = parts_of(list(change.own.values()), list(shifts.values()), level, around, least)
+    if theirs is not None and parts.low is not None and parts.low <= least:
+        # No ratio is 0: an interval that would reach there is not known.
+        parts = replace(parts, low=None, high=None)
+    return parts, shifts
 
 
 def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> tuple[float, float, float]:

@@ -90,6 +90,8 @@ pub struct CpuinfoFacts<'a> {
     pub platform: Platform,
     /// The highest entry of the table, kHz.
     pub p0_khz: u32,
+    /// The highest turbo clock, kHz; 0 without.
+    pub turbo_khz: u32,
     /// What CPPC reports of the CPU.
     pub cppc: Option<CppcFacts<'a>>,
 }

@@ -19,6 +19,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     differs: "Only the overutilised state; whether a task fits a CPU stays at 80 %.",
     params: &[],
     excludes: &[],
+    needs: None,
     apply: |proposals, _| proposals.overutilized_by_next_tick = true,
 };
 

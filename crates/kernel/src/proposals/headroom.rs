@@ -19,5 +19,6 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
         default: 100,
     }],
     excludes: &["response-time"],
+    needs: None,
     apply: |proposals, values| proposals.margin = PerfMargin::of_1024((values.get("percent") * 1024).div_ceil(100)),
 };

@@ -10,5 +10,6 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     differs: "The talk does not name the place; here a balance pass that would clear the state checks the time.",
     params: &[ProposalParam { name: "ticks", what: "how long it stays", min: 1, max: 100, default: 1 }],
     excludes: &[],
+    needs: None,
     apply: |proposals, values| proposals.overutilized_linger_ticks = values.get("ticks"),
 };

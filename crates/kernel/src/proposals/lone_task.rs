@@ -17,6 +17,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     differs: "",
     params: &[],
     excludes: &[],
+    needs: None,
     apply: |proposals, _| proposals.lone_task = true,
 };
 

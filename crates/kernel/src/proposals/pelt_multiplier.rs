@@ -17,5 +17,6 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
         default: 2,
     }],
     excludes: &[],
+    needs: None,
     apply: |proposals, values| proposals.pelt_multiplier = [1, 2, 4, 4][values.get("factor") as usize - 1],
 };

@@ -146,8 +146,28 @@ pub struct ProposalEntry {
     pub params: &'static [ProposalParam],
     /// Proposals that change the same thing.
     pub excludes: &'static [&'static str],
+    /// What the kernel must have, if not all have it.
+    pub needs: Option<Need>,
     /// Sets what it changes.
     pub apply: fn(&mut Proposals, &Values),
+}
+
+/// What a proposal changes, and some kernels do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Utilisation clamps.
+    Clamps,
+    /// One estimate of a task's utilisation.
+    OneEstimate,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clamps => "utilisation clamps (Linux 5.3)",
+            Self::OneEstimate => "one estimate per task (Linux 6.8)",
+        })
+    }
 }
 
 /// The proposal and the values that `text` names.
@@ -216,6 +236,8 @@ pub enum ProposalError {
     Twice(&'static str),
     /// Two change the same thing.
     Excluded(&'static str, &'static str),
+    /// The kernel does not have what it changes.
+    Needs(&'static str, Need),
 }
 
 impl ProposalError {
@@ -253,6 +275,7 @@ impl fmt::Display for ProposalError {
             Self::Excluded(one, other) => {
                 write!(f, "proposals {one} and {other} change the same thing; name one of them")
             }
+            Self::Needs(name, what) => write!(f, "proposal {name} needs {what}, which this kernel does not have"),
         }
     }
 }

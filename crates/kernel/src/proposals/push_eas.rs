@@ -20,6 +20,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
               find_energy_efficient_cpu(), not the reworked one. A CPU is not overutilised by a lowest clamp.",
     params: &[],
     excludes: &[],
+    needs: None,
     apply: |proposals, _| proposals.push_eas = true,
 };
 

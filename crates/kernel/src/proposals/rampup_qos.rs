@@ -1,6 +1,6 @@
 //! Estimates that grow while a task runs, faster than time.
 
-use super::proposal::{ProposalEntry, ProposalParam};
+use super::proposal::{Need, ProposalEntry, ProposalParam};
 use super::response_time::approximate_util_avg;
 
 /// The estimate of a task that has run for `delta_us` since it was last looked at; only of one that is busier than when it
@@ -30,6 +30,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
         default: 2,
     }],
     excludes: &[],
+    needs: Some(Need::OneEstimate),
     apply: |proposals, values| proposals.rampup_multiplier = Some(values.get("multiplier")),
 };
 

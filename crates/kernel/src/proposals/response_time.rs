@@ -44,6 +44,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
         default: 37,
     }],
     excludes: &["headroom"],
+    needs: None,
     apply: |proposals, values| {
         let ratio = 1280 * kernel_response_time_ms() / values.get("response_time_ms");
         proposals.margin = PerfMargin::of_1024(ratio);

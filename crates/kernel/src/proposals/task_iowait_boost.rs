@@ -73,6 +73,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
         ProposalParam { name: "interval_ms", what: "how long requests are counted", min: 1, max: 1000, default: 25 },
     ],
     excludes: &["no-iowait-boost"],
+    needs: None,
     apply: |proposals, values| {
         proposals.sugov_iowait_boost = false;
         let (levels, interval_us) = (values.get("levels"), u64::from(values.get("interval_ms")) * 1000);

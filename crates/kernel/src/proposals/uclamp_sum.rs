@@ -1,6 +1,6 @@
 //! Clamps of tasks that add up over a queue, instead of the largest of all.
 
-use super::proposal::ProposalEntry;
+use super::proposal::{Need, ProposalEntry};
 use crate::sched::fitness::Clamps;
 
 /// What the clamps of a task add to its queue's utilisation (or take from it): its clamped utilisation less its own.
@@ -22,6 +22,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     differs: "Biases are those of queued tasks; that of a task that sleeps is gone at once, not decayed.",
     params: &[],
     excludes: &[],
+    needs: Some(Need::Clamps),
     apply: |proposals, _| proposals.uclamp_sum = true,
 };
 

@@ -1,6 +1,6 @@
 //! A size of tasks that does not count waiting for a CPU as sleep.
 
-use super::proposal::ProposalEntry;
+use super::proposal::{Need, ProposalEntry};
 use super::response_time::approximate_util_avg;
 use crate::pelt::{HalfLife32, decay_load};
 
@@ -32,6 +32,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
               Running counts at the speed that the CPU has at the dequeue. Kernels with one estimate a task (v6.8).",
     params: &[],
     excludes: &[],
+    needs: Some(Need::OneEstimate),
     apply: |proposals, _| proposals.util_burst = true,
 };
 

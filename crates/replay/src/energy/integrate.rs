@@ -2,7 +2,7 @@
 //!
 //! Events reach it as methods, in order of time: from a trace ([`super::EnergyMeter`]) or from a replay's list ([`crate::measure`]).
 
-use opplab_model::machine::Machine;
+use opplab_model::machine::{Machine, Opp};
 use opplab_model::power::{AtWork, CpuState, PointPower};
 
 use super::{ClusterEnergy, CpuEnergy, Steps, TraceEnergy};
@@ -85,6 +85,18 @@ impl<'m> Integrator<'m> {
     /// Number of the machine's CPUs.
     pub(crate) fn nr_cpus(&self) -> usize {
         self.cpus.len()
+    }
+
+    /// The cluster of `cpu`.
+    pub(crate) fn cluster(&self, cpu: u32) -> usize {
+        self.cpus[cpu as usize].cluster
+    }
+
+    /// Whether `cpu` can run at `khz`, to a percent.
+    pub(crate) fn has_clock(&self, cpu: u32, khz: u32) -> bool {
+        let described = &self.machine.clusters[self.cluster(cpu)];
+        let near = |opp: &Opp| opp.khz.abs_diff(khz) <= khz / 100;
+        !self.machine.runs_at_opps_only(described) || described.opps.iter().any(near)
     }
 
     /// Counts from here on.
@@ -240,9 +252,22 @@ impl<'m> Integrator<'m> {
         let since_ns = self.shared_since_ns[cluster];
         let ns = now.saturating_sub(since_ns);
         self.shared_since_ns[cluster] = since_ns.max(now);
-        let power_uw = if ns > 0 { self.shared_power_uw(cluster as u32) } else { None };
-        let Some(power_uw) = power_uw else { return };
+        if ns == 0 {
+            return;
+        }
         let described = &self.machine.clusters[cluster];
+        let Some(power_uw) = self.shared_power_uw(cluster as u32) else {
+            self.sums.clusters[cluster].unknown_ns += ns;
+            if let [low, .., high] | [low @ high] = &described.opps[..] {
+                let activity = self.cluster_activity(cluster as u32);
+                let fj = |opp: &Opp| u128::from(described.shared_power_uw(&opp.into(), activity)) * u128::from(ns);
+                let (low, high) = (fj(low), fj(high));
+                let of_cluster = &mut self.sums.clusters[cluster];
+                of_cluster.unknown_fj.0 += low;
+                of_cluster.unknown_fj.1 += high;
+            }
+            return;
+        };
         let of = |cpu: &u32| &self.cpus[*cpu as usize];
         let fj = u128::from(power_uw) * u128::from(ns);
         let tasks: Vec<i32> = described

@@ -10,13 +10,14 @@
 //!   the machine  always               its floor, to "floor"
 //! ```
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
-//! `cpu_frequency` is not in them: it is reported, with what it costs at the lowest and at the highest operating point.
+//! `cpu_frequency`, and what an awake cluster shares then, are not in them: they are reported, with what they cost at the lowest
+//! and at the highest operating point.
 //! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
 //! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps by `cluster_idle` events, otherwise
 //! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
 //! devices and the power of programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_model::machine::Machine;
 use opplab_signals::decode::{SchedEvent, SchedSink};
@@ -69,6 +70,10 @@ pub struct ClusterEnergy {
     pub cpus_fj: u128,
     /// Of what they share, fJ.
     pub shared_fj: u128,
+    /// Time for which what they share is not counted, because its clock is not known, ns.
+    pub unknown_ns: u64,
+    /// What that costs at the lowest and the highest operating point, fJ.
+    pub unknown_fj: (u128, u128),
 }
 
 /// A task's share.
@@ -166,6 +171,11 @@ pub struct TraceEnergy {
     pub strangers: u32,
     /// The highest clock that is over a percent above what its CPU can have, kHz, after the CPU: it costs what that costs.
     pub too_fast: Option<(u32, u32)>,
+    /// Clocks that are no operating points of a machine that runs at no others, kHz, by cluster: they cost what the next higher
+    /// one does.
+    pub no_opps: Vec<BTreeSet<u32>>,
+    /// No event gives an idle state, and idle CPUs cost something.
+    pub no_states: bool,
     /// A recorded kernel's idle states are the machine's by their numbers, for want of names.
     pub states_by_number: bool,
 }
@@ -176,11 +186,12 @@ impl TraceEnergy {
         self.clusters.iter().map(|cluster| cluster.cpus_fj + cluster.shared_fj).sum::<u128>() + self.floor_fj
     }
 
-    /// The total if running time of unknown clock was at the lowest, or at the highest operating points, fJ.
+    /// The total if CPUs that run, and awake clusters, of unknown clock were at the lowest, or at the highest operating
+    /// points, fJ.
     pub fn interval_fj(&self) -> (u128, u128) {
-        let total = self.total_fj();
-        let sum = |of: fn(&CpuEnergy) -> u128| self.cpus.iter().map(of).sum::<u128>();
-        (total + sum(|cpu| cpu.unknown_fj.0), total + sum(|cpu| cpu.unknown_fj.1))
+        let unknown =
+            self.cpus.iter().map(|cpu| cpu.unknown_fj).chain(self.clusters.iter().map(|cluster| cluster.unknown_fj));
+        unknown.fold((self.total_fj(), self.total_fj()), |(low, high), (more, most)| (low + more, high + most))
     }
 
     /// The clusters whose supply a rail is by its name: all those of `CPU`, one of `CPUCL1`, `cpu1`.
@@ -222,6 +233,7 @@ pub struct EnergyMeter<'m> {
     strangers: u32,
     too_fast: Option<(u32, u32)>,
     highest_khz: Vec<u32>,
+    no_opps: Vec<BTreeSet<u32>>,
     /// From when on it counts, until it does; what CPUs do then, events before it show.
     from_ns: Option<u64>,
     states: IdleStates,
@@ -245,6 +257,7 @@ impl<'m> EnergyMeter<'m> {
             strangers: 0,
             too_fast: None,
             highest_khz,
+            no_opps: vec![BTreeSet::new(); machine.clusters.len()],
             from_ns: Some(from_ns),
             states: IdleStates::default(),
             has: (false, false),
@@ -282,12 +295,15 @@ impl<'m> EnergyMeter<'m> {
         self.count_from();
         let (start, end) = self.span_ns.unwrap_or_default();
         debug_assert!(start <= end);
+        let sums = self.sums.finish(end);
         TraceEnergy {
             rails: self.rails,
             strangers: self.strangers,
             too_fast: self.too_fast,
+            no_opps: self.no_opps,
+            no_states: self.has == (false, false) && sums.cpus.iter().any(|cpu| cpu.idle_fj > 0),
             states_by_number: self.has == (true, false) && !self.states.are_named(),
-            ..self.sums.finish(end)
+            ..sums
         }
     }
 }
@@ -319,6 +335,8 @@ impl SchedSink for EnergyMeter<'_> {
                 let khz = Some(khz).filter(|&khz| khz > 0);
                 if let Some(khz) = khz.filter(|&khz| khz - khz / 100 > self.highest_khz[cpu as usize]) {
                     self.too_fast = self.too_fast.filter(|&(_, other)| other >= khz).or(Some((cpu, khz)));
+                } else if let Some(khz) = khz.filter(|&khz| !self.sums.has_clock(cpu, khz)) {
+                    self.no_opps[self.sums.cluster(cpu)].insert(khz);
                 }
                 self.sums.clock_becomes(now, cpu, khz);
             }

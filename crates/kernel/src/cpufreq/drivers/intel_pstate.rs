@@ -865,7 +865,7 @@ const PASSIVE: DriverEntry = DriverEntry {
         true => INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,
         false => INTEL_CPUFREQ_TRANSITION_DELAY_US,
     },
-    cpuinfo_max_khz: |facts| facts.p0_khz,
+    cpuinfo_max_khz: |facts| facts.p0_khz.max(facts.turbo_khz),
 };
 
 impl KernelProfile {
