@@ -53,6 +53,87 @@ def test_what_cannot_be_judged_fails(rule):
     assert failed([10.0], [11.0], rule), "one value has no noise that would excuse it"
 
 
+def checked(base, new, rule, allow=(), metric="m", **how):
+    runs = [run_of("base", base, **how), run_of("new", new, **how)]
+    for run in runs:
+        run.series["m-1"].metric = metric
+    (one,) = gate.check([compare_runs(runs)], [rule], allow_missing=allow)
+    return one
+
+
+@pytest.mark.parametrize("name", ["new", "b", "m", "m-1"])
+def test_what_may_be_missing_is_left_out_and_the_rest_is_judged(name):
+    """Goal: a seed that is gone does not take the regression with it."""
+    base, worse = [100.0, 101.0, 99.0, 100.5, 100.2], [110.0, 111.0, 109.0, 110.5]
+    assert checked(base, worse, "any < -5% significant").failed
+    allowed = checked(base, worse, "any < -5% significant", [name])
+    assert (allowed.failed, allowed.skipped) == (True, False)
+    assert "-9.99%" in allowed.message
+    assert "1 of 5 seeds" in allowed.message
+    same = checked(base, base[:4], "any < -5% significant", [name])
+    assert (same.failed, same.skipped, same.forgiven) == (False, False, "1 of 5 seeds of the baseline are missing")
+    assert checked(base, [NAN, *worse], "any < -5%", [name]).failed, "what is left is 10 % worse"
+    nothing = checked(base, [NAN] * 5, "any < -5%", [name])
+    assert (nothing.failed, nothing.skipped) == (False, True)
+    assert checked(base, [0.0, *worse], "any < -5%", [name], higher=True).failed, "a rate of 0 is there"
+
+
+def test_what_is_not_judged_is_named(tmp_path):
+    whole = [*rows("old", "b", [1.0, 1.1, 1.2]), *rows("old", "c", [1.0, 1.1]), *rows("new", "b", [1.0, 1.1, 1.2])]
+    results.write(results.frame(whole), tmp_path / "r.parquet")
+    junit = tmp_path / "j.xml"
+    words = ["compare", str(tmp_path / "r.parquet"), "--fail-if", "any < -2%", "--allow-missing", "c"]
+    done = CliRunner().invoke(opplab, [*words, "--junit", str(junit)])
+    assert done.exit_code == 0
+    assert "not judged: c Amean time of new on x: no value" in done.stderr
+    suite = ET.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("skipped"), len(list(suite.iter("skipped")))) == ("2", "1", 1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "bad", "words"),
+    [
+        ("energy", "J", -60.0, "a value is below 0 J"),
+        ("latency", "us", -1.0, "a value is below 0 us"),
+        ("elapsed", "s", 0.0, "a run took 0 s"),
+    ],
+)
+def test_a_value_that_nothing_has_is_no_improvement(metric, unit, bad, words):
+    """Goal: a counter that has wrapped hides no regression."""
+    base, new = [100.0, 101.0, 99.0, 100.5, 100.2], [110.0, 111.0, 109.0, 110.5, bad]
+    for pair in ((base, new), (new, base)):
+        for rule in ("any < -2%", "any < -2% significant"):
+            found = checked(*pair, rule, ["new", "base"], metric, unit=unit)
+            assert found.failed
+            assert words in found.message
+    table = compare_runs([run_of("base", base, unit=unit), run_of("new", [-value for value in base], unit=unit)])
+    assert (table.rows[0].cells[1].change, table.rows[0].cells[1].significant) == (None, None)
+    assert not checked([0.0, 1.0], [0.0, 1.0], "any < -90%", metric="latency").failed, "a wait may be 0"
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+@pytest.mark.parametrize("seeds", [True, False])
+def test_equal_runs_fail_at_the_stated_level(n, seeds):
+    """Of 300 pairs of equal runs; `clear` fails on the stars for the worse, and on nothing else."""
+    chance = random.Random(n)
+    failures = dict.fromkeys(("clear", "significant"), 0)
+    for _ in range(300):
+        base, new = ([chance.gauss(100, 2) for _ in range(n)] for _ in range(2))
+        table = compare_runs([run_of("base", base, seeds=seeds), run_of("new", new, seeds=seeds)])
+        cell = table.rows[0].cells[1]
+        for rule in failures:
+            (one,) = gate.check([table], [f"any < 0% {rule}"])
+            failures[rule] += one.failed
+            if rule == "clear":
+                assert one.failed == (cell.significant and cell.change < 0)
+            elif one.failed and not cell.significant:
+                assert "not clear; clear without its outliers for the worse" in one.message
+                assert ("of equal runs with" in one.message) == seeds
+    # Three standard errors beyond the stated level.
+    for rule, level in (("clear", 0.025), ("significant", gate.chance_of_pairs(n))):
+        assert failures[rule] / 300 < level + 3 * math.sqrt(level / 300), rule
+
+
 def test_a_rule_that_reads_like_a_regression_and_fails_on_improvements_is_refused():
     """`energy > 5%` would let every rise of energy pass: a change above 0 is an improvement."""
     for rule in ("any > 5%", "any >= 5% significant", "any < -2% or m > +3%"):
@@ -314,14 +395,16 @@ def test_an_empty_folder_says_that_it_is_empty(tmp_path):
 # --- properties -------------------------------------------------------------------------------------------------------
 
 RULES = ("any < -2%", "any <= 0%", "any < -2% significant", "m < -30% significant", "any < -50%")
+"""Those of `clear` may pass as values get worse: its interval widens."""
 
 
-def worse_than(value, higher, chance):
+def worse_than(value, higher, unit, chance):
     """A value that is no better: the same, a bit or far worse, or none at all."""
     kind = chance.random()
     if kind < 0.15:
         return chance.choice([NAN, INF if not higher else -INF])
-    if math.isnan(value) or math.isinf(value):
+    if math.isnan(value) or math.isinf(value) or (unit == "s" and not higher and value < 0):
+        # No measurement, and none is worse.
         return value
     step = abs(value) * 10 ** chance.uniform(-4, 3) + (chance.random() < 0.3) * chance.random()
     if kind < 0.3 and higher:
@@ -363,7 +446,7 @@ def breaks_monotonicity(seed):
         return False
     worse = list(new)
     for at in chance.sample(range(len(new)), chance.choice([1, 1, len(new)])):
-        worse[at] = worse_than(new[at], how["higher"], chance)
+        worse[at] = worse_than(new[at], how["higher"], how["unit"], chance)
     return not failed(base, worse, rule, **how)
 
 

@@ -440,7 +440,7 @@ def score_of(
 def _lines(table: Table) -> list[dict[str, Any]]:
     """Give the cells of a table, each with why its values are not whole."""
     cannot = {
-        (row.operation, row.metric, run): cell.cannot
+        (row.operation, row.metric, run): cell.impossible or cell.cannot
         for row in table.rows
         for run, cell in zip(table.runs, row.cells, strict=True)
         if cell

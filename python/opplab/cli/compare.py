@@ -93,7 +93,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Seed of mmtests' bootstrap (SubAmean, SubHmean).",
 )
 @click.option(
-    "--fail-if", "rules", multiple=True, metavar="EXPR", help="Rule for exit code 1, e.g. 'tbench < -2% significant'."
+    "--fail-if", "rules", multiple=True, metavar="EXPR", help="Rule for exit code 1, e.g. 'tbench < -2% clear'."
 )
 @click.option(
     "--allow-missing",
@@ -438,5 +438,9 @@ class Request:
             confidence=float(str(self.options["confidence"])),
         )
         self.broken = [one.message for one in checks if one.failed]
+        for one in checks:
+            if one.forgiven and not one.failed:
+                judged = "not judged" if one.skipped else "judged without what is missing"
+                click.echo(f"opplab: {judged}: {one.message}", err=True)
         if self.options["junit"]:
             gate.write_junit(str(self.options["junit"]), checks)

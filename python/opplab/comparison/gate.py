@@ -1,6 +1,6 @@
 """A gate for somebody's CI: rules over the cells of a comparison, and JUnit XML of what they found.
 
-A rule is ``NAME OPERATOR PERCENT [better] [significant]``, several joined by ``or``:
+A rule is ``NAME OPERATOR PERCENT [better] [significant|clear]``, several joined by ``or``:
 
 * NAME: a benchmark (``tbench``), an operation (``tput-16``), both (``tbench:tput-16``), or ``any``;
 * OPERATOR: ``<``, ``<=``, ``>`` or ``>=``;
@@ -8,11 +8,16 @@ A rule is ``NAME OPERATOR PERCENT [better] [significant]``, several joined by ``
 * NAME may also be a metric beside those that are shown, such as ``energy_per_work``, where it is known;
 * ``better``: with ``>`` and ``>=``, whose rules fail on improvements.  Without the word they are refused, as
   ``energy > 5%`` reads like a regression, and would let each one pass;
-* ``significant``: changes whose interval includes no change do not count.
+* ``significant``: changes whose interval includes no change do not count, unless it would exclude it were values for
+  the worse better than they are: a worse value never makes such a rule pass, and an outlier excuses nothing;
+* ``clear``: only changes whose interval excludes no change count, those with a star.
+
+Any rule that has the star and whose failures stay failures when values get worse fails on n pairs of equal runs
+with a chance of 0.5^n at least, where all are worse: the price of ``significant``, `chance_of_pairs`.
 
 What a rule is about and cannot judge is a failure: a run, benchmark, operation or iteration that is missing, values
-that are no numbers.  A change from 0 is an absolute change: percentage points of a share, else without bound.  A worse
-value never makes a failing rule pass; an outlier for the worse is no noise that excuses its run.
+that are no numbers.  What is missing and may be is left out, and the rest is judged.  A change from 0 is an absolute
+change: percentage points of a share, else without bound.
 """
 
 from __future__ import annotations
@@ -45,7 +50,8 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 _RULE = re.compile(
-    r"^\s*(?P<name>\S+)\s*(?P<op><=|>=|<|>)\s*(?P<percent>[-+]?\d+(?:\.\d+)?)\s*%\s*(?P<better>better)?\s*(?P<sig>significant)?\s*$"
+    r"^\s*(?P<name>\S+)\s*(?P<op><=|>=|<|>)\s*(?P<percent>[-+]?\d+(?:\.\d+)?)\s*%\s*(?P<better>better)?"
+    r"\s*(?P<noise>significant|clear)?\s*$"
 )
 
 
@@ -57,7 +63,8 @@ class Rule:
     name: str
     compare: Callable[[float, float], bool]
     percent: float
-    significant: bool
+    noise: str
+    """``significant``, ``clear``, or nothing where noise counts, too."""
 
     def concerns(self, table: Table, row: Row) -> bool:
         """Whether the rule is about a line of a table."""
@@ -80,6 +87,10 @@ class Check:
     rule: str
     failed: bool
     message: str
+    forgiven: str = ""
+    """What is missing and may be."""
+    skipped: bool = False
+    """Whether nothing is left to judge."""
 
 
 def parse(text: str) -> list[Rule]:
@@ -94,7 +105,7 @@ def parse(text: str) -> list[Rule]:
     for part in re.split(r"\bor\b", text):
         found = _RULE.match(part)
         if not found:
-            raise InputError(f"cannot read the rule '{part.strip()}'; write e.g. 'tbench < -2% significant'")
+            raise InputError(f"cannot read the rule '{part.strip()}'; write e.g. 'tbench < -2% clear'")
         if ">" in found["op"] and not found["better"]:
             name, percent = found["name"], found["percent"].lstrip("+-")
             raise InputError(
@@ -109,7 +120,7 @@ def parse(text: str) -> list[Rule]:
                 found["name"],
                 _OPERATORS[found["op"]],
                 float(found["percent"]),
-                found["sig"] is not None,
+                found["noise"] or "",
             )
         )
     return rules
@@ -156,12 +167,14 @@ def check(
     known = sorted({name for table in tables for name in _names(table)})
     for rule in (rule for text in rules for rule in parse(text)):
         cells = list(_cells(tables, rule))
-        found += [_judge(rule, *cell, confidence) for cell in cells if not _is_allowed(cell, allow_missing)]
-        if not cells and rule.name not in allow_missing:
+        found += [_judge(rule, *cell, confidence, _may_lack(cell, allow_missing)) for cell in cells]
+        if not cells:
             from opplab.catalog import nearest
 
+            may = rule.name in allow_missing
             message = f"the rule '{rule.text}' concerns nothing that was compared{nearest(rule.name, known)}"
-            found.append(Check(rule.name, "nothing compared", rule.text, failed=True, message=message))
+            forgiven = "nothing compared" if may else ""
+            found.append(Check(rule.name, "nothing compared", rule.text, not may, message, forgiven, skipped=may))
     return found
 
 
@@ -178,20 +191,20 @@ def _cells(tables: Sequence[Table], rule: Rule) -> Iterator[tuple[Table, Row, st
             tested = any(
                 cell and (cell.significant is not None or cell.cannot or cell.sample) for cell in row.cells[1:]
             )
-            if rule.concerns(table, row) and (tested or not rule.significant or None in row.cells):
+            if rule.concerns(table, row) and (tested or not rule.noise or None in row.cells):
                 for run, cell in list(zip(table.runs, row.cells, strict=True))[1:]:
                     yield table, row, run, cell
 
 
-def _is_allowed(at: tuple[Table, Row, str, Cell | None], allowed: Collection[str]) -> bool:
-    """Whether a cell lacks something that may be missing."""
-    table, row, run, cell = at
+def _may_lack(at: tuple[Table, Row, str, Cell | None], allowed: Collection[str]) -> bool:
+    """Whether what a cell lacks may be missing."""
+    table, row, run, _ = at
     names = {run, table.benchmark, table.machine, row.operation, row.metric, f"{table.benchmark}:{row.operation}"}
-    return bool(names & set(allowed)) and bool(_cannot(table, row, cell))
+    return bool(names & set(allowed))
 
 
-def _cannot(table: Table, row: Row, cell: Cell | None) -> str:
-    """Explain why a change cannot be judged; empty if it can."""
+def _nothing(table: Table, row: Row, cell: Cell | None) -> str:
+    """Explain why there is no change to judge; empty if there is one."""
     if not (row.better or table.better):
         return "neither more nor less of it is better"
     base = row.cells[0]
@@ -199,22 +212,30 @@ def _cannot(table: Table, row: Row, cell: Cell | None) -> str:
         return "the baseline has no value"
     if cell is None or cell.value is None or not isfinite(cell.value):
         return "no value"
-    if cell.cannot:
+    if cell.cannot and cell.sample is None and cell.ratio is None:
+        # What mmtests prints of values that are not there.
         return cell.cannot
     if cell.change is None and not (cell.change_text or base.value == 0):
         return "no change can be computed"
     return "the change is no number" if cell.change is not None and isnan(cell.change) else ""
 
 
-def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, confidence: float) -> Check:
+def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, confidence: float, may_lack: bool) -> Check:
     what = f"{row.stat} {row.operation}".strip()
     on = f" on {table.machine}" if table.machine else ""
     head = f"{table.benchmark} {what} of {run}{on}"
     suite = ".".join(filter(None, (table.machine, table.benchmark)))
-    cannot = _cannot(table, row, cell)
-    if cannot:
-        message = f"{head}: {cannot}, rule '{rule.text}' (--allow-missing takes its name)"
-        return Check(suite, f"{what} {run}", rule.text, failed=True, message=message)
+    case = f"{what} {run}"
+    if cell is not None and cell.impossible:
+        # Nothing of it is missing, so that nobody can allow it.
+        return Check(suite, case, rule.text, failed=True, message=f"{head}: {cell.impossible}, rule '{rule.text}'")
+    nothing = _nothing(table, row, cell)
+    lacks = nothing or (cell.cannot if cell is not None else "")
+    if lacks and not may_lack:
+        message = f"{head}: {lacks}, rule '{rule.text}' (--allow-missing takes its name)"
+        return Check(suite, case, rule.text, failed=True, message=message)
+    if nothing:
+        return Check(suite, case, rule.text, False, f"{head}: {nothing}, rule '{rule.text}'", nothing, skipped=True)
     assert cell is not None
     base = row.cells[0]
     assert base is not None
@@ -224,21 +245,44 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     if change is None or absolute:
         change, _ = change_of(base.value, cell.value, row.better == "higher", row.unit)
     failed = rule.compare(change, rule.percent)
-    if failed and rule.significant and not absolute:
-        failed = not _is_excused(cell, change, confidence)
+    outlier = ""
+    if failed and rule.noise and not absolute and _is_noise(cell):
+        failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
+        outlier = _outlier_words(cell, confidence) if failed else ""
     shown = f"{change:+.2f}{' pp' if absolute else '%'}"
-    star = " (significant)" if cell.significant else f" ({cell.certain})" if cell.certain else ""
-    return Check(suite, f"{what} {run}", rule.text, failed, f"{head}: {shown}{star}, rule '{rule.text}'")
+    star = " (significant)" if cell.significant else f" ({cell.certain}{outlier})" if cell.certain else ""
+    without = f", {lacks}" if lacks else ""
+    return Check(suite, case, rule.text, failed, f"{head}: {shown}{star}{without}, rule '{rule.text}'", lacks)
 
 
-def _is_excused(cell: Cell, change: float, confidence: float) -> bool:
-    """Whether a change is within its interval of nothing, and not only by values for the worse."""
-    if cell.significant is None or cell.significant:
-        # Where nothing is known of the noise, nothing is excused.
-        return False
-    if cell.sample is None or change > 0:
-        return not cell.certain or cell.certain == "not clear"
-    return cell.certain == "not clear" and not _clear_without_outliers(cell.sample, confidence)
+def _is_noise(cell: Cell) -> bool:
+    """Whether a change is within its interval of nothing; where nothing is known of the noise it is not."""
+    return cell.significant is False and cell.certain in ("", "not clear")
+
+
+def _is_excess(cell: Cell, change: float, confidence: float) -> bool:
+    """Whether a change is within its interval of nothing only by values for the worse."""
+    return cell.sample is not None and change <= 0 and _clear_without_outliers(cell.sample, confidence)
+
+
+def chance_of_pairs(pairs: int, confidence: float = CONFIDENCE) -> float:
+    """Give the most of equal runs that ``significant`` fails on: those with a star, and those with all pairs worse.
+
+    Examples
+    --------
+    >>> [round(chance_of_pairs(pairs), 3) for pairs in (3, 5, 10)]
+    [0.15, 0.056, 0.026]
+    """
+    return (1 - confidence) / 2 + 0.5**pairs
+
+
+def _outlier_words(cell: Cell, confidence: float) -> str:
+    words = "; clear without its outliers for the worse"
+    if cell.sample is None or not cell.sample.paired:
+        return words
+    pairs = len(cell.sample.new)
+    chance = 100 * chance_of_pairs(pairs, confidence)
+    return f"{words}, as up to {chance:.2g} % of equal runs with {pairs} pairs are"
 
 
 _STEPS = 40
@@ -321,12 +365,16 @@ def write_junit(path: str, checks: Sequence[Check]) -> None:
         return saxutils.quoteattr(printable(text))
 
     failures = sum(one.failed for one in checks)
+    left_out = sum(one.skipped for one in checks)
+    skipped = f' skipped="{left_out}"' if left_out else ""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    lines.append(f'<testsuite name="opplab compare" tests="{len(checks)}" failures="{failures}" errors="0">')
+    lines.append(f'<testsuite name="opplab compare" tests="{len(checks)}" failures="{failures}" errors="0"{skipped}>')
     for one in checks:
         head = f"  <testcase classname={quoteattr(one.suite)} name={quoteattr(f'{one.case}: {one.rule}')}"
         if one.failed:
             lines.append(f"{head}><failure message={quoteattr(one.message)}>{escape(one.message)}</failure></testcase>")
+        elif one.skipped:
+            lines.append(f"{head}><skipped message={quoteattr(one.message)}/></testcase>")
         else:
             lines.append(f"{head}/>")
     lines.append("</testsuite>")

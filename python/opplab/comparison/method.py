@@ -43,7 +43,9 @@ class Sample:
     paired : str
         What the pairs share, ``seeds`` or ``dates``; empty for independent samples.
     cannot : str
-        Why the change cannot be judged, although there are values; empty if it can.
+        Which values are missing, so that the change is of the others; empty if none.
+    impossible : str
+        Why the values are no measurement, so that there is no change; empty if they are one.
     directed : bool
         Whether more or less is better at all; where neither is, more is + in changes.
     """
@@ -54,6 +56,7 @@ class Sample:
     paired: str = ""
     cannot: str = ""
     directed: bool = True
+    impossible: str = ""
 
     @property
     def rises(self) -> bool:
@@ -85,8 +88,27 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
-            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed)
-    return Sample(ours, theirs, base.higher, "", cannot, base.directed)
+            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed, _impossible(base, *pairs))
+    return Sample(ours, theirs, base.higher, "", cannot, base.directed, _impossible(base, ours, theirs))
+
+
+_NEVER_NEGATIVE = frozenset(
+    "s sec seconds ms msec us usec ns nsec J mJ uJ kJ Wh mWh W mW uW kW".split()  # noqa: SIM905 - units, in one line
+)
+
+
+def _impossible(series: Series, base: Sequence[float], new: Sequence[float]) -> str:
+    """Report why values are no measurement of that metric; empty if they are one."""
+    if not base or not new:
+        return ""
+    least = min(*base, *new)
+    if series.higher:
+        # A rate of 0 is an unbounded time: there is no harmonic mean.
+        return "a rate is 0 or less" if max(base) > 0 and least <= 0 else ""
+    if series.directed and least < 0 and series.unit in _NEVER_NEGATIVE:
+        # A counter that has wrapped, or a clock that was set back.
+        return f"a value is below 0 {series.unit}"
+    return f"a run took 0 {series.unit}" if series.metric.lower() == "elapsed" and least == 0 < max(base) else ""
 
 
 def _lost(series: Series) -> tuple[int, int]:
@@ -184,6 +206,8 @@ def compare_runs(
             elif kind != "nocompare" and ours is not None:
                 sample = sample_of(ours, one, by_iteration)
                 unvaried = compare_cells(cell, cells[0], sample, one.unit, confidence) or unvaried
+                if cell.impossible:
+                    notes.append(f"{label} of {run.name} has no change: {cell.impossible}")
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
@@ -269,13 +293,10 @@ def change_of(base: float, new: float, higher: bool, unit: str) -> tuple[float, 
 
 def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, confidence: float) -> bool:
     """Write into a cell how it compares with the baseline's; gives whether nothing varied."""
-    cell.sample, cell.cannot = sample, sample.cannot
+    cell.sample, cell.cannot, cell.impossible = sample, sample.cannot, sample.impossible
     if base is None or base.value is None or cell.value is None or not sample.base or not sample.new:
         return False
-    rates = sample.higher and max(sample.base) > 0
-    if rates and min(*sample.base, *sample.new) <= 0:
-        # A rate of 0 is an unbounded time: there is no harmonic mean.
-        cell.cannot = cell.cannot or "a rate is 0 or less"
+    if cell.impossible:
         return False
     unvaried = not (varies(sample.base) or varies(sample.new))
     found = sample.compare(confidence)

@@ -42,7 +42,8 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
             if run is base:
                 logs.append(0.0)
                 continue
-            one = {"ratio": 0.0} if other is None else sample_of(series, other).compare(confidence)
+            sample = None if other is None else sample_of(series, other)
+            one = {"ratio": 0.0} if sample is None or sample.impossible else sample.compare(confidence)
             if not isfinite(one["ratio"]) or one["ratio"] <= 0:
                 continue
             logs.append(log(one["ratio"]))
@@ -130,8 +131,9 @@ def overview(
             shown = [_cell(column, ratio, series.higher, overview_rule) for column, ratio in enumerate(ratios)]
             for cell, run in zip(shown, parts, strict=True):
                 if cell is not None:
-                    cell.cannot = _left_out(parts[0], run)
-                    notes += [f"{name} {metric} of {run.name}: {cell.cannot}"] if cell.cannot else []
+                    cell.cannot, cell.impossible = _left_out(parts[0], run)
+                    why = cell.impossible or cell.cannot
+                    notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
             performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
             per_watt = [
                 performance_per_watt(ratio, series.higher, watts[0], own)
@@ -160,17 +162,19 @@ def overview(
     return table
 
 
-def _left_out(base: Run, run: Run) -> str:
-    """Describe what of the baseline's operations the overall ratio of a run is not of; empty if it is of all."""
-    gone = 0
+def _left_out(base: Run, run: Run) -> tuple[str, str]:
+    """Describe what of the baseline's operations an overall ratio is not of, and which are no measurement."""
+    gone, missing = 0, ""
     for label, series in base.series.items():
         other = run.series.get(label)
         sample = None if other is None else sample_of(series, other)
-        ratio = float("nan") if sample is None else sample.compare(CONFIDENCE)["ratio"]
+        if sample is not None and sample.impossible:
+            return "", f"{label}: {sample.impossible}"
         if sample is not None and sample.cannot:
-            return f"{label}: {sample.cannot}"
+            missing = missing or f"{label}: {sample.cannot}"
+        ratio = float("nan") if sample is None else sample.compare(CONFIDENCE)["ratio"]
         gone += not (isfinite(ratio) and ratio > 0)
-    return f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""
+    return missing or (f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""), ""
 
 
 def _cell(column: int, found: tuple[float, float, float], higher: bool, overview_rule: bool) -> Cell | None:

@@ -74,8 +74,10 @@ class Cell:
     significant: bool | None = None
     certain: str = ""
     same: bool = False
-    # Why the change cannot be judged although there is a value: lost or missing values.
+    # Which values are lost or missing, so that the change is of the others.
     cannot: str = ""
+    # Why the values are no measurement.
+    impossible: str = ""
     # What was compared, for who must judge the change again.
     sample: Sample | None = None
 
