@@ -145,7 +145,8 @@ def test_settings_that_are_equal_in_the_goal_are_all_the_best() -> None:
     )
     assert [option.label for option in found.options] == list(GOVERNORS)
     assert {option.parts["energy"].value for option in found.options if option.twins} == set()
-    assert {(option.best, option.parts["missed_activations"].value) for option in found.options} == {(1.0, 0.0)}
+    assert {(option.best, option.parts["missed_activations"].value) for option in found.options} == {(0.25, 0.0)}
+    assert {option.ties for option in found.options} == {1.0}
     words = "performance, schedutil, ondemand and powersave are equally good: missed is the same in all printed digits."
     assert words in found.findings()
     assert [len(one["equals"]) for one in json.loads(found.to_json())["settings"]] == [3] * 4
@@ -167,9 +168,10 @@ def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatc
         uncertainty=0,
         jobs=1,
     )
-    assert {option.label: option.best for option in found.options} == dict(
-        zip(GOVERNORS, (0.6, 0.6, 0.6, 0.4), strict=True)
+    assert {option.label: option.best for option in found.options} == pytest.approx(
+        dict(zip(GOVERNORS, (0.2, 0.2, 0.2, 0.4), strict=True))
     )
+    assert [option.ties for option in found.options] == [0.6, 0.6, 0.6, 0.4]
     assert found.options[-1].label == "powersave"
 
 
@@ -732,3 +734,22 @@ def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) ->
     done = CliRunner().invoke(program, words)
     assert done.exit_code == 0, done.output
     assert "response" not in done.output
+
+
+def test_runs_that_do_not_agree_are_not_called_all_or_none(choice: opplab.Choice) -> None:
+    """Three runs, one of which says the opposite: 96 % of the samples are not "all 3 runs"."""
+    runs = replace(choice, samples=(3, "runs"))
+    most, least, sure = (
+        replace(choice.options[0], best=best, ties=best, single=single)
+        for best, single in ((0.96, (2, 2)), (0.04, (1, 1)), (1.0, (3, 3)))
+    )
+    assert [runs.best_in(one) for one in (most, least, sure)] == ["96 %", "4 %", "all 3 runs"]
+    shared = replace(choice.options[0], best=0.5, ties=1.0, single=(0, 3))
+    assert runs.best_in(shared) == "50 % (all 3 runs with ties)"
+
+
+def test_a_price_that_few_values_do_not_judge_is_named(choice: opplab.Choice) -> None:
+    """`fleet --uncertainty 8` recommended a setting without a word on its response times."""
+    first = replace(choice.options[0], changes={"response_p99": Parts(32.4, 0.1, None, None, None, draws=7)}, meets=1.0)
+    price = replace(choice, options=[first, *choice.options[1:]]).price()
+    assert price == "response p99 +32.4 % (needs 40 draws, has 8)"

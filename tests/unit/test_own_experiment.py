@@ -61,3 +61,31 @@ def test_two_machine_files_of_one_name_are_refused(folder: Path) -> None:
         opplab.Experiment.load("own.toml")
     (folder / "b.toml").write_text(text.replace('name = "juno-r2"', 'name = "capped"'))
     assert {case.machine for case in opplab.Experiment.load("own.toml").cases} == {"juno-r2", "capped"}
+
+
+def answer(*words: str) -> str:
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(program, ["run", *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_row_says_what_of_a_benchmark_its_columns_are_of(folder: Path) -> None:
+    """Goal: nobody reads the energy of 280 processes beside the time of 275000 as that of the suite."""
+    words = answer("gitsource", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "processes=280")
+    assert "elapsed is of the whole benchmark, energy of the 0.8472 s" in words
+    cut = answer("kernbench", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "jobs=8", "--seconds", "1")
+    assert "elapsed is missing in 1 of 1 runs, which did not end within 1 s (leave out --seconds)" in cut
+
+
+def test_programs_read_what_control_groups_did_too(folder: Path) -> None:
+    load = '{"tasks": {"t": {"loop": -1, "taskgroup": "/a", "run": 3000, "timer": {"ref": "t", "period": 16000}}}}'
+    (folder / "load.json").write_text(load)
+    words = ("load.json", "-m", "juno-r2", "--seconds", "0.2", "--format", "csv")
+    assert "group_usage:/a,s" in answer(*words)
+
+
+def test_a_meter_reads_one_run(folder: Path) -> None:
+    words = ["meter", "turbostat", "-m", "juno-r2", "-w", "load.json", "--governor", "schedutil,performance"]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 2
+    assert "a meter reads one run: give one --governor" in done.output

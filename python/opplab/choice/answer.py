@@ -67,8 +67,8 @@ class Option:
     parts : dict of str to Parts
         Each metric that counts, with its interval.
     best : float
-        Probability that no other setting is better, to the printed digits, among those that keep the constraints.
-        Settings that are equal do not divide it.
+        Probability that it is the best, to the printed digits, among those that keep the constraints. Settings that
+        are equal share it, so that all together have 100 %.
     meets : float
         Probability that it keeps all constraints.
     commands : list of str
@@ -83,6 +83,10 @@ class Option:
         Settings whose runs are this one's: they are one candidate, which has the name of the first.
     equals : list of str
         Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw.
+    ties : float
+        Probability that no other is better, which equal settings do not share: the order is by this.
+    single : tuple of (int, int) or None
+        Single runs in which it alone is the best, and in which none is better; None where draws or constraints decide.
     """
 
     setting: Setting
@@ -96,6 +100,8 @@ class Option:
     changes: Mapping[str, Parts] = field(default_factory=dict)
     twins: Sequence[str] = ()
     equals: Sequence[str] = ()
+    ties: float = 0.0
+    single: tuple[int, int] | None = None
 
 
 @dataclass
@@ -165,21 +171,30 @@ class Choice:
     assumed_power: bool = False
     next_step: str = ""
 
-    def chance(self, probability: float) -> str:
+    def best_in(self, option: Option) -> str:
+        """Give how probable it is that a setting is the best, and with ties where it has some.
+
+        Of runs that do not agree nobody says that all or none do.
+        """
+        words = self.chance(option.best, option.single)
+        with_ties = self.chance(option.ties, option.single)
+        return words if words == with_ties or option.ties <= option.best else f"{words} ({with_ties} with ties)"
+
+    def chance(self, probability: float, single: tuple[int, int] | None = None) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
 
         Of 16 draws that all agree nobody knows 100 %, but "all 16 draws".
         """
         number, what = self.samples
-        if probability > 1 - 1 / (number + 1):
+        alone, tied = single or (number, 0)
+        if probability > 1 - 1 / (number + 1) and number in (alone, tied):
             return f"all {number} {what}"
-        if probability < 1 / (number + 1):
+        if probability < 1 / (number + 1) and not tied:
             return f"none of {number} {what}"
         return f"{100 * probability:.0f} %"
 
-    def _in(self, probability: float) -> str:
-        words = self.chance(probability)
-        return f"with a probability of {words}" if words.endswith("%") else f"in {words}"
+    def _in(self, words: str) -> str:
+        return f"with a probability of {words}" if words[0].isdigit() else f"in {words}"
 
     @property
     def recommended(self) -> Option | None:
@@ -226,7 +241,7 @@ class Choice:
         """Give the same as text, every value with its interval."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            best = "not ranked" if self.unranked else self.chance(option.best)
+            best = "not ranked" if self.unranked else self.best_in(option)
             row = {"": str(place), "setting": option.label, "best in": best}
             if self.constraints or self.work:
                 row["keeps limits in"] = self.chance(option.meets)
@@ -267,7 +282,7 @@ class Choice:
         columns = [*(name for name in dict.fromkeys(shown) if name not in order), *order]
         lines = []
         for option in self.options:
-            notes = {} if self.unranked else {"best in": self.chance(option.best)}
+            notes = {} if self.unranked else {"best in": self.best_in(option)}
             if limited:
                 notes["keeps limits in"] = self.chance(option.meets)
             base = "" if self.unranked or option.label == self.baseline else self.baseline
@@ -330,16 +345,16 @@ class Choice:
             ]
         if chosen is None:
             every = " and ".join(self.kept_by_none())
-            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(first.meets)}."
+            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(self.chance(first.meets))}."
             return [nearest, *self.same(), *self._tests_nothing(), *self.check]
         goal = self.goals[0]
         title = title_of(goal)
         alone = len(self.options) == 1
         out = [
             f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
-            + ("as with every other setting" if alone else f"the best {self._in(chosen.best)}")
+            + ("as with every other setting" if alone else f"the best {self._in(self.best_in(chosen))}")
             + (", by assumed power" if self.assumed_power and not alone else "")
-            + (f", keeps {limits} {self._in(chosen.meets)}." if limits else ".")
+            + (f", keeps {limits} {self._in(self.chance(chosen.meets))}." if limits else ".")
         ]
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
@@ -362,7 +377,7 @@ class Choice:
         keys = [one.key for one in self.hangs if one.p < 0.05][:3]
         if keys:
             out.append(f"Between these two it depends on {', '.join(keys)}.")
-        if chosen.best < SURE and not same:
+        if max(chosen.best, chosen.ties) < SURE and not same:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
@@ -388,14 +403,22 @@ class Choice:
         return out
 
     def price(self) -> str:
-        """Give what the recommended setting clearly costs in response time, p99 before p50; empty if nothing."""
+        """Give what the recommended setting costs in response time, p99 before p50; empty if nothing is clear.
+
+        Where too few values were asked for to judge it, it is given with the number that is needed.
+        """
         from opplab.summary.answer import PAIRS, title_of
 
         changes = {} if self.recommended is None else self.recommended.changes
         for metric in reversed(PAIRS["response"]):
             change = changes.get(metric)
-            if change is not None and change.certainty.is_clear and change.value > LITTLE:
-                return f"{title_of(metric)} {change.certainty.text(change.value)}"
+            if change is None or change.value <= LITTLE:
+                continue
+            judged = change.certainty
+            if judged.is_clear:
+                return f"{title_of(metric)} {judged.text(change.value)}"
+            if judged.reason.startswith("needs"):
+                return f"{title_of(metric)} {judged.text(change.value)} ({judged.reason})"
         return ""
 
     def _left_out(self) -> list[str]:

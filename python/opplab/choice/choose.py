@@ -286,8 +286,11 @@ def _answer(
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
     cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
     best = cost.min(axis=1, keepdims=True)
-    # Settings that are equal to the printed digits are all the best: were the draw divided, a worse one could win.
+    # Settings that are equal to the printed digits share a sample. They are ranked by how often none is better: by
+    # their shares a worse one could win.
     winners = feasible & (cost <= best + _half_a_digit(np.where(np.isfinite(best), best, 0.0)))
+    shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
+    each = _each([values[point, label, metrics[0]] for label in labels], assumed, sign if bool(feasible.all()) else 0.0)
     options: list[Option] = []
     for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
         parts = {}
@@ -304,7 +307,7 @@ def _answer(
                 setting,
                 label,
                 parts,
-                float(winners[:, at].mean()),
+                float(shares[:, at].mean()),
                 float(feasible[:, at].mean()),
                 commands_of(setting, program.machine, program.bases[0]["policy"]),
                 [limit.text for limit in kept if kept[limit][at] < 0.5],
@@ -316,6 +319,8 @@ def _answer(
                     if kept[limit][at] < 0.5
                     and _excess_of(parts, (options[0].parts if options else parts), metric, limit, units) <= 0
                 ],
+                ties=float(winners[:, at].mean()),
+                single=each[at],
             )
         )
     printed = [f"{option.parts[metrics[0]].value:.4g}" for option in options]
@@ -333,7 +338,7 @@ def _answer(
         key=lambda at: (
             options[at].meets < 0.5,
             _excess(options[at], options[0], bounds, units) if options[at].meets < 0.5 else 0.0,
-            -round(options[at].best, 3),
+            -round(options[at].ties, 3),
             # Of equal ones the first that was named, which is the baseline if it is one of them.
             sign * float(printed[at]),
         ),
@@ -440,6 +445,23 @@ def _half_a_digit(values: Any) -> Any:
 
     size = np.abs(values)
     return 0.5 * 10.0 ** (np.floor(np.log10(np.where(size > 0, size, 1.0))) - 3) * (size > 0)
+
+
+def _each(settings: Sequence[Values], draws: Draws | None, sign: float) -> list[tuple[int, int] | None]:
+    """Give, for each setting, in how many single runs it alone is the best, and in how many none is better.
+
+    Nothing where there are draws, or constraints that decide.
+    """
+    import numpy as np
+
+    if draws is not None or not sign:
+        return [None] * len(settings)
+    iterations = sorted(set.intersection(*(set(one.own) for one in settings)))
+    cost = sign * np.array([[one.own[at] for one in settings] for at in iterations])
+    best = cost.min(axis=1, keepdims=True)
+    winners = cost <= best + _half_a_digit(best)
+    alone = winners & (winners.sum(axis=1, keepdims=True) == 1)
+    return list(zip(alone.sum(axis=0).tolist(), winners.sum(axis=0).tolist(), strict=True))
 
 
 def _samples(settings: Sequence[Values], draws: Draws | None) -> Any:

@@ -124,7 +124,7 @@ class Saving:
         # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
         counted = choice.goals[0] == CHANGE and base.meets >= 0.5
         if chosen is not None and change is not None and counted and change.value >= 0:
-            passed = f"{chosen.label} is the best in {choice.chance(chosen.best)}, but its mean "
+            passed = f"{chosen.label} is the best in {choice.best_in(chosen)}, but its mean "
             passed += f"({title_of(CHANGE)} {change.certainty.text(change.value)}) saves nothing"
             chosen, change = base, None
 
@@ -134,7 +134,7 @@ class Saving:
         return cls(
             setting="" if chosen is None else chosen.label,
             baseline=choice.baseline,
-            best="" if chosen is None else choice.chance(chosen.best),
+            best="" if chosen is None else choice.best_in(chosen),
             base_watts=power,
             watts=0.0 if chosen is base else None if change is None else saved(change.value),
             low=None if change is None else saved(change.high),

@@ -226,9 +226,9 @@ def probabilities(choice: Choice) -> str:
     for rank, option in enumerate(choice.options, start=1):
         name = f"{rank}. {option.label}"
         out.append(svg.text(left, y + 11, name if len(name) <= 60 else name[:59] + "\u2026"))
-        words = f"{name}: {choice.chance(option.best)}"
+        words = f"{name}: {choice.best_in(option)}"
         width = max(option.best * scale, 0.8)
         out.append(svg.element("rect", svg.tip(words), x=left, y=y + 16, width=width, height=step - 22, class_="f2"))
-        out.append(svg.text(left + width + 5, y + 25, choice.chance(option.best), "start", "tiny"))
+        out.append(svg.text(left + width + 5, y + 25, choice.best_in(option), "start", "tiny"))
         y += step
     return svg.document(y + 6, "Probability of being the best", out)

@@ -59,6 +59,8 @@ def command(
     from opplab.simulation.workload import Workload
 
     given = policy_of(ad_hoc)
+    if "," in str(given.get("governor", "")):
+        raise click.UsageError("a meter reads one run: give one --governor")
     if experiment is not None:
         if machine or workload or given:
             raise click.UsageError("give an EXPERIMENT, or --machine and --workload")

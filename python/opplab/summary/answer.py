@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ GROUP_COLUMNS = {
 
 PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50", "latency_p99")}
 """Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
+_TIMES = ("elapsed", "extrapolated")
+"""Rules of benchmarks that report the time of all their work, of which a run may do a part."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
@@ -319,11 +321,24 @@ class Answer(Block):
                         "certainty": "" if change is None else change.certainty.words,
                     }
                 )
+            for group, values in self.groups.get((one.machine, one.workload, one.variant), {}).items():
+                out += [_group_row(one, f"{metric}:{group}", value) for metric, value in values.items()]
         return out
 
     def facts(self) -> Mapping[str, Any]:
         """Give what JSON has beside the rows."""
         return {**super().facts(), "assumed": self.assumed, "missing": self.missing}
+
+
+def _group_row(one: Line, metric: str, value: float | None) -> dict[str, Any]:
+    """Give the row of a control group's value, which is compared with nothing."""
+    found = metrics.find(metric)
+    return {
+        **{"machine": one.machine, "workload": one.workload, "variant": one.variant, "baseline": one.base},
+        **{"metric": metric, "unit": found.unit if found else "", "better": found.better if found else ""},
+        **{"mean": value, "n": one.n, "change_percent": None, "low_percent": None, "high_percent": None},
+        "certainty": "",
+    }
 
 
 def title_of(metric: str) -> str:
@@ -399,11 +414,48 @@ def answer_of(
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
     answer.assumed = _assumed(experiment, lines, sure, command)
+    answer.missing = _cut(experiment, results)
     if results.filter(results["metric"] == "energy")["value"].null_count():
         from opplab.simulation.power import HOW_TO_GET_POWER
 
-        answer.missing = f"{HOW_TO_GET_POWER}."
+        answer.missing = " ".join(filter(None, (answer.missing, f"{HOW_TO_GET_POWER}.")))
     return answer
+
+
+def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
+    """Report which benchmarks did not end, so that runs lack the time that they report."""
+    words = []
+    for case in {(case.benchmark, case.param): case for case in experiment.cases}.values():
+        name, _, _, rule = (json.loads(case.json)["workload"].get("metric") or [""] * 4)[:4]
+        if rule not in _TIMES:
+            continue
+        own = results.filter((results["benchmark"] == case.benchmark) & (results["param"] == case.param))
+        runs = own.select("machine", "policy", "iteration").n_unique()
+        ended = own.filter((own["metric"] == name) & own["value"].is_not_null()).height
+        if ended < runs:
+            place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
+            words.append(
+                f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
+                f"{case.duration_ns / 1e9:g} s (leave out --seconds); rate counts whole pieces of work."
+            )
+    return " ".join(words)
+
+
+def _whole(answer_lines: Sequence[Line], workloads: Iterable[Mapping[str, Any]]) -> str:
+    """Report that a benchmark's time is of all of it where energy and work are of the part that was simulated."""
+    for work in workloads:
+        name, _, _, rule, all_, part = (work.get("metric") or [""] * 6)[:6]
+        if rule not in _TIMES or all_ == part:
+            continue
+        parts_s = [
+            energy / power
+            for line in answer_lines
+            if (energy := line.values.get("energy")) and (power := line.values.get("power")) and line.values.get(name)
+        ]
+        if parts_s:
+            ends = dict.fromkeys(quantity(end) for end in (min(parts_s), max(parts_s)))
+            return f"{name} is of the whole benchmark, energy of the {' to '.join(ends)} s of it that were simulated"
+    return ""
 
 
 def _fingerprints(results: pl.DataFrame) -> dict[tuple[Point, str], set[tuple[int, str]]]:
@@ -692,7 +744,8 @@ def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | Non
     workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
-    notes = (_start_up(workloads), _wake_up(experiment, lines), *together)
+    whole = _whole(lines, [work for work, _ in workloads])
+    notes = (_start_up(workloads), _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
