@@ -148,7 +148,7 @@ class _Pods:
         return [self.table(one, what) for one in value]
 
     def objects(self, value: object, depth: int = 0) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        """Give name and pod spec of each pod or template, and the spec that says how many pods are made of it."""
+        """Give name and pod spec of each pod or template, and the spec with the number of its pods."""
         one = self.table(value, "the document")
         kind = str(one.get("kind", ""))
         spec = self.table(one.get("spec"), "spec")
