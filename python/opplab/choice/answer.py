@@ -345,7 +345,8 @@ class Choice:
             ]
         if chosen is None:
             every = " and ".join(self.kept_by_none())
-            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {self._in(self.chance(first.meets))}."
+            does = self._in(self.chance(first.meets))
+            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {does}."
             return [nearest, *self.same(), *self._tests_nothing(), *self.check]
         goal = self.goals[0]
         title = title_of(goal)
