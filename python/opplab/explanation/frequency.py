@@ -37,7 +37,7 @@ def _held(records: Records, rows: npt.NDArray[np.intp], place: int) -> list[dict
 
 
 def _held_text(records: Records, request: dict[str, Any], held: list[dict[str, Any]]) -> str:
-    """Say how long the rate limit held a request, and how long it was due without a report; notes both in it."""
+    """Give words for how long the rate limit held a request, and how long no report came then; both go into it."""
     since = held[-1]["time_ns"]
     due = min(request["time_ns"], held[0]["time_ns"] + max(held[0]["wait_ns"], 0))
     request |= {"held_ns": due - since, "no_report_ns": request["time_ns"] - due}

@@ -74,6 +74,7 @@ mod tests {
     const MACHINE: &str = r#"format = 1
         name = "two cores"
         smt_yield = 640
+        [topology]
         core = ["0,2", "1"]
         [[driver]]
         name = "acpi-cpufreq"
