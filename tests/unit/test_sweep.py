@@ -371,3 +371,11 @@ def test_a_folder_continues_as_it_was_run(tmp_path: Path) -> None:
     (out / "manifest.json").write_text(json.dumps(about))
     other = run(str(out))
     assert "holds no case of" in str(other.exception)
+
+
+def test_a_new_experiment_has_every_machine(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text('{"tasks": {"t": {"run": 1000, "timer": {"ref": "u", "period": 8000}}}}')
+    words = ["experiment", "new", "e", "-m", "juno-r2", "-m", "pixel6", "-w", str(tmp_path / "w.json")]
+    made = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "e.toml")])
+    assert made.exit_code == 0, made.output
+    assert {case.machine for case in opplab.Experiment.load(tmp_path / "e.toml").cases} == {"juno-r2", "pixel6"}
