@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import opplab
 from opplab import results
@@ -348,3 +348,35 @@ def test_an_interrupt_ends_cases_that_would_take_hours(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "0 of 1 cases are kept" in errors
+
+
+def test_a_folder_continues_as_it_was_run(tmp_path: Path) -> None:
+    """Goal: the options of the first command are those of the second."""
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(main, ["run", *words, "--no-report", "-j", "1"])
+
+    out = tmp_path / "out"
+    first = run(
+        "juno-eas", "--iterations", "2", "--seconds", "0.05", "--seed", "9", "--until-ci", "90%", "-o", str(out)
+    )
+    assert first.exit_code == 0, first.output
+    manifest, rows = (out / "manifest.json").read_bytes(), (out / "results.parquet").read_bytes()
+    again = run(str(out))
+    assert again.exit_code == 0, again.output
+    assert (out / "manifest.json").read_bytes() == manifest
+    assert (out / "results.parquet").read_bytes() == rows
+    about = json.loads(manifest)
+    for case in about["cases"]:
+        case["hash"] = case["hash"][::-1]
+    (out / "manifest.json").write_text(json.dumps(about))
+    other = run(str(out))
+    assert "holds no case of" in str(other.exception)
+
+
+def test_a_new_experiment_has_every_machine(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text('{"tasks": {"t": {"run": 1000, "timer": {"ref": "u", "period": 8000}}}}')
+    words = ["experiment", "new", "e", "-m", "juno-r2", "-m", "pixel6", "-w", str(tmp_path / "w.json")]
+    made = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "e.toml")])
+    assert made.exit_code == 0, made.output
+    assert {case.machine for case in opplab.Experiment.load(tmp_path / "e.toml").cases} == {"juno-r2", "pixel6"}

@@ -18,7 +18,7 @@ from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
 from opplab.uncertainty.draws import Draws, latin_hypercube
-from opplab.uncertainty.parts import influences, parts_of, why_open
+from opplab.uncertainty.parts import Influence, influences, parts_of, why_open
 from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, how_sure
 
 LOAD = {
@@ -375,3 +375,25 @@ def test_a_disk_that_a_machine_does_not_describe_may_be_of_any_class(tmp_path: P
     assert "16667000" in json.dumps(flushes)
     assert not experiment("haswell-48x-numa").unknown_disks, "it has a rotary one"
     assert not experiment("xeon-6130-2s", 'disk = "nvme"').unknown_disks
+
+
+def test_several_machines_are_named_and_each_has_shares_of_its_own() -> None:
+    """Goal: what decides on one machine is not divided by the number of machines."""
+
+    def influence(key: str) -> Influence:
+        return Influence(key=key, rank_correlation=-0.95, share=0.9, p=0.0)
+
+    parts = parts_of([1.0, 1.1], [[-1.0], [1.0]] * 20, around=(1.05, 0.5, 1.6))
+    lines = [
+        SureLine((machine, "b", ""), "energy", "J", "lower", "old", "new", parts, [influence(key)])
+        for machine, key in (("x", "idle"), ("y", "opp"))
+    ]
+    both = Sureness(lines, None, 40)
+    assert [(row["machine"], row["assumption"], row["share"]) for row in both.deciding()] == [
+        ("x", "idle", 0.9),
+        ("y", "opp", 0.9),
+    ]
+    assert [row["at"] for row in both.text_rows()] == ["x b", "y b"]
+    alone = Sureness(lines[:1], None, 40)
+    assert "machine" not in alone.deciding()[0]
+    assert alone.text_rows()[0]["at"] == "b"

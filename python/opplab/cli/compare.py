@@ -112,7 +112,7 @@ def command(source: tuple[str, ...], **options: object) -> None:
     published text (000 to 004); beside a results folder it shows simulated and published changes together.
 
     With --uncertainty N, the experiment of a results folder runs again with draws of the machine's assumed values.
-    Each interval then has two parts: runs and assumptions.
+    Tables of their own have intervals in two parts: runs and assumptions. Stars and --fail-if are of the runs alone.
 
     A positive change is an improvement. Each machine and workload is compared on its own. --fail-if also fails on
     missing runs, benchmarks and iterations, and on values that are not numbers.
@@ -260,9 +260,10 @@ class Request:
                 jobs=workers(jobs if isinstance(jobs, int) else None),
                 progress=progress,
             )
+        stream = sys.stdout if self.form == "text" else sys.stderr
         for title, rows in publish.sure_tables(sure):
-            sys.stdout.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
-        sys.stdout.write("".join(f"{printable(line)}\n" for line in sure.findings()))
+            stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
+        stream.write("".join(f"{printable(line)}\n" for line in sure.findings()))
 
     def _names(self, runs: list[str]) -> list[str]:
         asked = self.options["runs"]

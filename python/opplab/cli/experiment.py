@@ -74,7 +74,7 @@ def show(name: str, output_format: str) -> None:
 
 @command.command(name="new")
 @click.argument("name")
-@machine_option("Machine of the workload.", required=True)
+@machine_option("Machine of the workload. May be repeated.", required=True, multiple=True)
 @click.option(
     "-w",
     "--workload",
@@ -108,7 +108,7 @@ def show(name: str, output_format: str) -> None:
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(
     name: str,
-    machine: str,
+    machine: tuple[str, ...],
     workload: Path,
     params: tuple[str, ...],
     background: str | None,
@@ -122,6 +122,7 @@ def new(
     """Write an experiment file that compares governors, as a start for your own."""
     import os
 
+    from opplab.errors import InputError
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.fitted import with_calibration
@@ -135,15 +136,18 @@ def new(
         where = os.path.relpath(workload, path.parent)
     else:
         where = workload.name
-        benchmark = with_calibration(benchmark, where, Path(machine).stem if machine.endswith(".toml") else machine)
+        if len(machine) > 1:
+            raise InputError(f"the constants of {where} are those of one machine: give one --machine")
+        own = Path(machine[0]).stem if machine[0].endswith(".toml") else machine[0]
+        benchmark = with_calibration(benchmark, where, own)
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     write_new(
         path,
         experiment_text(
             name,
-            from_folder(machine, path.parent),
+            [from_folder(one, path.parent) for one in machine],
             where,
-            with_variants({"governor": governor}, vs, Machine.load(machine).drivers if vs else (), note),
+            with_variants({"governor": governor}, vs, Machine.load(machine[0]).drivers if vs else (), note),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

@@ -261,7 +261,7 @@ def uncertainty_option(function: F) -> F:
         type=click.IntRange(2, DRAWS_MAX),
         callback=_draws,
         metavar="N",
-        help="Number of draws of the machine's assumed values; adds their share to each interval.",
+        help="Number of draws of the machine's assumed values; intervals with their share.",
     )(function)
 
 

@@ -192,10 +192,12 @@ def command(
                 )
                 raise click.UsageError(f"{flag} is for workloads; the experiment has its own")
             if Path(target).is_dir():
-                from opplab.sweep.experiments import file_of_results
+                from opplab.sweep.experiments import Experiment as Sweep
 
-                target, output = file_of_results(Path(target)), output or Path(target)
-            chosen = _loaded(target, False, **adjusted)
+                output = output or Path(target)
+                chosen = Sweep.of_results(target, **adjusted)
+            else:
+                chosen = _loaded(target, False, **adjusted)
         if how.uncertainty:
             chosen.adjusted["uncertainty"] = how.uncertainty
         _run_experiment(chosen, output or Path("out") / chosen.name, how)

@@ -618,8 +618,13 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             missed.append((theirs - ours, one, misses))
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     deciding = sure.deciding() if sure is not None else []
-    keys = [row["assumption"] for row in deciding if row["p"] < 0.05 and row["metric"] == metric]
-    depends = [f"It depends most on {', '.join(dict.fromkeys(keys[:2]))}."] if keys else []
+    strong = [row for row in deciding if row["p"] < 0.05 and row["metric"] == metric]
+    if several := list(dict.fromkeys(row["machine"] for row in strong if "machine" in row)):
+        first = [next(row for row in strong if row["machine"] == name) for name in several]
+        keys = [f"{row['assumption']} on {row['machine']}" for row in first[:2]]
+    else:
+        keys = [row["assumption"] for row in strong[:2]]
+    depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
     less = [_worst_first(answer, found) for found in (missed, work_done) if found]
     shown = max(SENTENCES - len(depends) - len(less), 0)

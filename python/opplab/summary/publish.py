@@ -135,6 +135,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         made.append((f"how sure, in percent ({level} intervals of {sure.number} draws)", list(sure.text_rows())))
     deciding = [
         {
+            **({"machine": row["machine"]} if "machine" in row else {}),
             "metric": row["metric"],
             "change": row["change"],
             "assumption": row["assumption"],

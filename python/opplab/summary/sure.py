@@ -31,9 +31,11 @@ def sure_section(sure: Sureness) -> dict[str, Any]:
         own = [line for line in sure.lines if line.metric == metric]
         title = f"{metric}: change and how sure"
         panels.append(panel(title, intervals(title, own)))
-    for key in dict.fromkeys((row["metric"], row["change"]) for row in sure.deciding()):
-        rows = [row for row in sure.deciding() if (row["metric"], row["change"]) == key]
-        title = f"{key[0]}, {key[1]}: what decides"
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in sure.deciding():
+        at = f" on {row['machine']}" if "machine" in row else ""
+        parts.setdefault(f"{row['metric']}, {row['change']}{at}: what decides", []).append(row)
+    for title, rows in parts.items():
         panels.append(panel(title, tornado(title, rows)))
     tables = [table_of("Changes in percent", sure.text_rows())]
     if sure.assumptions:

@@ -134,23 +134,27 @@ class Experiment:
         return made
 
     @classmethod
-    def of_results(cls, folder: str | Path) -> Experiment:
-        """Load the experiment that filled a results folder, as it was run: its iterations, seed and length.
+    def of_results(cls, folder: str | Path, **replaced: Any) -> Experiment:
+        """Load the experiment that filled a results folder, as it was run: its iterations, seed, length and ``until``.
 
         Parameters
         ----------
         folder : str or Path
             The folder; the experiment is built in, or its file is there, in the current folder, or beside the folder.
+        **replaced
+            As for `load`, instead of what it was run with.
         """
         from opplab.sweep.store import Store
 
         about = Store(folder).manifest()
-        made = cls.load(
-            file_of_results(Path(folder)),
-            iterations=about.get("iterations"),
-            seed=about.get("seed"),
-            seconds=seconds_of(about),
-        )
+        options: dict[str, Any] = {
+            "iterations": about.get("iterations"),
+            "seed": about.get("seed"),
+            "seconds": seconds_of(about),
+            "until_ci": (about.get("until") or {}).get("ci_percent"),
+        }
+        options |= {name: value for name, value in replaced.items() if value is not None}
+        made = cls.load(file_of_results(Path(folder)), **options)
         if not {case["hash"] for case in about["cases"]} & {case.hash for case in made.cases}:
             raise InputError(f"{folder} holds no case of {made.file}: the file, a machine or this version has changed")
         return made

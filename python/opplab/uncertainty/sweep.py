@@ -102,10 +102,10 @@ class Sureness:
         ]
 
     def deciding(self) -> list[dict[str, Any]]:
-        """Give, for each metric and pair, what the changes hang on most: a row an assumption, the strongest first."""
+        """Give, for each machine, metric and pair, what changes hang on most: a row an assumption, strongest first."""
         rows = []
-        for key in dict.fromkeys((line.metric, line.name) for line in self.lines):
-            own = [line for line in self.lines if (line.metric, line.name) == key]
+        for key in dict.fromkeys((line.metric, line.name, line.point[0]) for line in self.lines):
+            own = [line for line in self.lines if (line.metric, line.name, line.point[0]) == key]
             found: dict[str, list[Influence]] = {}
             for line in own:
                 for one in line.deciding:
@@ -115,6 +115,7 @@ class Sureness:
                 strongest = max(found[name], key=lambda one: one.share)
                 rows.append(
                     {
+                        **({"machine": key[2]} if self._several else {}),
                         "metric": key[0],
                         "change": key[1],
                         "assumption": name,
@@ -124,6 +125,15 @@ class Sureness:
                     }
                 )
         return rows
+
+    @property
+    def _several(self) -> bool:
+        """Whether rows must name their machines."""
+        return len({line.point[0] for line in (*self.lines, *self.beside)}) > 1
+
+    def _where(self, line: SureLine) -> str:
+        """Name the point of a line, with its machine where there are several."""
+        return " ".join(filter(None, (line.point[0] if self._several else "", *line.point[1:])))
 
     def findings(self) -> list[str]:
         """Describe in sentences which changes are clear, and what leaves the others open."""
@@ -142,11 +152,11 @@ class Sureness:
             f"{len(changes) - len(opened)} of {len(changes)} changes are clear: their intervals, over the runs and "
             f"{self.number} draws of what is assumed, exclude zero."
         ]
-        for line in opened[:MOST_INFLUENCES]:
-            where = " ".join(filter(None, (line.point[1], line.point[2])))
-            out.append(
-                f"Not clear: {where}: {line.name}, {line.metric} {line.number(line.change.value)}: {line.words}."
-            )
+        out += [
+            f"Not clear: {self._where(line)}: {line.name}, {line.metric} {line.number(line.change.value)}: "
+            f"{line.words}."
+            for line in opened[:MOST_INFLUENCES]
+        ]
         if len(opened) > MOST_INFLUENCES:
             out.append(f"And {len(opened) - MOST_INFLUENCES} more.")
         return out
@@ -154,10 +164,9 @@ class Sureness:
     def rows(self) -> list[dict[str, Any]]:
         """Give one row a change, for programs: those beside the others, too."""
         lines = [*self.lines, *self.beside]
-        several = len({line.point[0] for line in lines}) > 1
         return [
             {
-                **({"machine": line.point[0]} if several else {}),
+                **({"machine": line.point[0]} if self._several else {}),
                 "benchmark": line.point[1],
                 "param": line.point[2],
                 "metric": line.metric,
@@ -180,10 +189,9 @@ class Sureness:
         rows = []
         for line in self.lines:
             parts = line.change
-            where = " ".join(filter(None, (line.point[1], line.point[2])))
             rows.append(
                 {
-                    "at": where,
+                    "at": self._where(line),
                     "metric": line.metric,
                     "change": line.name,
                     "value": line.number(parts.value),
