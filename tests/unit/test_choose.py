@@ -684,3 +684,8 @@ def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) ->
     done = CliRunner().invoke(program, words)
     assert done.exit_code == 0, done.output
     assert "response" not in done.output
+
+
+def test_commands_name_the_tick() -> None:
+    (command,) = commands_of(Setting((("hz", 1000),)), {"driver": {"name": "scmi"}})
+    assert command == "# needs a kernel that is built with CONFIG_HZ=1000"
