@@ -63,7 +63,7 @@ class GovernorFacts(NamedTuple):
     requested_khz: int
     min_khz: int
     max_khz: int
-    #: The frequency at which the CPUs have their capacity.
+    #: The frequency of which schedutil takes a share (``get_capacity_ref_freq()``).
     freq_ref_khz: int
     #: The driver's frequency table, ascending; empty without one.
     table_khz: tuple[int, ...]

@@ -99,7 +99,7 @@ def t_half(n: int, confidence: float = 0.95) -> float:
     """
     low, high = mean([0.0] * (n - 1) + [1.0], confidence=confidence)[1]
     # The standard deviation of these values is the root of 1 / n.
-    return (high - low) / 2 * n**0.5
+    return float((high - low) / 2 * n**0.5)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

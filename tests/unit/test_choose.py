@@ -753,3 +753,8 @@ def test_a_price_that_few_values_do_not_judge_is_named(choice: opplab.Choice) ->
     first = replace(choice.options[0], changes={"response_p99": Parts(32.4, 0.1, None, None, None, draws=7)}, meets=1.0)
     price = replace(choice, options=[first, *choice.options[1:]]).price()
     assert price == "response p99 +32.4 % (needs 40 draws, has 8)"
+
+
+def test_commands_name_the_tick() -> None:
+    (command,) = commands_of(Setting((("hz", 1000),)), {"driver": {"name": "scmi"}})
+    assert command == "# needs a kernel that is built with CONFIG_HZ=1000"

@@ -356,6 +356,10 @@ gates! {
         AsSet = "as-set" since (4, 14), "limits as they are set; a request may resolve to the entry beyond them", [Replaced("151717690694")];
         Resolved = "resolved" since (5, 16), "entries of the table: the lowest above the minimum, the highest below the maximum", [Commit("151717690694"), Code("cpufreq.c:cpufreq_set_policy()", "6.12.117")];
     }
+    cpufreq_pressure: CpufreqPressure, "Whether a lowered maximum frequency lowers the capacity that the scheduler takes a CPU to have." {
+        Absent = "absent" since (4, 14), "no: tasks are placed as if the CPU reached its highest frequency", [Replaced("75d659317bb1"), Replaced("f1f8d0a22422")];
+        Present = "present" since (6, 10), "yes, in proportion, where the architecture has arch_scale_freq_ref()", [Commit("75d659317bb1"), Commit("f1f8d0a22422"), Mail("[PATCH v8 1/5] cpufreq: Add a cpufreq pressure feedback for the scheduler")];
+    }
     sugov_affinity: SugovAffinity, "Whether user space may move schedutil's threads." {
         Bound = "bound" since (4, 14), recorded "6.1 and 6.12", "no: bound to the policy's CPUs", [Code("cpufreq_schedutil.c:sugov_kthread_create()", "6.12.117")];
         Free = "free" since (6, 14), "yes, where any CPU may change the frequency", [Text("004"), Commit("93940fbdc468"), Code("cpufreq_schedutil.c:sugov_kthread_create()", "7.2.13")];
@@ -613,7 +617,7 @@ gates! {
     teo_util: TeoUtil, "Whether teo looks at the CPU's utilisation." {
         Ignored = "ignored" since (4, 14), "no", [Code("teo.c:teo_select()", "6.1.192")];
         Shallower = "shallower" since (6, 3), "a shallower state on CPUs that use more than 1/64 of their capacity", [Commit("9ce0f7c4bc64")];
-        Dropped = "dropped" since (6, 11), "no more", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
+        Dropped = "dropped" since (6, 11), "no", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
     }
     // Hybrids and preferred cores.
     hybrid_capacity: HybridCapacity, "Capacities of Intel's hybrid processors without SMT." {
@@ -955,7 +959,13 @@ impl Release<'_> {
             notes.push(format!("of the changes of {mainline}.y only those of the gates {of} are known"));
         }
         if self.android {
-            notes.push(String::from("what the Android branch adds is not modelled"));
+            let name = format!("{mainline}{}", self.flavour);
+            let with_gates = !self.flavour.is_empty() && PROFILES.iter().any(|(known, ..)| *known == name);
+            notes.push(String::from(if with_gates {
+                "of what the Android branch adds, the gates of this profile are modelled and nothing else"
+            } else {
+                "what the Android branch adds is not modelled"
+            }));
         }
         (!notes.is_empty()).then(|| notes.join("; "))
     }
@@ -1236,6 +1246,8 @@ mod tests {
         assert!(partly.contains("sugov_util (89)"), "{partly}");
         let android = note("android15-6.6").expect("a branch");
         assert!(android.contains("no point release") && android.contains("not modelled"), "{android}");
+        let with_gates = note("4.14-android").expect("a branch");
+        assert!(with_gates.contains("the gates of this profile are modelled"), "{with_gates}");
         assert!(note("6.8.0-45-generic").expect("Ubuntu's").contains("taken as 6.8"));
     }
 

@@ -117,11 +117,11 @@ pub struct Difference {
     pub after: &'static GateValue,
 }
 
-/// The gates that differ between two kernels.
+/// The gates in which two kernels behave differently; a value that came back under another name is no difference.
 pub fn differences(before: &KernelProfile, after: &KernelProfile) -> Vec<Difference> {
     let all =
         GATES.iter().map(|gate| Difference { gate, before: value_of(gate, before), after: value_of(gate, after) });
-    all.filter(|found| found.before.name != found.after.name).collect()
+    all.filter(|found| found.before.what != found.after.what).collect()
 }
 
 /// What `kernel` does otherwise than the profile that it comes after, as `gate=value`: a point release after its mainline
@@ -265,6 +265,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What went and came back, or is absent under two names, differs between no two kernels that have it alike.
+    #[test]
+    fn differences_are_of_behaviour() {
+        let diff = |before: &str, after: &str| {
+            let named = |name| KernelProfile::named(name).expect("a kernel");
+            differences(&named(before), &named(after)).iter().map(|found| found.gate.name).collect::<Vec<_>>()
+        };
+        assert_eq!(diff("6.9", "6.10"), ["cpufreq_pressure"]);
+        let long = diff("4.14", "6.19");
+        assert!(!long.contains(&"teo_near_timer") && !long.contains(&"teo_util"), "{long:?}");
+        assert!(diff("6.1", "6.3").contains(&"teo_util"));
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl Policy {
         !self.offline_cpus.contains(&cpu) && (!self.nosmt || !is_second_thread())
     }
 
+    /// Whether cores of `machine` start with two threads, as drivers see it (`sched_smt_active()`).
+    pub fn smt_active(&self, machine: &Machine) -> bool {
+        !self.nosmt && machine.has_smt()
+    }
+
     /// Whether `cpu` is in scheduling domains, and open to tasks that name no CPU.
     pub fn runs_tasks(&self, machine: &Machine, cpu: u32) -> bool {
         !self.isolcpus.contains(&cpu) && self.is_online(machine, cpu)

@@ -549,6 +549,35 @@ fn a_rewritten_schedutil_decides_alike() {
     }
 }
 
+/// x86 has no `arch_scale_freq_ref()`: schedutil takes a share of the hardware's maximum, boost included.
+#[test]
+fn a_rewritten_schedutil_decides_alike_on_x86() {
+    let epyc = include_str!("../../../python/opplab/data/machines/epyc-7742-2s.toml");
+    let skylake = include_str!("../../../python/opplab/data/machines/skylake-8x-uma.toml");
+    for (name, text, driver, no_hwp) in
+        [("epyc-7742-2s", epyc, "acpi-cpufreq", false), ("skylake-8x-uma", skylake, "intel_cpufreq", true)]
+    {
+        let machine = opplab_model::file::parse_machine(name, text).unwrap_or_else(|error| panic!("{error}"));
+        for kernel in ["6.1.192", "6.12.117"] {
+            let workload = periodic(&machine, 6, 300, 1);
+            let policy = Policy {
+                kernel: kernel.into(),
+                driver: driver.into(),
+                governor: "schedutil".into(),
+                no_hwp,
+                ..Policy::default()
+            };
+            let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 200_000_000 };
+            let (ours, mut theirs) = (records(&case), Records::default());
+            run_with(&case, &Start::default(), &mut theirs, &mut Formula::default())
+                .unwrap_or_else(|error| panic!("{error:?}"));
+            let highest = |records: &Records| records.requests.iter().map(|request| request.2).max();
+            assert_eq!(highest(&ours), highest(&theirs), "{name} {kernel}");
+            assert!(ours.requests.len() > 20, "{name} {kernel}: {}", ours.requests.len());
+        }
+    }
+}
+
 /// Puts every task on one CPU.
 struct OneCpu(u32);
 

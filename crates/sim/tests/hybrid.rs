@@ -45,11 +45,28 @@ fn tasks(nr: u32, cpu: u32, permille: u64) -> Workload {
     Workload { name: String::from("tasks"), tasks: (0..nr).map(task).collect(), ..Workload::default() }
 }
 
+/// A task that is always busy, born on an E-core.
+fn spin() -> Workload {
+    let spin = TaskSpec {
+        name: String::from("spin"),
+        initial: true,
+        spawn_cpu: Some(8),
+        ops: vec![Op::Runtime { wall_ns: 1 << 50 }, Op::Exit],
+        ..TaskSpec::default()
+    };
+    Workload { name: String::from("spin"), tasks: vec![spin], ..Workload::default() }
+}
+
 fn ran(machine: &Machine, kernel: &str, workload: Workload) -> Outcome {
+    ran_with(machine, kernel, false, workload)
+}
+
+fn ran_with(machine: &Machine, kernel: &str, nosmt: bool, workload: Workload) -> Outcome {
     let policy = Policy {
         kernel: kernel.into(),
         driver: "intel_cpufreq".into(),
         governor: "schedutil".into(),
+        nosmt,
         ..Policy::default()
     };
     let case = Case { workload, machine: machine.clone(), policy, seed: 1, duration_ns: 500 * MS };
@@ -75,6 +92,20 @@ fn small_tasks_go_to_efficient_cores_with_an_energy_model() {
     assert!(share("6.14") > 500, "{}", share("6.14"));
 }
 
+/// So it does on a processor with SMT that is booted with `nosmt`, as v6.12 knows its capacities.
+#[test]
+fn nosmt_gives_a_hybrid_capacities_and_an_energy_model() {
+    let machine = alder_lake();
+    let share = |kernel: &str, nosmt: bool| on_p_cores(&ran_with(&machine, kernel, nosmt, tasks(4, 0, 50)));
+    assert!(share("6.16", true) < 300, "{}", share("6.16", true));
+    let all = ["6.11", "6.12", "6.14", "6.16", "6.19"].map(|kernel| (share(kernel, true), share(kernel, false)));
+    assert!(share("6.14", true) > 500, "{all:?}");
+    assert!(share("6.16", false) > 500, "{}", share("6.16", false));
+    // E-cores are known to be too small for a task that is always busy.
+    let lone = on_p_cores(&ran_with(&machine, "6.12.117", true, spin()));
+    assert!(lone > 800, "{lone}");
+}
+
 /// E-cores that are used above 60 % are as dear as P-cores since v6.19: P-cores get work earlier.
 #[test]
 fn busy_efficient_cores_spill_over_since_v6_19() {
@@ -87,15 +118,7 @@ fn busy_efficient_cores_spill_over_since_v6_19() {
 #[test]
 fn a_busy_task_is_packed_on_a_performance_core_with_smt() {
     let machine = alder_lake();
-    let spin = TaskSpec {
-        name: String::from("spin"),
-        initial: true,
-        spawn_cpu: Some(8),
-        ops: vec![Op::Runtime { wall_ns: 1 << 50 }, Op::Exit],
-        ..TaskSpec::default()
-    };
-    let workload = Workload { name: String::from("spin"), tasks: vec![spin], ..Workload::default() };
-    let outcome = ran(&machine, "6.12.117", workload);
+    let outcome = ran(&machine, "6.12.117", spin());
     assert!(on_p_cores(&outcome) > 800, "{}", on_p_cores(&outcome));
 }
 

@@ -453,3 +453,41 @@ fn the_tick_stops_for_one_task_on_nohz_full() {
     let all = Policy { nohz_full: (0..6).collect(), ..of("6.12.117", "", "schedutil") };
     assert!(refused(&machine, &load(&machine, 1, 100), all).contains("no CPU is left"));
 }
+
+/// Where a task with work for `permille` of each 10 ms of the biggest CPU runs, by cluster in permille of its time.
+fn where_it_runs(machine: &Machine, permille: u64, policy: Policy) -> Vec<u64> {
+    let mut workload = load(machine, 0, permille);
+    workload.tasks[0].cpus = None;
+    workload.tasks[0].spawn_cpu = Some(machine.nr_cpus() as u32 - 1);
+    let outcome = tried(machine, &workload, policy).unwrap_or_else(|error| panic!("{error:?}"));
+    // The governor's threads come first.
+    let by_cluster = outcome.task_ns_by_cluster.last().expect("the task");
+    let total: u64 = by_cluster.iter().sum();
+    by_cluster.iter().map(|ns| ns * 1000 / total).collect()
+}
+
+/// A task of 30 % fits the A76, and the X1 only while nobody limits that to 851 MHz of 2802.
+#[test]
+fn a_limit_of_the_frequency_lowers_the_capacity_since_6_10() {
+    let machine = machine!("pixel6");
+    let of_cluster = |name: &str| machine.clusters.iter().position(|cluster| cluster.name == name).expect("a cluster");
+    let (x1, a76) = (of_cluster("X1"), of_cluster("A76"));
+    let limit = || SetLimit { all_khz: 0, by_cluster: vec![(String::from("X1"), 851_000)] };
+    let limited = |kernel: &str| {
+        let policy = Policy { scaling_max_freq: limit(), ..of(kernel, "", "schedutil") };
+        where_it_runs(&machine, 300, policy)
+    };
+    assert!(limited("6.9")[x1] > 900, "{:?}", limited("6.9"));
+    assert!(limited("6.10")[a76] > 900, "{:?}", limited("6.10"));
+    assert!(limited("6.12.117")[a76] > 900, "{:?}", limited("6.12.117"));
+    let free = where_it_runs(&machine, 300, of("6.12.117", "", "schedutil"));
+    assert_eq!(free, where_it_runs(&machine, 300, of("6.9", "", "schedutil")));
+    // The same for a limit that comes while it runs, once it sleeps again.
+    let changed = |kernel: &str| {
+        let before = of(kernel, "", "schedutil");
+        let after = Policy { scaling_max_freq: limit(), ..before.clone() };
+        let changes = vec![PolicyChange { at_ms: 100, policy: after }];
+        where_it_runs(&machine, 300, Policy { changes, ..before })
+    };
+    assert!(changed("6.9")[x1] > 900 && changed("6.10")[a76] > 100, "{:?} {:?}", changed("6.9"), changed("6.10"));
+}

@@ -310,6 +310,7 @@ def writes_of(
         "energy_model": "firmware and cpufreq driver determine the energy model: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",
         "kernel": "needs a kernel as {}",
+        "hz": "needs a kernel that is built with CONFIG_HZ={}",
         "driver": "the cpufreq driver is chosen at boot: {}",
     }
     if folder:

@@ -339,6 +339,15 @@ pub fn set_policy_limits(table: Option<&FreqTable>, verified: FreqLimits) -> Fre
     FreqLimits { min_khz: min_khz.min(max_khz), max_khz }
 }
 
+/// What of the capacity of a policy's CPUs is out of reach under a limit of `max_khz`, where they have their `capacity` at
+/// `freq_ref_khz`; 0 is an architecture that does not say (drivers/cpufreq/cpufreq.c:cpufreq_update_pressure(), v6.10).
+pub fn cpufreq_pressure(capacity: u64, max_khz: u32, freq_ref_khz: u32) -> u64 {
+    if max_khz >= freq_ref_khz {
+        return 0;
+    }
+    capacity - capacity * u64::from(max_khz) / u64::from(freq_ref_khz)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,6 +358,20 @@ mod tests {
     fn check(freqs: &[u32], target: u32, relation: Relation, expected: u32) {
         let table = FreqTable::from_khz(freqs).expect("a valid table");
         assert_eq!(table.resolve(target, LIMITS, relation, false), expected, "{freqs:?} {target} {relation:?}");
+    }
+
+    /// What a limit leaves is rounded down; at and above the reference, as where there is none, nothing is lost.
+    #[test]
+    fn pressure() {
+        for (capacity, max_khz, freq_ref_khz, lost) in [
+            (1024, 851_000, 2_802_000, 1024 - 311),
+            (1024, 2_802_000, 2_802_000, 0),
+            (1024, 3_000_000, 2_802_000, 0),
+            (383, 450_000, 950_000, 383 - 181),
+            (1024, 851_000, 0, 0),
+        ] {
+            assert_eq!(cpufreq_pressure(capacity, max_khz, freq_ref_khz), lost, "{max_khz} of {freq_ref_khz}");
+        }
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl FreqMaxRatios {
             let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();
             return Ok(Self { by_cluster, estimate: None });
         }
-        let freq_max_of = gates.profile.freq_max_of(gates.platform, machine.is_intel_hybrid(), machine.has_smt());
+        let freq_max_of =
+            gates.profile.freq_max_of(gates.platform, machine.is_intel_hybrid(), policy.smt_active(machine));
         let freq_max = if policy.freq_max.is_empty() {
             gates.profile.freq_max(gates.platform, freq_max_of, policy.no_turbo)
         } else {

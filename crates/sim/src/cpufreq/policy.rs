@@ -6,11 +6,13 @@
 use opplab_kernel::cpufreq::facts::Request;
 use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts};
 use opplab_kernel::cpufreq::facts::{CpuTimes, SampleNote};
+use opplab_kernel::cpufreq::freq_table::cpufreq_pressure;
 use opplab_kernel::cpufreq::governor::{self as kernel, Report, Worker};
 use opplab_kernel::cpufreq::intel_pstate::Rounding;
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
 use opplab_kernel::freq_invariance::scale_freq_tick;
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::CpufreqPressure;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::{Decision, FreqContext};
 use opplab_model::event::{Event, Sink};
@@ -58,6 +60,27 @@ impl kernel::View for View<'_> {
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// `arch_scale_freq_ref()`: x86 has none.
+    pub(crate) fn arch_scale_freq_ref(&self, cluster: ClusterId) -> u32 {
+        match self.case.machine.invariance {
+            InvarianceSource::FreqChange => self.topology.reference_khz[cluster],
+            InvarianceSource::CountersAtTick | InvarianceSource::Absent => 0,
+        }
+    }
+
+    /// cpufreq.c:cpufreq_update_pressure(): the policy has other limits.
+    pub(crate) fn cpufreq_update_pressure(&mut self, id: PolicyId) {
+        if self.gates.profile.cpufreq_pressure == CpufreqPressure::Absent {
+            return;
+        }
+        let policy = &self.policies[id];
+        let capacity = self.cpus[policy.cpus[0]].capacity;
+        let pressure = cpufreq_pressure(capacity, policy.limits.max_khz, self.arch_scale_freq_ref(policy.cluster));
+        for &cpu in &policy.cpus {
+            self.cpus[cpu].cpufreq_pressure = pressure;
+        }
+    }
+
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: CpuId, flags: u32) {
         let index = self.cpus[cpu].policy;
@@ -76,11 +99,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let member = policy.cpus.iter().position(|&other| other == cpu).unwrap_or(0);
         let facts = PolicyFacts {
             cur_khz: policy.cur_khz,
-            // x86 has no arch_scale_freq_ref(): the hardware's maximum counts.
-            freq_ref_khz: match self.case.machine.invariance {
-                InvarianceSource::FreqChange => self.topology.reference_khz[policy.cluster],
-                InvarianceSource::CountersAtTick | InvarianceSource::Absent => 0,
-            },
+            freq_ref_khz: self.arch_scale_freq_ref(policy.cluster),
             freq_invariant: self.gates.freq_invariant,
             can_update,
         };

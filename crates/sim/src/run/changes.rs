@@ -77,8 +77,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// (core.c:sched_cpu_deactivate(), timer.c:timers_dead_cpu(), hrtimer.c:hrtimers_cpu_dying(), v6.12).
     fn change_cpus(&mut self, policy: &Policy) {
         let (machine, profile) = (&self.case.machine, &self.gates.profile);
-        let capacities = known_capacities(machine, profile);
-        let priorities = packing_priorities(machine, self.driver.driver.kind, profile);
+        // The driver looks for threads when it is registered.
+        let capacities = known_capacities(machine, &self.case.policy, profile);
+        let priorities = packing_priorities(machine, &self.case.policy, self.driver.driver.kind, profile);
         let isolated = self.case.workload.isolated_cpus();
         let topology = Topology::new(machine, policy, profile, &isolated, &capacities, priorities);
         let before = std::mem::replace(&mut self.topology, topology);
@@ -141,6 +142,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             state.governor = fresh.governor;
         }
         let (limits, cur_khz) = (state.limits, state.cur_khz);
+        self.cpufreq_update_pressure(id);
+        let state = &mut self.policies[id];
         let khz = match &mut state.governor {
             Governor::Kernel { state: Some(governor), .. } => governor.limits(limits, cur_khz),
             Governor::Kernel { worker: Worker::Nobody, .. } => None,

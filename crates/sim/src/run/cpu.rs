@@ -6,7 +6,7 @@ use opplab_kernel::pelt::SchedAvg;
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::newidle::{MIGRATION_COST_NS, RqBalance};
-use opplab_kernel::sched::placement::{SisProp, WakeFlips};
+use opplab_kernel::sched::placement::{CpuCapacity, SisProp, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::machine::Cluster;
 
@@ -85,8 +85,10 @@ pub(crate) struct Cpu {
     pub(crate) capacity: u64,
     /// What it really is, which the kernel need not know.
     pub(crate) work_capacity: u64,
-    /// What rt, dl, irq leave for the fair class (capacity_of()).
+    /// What rt, dl, irq and limits of the frequency leave for the fair class (capacity_of()).
     pub(crate) capacity_of: u64,
+    /// What limits of the frequency take of it (cpufreq_get_pressure()).
+    pub(crate) cpufreq_pressure: u64,
     pub(crate) clk: RqClock,
     /// arch_scale_freq_capacity().
     pub(crate) freq_scale: u64,
@@ -154,6 +156,17 @@ impl Cpu {
         self.idle_since_ns = now;
     }
 
+    /// What it can do, as placement and balance look at it.
+    #[inline]
+    pub(crate) fn capacities(&self) -> CpuCapacity {
+        CpuCapacity {
+            orig: self.capacity,
+            of: self.capacity_of,
+            hw_pressure: 0,
+            cpufreq_pressure: self.cpufreq_pressure,
+        }
+    }
+
     /// A CPU that runs its idle task at [`BOOT_NS`]; `nr_points`: operating points of its cluster.
     pub(crate) fn new(
         cluster: ClusterId,
@@ -193,6 +206,7 @@ impl Cpu {
             capacity,
             work_capacity: capacity,
             capacity_of: capacity,
+            cpufreq_pressure: 0,
             freq_scale: 1024,
             busy_ns: 0,
             aperf: 0,

@@ -1,6 +1,6 @@
 //! Where the engine asks a governor or a placement from outside (see `hooks`).
 
-use opplab_kernel::cpufreq::facts::SugovOutcome;
+use opplab_kernel::cpufreq::facts::{PolicyFacts, SugovOutcome};
 use opplab_kernel::cpufreq::freq_table::{Relation, resolve_freq};
 use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, cpu_bw_dl};
 use opplab_kernel::pelt::HalfLife;
@@ -44,6 +44,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 times: cpu_times(own, self.now),
             }
         });
+        let policy = PolicyFacts {
+            cur_khz: state.cur_khz,
+            freq_ref_khz: self.arch_scale_freq_ref(state.cluster),
+            freq_invariant: self.gates.freq_invariant,
+            can_update: true,
+        };
         let facts = GovernorFacts {
             time_ns: self.cpus[cpu].clk.clock.saturating_sub(BOOT_NS),
             cpu: cpu.0,
@@ -53,7 +59,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             requested_khz: custom.requested_khz,
             min_khz: custom.limits.min_khz,
             max_khz: custom.limits.max_khz,
-            freq_ref_khz: self.topology.reference_khz[state.cluster],
+            freq_ref_khz: self.gates.sugov.capacity_ref_freq(&policy, custom.cpuinfo_max_khz),
             table_khz: custom.table_khz.clone(),
             freq_invariant: self.gates.freq_invariant,
             rate_limit_us: custom.rate_limit_us,

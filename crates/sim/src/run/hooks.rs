@@ -64,7 +64,7 @@ pub struct GovernorFacts {
     pub min_khz: u32,
     /// The highest frequency, in kHz.
     pub max_khz: u32,
-    /// The frequency at which the CPUs have their capacity, in kHz.
+    /// The frequency of which schedutil takes a share (`get_capacity_ref_freq()`), in kHz.
     pub freq_ref_khz: u32,
     /// The driver's frequency table, in kHz, ascending; empty without one.
     pub table_khz: Vec<u32>,
@@ -161,6 +161,7 @@ pub trait Hooks {
 /// What the engine keeps for a policy whose governor is the user's.
 pub(crate) struct CustomGovernor {
     pub(super) limits: FreqLimits,
+    pub(super) cpuinfo_max_khz: u32,
     pub(super) table: Option<FreqTable>,
     pub(super) table_khz: Vec<u32>,
     pub(super) rate_limit_us: u32,
@@ -176,6 +177,7 @@ impl CustomGovernor {
         let khz = cluster.opps.iter().map(|opp| opp.khz);
         Self {
             limits: setup.limits,
+            cpuinfo_max_khz: setup.cpuinfo.max_khz,
             table_khz: if setup.table.is_some() { khz.collect() } else { Vec::new() },
             table: setup.table,
             rate_limit_us,

@@ -64,8 +64,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let nr = machine.nr_cpus();
         let gates = Gates::new(policy, machine)?;
         let mut driver = driver_of(machine, policy);
-        let capacities = known_capacities(machine, &gates.profile);
-        let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
+        let capacities = known_capacities(machine, policy, &gates.profile);
+        let priorities = packing_priorities(machine, policy, driver.driver.kind, &gates.profile);
         let topology =
             Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
         let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
@@ -184,6 +184,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
                 self.start_policy(policy);
             }
         }
+        for cpu in self.cpus.ids() {
+            self.update_cpu_capacity(cpu);
+        }
+        self.balancer.sgc = self.topology.domains.group_capacities(|cpu| self.cpus[CpuId::of(cpu)].capacity_of);
         let case = self.case;
         let groups = case.workload.group_of_tasks();
         for (index, spec) in case.workload.tasks.iter().enumerate().filter(|(_, spec)| spec.initial) {
@@ -256,6 +260,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     fn start_policy(&mut self, policy: PolicyId) {
         self.start_governor(policy);
+        self.cpufreq_update_pressure(policy);
         self.start_thread(policy);
     }
 
@@ -351,8 +356,8 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     let (machine, policy) = (&case.machine, &case.policy);
     let gates = Gates::new(policy, machine)?;
     let mut driver = driver_of(machine, policy);
-    let capacities = known_capacities(machine, &gates.profile);
-    let priorities = packing_priorities(machine, driver.driver.kind, &gates.profile);
+    let capacities = known_capacities(machine, policy, &gates.profile);
+    let priorities = packing_priorities(machine, policy, driver.driver.kind, &gates.profile);
     let topology =
         Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;

@@ -16,7 +16,6 @@ use opplab_kernel::sched::newidle::{
     sched_balance_domains, sched_balance_newidle,
 };
 use opplab_kernel::sched::nohz::{Nohz, NohzHost, nohz_newidle_balance, sched_balance_trigger};
-use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_model::decision::Decision;
 use opplab_model::event::{PlacementRule, Sink};
 use rand_core::Rng;
@@ -51,7 +50,7 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         util_est: crate::sched::rq_facts::cfs_util_est(state, &engine.gates),
         nr_running: state.rq_nr_running(),
         h_nr_queued: state.fair.nr_queued(),
-        capacity: CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
+        capacity: state.capacities(),
         misfit_task_load: state.misfit_task_load,
         clamps: engine.uclamp_used.then(|| state.clamps.value()),
     }
@@ -340,7 +339,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:update_cpu_capacity().
     pub(crate) fn update_cpu_capacity(&mut self, cpu: CpuId) {
         let state = &mut self.cpus[cpu];
-        let capacity = CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+        let capacity = state.capacities();
         state.capacity_of =
             scale_rt_capacity(&capacity, state.rt.util_avg, state.dl.util_avg, state.irq.util_avg).max(1);
     }

@@ -5,7 +5,7 @@ use opplab_kernel::eas::{
 };
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cpumask::CpuSet;
-use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
+use opplab_kernel::sched::placement::Clamps;
 use opplab_model::decision::{Decision, NONE};
 use opplab_model::event::Sink;
 
@@ -26,7 +26,7 @@ pub(crate) struct Facts<'a> {
 fn eas_cpu(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> EasCpu {
     EasCpu {
         rq: rq_facts(cpu, gates, uclamp_used),
-        capacity: CpuCapacity { orig: cpu.capacity, of: cpu.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 },
+        capacity: cpu.capacities(),
         util_avg: cpu.proposed.util(cpu.cfs.avg.util_avg),
         runnable_avg: cpu.cfs.avg.runnable_avg,
         util_est: cpu.proposed.util(cfs_util_est(cpu, gates)),

@@ -11,24 +11,33 @@ use opplab_kernel::energy_model::EmPerfDomain;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{AmdPrefcore, HybridCapacity, HybridEm, ItmtThreads, KernelProfile};
 use opplab_model::machine::{Cluster, Machine};
+use opplab_model::policy::Policy;
 
 use crate::CaseError;
 
-/// `arch_scale_cpu_capacity()` of each CPU (intel_pstate.c:hybrid_init_cpu_capacity_scaling(), v6.12.117).
-pub(crate) fn known_capacities(machine: &Machine, profile: &KernelProfile) -> Vec<u64> {
-    let known =
-        !machine.is_intel_hybrid() || (profile.hybrid_capacity == HybridCapacity::ByLevel && !machine.has_smt());
+/// Whether an Intel hybrid has capacities, which it does not with two threads a core.
+fn by_level(machine: &Machine, policy: &Policy, profile: &KernelProfile) -> bool {
+    profile.hybrid_capacity == HybridCapacity::ByLevel && !policy.smt_active(machine)
+}
+
+/// `arch_scale_cpu_capacity()` of each CPU under the policy that the machine starts with (intel_pstate.c:hybrid_init_cpu_capacity_scaling(), v6.12.117).
+pub(crate) fn known_capacities(machine: &Machine, policy: &Policy, profile: &KernelProfile) -> Vec<u64> {
+    let known = !machine.is_intel_hybrid() || by_level(machine, policy, profile);
     let capacity = |cpu: u32| if known { machine.cluster_of(cpu).capacity.into() } else { 1024 };
     (0..machine.nr_cpus() as u32).map(capacity).collect()
 }
 
 /// The priorities by which tasks are packed, if the driver gives some that differ
 /// (intel_pstate.c:intel_pstate_set_itmt_prio(), amd-pstate.c:amd_pstate_init_prefcore(), v6.12.117).
-pub(crate) fn packing_priorities(machine: &Machine, driver: DriverKind, profile: &KernelProfile) -> Option<Vec<i32>> {
+pub(crate) fn packing_priorities(
+    machine: &Machine,
+    policy: &Policy,
+    driver: DriverKind,
+    profile: &KernelProfile,
+) -> Option<Vec<i32>> {
     let tells = match driver {
         DriverKind::IntelActive | DriverKind::IntelPassive => {
-            let by_capacity = profile.hybrid_capacity == HybridCapacity::ByLevel && !machine.has_smt();
-            !(machine.is_intel_hybrid() && by_capacity)
+            !(machine.is_intel_hybrid() && by_level(machine, policy, profile))
         }
         DriverKind::Amd(_) => profile.amd_prefcore == AmdPrefcore::Ranked,
         DriverKind::Acpi | DriverKind::Cppc | DriverKind::FirmwareTable => false,

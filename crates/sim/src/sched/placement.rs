@@ -101,7 +101,7 @@ impl<S: Sink, H: HalfLife> SiblingFacts for Siblings<'_, '_, S, H> {
     }
     fn capacity(&self, cpu: usize) -> CpuCapacity {
         let state = &self.0.cpus[cpu];
-        CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 }
+        state.capacities()
     }
 }
 
@@ -535,8 +535,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let state = &self.cpus[cpu];
                 let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
                 let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
-                let capacity =
-                    CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+                let capacity = state.capacities();
                 let fits = util_fits_cpu(util, self.task_clamps(task), &capacity) > 0;
                 if fits || !bigger { 0 } else { self.tasks[task].sa.load_avg.max(1) }
             }

@@ -9,7 +9,7 @@ use opplab_kernel::proposals::lone_task::is_lone;
 use opplab_kernel::proposals::push_eas::is_stuck;
 use opplab_kernel::proposals::rampup_qos::grown_estimate;
 use opplab_kernel::proposals::uclamp_sum::util_bias;
-use opplab_kernel::sched::placement::{Clamps, CpuCapacity};
+use opplab_kernel::sched::placement::Clamps;
 use opplab_kernel::util_est::UTIL_AVG_UNCHANGED;
 use opplab_model::event::{PlacementRule, Sink};
 
@@ -151,7 +151,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn is_stuck_on(&self, cpu: CpuId, task: TaskId) -> bool {
         let state = &self.cpus[cpu];
-        let capacity = CpuCapacity { orig: state.capacity, of: state.capacity_of, hw_pressure: 0, cpufreq_pressure: 0 };
+        let capacity = state.capacities();
         is_stuck(self.task_util_est(task), self.task_clamps(task), &capacity)
     }
 

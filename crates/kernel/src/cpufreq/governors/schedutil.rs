@@ -230,6 +230,21 @@ pub struct SugovGates {
 }
 
 impl SugovGates {
+    /// The frequency at which the capacity is reached, in kHz (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12), in a policy
+    /// whose hardware reaches `cpuinfo_max_khz`.
+    #[inline]
+    pub fn capacity_ref_freq(&self, policy: &PolicyFacts, cpuinfo_max_khz: u32) -> u32 {
+        if self.freq_ref && policy.freq_ref_khz != 0 {
+            policy.freq_ref_khz
+        } else if policy.freq_invariant {
+            cpuinfo_max_khz
+        } else if self.margin_on_current {
+            policy.cur_khz.wrapping_add(policy.cur_khz >> 2)
+        } else {
+            policy.cur_khz
+        }
+    }
+
     /// From a CPU's utilisation to the performance that it asks for (sugov_get_util(), v6.12, without the I/O boost's own
     /// state); `boost` is what [`SugovCpu::sugov_iowait_apply`] gives, `None` without a boost.
     #[inline(always)]
@@ -740,7 +755,7 @@ impl SugovPolicy {
             headroom: (self.gates.margin.ratio_1024(), self.gates.headroom),
             target_perf: 0,
             max_cap: 0,
-            ref_khz: self.capacity_ref_freq(policy),
+            ref_khz: self.gates.capacity_ref_freq(policy, self.cpuinfo.max_khz).into(),
             raw_khz: self.cached_raw_freq_khz,
             next_khz: self.next_freq_khz,
             outcome,
@@ -919,26 +934,10 @@ impl SugovPolicy {
         saved == facts.idle_calls
     }
 
-    /// The frequency at which the capacity is reached, in kHz (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12).
-    #[inline]
-    fn capacity_ref_freq(&self, policy: &PolicyFacts) -> u64 {
-        if self.gates.freq_ref && policy.freq_ref_khz != 0 {
-            return policy.freq_ref_khz as u64;
-        }
-        let khz = if policy.freq_invariant {
-            self.cpuinfo.max_khz
-        } else if self.gates.margin_on_current {
-            policy.cur_khz.wrapping_add(policy.cur_khz >> 2)
-        } else {
-            policy.cur_khz
-        };
-        khz as u64
-    }
-
     /// The first half of get_next_freq(), truncated to 32 bits as there.
     #[inline]
     fn get_raw_freq(&self, policy: &PolicyFacts, util: u64, max: u64) -> u32 {
-        let khz = self.capacity_ref_freq(policy);
+        let khz = self.gates.capacity_ref_freq(policy, self.cpuinfo.max_khz).into();
         let raw = match self.gates.headroom {
             HeadroomPlace::InEffectivePerf => map_util_freq(util, khz, max),
             HeadroomPlace::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(util), khz, max),
