@@ -1,7 +1,7 @@
 //! LISA's and TRAPpy's `plat_info.yml`: frequency domains, frequencies and capacities under `platform-info: conf:`.
 //!
 //! The file is read event by event: Python tags mean nothing here, and anchors are not expanded. The `nrg-model` of old
-//! files is in units of its own: a note says that it is not read.
+//! files is in units of its own: it is not read, and a note has that.
 
 use std::collections::BTreeMap;
 
