@@ -44,7 +44,8 @@ def test_sentences_of_the_page_hold(results: dict[str, pl.DataFrame]) -> None:
     assert mean(web, "period 20ms", "group_missed:/web") > mean(web, "quota", "group_missed:/web")
     cached = results["memcached-quota"]
     p99 = {policy: mean(cached, policy, "group_response_p99:/memcached") for policy in cached["policy"].unique()}
-    assert p99["16 CPUs"] < 1 < p99["quota on 16 CPUs"] < p99["4 CPUs"] < p99["quota on 4 CPUs"]
+    assert p99["16 CPUs"] < 2 < p99["4 CPUs"] < p99["quota on 16 CPUs"]
+    assert p99["quota on 4 CPUs"] == pytest.approx(p99["4 CPUs"], rel=0.02)
     timers = results["quota-timers"]
     for metric in ("power", "work_done"):
         assert mean(timers, "interleaved", metric) < mean(timers, "aligned", metric)
