@@ -47,7 +47,7 @@ impl SmtSharing {
         for core in 0..self.cores.len() {
             self.settle(core, end_ns);
         }
-        let lost_ns = u128::from(self.beside_ns) * u128::from(1024 - self.smt_yield.min(1024)) >> 10;
+        let lost_ns = (u128::from(self.beside_ns) * u128::from(1024 - self.smt_yield.min(1024))) >> 10;
         (self.beside_ns, lost_ns as u64)
     }
 }
