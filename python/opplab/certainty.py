@@ -140,7 +140,7 @@ def certainty(
 
 
 def _more(low: float, high: float, n: int, unit: str) -> str:
-    """Give how many values an interval needs that leaves everything open; empty where it says something."""
+    """Give how many values an interval needs that leaves everything open; empty for one that does not."""
     if unit == "points":
         half, enough = (high - low) / 2, POINTS
         if half <= enough:

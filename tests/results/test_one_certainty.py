@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from opplab import results
+from opplab.certainty import Certainty
 from opplab.comparison.compare import compare
 from opplab.comparison.gate import check
 from opplab.summary.answer import paired_change
@@ -38,13 +39,18 @@ def test_every_view_has_the_words_and_the_star_of_one_rule(seed: int) -> None:
     assert cell is not None
     words, is_clear = cell.certain, cell.significant
 
+    def agrees(certain: Certainty) -> bool:
+        """An interval in percent that leaves everything open is replaced by how many runs are needed."""
+        same = certain.words == words or (words == "not clear" and certain.words.startswith("needs about "))
+        return same and certain.is_clear == is_clear
+
     (block,) = pair_blocks(table, [("base", "new")])
-    assert (block.lines[0].certain.words, block.lines[0].certain.is_clear) == (words, is_clear)
+    assert agrees(block.lines[0].certain), block.lines[0].certain
     assert ("*" in pairs_text(block).plain) == is_clear
 
     answer = paired_change("lower", dict(enumerate(new)), dict(enumerate(base)))
     assert answer is not None
-    assert (answer.certainty.words, answer.words.endswith("*")) == (words, is_clear)
+    assert agrees(answer.certainty) and answer.words.endswith("*") == is_clear
 
     # What `--uncertainty` and `choose` show where nothing is assumed.
     found = change_of(Values(dict(enumerate(new))), Values(dict(enumerate(base))), "lower", 0.95)

@@ -71,7 +71,7 @@ metrics! {
         |r| by_percentile(r.waits.0);
     "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.1);
-    "group_energy:GROUP", "J", Lower, Part, "energy of the tasks of a control group and of the groups in it",
+    "group_energy:GROUP", "J", Lower, Part, "energy of a control group's tasks and of the groups in it, with equal parts of what awake clusters and packages share",
         |r| r.by_group(|group| Some(r.energy_fj().map(|_| group.figures.energy_fj as f64 / 1e15)));
     "group_usage:GROUP", "s", Neither, Detail, "CPU time of a control group (cpu.stat: usage_usec)",
         |r| r.by_group(|group| Some(Some(group.stat.usage_ns as f64 / 1e9)));

@@ -174,7 +174,7 @@ class Choice:
     def best_in(self, option: Option) -> str:
         """Give how probable it is that a setting is the best, and with ties where it has some.
 
-        Of runs that do not agree nobody says that all or none do.
+        "All" and "none" are of runs that agree.
         """
         words = self.chance(option.best, option.single)
         with_ties = self.chance(option.ties, option.single)

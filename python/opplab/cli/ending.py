@@ -11,7 +11,6 @@ import os
 import re
 import select
 import sys
-import threading
 from typing import Any
 
 __all__ = [
@@ -94,8 +93,9 @@ def leave(code: int) -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             except (OSError, ValueError):
                 os._exit(code)
-    if code == INTERRUPTED and threading.active_count() > 1:
-        # Python would wait for cases that run in threads, however long. Their files appear whole or not at all.
+    if code == INTERRUPTED:
+        # Python would wait for cases that run in threads, however long; their files appear whole or not at all. It would also
+        # end by SIGINT, in place of this code, where that came within `exec()`, such as the making of a dataclass.
         os._exit(code)
     sys.exit(code)
 

@@ -431,7 +431,7 @@ def _check_published(name: str, experiment: Path) -> None:
 
 
 def _check_names(machines: Mapping[str, tuple[str, str]]) -> None:
-    """Refuse two machine files of one name: their results could not be told apart."""
+    """Refuse two machine files of one name: their results would be mixed."""
     from opplab.files import toml_of
 
     known: dict[str, str] = {}

@@ -340,7 +340,7 @@ pub fn set_policy_limits(table: Option<&FreqTable>, verified: FreqLimits) -> Fre
 }
 
 /// What of the capacity of a policy's CPUs is out of reach under a limit of `max_khz`, where they have their `capacity` at
-/// `freq_ref_khz`; 0 is an architecture that does not say (drivers/cpufreq/cpufreq.c:cpufreq_update_pressure(), v6.10).
+/// `freq_ref_khz`; 0 on architectures without such a reference (drivers/cpufreq/cpufreq.c:cpufreq_update_pressure(), v6.10).
 pub fn cpufreq_pressure(capacity: u64, max_khz: u32, freq_ref_khz: u32) -> u64 {
     if max_khz >= freq_ref_khz {
         return 0;

@@ -521,7 +521,8 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         let unit = 100_000_000u128;
         assert_eq!((energy.cpus[0].unknown_ns, energy.tasks[&7].unknown_ns), (100_000, 100_000));
         assert_eq!(energy.total_fj(), 7 * unit);
-        assert_eq!(energy.interval_fj(), ((7 + 100) * unit, (7 + 300) * unit));
+        // The CPU's power and what its cluster shares, at the lowest and at the highest operating point.
+        assert_eq!(energy.interval_fj(), ((7 + 100 + 40) * unit, (7 + 300 + 60) * unit));
     }
 
     #[test]

@@ -811,7 +811,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
             if matches!(self.tasks[curr].policy, SchedPolicy::Other { nice } | SchedPolicy::Batch { nice } if nice > 0)
             {
-                // cputime.c:account_user_time() counts whole ticks.
+                // kernel/sched/cputime.c:account_user_time() counts whole ticks.
                 self.cpus[cpu].nice_ns += self.tick_ns;
             }
             match self.tasks[curr].class {
