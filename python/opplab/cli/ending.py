@@ -94,8 +94,8 @@ def leave(code: int) -> None:
             except (OSError, ValueError):
                 os._exit(code)
     if code == INTERRUPTED:
-        # Python would wait for cases that run in threads, however long; their files appear whole or not at all. It would also
-        # end by SIGINT, in place of this code, where that came within `exec()`, such as the making of a dataclass.
+        # Python would wait for cases that run in threads, however long; their files appear whole or not at all.
+        # It would end by SIGINT, not with this code, where that came within `exec()`, as a dataclass was made.
         os._exit(code)
     sys.exit(code)
 
