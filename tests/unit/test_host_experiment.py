@@ -1,5 +1,7 @@
 """`opplab host experiment`: the policies of a simulated file as settings of a live machine, or refused by name."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,28 @@ def test_several_workloads_need_a_choice(tmp_path: Path, tree: Path) -> None:
     assert plan_of(loaded, "other", root=tree).words[-1] == "other"
     with pytest.raises(InputError, match="did you mean `other`"):
         plan_of(loaded, "othr", root=tree)
+
+
+def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path, tree: Path) -> None:
+    file = Path(load(tmp_path).file)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "opplab",
+            "host",
+            "experiment",
+            "/dev/stdin",
+            "--root",
+            str(tree),
+            "--dry-run",
+            "--",
+            "true",
+        ],
+        input=file.read_text().replace('rtapp = "', f'rtapp = "{tmp_path}/'),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "scaling_governor" in done.stdout

@@ -89,7 +89,7 @@ def experiment(file: Path, words: tuple[str, ...]) -> None:
     apply here as well. --workload LABEL names the workload that COMMAND runs, if the file has several. A key in which
     policies differ must be settable on a running kernel; otherwise it is refused.
     """
-    from opplab.files import read_text, write_text
+    from opplab.files import write_text
     from opplab.host.experiment import plan_of
     from opplab.sweep.experiments import Experiment
 
@@ -109,7 +109,7 @@ def experiment(file: Path, words: tuple[str, ...]) -> None:
         _results(folder)
         if (folder / "runs.jsonl").is_file():
             # `opplab score` holds it against what was sealed.
-            write_text(folder / "experiment.toml", read_text(Path(loaded.file), "an experiment file"))
+            write_text(folder / "experiment.toml", loaded.text)
     if code:
         sys.exit(code)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.catalog import nearest
 from opplab.choice.settings import SETTABLE, Setting, Unset, Write, writes_of
 from opplab.errors import InputError
+from opplab.files import toml_of
 from opplab.sweep.variants import Variant
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def plan_of(experiment: Experiment, workload: str = "", root: Path = Path("/")) 
     InputError
         Naming each key that differs between policies and that no file of a running kernel sets.
     """
-    file = tomllib.loads(Path(experiment.file).read_text(encoding="utf-8"))
+    file = toml_of(experiment.text, experiment.file)
     names = [str(one["label"]) for one in file["workload"]]
     if not workload and len(names) > 1:
         raise InputError(f"{experiment.file}: several workloads: --workload {'|'.join(names)} is what COMMAND runs")
