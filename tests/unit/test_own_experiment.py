@@ -89,3 +89,18 @@ def test_a_meter_reads_one_run(folder: Path) -> None:
     done = CliRunner().invoke(program, words)
     assert done.exit_code == 2
     assert "a meter reads one run: give one --governor" in done.output
+
+
+def test_a_key_that_rt_app_reads_over_is_named(tmp_path: Path) -> None:
+    """A clamp without effect turned the answer of an experiment, where `run FILE.json` named it."""
+    hog = '{"run": 1000, "uclamp_max": 200, "timer": {"ref": "a", "period": 9000}}'
+    (tmp_path / "jank.json").write_text(f'{{"tasks": {{"hog": {hog}}}}}')
+    file = tmp_path / "jank.toml"
+    file.write_text(
+        'format = 1\nname = "jank"\nmachine = "juno-r2"\nseed = 1\niterations = 1\nduration = "100ms"\n'
+        '[[policy]]\nlabel = "a"\n[[workload]]\nlabel = "w"\nrtapp = "jank.json"\n'
+    )
+    for words in ([str(file)], [str(tmp_path / "jank.json"), "-m", "juno-r2"]):
+        done = CliRunner().invoke(program, ["run", *words, "-o", str(tmp_path / "out"), "--replace", "--no-report"])
+        assert done.exit_code == 0, done.output
+        assert done.output.count("jank.json:1:33: rt-app reads no `uclamp_max` in a task: it has no effect") == 1

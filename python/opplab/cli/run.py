@@ -342,8 +342,6 @@ def _write_experiment(
     if benchmark is None:
         check_workload(workload)
         load = Workload.load(workload)
-        for note in load.notes:
-            click.echo(f"opplab: {note}", err=True)
     length = length_of(load, seconds)
     duration_ns(length)
     folder.mkdir(parents=True, exist_ok=True)
@@ -437,7 +435,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    for words in missing(experiment.cases):
+    for words in (*experiment.workload_notes, *missing(experiment.cases)):
         note(words)
     _tell_unknown_disks(experiment)
     start = time.monotonic()

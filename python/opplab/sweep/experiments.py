@@ -224,6 +224,14 @@ class Experiment:
         return self._inner.baseline
 
     @property
+    def workload_notes(self) -> list[str]:
+        """What rt-app would silently read over in the workload files, each with its place."""
+        from opplab.simulation.workload import Workload
+
+        files = ((os.path.normpath(file), text) for file, text in self._files[1].values())
+        return [note for file, text in files for note in Workload.parse(text, file=file).notes]
+
+    @property
     def published_file(self) -> Path | None:
         """The table of one's own whose values belong to it: a ``.csv`` beside the experiment; None of a text."""
         name = self._inner.published
