@@ -287,7 +287,10 @@ def compare(
         problems += own
         made: list[Table] = []
         if several:
-            rows = [(name, found, [place.watts(run, name) for run in names]) for name, found, _ in loaded]
+            rows = [
+                (name, found, [place.watts(run, name) for run in names], [place.per_watt(run) for run in found])
+                for name, found, _ in loaded
+            ]
             made = [overview(rows, kind=table, confidence=confidence, overview_rule=overview_rule)]
         for _, found, wanted in () if several else loaded:
             if method == "mmtests" and not monitor:

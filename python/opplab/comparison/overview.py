@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite, log, sqrt
+from math import exp, isfinite, isnan, log, sqrt
 from typing import TYPE_CHECKING
 
 from opplab.certainty import CONFIDENCE, certainty
 from opplab.comparison.method import change_of, is_same, same_rule, sample_of
-from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
+from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
+from opplab.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from opplab.runs import Run
-
-__all__ = ["overall", "overview", "performance_per_watt"]
+__all__ = ["gains", "is_performance", "overall", "overview", "performance_per_watt"]
 
 Watts = tuple[float, str]
 """Average power, and what it is the average of."""
+
+_ONE_MEAN = "power is known as one mean of each run"
 
 
 def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[float, float, float]]:
@@ -79,32 +80,68 @@ def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w
     return (ratio if higher else 1 / ratio) * base_w / own_w
 
 
+def gains(
+    runs: Sequence[Run], per_watt: Sequence[Run], watts: Sequence[float | None], confidence: float = CONFIDENCE
+) -> list[tuple[float, float, float]]:
+    """Performance per watt of each run relative to the baseline, with its interval.
+
+    Of the power of each case or iteration, so that a run's power and performance stay together.  Where power is known
+    as one mean of a run, the quotient of the means, without an interval.
+
+    Parameters
+    ----------
+    runs, per_watt : sequence of Run
+        Of one metric: its values, and these by their power (`opplab.comparison.sources.Source.per_watt`).
+    watts : sequence of float or None
+        Mean power of each run.
+
+    Returns
+    -------
+    list of (ratio, low, high)
+        As of `overall`.
+    """
+    higher = next(one.higher for run in runs for one in run.series.values())
+    quotients = overall(per_watt, confidence)
+    if not higher:
+        quotients = [(1 / ratio, 1 / high, 1 / low) for ratio, low, high in quotients]
+    found = []
+    for (ratio, _, _), known, own in zip(overall(runs, confidence), quotients, watts, strict=True):
+        mean = performance_per_watt(ratio, higher, watts[0], own)
+        nothing = float("nan")
+        found.append(known if isfinite(known[0]) else (nothing if mean is None else mean, nothing, nothing))
+    return found
+
+
+def is_performance(unit: str) -> bool:
+    """Whether a metric in that unit may be performance: energy and power are none."""
+    return unit.partition("/")[0] not in ("J", "mJ", "uJ", "kJ", "Wh", "mWh", "W", "mW", "uW", "kW")
+
+
 def by_metric(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
     """Split runs of a benchmark by metric: ratios of two metrics are not averaged."""
-    from opplab.runs import Run as Column
-
     for metric in dict.fromkeys(one.metric for run in runs for one in run.series.values()):
         parts = []
         for run in runs:
-            part = Column(run.name, run.benchmark)
+            part = Run(run.name, run.benchmark)
             part.series = {label: one for label, one in run.series.items() if one.metric == metric}
             parts.append(part)
         yield metric, parts
 
 
 def overview(
-    benchmarks: Sequence[tuple[str, Sequence[Run], Sequence[Watts | None]]],
+    benchmarks: Sequence[tuple[str, Sequence[Run], Sequence[Watts | None], Sequence[Run]]],
     *,
     kind: str = "overview",
     confidence: float = CONFIDENCE,
     overview_rule: bool = False,
 ) -> Table:
-    """Ratios to the baseline, performance per watt, or watts.
+    """Give ratios to the baseline, performance per watt, or watts.
 
     Parameters
     ----------
-    benchmarks : sequence of (name, runs, watts)
-        The runs of a benchmark, the baseline first, and the average power of each, None where it is not known.
+    benchmarks : sequence of (name, runs, watts, per_watt)
+        The runs of a benchmark, the baseline first; the average power of each, None where it is not known; and the
+        runs' values by the power of their cases (`opplab.comparison.sources.Source.per_watt`).
     kind : str
         ``overview`` (both kinds of ratios where power is known), ``ppw`` or ``power``.
     """
@@ -114,7 +151,9 @@ def overview(
     power: list[Row] = []
     sources: dict[str, None] = {}
     notes: list[str] = []
-    for name, runs, known in benchmarks:
+    means_only: dict[str, None] = {}
+    for name, runs, known, quotients in benchmarks:
+        per_watt = dict(by_metric(quotients))
         watts = [None if one is None else one[0] for one in known]
         sources |= dict.fromkeys(one[1] for one in known if one is not None)
         if any(value is not None for value in watts):
@@ -135,16 +174,26 @@ def overview(
                     why = cell.impossible or cell.cannot
                     notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
             performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
-            per_watt = [
-                performance_per_watt(ratio, series.higher, watts[0], own)
-                for (ratio, _, _), own in zip(ratios, watts, strict=True)
-            ]
-            # Energy and power are no performance.
-            of_work = series.unit not in ("J", "W")
-            if of_work and any(value is not None for value in per_watt):
-                group = "PERFORMANCE-PER-WATT RATIOS"
-                gains = [_gain(column, value, overview_rule) for column, value in enumerate(per_watt)]
-                efficiency.append(Row("", name, gains, "", "higher", group=group, metric=metric))
+            if not is_performance(series.unit) or not any(watts):
+                continue
+            by_power = per_watt.get(metric, [Run(run.name, name) for run in parts])
+            found = gains(parts, by_power, watts, confidence)
+            shown = [_cell(column, gain, True, overview_rule) for column, gain in enumerate(found)]
+            gone = len(parts[0].series) - len(by_power[0].series)
+            for cell, run, gain in zip(shown[1:], by_power[1:], found[1:], strict=True):
+                if cell is not None and isnan(gain[1]) and not run.series:
+                    cell.certain = _ONE_MEAN
+                    means_only[name] = None
+                elif cell is not None:
+                    cell.cannot, cell.impossible = _left_out(by_power[0], run)
+                    if gone:
+                        cell.cannot = f"the power of {gone} of {len(parts[0].series)} operations is not known by case"
+                    why = cell.impossible or cell.cannot
+                    notes += [f"performance per watt of {name} {metric} of {run.name}: {why}"] if why else []
+            if any(cell is not None for cell in shown):
+                efficiency.append(
+                    Row("", name, shown, "", "higher", group="PERFORMANCE-PER-WATT RATIOS", metric=metric)
+                )
     if kind in ("power", "ppw") and not power:
         raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
     if kind == "power":
@@ -152,13 +201,15 @@ def overview(
         table.method = f"default; mean of the metric {' or '.join(sources)} over all values of a benchmark"
         return table
     rows = efficiency if kind == "ppw" else performance + efficiency
+    if means_only:
+        notes.append(f"performance per watt of {', '.join(means_only)} has no interval: {_ONE_MEAN}")
     table = Table("overview", names, rows, "", "overview", notes=notes)
     baseline = names[0] if names else "?"
     table.method = (
         f"default; geometric means over the parameter of ratios to {baseline}, by metric; {same_rule(overview_rule)}"
     )
     if efficiency:
-        table.method += f"; power is the mean of the metric {' or '.join(sources)}"
+        table.method += f"; performance per watt is of each case or iteration, by its {' or '.join(sources)}"
     return table
 
 
@@ -185,7 +236,7 @@ def _cell(column: int, found: tuple[float, float, float], higher: bool, overview
         return Cell(ratio, ratio=ratio)
     cell = Cell(ratio, ratio=ratio, change=100 * (ratio - 1 if higher else 1 - ratio))
     # Runs without variation have no interval, and not one of no width.
-    judged = certainty(low, high, n=2, varies=low < high, null=1.0)
+    judged = certainty(low, high, n=2, varies=low != high, null=1.0)
     cell.ratio_low, cell.ratio_high, cell.certain, cell.significant = (
         judged.low,
         judged.high,
@@ -194,12 +245,3 @@ def _cell(column: int, found: tuple[float, float, float], higher: bool, overview
     )
     cell.same = is_same(ratio, low, high, overview_rule)
     return cell
-
-
-def _gain(column: int, value: float | None, overview_rule: bool) -> Cell | None:
-    if value is None:
-        return None
-    if not column:
-        return Cell(value, ratio=value)
-    near = abs(value - 1) <= (OVERVIEW_SAME if overview_rule else 0.005)
-    return Cell(value, ratio=value, change=100 * (value - 1), same=near)

@@ -15,7 +15,7 @@ any other file or folder            one run a file, read by the first of `opplab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import nan
+from math import isnan, nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,13 @@ class Source:
         """Average power in watts and what it is the average of; None when it was not recorded."""
         return None
 
+    def per_watt(self, run: Run) -> Run:
+        """Each rate of a run by the power of its case or iteration, each time multiplied by it.
+
+        Operations whose power is known by run only are left out: such quotients have no spread.
+        """
+        return Run(run.name, run.benchmark)
+
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
         """What a monitor recorded."""
         raise InputError(f"this source has no monitors (asked for {monitor} of {benchmark})")
@@ -113,6 +120,21 @@ class Tree(Source):
         from opplab.mmtests import read_monitor
 
         return _package_watts(read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt"))
+
+    def per_watt(self, run: Run) -> Run:
+        """Mean of each of several iterations, by the mean of its PkgWatt."""
+        from opplab.mmtests import read_monitor
+        from opplab.mmtests.statistics import amean, hmean
+
+        found = Run(run.name, run.benchmark)
+        power = read_monitor(self.directory, run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
+        for label, one in run.series.items() if power is not None else ():
+            assert power is not None
+            if 1 < len(one.iterations) == len(power.iterations):
+                both = zip(one.iterations, map(amean, power.iterations), strict=True)
+                values = [hmean(own) / watts if one.higher else amean(own) * watts for own, watts in both if watts]
+                found.series[label] = Series(label, one.metric, one.param, "", one.higher, flat=values)
+        return found
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
         """What a monitor recorded."""
@@ -230,19 +252,59 @@ class Frame(Source):
         import polars as pl
 
         own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
-        in_watts = own.filter(pl.col("unit") == "W")["metric"].unique(maintain_order=True).to_list()
-        whole = [name for name in in_watts if name and is_answer(name)]
-        total = next((name for name in ("power", "PkgWatt") if name in whole), whole[0] if len(whole) == 1 else "")
 
         def mean(*names: str) -> float | None:
             found = own.filter(pl.col("metric").is_in(names))["value"].drop_nulls().drop_nans().mean()
             return found if isinstance(found, float) else None
 
-        if total:
+        if total := _power_of(own):
             value = mean(total)
             return None if value is None else (value, total)
-        energy, seconds = mean("energy"), mean("duration", "elapsed")
+        energy, seconds = mean("energy"), mean(*_SECONDS)
         return (energy / seconds, "energy over the time that it took") if energy is not None and seconds else None
+
+    def per_watt(self, run: Run) -> Run:
+        """Values of each case by its power."""
+        import polars as pl
+
+        found = Run(run.name, run.benchmark)
+        own = self.table.filter((pl.col("run") == run.name) & (pl.col("benchmark") == run.benchmark))
+        keys = [name for name in ("machine", "param", "iteration", "seed", "date", "file") if name in own.columns]
+        marks = [pl.col(name).is_not_null() for name in keys if name in ("iteration", "seed", "date")]
+
+        def by_case(name: str, *metrics: str) -> pl.DataFrame:
+            rows = own.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
+            means = rows.group_by(keys).agg(pl.col("value").mean().alias(name), pl.len())
+            # Values that nothing separates are of several cases.
+            return means.filter((pl.col("len") == 1) | pl.any_horizontal(marks)).drop("len")
+
+        if total := _power_of(own):
+            watts = by_case("watts", total)
+        else:
+            watts = by_case("joules", "energy").join(by_case("seconds", *_SECONDS), on=keys, nulls_equal=True)
+            watts = watts.select(*keys, watts=pl.col("joules") / pl.col("seconds"))
+        metrics = list(dict.fromkeys(one.metric for one in run.series.values()))
+        rows = own.filter(pl.col("metric").is_in(metrics)).join(watts, on=keys, how="left", nulls_equal=True)
+        power = pl.when(pl.col("watts") > 0).then("watts")
+        value = pl.when(pl.col("better") == "higher").then(pl.col("value") / power).otherwise(pl.col("value") * power)
+        place = Frame(rows.with_columns(value=value).drop("watts"))
+        for metric in metrics if rows["watts"].count() else ():
+            of_metric = place.load(run.name, run.benchmark, metric)
+            found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
+        return found
+
+
+_SECONDS = ("duration", "elapsed")
+"""Metrics of how long a case took, in s."""
+
+
+def _power_of(own: pl.DataFrame) -> str:
+    """The metric that is the power of the whole machine; empty where there is none."""
+    import polars as pl
+
+    in_watts = own.filter(pl.col("unit") == "W")["metric"].unique(maintain_order=True).to_list()
+    whole = [name for name in in_watts if name and is_answer(name)]
+    return next((name for name in ("power", "PkgWatt") if name in whole), whole[0] if len(whole) == 1 else "")
 
 
 def _run_names(table: pl.DataFrame) -> pl.Expr:

@@ -45,6 +45,8 @@ class Benchmark:
     machine: str = ""
     # The runs with the benchmark's main metric only: what its overall ratio and performance per watt are of.
     main: list[Run] = field(default_factory=list)
+    # Performance per watt of each run relative to the baseline: ratio, low, high.
+    gains: list[tuple[float, float, float]] = field(default_factory=list)
     rails: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
 
 
@@ -161,6 +163,7 @@ def report(
     """
     from opplab.comparison.compare import load_runs, order_runs
     from opplab.comparison.method import compare_runs
+    from opplab.comparison.overview import gains
     from opplab.comparison.sources import by_machine
     from opplab.runs import Run as Column
 
@@ -189,10 +192,12 @@ def report(
             there = [run for run in names if run in place.runs()]
             main = [place.load(run, name, chosen, view) if run in there else Column(run, name) for run in names]
             watts = [place.watts(run, name) for run in names]
+            main = main if main[0].series else shown
             rails = _rails_of(place, name, there)
             where = f"{name} on {machine}" if len(places) > 1 else name
             known_w = [None if one is None else one[0] for one in watts]
-            made.append(Benchmark(where, shown, table, known_w, machine, main if main[0].series else shown, rails))
+            gained = gains(main, [place.per_watt(run) for run in main], known_w, confidence)
+            made.append(Benchmark(where, shown, table, known_w, machine, main, gained, rails))
         residency += _residency(place, names, [name for name, _, _ in loaded], machine if len(places) > 1 else "")
     if isinstance(source, str) or not isinstance(source, Sequence):
         sources = (
@@ -288,22 +293,23 @@ def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
 
 def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Power against performance, both relative to the baseline, with lines of equal performance per watt."""
-    from opplab.comparison.overview import overall, performance_per_watt
+    from opplab.comparison.overview import is_performance, overall
 
-    base = one.watts[0]
-    if any(series.unit in ("J", "W") for series in one.main[0].series.values()):
-        return []  # Energy and power are no performance.
-    if not base or sum(bool(value) for value in one.watts) < 2:
+    known = list(one.main[0].series.values())
+    if not all(is_performance(series.unit) for series in known):
         return []
-    higher = next(iter(one.main[0].series.values())).higher
+    if not one.watts[0] or sum(bool(value) for value in one.watts) < 2:
+        return []
     points = []
-    for run, watts, (ratio, _, _) in zip(one.main, one.watts, overall(one.main), strict=True):
-        per_watt = performance_per_watt(ratio, higher, base, watts)
-        if not watts or per_watt is None:
+    ratios = overall(one.main)
+    for run, watts, (ratio, _, _), (gain, low, high) in zip(one.main, one.watts, ratios, one.gains, strict=True):
+        if not watts or not math.isfinite(gain):
             continue
-        speed = ratio if higher else 1 / ratio
-        words = f"{run.name}: {watts:.2f} W, performance {speed:.3f}, performance per watt {per_watt:.3f}"
-        points.append((svg.Series(run.name, classes[run.name], [(watts / base, speed, None)]), words))
+        speed = ratio if known[0].higher else 1 / ratio
+        words = f"{run.name}: {watts:.2f} W, performance {speed:.3f}, performance per watt {gain:.3f}"
+        words += f" [{low:.3f}, {high:.3f}]" if low < high and math.isfinite(high) else ""
+        # The power while the same work is done: its point is on the line of its performance per watt.
+        points.append((svg.Series(run.name, classes[run.name], [(speed / gain, speed, None)]), words))
     title = f"{one.name}: performance against power, relative to {one.runs[0].name}"
     return [(title, svg.plane(title, points, "power", "performance"))]
 
@@ -480,7 +486,7 @@ def _methods(benchmarks: Sequence[Benchmark]) -> list[str]:
     )
     if any(value for one in benchmarks for value in one.watts):
         out.append(
-            "Power is the mean of what was recorded during the benchmark. A dashed line joins points of equal "
-            "performance per watt; the number on it is relative to the baseline."
+            "Power is of each case or iteration where it is known so, at equal work; else it is one mean of a run. "
+            "A dashed line joins points of equal performance per watt; the number on it is relative to the baseline."
         )
     return out

@@ -1,0 +1,110 @@
+"""Tables of `opplab compare`: performance per watt, and what the layouts say of their numbers."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import opplab
+from opplab import results
+from opplab.comparison.compare import Tables
+from opplab.summary.compared import report
+
+GOLDEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"
+
+
+def rows(
+    policy: str, metric: str, values: Sequence[float], unit: str, better: str, **more: object
+) -> list[dict[str, object]]:
+    common = {"policy": policy, "benchmark": "b", "param": "n=1", "metric": metric, "unit": unit, "better": better}
+    return [{**common, "iteration": at, "seed": 7 + at, "value": value, **more} for at, value in enumerate(values)]
+
+
+def ratios(found: list[dict[str, object]]) -> Tables:
+    return opplab.compare(results.frame(found), baseline="old", table="ppw")
+
+
+def bursts(policy: str, factor: float) -> list[dict[str, object]]:
+    """Runs whose power rises more than their rate."""
+    rates = (100.0, 102.0, 101.0, 160.0 * factor, 99.0)
+    watts = (1.0, 1.02, 1.01, 2.5 * factor, 0.99)
+    return [*rows(policy, "throughput", rates, "MB/s", "higher"), *rows(policy, "power", watts, "W", "lower")]
+
+
+def test_performance_per_watt_has_an_interval_of_pairs() -> None:
+    """A run of a fast iteration that takes its share of power is no worse per watt; means taken apart say so."""
+    found = [*bursts("old", 1.0), *bursts("new", 1.5)]
+    (table,) = ratios(found)
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    # Each iteration has the same rate by its power as the baseline's.
+    assert cell.ratio == pytest.approx(1.0)
+    spread = [*bursts("old", 1.0), *rows("new", "throughput", (101.0, 102.5, 102.0, 161.0, 99.5), "MB/s", "higher")]
+    spread += rows("new", "power", (1.0, 1.02, 1.01, 2.5, 0.99), "W", "lower")
+    (table,) = ratios(spread)
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert cell.ratio_low is not None
+    assert cell.ratio_high is not None
+    assert cell.ratio_low < cell.ratio < cell.ratio_high
+    assert cell.certain in ("clear", "not clear")
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_performance_per_watt_is_work_by_energy(higher: bool) -> None:
+    """It is the inverse of the energy of the work, whose ratio and interval are the same."""
+    old, new = ((10.0, 11.0, 10.5), (2.0, 2.4, 2.1)), ((9.0, 10.8, 10.1), (2.2, 2.3, 2.4))
+    found = []
+    for policy, (times, watts) in (("old", old), ("new", new)):
+        own = [1 / value for value in times] if higher else times
+        found += rows(policy, "t", own, "1/s" if higher else "s", "higher" if higher else "lower")
+        found += rows(policy, "power", watts, "W", "lower")
+        found += rows(policy, "joules", [t * w for t, w in zip(times, watts, strict=True)], "J", "lower")
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="ppw", metric="t")
+    (energy,) = opplab.compare(results.frame(found), baseline="old", metric="joules")
+    gain, used = table.rows[0].cells[1], energy.rows[0].cells[1]
+    assert gain is not None
+    assert used is not None
+    assert gain.ratio == pytest.approx(1 / used.ratio)
+    assert (gain.ratio_low, gain.ratio_high) == (pytest.approx(1 / used.ratio_high), pytest.approx(1 / used.ratio_low))
+    assert (gain.certain, gain.significant) == (used.certain, used.significant)
+
+
+def test_one_mean_of_power_has_no_interval_and_says_so() -> None:
+    """Nothing separates the values of a log of watts, so that no quotient has a spread."""
+    found = [*bursts("old", 1.0), *bursts("new", 1.5)]
+    apart = [{**row, "iteration": None, "seed": None} for row in found]
+    (table,) = ratios(apart)
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert (cell.ratio_low, cell.significant, cell.certain) == (None, False, "power is known as one mean of each run")
+    assert "performance per watt of b has no interval: power is known as one mean of each run" in str(table)
+
+
+def test_a_case_without_power_is_named() -> None:
+    found = [*bursts("old", 1.0), *bursts("new", 1.5)]
+    lost = [row for row in found if (row["policy"], row["metric"], row["iteration"]) != ("new", "power", 2)]
+    (table,) = ratios(lost)
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert cell.cannot == "throughput-n=1: 1 of 5 values are no numbers"
+    assert f"performance per watt of b throughput of new: {cell.cannot}" in table.notes
+
+
+def test_mmtests_iterations_have_an_interval() -> None:
+    table = opplab.compare(GOLDEN, table="ppw")[0]
+    for row in table.rows:
+        for cell in row.cells[1:]:
+            assert cell is not None
+            assert cell.ratio_low is not None
+            assert cell.certain in ("clear", "not clear")
+
+
+def test_the_page_has_the_same_performance_per_watt() -> None:
+    (table,) = opplab.compare(GOLDEN, table="ppw", benchmarks=["kernbench"])
+    (one,) = report(GOLDEN, benchmarks=["kernbench"]).benchmarks
+    for cell, gain in zip(table.rows[0].cells[1:], one.gains[1:], strict=True):
+        assert cell is not None
+        assert gain == (cell.ratio, cell.ratio_low, cell.ratio_high)
+        assert all(map(math.isfinite, gain))
