@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from opplab import choose, results
 from opplab.cli.main import opplab
 from opplab.comparison import gate
-from opplab.comparison.compare import compare
+from opplab.comparison.compare import compare, mmtests_comparison
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import Frame
 from opplab.errors import InputError
+from opplab.mmtests import read_run
 from opplab.runs import Run, Series
 from opplab.summary.answer import answer_of
 from opplab.sweep.experiments import Experiment
@@ -76,6 +77,84 @@ def test_what_may_be_missing_is_left_out_and_the_rest_is_judged(name):
     nothing = checked(base, [NAN] * 5, "any < -5%", [name])
     assert (nothing.failed, nothing.skipped) == (False, True)
     assert checked(base, [0.0, *worse], "any < -5%", [name], higher=True).failed, "a rate of 0 is there"
+
+
+@pytest.mark.parametrize("method", [compare_runs, lambda runs: mmtests_comparison(runs, "", "", "detail", 0)])
+@pytest.mark.parametrize("cut", [1, 2])
+def test_a_run_that_lost_most_of_its_values_fails(method, cut):
+    """Goal: a machine that died after the first of five builds passes no gate; logs of a time differ a little."""
+
+    def built(name, values):
+        run = Run(name, "kernbench")
+        run.series["Elapsed-2"] = Series("Elapsed-2", "Elapsed", "2", "seconds", False, [values])
+        return run
+
+    whole = [376.0, 377.1, 375.2, 376.4, 376.9]
+    base = built("base", whole)
+    one = gate.check([method([base, built("new", whole[:cut])])], ["kernbench < -20%"])[0]
+    assert one.failed
+    assert f"{5 - cut} of 5 values of the baseline are missing" in one.message
+    allowed = gate.check([method([base, built("new", whole[:cut])])], ["kernbench < -20%"], allow_missing=["new"])
+    assert not any(one.failed for one in allowed)
+    assert not any(one.failed for one in gate.check([method([base, built("new", whole[:4])])], ["kernbench < -20%"]))
+
+
+def test_a_table_without_seeds_that_lost_iterations_fails():
+    base = [100.0, 101.0, 99.0, 100.5, 100.2]
+    found = checked(base, base[:3], "any < -20%", seeds=False)
+    assert found.failed
+    assert "2 of 5 iterations of the baseline are missing" in found.message
+    table = compare_runs([run_of("base", base, seeds=False), run_of("new", base[:3], seeds=False)])
+    assert "m-1 of new: 2 of 5 iterations of the baseline are missing" in table.notes
+    assert not checked(base, base[:3], "any < -20%", ["new"], seeds=False).failed
+
+
+@pytest.mark.parametrize("shown", [[], ["--all"], ["--table", "overview"], ["--table", "ratio"]])
+def test_any_is_every_metric_whatever_is_shown(tmp_path, shown):
+    """Goal: a response time that is 69 % worse passes no gate on `any`, and a part of the energy fails none."""
+    found = []
+    for policy, response, big in (("old", 1.0, 1.0), ("new", 1.7, 1.9)):
+        for metric, unit, value in (("energy", "J", 2.0), ("response_p99", "ms", response), ("energy:big", "J", big)):
+            own = rows(policy, "b", [value, value * 1.01, value * 0.99])
+            found += [{**row, "metric": metric, "unit": unit} for row in own]
+    results.write(results.frame(found), tmp_path / "r.parquet")
+    words = ["compare", str(tmp_path / "r.parquet"), *shown, "--fail-if"]
+    done = CliRunner().invoke(opplab, [*words, "any < -5% clear"])
+    assert done.exit_code == 1
+    assert "response_p99 of new on x: -70.00%" in done.stderr
+    assert "energy:big" not in done.stderr
+    if shown != ["--table", "overview"]:
+        for name in ("energy:big", "b:energy:big"):
+            done = CliRunner().invoke(opplab, [*words, f"{name} < -5% clear"])
+            assert "energy:big of new on x: -90.00%" in done.stderr
+    only = [*words[:2], "-b", "b:energy", *words[2:]]
+    assert CliRunner().invoke(opplab, [*only, "any < -5% clear"]).exit_code == 0
+
+
+FIO = {"jobname": "j", "error": 0, "read": {"total_ios": 9, "iops": 100.0, "bw_mean": 400.0}}
+
+
+def test_fio_jobs_that_ended_with_an_error_fail(tmp_path):
+    files = []
+    for name, errors in (("old", (0, 0)), ("new", (0, 5))):
+        jobs = [FIO | {"jobname": f"j{at}", "error": error} for at, error in enumerate(errors)]
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps({"fio version": "fio-3.36", "jobs": jobs}))
+    words = ["compare", *map(str, files), "--fail-if", "fio < -50%"]
+    done = CliRunner().invoke(opplab, words)
+    assert done.exit_code == 1
+    assert "job j1 ended with error 5 (Input/output error): its values are left out" in done.stderr
+    assert CliRunner().invoke(opplab, [*words, "--allow-missing", "new"]).exit_code == 0
+
+
+def test_terse_lines_of_fio_that_ended_with_an_error_are_left_out(tmp_path):
+    fields = ["3", "fio-3.36", "j0", "0", "5", "4096", *["0"] * 80]
+    logs = tmp_path / "run" / "iter-0" / "fio" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "fio.log").write_text(";".join(fields) + "\n")
+    assert not read_run(str(tmp_path), "run", "fio").series
+    assert read_run(str(tmp_path), "run", "fio").problems
+    assert read_run(str(tmp_path), "run", "fio", literal=True).series, "mmtests takes them"
 
 
 def test_what_is_not_judged_is_named(tmp_path):

@@ -15,7 +15,7 @@ from opplab.mmtests.summary import SUMMARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from opplab.comparison.tables import Table
+    from opplab.comparison.tables import Row, Table
     from opplab.runs import Problem
     from opplab.sweep.experiments import Experiment
 
@@ -115,7 +115,8 @@ def command(source: tuple[str, ...], **options: object) -> None:
     Tables of their own have intervals in two parts: runs and assumptions. Stars and --fail-if are of the runs alone.
 
     A positive change is an improvement. Each machine and workload is compared on its own. --fail-if also fails on
-    missing runs, benchmarks and iterations, and on values that are not numbers.
+    missing runs, benchmarks and iterations, and on values that are not numbers. Its NAME is a metric, an operation, a
+    benchmark (its main metrics) or any (all metrics with a better side).
     Exit codes: 0 ok, 1 a rule of --fail-if holds or cannot be judged, 2 usage or bad input.
     """
     request = Request(source, options)
@@ -333,7 +334,37 @@ class Request:
             return False
         return not benchmarks or any(table.benchmark.startswith(name) for name in benchmarks)
 
-    def _tables(self) -> list[Table]:
+    def _whole(self, tables: list[Table]) -> list[Table]:
+        """Give the tables, and those of every metric beside theirs that a run can be better at: what `any` is about."""
+        from dataclasses import replace
+
+        from opplab.comparison.gate import parse
+        from opplab.metrics import is_answer
+
+        if not any(rule.takes_all for text in self._names_of("rules") for rule in parse(text)):
+            return tables
+        if not tables or self.metric or self._is_robots() or self.source[0].startswith("published:"):
+            return tables
+        named = {name for name, metric in self._asked() if metric}
+        shown = {
+            (one.machine, row.operation if one.layout == "overview" else one.benchmark, row.metric)
+            for one in tables
+            for row in one.rows
+        }
+
+        def better_at(table: Table, row: Row) -> bool:
+            return is_answer(row.metric) or table.benchmark in named
+
+        def beside(table: Table, row: Row) -> bool:
+            known = table.benchmark in named or (table.machine, table.benchmark, row.metric) in shown
+            return is_answer(row.metric) and not known
+
+        parts = [(tables, better_at), (self._tables(everything=True), beside)]
+        return [
+            replace(one, rows=[row for row in one.rows if takes(one, row)]) for some, takes in parts for one in some
+        ]
+
+    def _tables(self, everything: bool = False) -> list[Table]:
         from opplab.comparison.compare import compare
         from opplab.comparison.gate import names_of
 
@@ -346,17 +377,17 @@ class Request:
             benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
             metric=self.metric,
             report=self.report,
-            table=self.table,
+            table="detail" if everything else self.table,
             method=str(self.options["method"]),
             summary=self.summary,
             confidence=float(str(self.options["confidence"])),
             overview_rule=bool(self.options["overview_rule"]),
             seed=int(str(self.options["seed"])),
-            layout=str(self.options["layout"]),
-            everything=bool(self.options["everything"]),
+            layout="" if everything else str(self.options["layout"]),
+            everything=everything or bool(self.options["everything"]),
             also=names_of(self._names_of("rules")),
         )
-        self.problems += tables.problems
+        self.problems += [] if everything else tables.problems
         return tables
 
     def _report(self, path: str) -> None:
@@ -434,6 +465,7 @@ class Request:
         checks = gate.check(
             tables,
             self._names_of("rules"),
+            whole=self._whole(tables),
             allow_missing=self._names_of("allowed"),
             missing=missing,
             confidence=float(str(self.options["confidence"])),

@@ -129,6 +129,7 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
     summary : str
         See `mmtests_table`.
     """
+    from opplab.comparison.method import missing
     from opplab.comparison.tables import Cell, Row, Table
     from opplab.mmtests import find, layout
     from opplab.mmtests.problems import UnknownName
@@ -157,7 +158,9 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
                 series = runs[column].series.get(operation)
                 if series is None or not all(map(isfinite, (cell.value or 0.0, *series.values()))):
                     # mmtests prints 0 for what it cannot compute.
-                    cell.cannot = "no values" if series is None else "some values are no numbers"
+                    cell.cannot, cell.n = "no values" if series is None else "some values are no numbers", 0
+                elif column and (base := runs[0].series.get(operation)) is not None:
+                    cell.cannot = missing(base, series)
                 cells.append(cell)
             unit = runs[0].series[operation].unit
             better = "higher" if comparison.higher else "lower"

@@ -2,7 +2,8 @@
 
 A rule is ``NAME OPERATOR PERCENT [better] [significant|clear]``, several joined by ``or``:
 
-* NAME: a benchmark (``tbench``), an operation (``tput-16``), both (``tbench:tput-16``), or ``any``;
+* NAME: a benchmark (``tbench``: the metrics that it is about), an operation (``tput-16``), both (``tbench:tput-16``),
+  or ``any``: each metric that a run can be better at, shown or not (`Rule.takes_all`);
 * OPERATOR: ``<``, ``<=``, ``>`` or ``>=``;
 * PERCENT: the change, positive being an improvement: ``-2%``;
 * NAME may also be a metric beside those that are shown, such as ``energy_per_work``, where it is known;
@@ -66,14 +67,19 @@ class Rule:
     noise: str
     """``significant``, ``clear``, or nothing where noise counts, too."""
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether the rule is about all metrics, and not only those that tables show."""
+        return self.name in ("any", "*")
+
     def concerns(self, table: Table, row: Row) -> bool:
         """Whether the rule is about a line of a table."""
-        if self.name in ("any", "*"):
+        if self.takes_all:
             return bool(row.better or table.better)
         benchmark, colon, operation = self.name.partition(":")
         # A line of an overview is a benchmark, or a metric of it.
         here = row.operation if table.layout == "overview" else table.benchmark
-        if colon:
+        if colon and self.name != row.metric:
             return here == benchmark and (row.operation.startswith(operation) or row.metric == operation)
         return self.name in (here, row.operation, row.operation.rpartition("-")[0], row.metric)
 
@@ -132,15 +138,18 @@ def names_of(rules: Sequence[str]) -> list[str]:
     Examples
     --------
     >>> names_of(["tbench < -2%", "tbench:energy_per_work < -5% or power < -5%"])
-    ['tbench', 'energy_per_work', 'power']
+    ['tbench', 'tbench:energy_per_work', 'energy_per_work', 'power']
     """
-    return [rule.name.rpartition(":")[2] for text in rules for rule in parse(text)]
+    names = [rule.name for text in rules for rule in parse(text)]
+    # A colon may also be that of a metric: `energy:big`, `tbench:energy:big`.
+    return [part for name in names for part in dict.fromkeys((name, name.partition(":")[2] or name))]
 
 
 def check(
     tables: Sequence[Table],
     rules: Sequence[str],
     *,
+    whole: Sequence[Table] | None = None,
     allow_missing: Collection[str] = (),
     missing: Sequence[str] = (),
     confidence: float = CONFIDENCE,
@@ -151,6 +160,8 @@ def check(
     ----------
     tables : sequence of Table
     rules : sequence of str
+    whole : sequence of Table, optional
+        The tables with all metrics, for rules that take all; otherwise they take what `tables` have.
     allow_missing : collection of str
         Runs, benchmarks, operations, metrics and machines that may be missing.
     missing : sequence of str
@@ -166,13 +177,14 @@ def check(
     found = [Check("source", what, "complete", failed=True, message=what) for what in missing]
     known = sorted({name for table in tables for name in _names(table)})
     for rule in (rule for text in rules for rule in parse(text)):
-        cells = list(_cells(tables, rule))
+        cells = list(_cells(tables if whole is None or not rule.takes_all else whole, rule))
         found += [_judge(rule, *cell, confidence, _may_lack(cell, allow_missing)) for cell in cells]
         if not cells:
             from opplab.catalog import nearest
 
             may = rule.name in allow_missing
-            message = f"the rule '{rule.text}' concerns nothing that was compared{nearest(rule.name, known)}"
+            hint = "" if rule.name in known else nearest(rule.name, known)
+            message = f"the rule '{rule.text}' concerns nothing that was compared{hint}"
             forgiven = "nothing compared" if may else ""
             found.append(Check(rule.name, "nothing compared", rule.text, not may, message, forgiven, skipped=may))
     return found
@@ -212,7 +224,7 @@ def _nothing(table: Table, row: Row, cell: Cell | None) -> str:
         return "the baseline has no value"
     if cell is None or cell.value is None or not isfinite(cell.value):
         return "no value"
-    if cell.cannot and cell.sample is None and cell.ratio is None:
+    if cell.cannot and cell.n == 0:
         # What mmtests prints of values that are not there.
         return cell.cannot
     if cell.change is None and not (cell.change_text or base.value == 0):
@@ -249,7 +261,7 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     if failed and rule.noise and not absolute and _is_noise(cell):
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
-    shown = f"{change:+.2f}{' pp' if absolute else '%'}"
+    shown = f"{change:+.2f}{' pp' if absolute else '%'}" if isfinite(change) else f"from 0 to {cell.value:g} {row.unit}"
     star = " (significant)" if cell.significant else f" ({cell.certain}{outlier})" if cell.certain else ""
     without = f", {lacks}" if lacks else ""
     return Check(suite, case, rule.text, failed, f"{head}: {shown}{star}{without}, rule '{rule.text}'", lacks)

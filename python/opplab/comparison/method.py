@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from opplab.runs import Run, Series
 
-__all__ = ["Sample", "change_of", "compare_runs", "sample_of"]
+__all__ = ["Sample", "change_of", "compare_runs", "missing", "sample_of"]
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -81,7 +81,7 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
         by_iteration = _independent(base) and _independent(new)
     lost = [_lost(one) for one in (base, new)]
     cannot = next((f"{gone} of {all_} values are no numbers" for gone, all_ in lost[::-1] if gone), "")
-    cannot = cannot or _missing(base, new)
+    cannot = cannot or missing(base, new)
     ours, theirs = observations(base, by_iteration), observations(new, by_iteration)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _by_key(base), _by_key(new)
@@ -116,13 +116,17 @@ def _lost(series: Series) -> tuple[int, int]:
     return sum(not isfinite(value) for value in values), len(values)
 
 
-def _missing(base: Series, new: Series) -> str:
-    """Report which iterations of the baseline a run lacks; empty if none."""
+def missing(base: Series, new: Series) -> str:
+    """Report which iterations of the baseline a run lacks, or that it lost most of their values; empty if none."""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         all_, gone = len(set(base.keys)), len(set(base.keys) - set(new.keys))
         return f"{gone} of {all_} {base.keyed_by} of the baseline are missing" if gone else ""
-    gone = len(base.iterations) - len(new.iterations) if base.is_grouped() and new.is_grouped() else 0
-    return f"{gone} of {len(base.iterations)} iterations of the baseline are missing" if gone > 0 else ""
+    all_, there = (len(one.iterations) if one.is_grouped() else one.count() for one in (base, new))
+    if all_ > there:
+        return f"{all_ - there} of {all_} iterations of the baseline are missing"
+    # Logs that sample until a time ends differ a little.
+    all_, there = base.count(), new.count()
+    return f"{all_ - there} of {all_} values of the baseline are missing" if 2 * there < all_ else ""
 
 
 def _independent(series: Series) -> bool:
@@ -184,6 +188,7 @@ def compare_runs(
     notes: list[str] = []
     pairing: dict[str, None] = {}
     partly: dict[str, str] = {}
+    lost: dict[tuple[str, str], list[str]] = {}
     iterations = unvaried = False
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
@@ -211,6 +216,8 @@ def compare_runs(
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
+                if not gone and sample.cannot and not sample.paired:
+                    lost.setdefault((run.name, sample.cannot), []).append(label)
                 counts = [len(set(of.keys or ())) for of in (ours, one)]
                 if sample.paired and max(counts) > len(sample.base):
                     partly[run.name] = (
@@ -226,6 +233,9 @@ def compare_runs(
     units = list(dict.fromkeys(row.unit for row in rows))
     senses = list(dict.fromkeys(row.better for row in rows))
     notes += partly.values()
+    for (name, what), labels in lost.items():
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        notes.append(f"{labels[0]}{more} of {name}: {what}")
     table = Table(layout, [run.name for run in runs], rows, base.benchmark, base.benchmark, notes=notes)
     table.unit = units[0] if len(units) == 1 else ""
     table.better = senses[0] if len(senses) == 1 else ""

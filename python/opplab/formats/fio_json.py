@@ -21,7 +21,7 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
     run = Run(name, "fio")
     known = {metric: (unit, higher) for metric, _, unit, higher in JSON_METRICS}
     try:
-        for job, direction, values in jobs(text):
+        for job, direction, values in jobs(text, problem):
             for metric, value in values.items():
                 unit, higher = known.get(metric, ("ns", False))
                 label = f"{metric}-{job}-{direction}"

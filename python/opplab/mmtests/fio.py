@@ -1,6 +1,8 @@
 """fio: bandwidth from terse output (``fio.log``), or from JSON (``fio*.json``); report `latency`: ``fio_lat.*.log``.
 
-Terse fields, separated by ``;``: 2 job name, 5 KiB read, 44 mean read bandwidth, 46 KiB written, 85 mean write
+A job that ended with an error has no values, but where mmtests is followed to the letter.
+
+Terse fields, separated by ``;``: 2 job name, 4 error, 5 KiB read, 44 mean read bandwidth, 46 KiB written, 85 mean write
 bandwidth (KiB/s).
 """
 
@@ -10,7 +12,7 @@ from opplab.mmtests.registry import benchmark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from opplab.mmtests.registry import Row
@@ -29,6 +31,9 @@ def parse(logs: Logs) -> Iterator[Row]:
         if len(fields) < 86:
             logs.skip("fio.log", f"terse line with {len(fields)} fields, at least 86 expected", number)
             continue
+        if fields[4] != "0" and not logs.literal:
+            logs.skip("fio.log", ended(fields[2], fields[4]))
+            continue
         for direction, amount, bandwidth in _DIRECTIONS:
             try:
                 if float(fields[amount]) > 0:
@@ -42,7 +47,7 @@ def parse(logs: Logs) -> Iterator[Row]:
 def _from_json(logs: Logs, name: str) -> Iterator[Row]:
     text = logs.read(name)
     try:
-        for job, direction, values in jobs(text):
+        for job, direction, values in jobs(text, None if logs.literal else lambda words: logs.skip(name, words)):
             yield "kb/sec", job, direction, values["bw_mean"], True
     except ValueError as error:
         logs.skip(name, str(error))
@@ -74,8 +79,24 @@ JSON_METRICS = (
 _PERCENTILES = ("50.000000", "95.000000", "99.000000", "99.900000")
 
 
-def jobs(text: str) -> Iterator[tuple[str, str, dict[str, float]]]:
+def ended(job: str, error: object) -> str:
+    """Word what is left out of a job that ended with an error.
+
+    Examples
+    --------
+    >>> ended("randread", 5)
+    'job randread ended with error 5 (Input/output error): its values are left out'
+    """
+    from os import strerror
+
+    words = f" ({strerror(int(str(error)))})" if str(error).isdecimal() else ""
+    return f"job {job} ended with error {error}{words}: its values are left out"
+
+
+def jobs(text: str, failed: Callable[[str], object] | None = None) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Job name, direction and values of each job that did something.
+
+    Jobs that ended with an error are left out and told to `failed`; without it they are taken as they are.
 
     Raises
     ------
@@ -95,6 +116,9 @@ def jobs(text: str) -> Iterator[tuple[str, str, dict[str, float]]]:
     if not isinstance(listed, list):
         raise ValueError("no list of jobs")  # noqa: TRY004 - a property of the file, not of an argument
     for job in listed:
+        if failed is not None and job.get("error"):
+            failed(ended(str(job.get("jobname", "?")), job["error"]))
+            continue
         for direction in ("read", "write", "trim"):
             one = job.get(direction)
             if isinstance(one, dict) and one.get("total_ios", 0) > 0:
