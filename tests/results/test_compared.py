@@ -9,6 +9,7 @@ import pytest
 import opplab
 from opplab import results
 from opplab.comparison.compare import Tables
+from opplab.comparison.tables import laid_out, render
 from opplab.summary.compared import report
 
 GOLDEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"
@@ -108,3 +109,45 @@ def test_the_page_has_the_same_performance_per_watt() -> None:
         assert cell is not None
         assert gain == (cell.ratio, cell.ratio_low, cell.ratio_high)
         assert all(map(math.isfinite, gain))
+
+
+def of_two_units() -> Tables:
+    """A time in s that is clearly better, and an energy of some mJ that is not."""
+    found = []
+    for policy, factor in (("old", 1.0), ("new", 0.8)):
+        found += rows(policy, "elapsed", [3.0 * factor, 3.03 * factor, 2.98 * factor], "s", "lower")
+    found += rows("old", "joules", [0.0220, 0.0224, 0.0221], "J", "lower")
+    found += rows("new", "joules", [0.0222, 0.0219, 0.0223], "J", "lower")
+    return opplab.compare(results.frame(found), baseline="old", everything=True)
+
+
+@pytest.mark.parametrize("layout", ["slides", "blocks", "boxes"])
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "latex"])
+def test_every_layout_of_means_has_units_digits_and_stars(layout: str, form: str) -> None:
+    """Goal: nobody reads 0.0 for 22 mJ, and no clear change without its star."""
+    (table,) = of_two_units()
+    shown = render(laid_out(table, layout), form)
+    assert ("elapsed-n=1 (s)" if layout == "boxes" else "s of elapsed; J of joules") in shown
+    assert "0.022" in shown
+    lines = shown.splitlines()
+    clear, not_clear = (next(line for line in lines if f"{name}-n=1" in line) for name in ("elapsed", "joules"))
+    if form in ("text", "markdown"):
+        assert "*" in clear.replace("**", "*")
+        assert "*" not in not_clear
+
+
+def test_a_star_beside_p_is_of_p() -> None:
+    """Of many comparisons one is clear by itself, and not after Holm's correction: both numbers are there."""
+    found = []
+    for at in range(8):
+        new = [9.2, 9.4, 9.1, 9.7] if not at else [10.1, 9.8, 10.2, 9.9]
+        for policy, values in (("old", [10.0, 10.1, 9.9, 10.05]), ("new", new)):
+            found += rows(policy, "elapsed", values, "s", "lower", param=f"n={at}")
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="significance")
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert cell.significant
+    assert cell.p < 0.05 < cell.p_holm
+    line = next(line for line in str(table).splitlines() if line.startswith("elapsed-n=0"))
+    assert f"p={cell.p:.2g}* Holm {cell.p_holm:.2g} g=" in line
+    assert "Holm is p corrected for 8 comparisons; stars are of p alone" in table.method

@@ -248,6 +248,8 @@ def compare_runs(
         how.append(f"ratio of means with {percent} interval (Student's t on the logarithm{of})")
         by_chance = (1 - confidence) * len(compared)
         how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {len(compared)} by chance)")
+        if kind == "significance":
+            how.append(f"Holm is p corrected for {len(compared)} comparisons; stars are of p alone")
         how.append("observations are iterations" if iterations else "observations are samples")
     if unvaried:
         how.append("no variation modelled where there is no interval: values of all iterations are equal")

@@ -142,6 +142,11 @@ def laid_out(table: Table, layout: str) -> Table:
     if layout == "slides":
         table.digits = 1
         table.title = table.title or table.benchmark
+        for row in table.rows:
+            digits = _slide_digits(row)
+            for cell in row.cells:
+                if cell is not None and cell.digits is None:
+                    cell.digits = digits
     if layout == "boxes":
         table.heads = ["Operation"]
         for row in table.rows:
@@ -151,6 +156,44 @@ def laid_out(table: Table, layout: str) -> Table:
                     half = (cell.high - cell.low) / 2
                     cell.spread = half if math.isfinite(half) else None
     return table
+
+
+def _slide_digits(row: Row) -> int:
+    """Decimal places that show a row's smallest mean with three digits, between 1 and 6."""
+    smallest = min((abs(cell.value) for cell in row.cells if cell and cell.value), default=10.0)
+    return min(max(1, 2 - math.floor(math.log10(smallest))), 6) if math.isfinite(smallest) else 1
+
+
+# Layouts whose cells are means, in the units of their rows.
+_MEANS = ("blocks", "slides", "boxes")
+
+# So many metrics of several units are named above a table; of more each line has its own.
+_METRICS_NAMED = 6
+
+
+def _units(table: Table) -> str:
+    """The unit of a table, or those of its metrics where they are few; empty where each line has its own."""
+    units = {row.metric: row.unit for row in table.rows}
+    if table.unit or table.layout not in _MEANS or not units:
+        return table.unit
+    if len(set(units.values())) == 1:
+        return next(iter(units.values()))
+    if len(units) > _METRICS_NAMED or not all(units) or any(row.unit != units[row.metric] for row in table.rows):
+        return ""
+    # Boxes have no line for it.
+    by_unit: dict[str, list[str]] = {}
+    for metric, unit in () if table.layout == "boxes" else units.items():
+        by_unit.setdefault(unit or "no unit", []).append(metric)
+    return "; ".join(f"{unit} of {', '.join(metrics)}" for unit, metrics in by_unit.items())
+
+
+def _label(table: Table, row: Row) -> str:
+    """An operation, with its unit where nothing above the table names it."""
+    return (
+        row.operation
+        if table.layout not in _MEANS or not row.unit or _units(table)
+        else f"{row.operation} ({row.unit})"
+    )
 
 
 def render(table: Table, form: str = "text", width: int | None = None) -> str:
@@ -252,10 +295,10 @@ def _blocks(table: Table, beside: int = RUNS_A_BLOCK) -> list[str]:
     lines = [f"Benchmark : {table.title or table.benchmark}"]
     if table.parameter:
         lines.append(f"Varying parameter : {table.parameter}")
-    if table.unit:
-        lines.append(f"Unit : {table.unit}" + (f" ({table.better} is better)" if table.better else ""))
+    if units := _units(table):
+        lines.append(f"Unit : {units}" + (f" ({table.better} is better)" if table.better else ""))
     stat_width = max((len(row.stat) for row in table.rows), default=0)
-    operation_width = max((len(row.operation) for row in table.rows), default=0)
+    operation_width = max((len(_label(table, row)) for row in table.rows), default=0)
     for start in range(0, len(table.runs), beside):
         names = [
             name + (" (BASELINE)" if start + at == 0 else "")
@@ -267,7 +310,7 @@ def _blocks(table: Table, beside: int = RUNS_A_BLOCK) -> list[str]:
         head = label + "".join(f"  {name:>{width}}" for name, width in zip(names, widths, strict=True))
         lines += ["", head, _dashes(len(head))]
         for row, line in zip(table.rows, parts, strict=True):
-            name = f"{row.stat:<{stat_width}} {row.operation:>{operation_width}}"
+            name = f"{row.stat:<{stat_width}} {_label(table, row):>{operation_width}}"
             lines.append(name + "".join(f"  {part:>{width}}" for part, width in zip(line, widths, strict=True)))
     return lines
 
@@ -318,7 +361,7 @@ def _ratio_interval(cell: Cell) -> str:
 
 
 def _significance(table: Table) -> list[str]:
-    """A line an operation: corrected p-value and effect size a run."""
+    """A line an operation: p-value with its star, corrected p-value and effect size a run."""
     cells = [["" if cell is None else _test_of(cell) for cell in row.cells] for row in table.rows]
     return _sections(table, table.runs, cells)
 
@@ -327,7 +370,8 @@ def _test_of(cell: Cell) -> str:
     if cell.p_holm is None or math.isnan(cell.p_holm):
         return "-"
     effect = "" if cell.hedges_g is None or not math.isfinite(cell.hedges_g) else f" g={cell.hedges_g:+.2f}"
-    return f"p={cell.p_holm:.2g}{effect}{'*' if cell.significant else ' '}"
+    alone = "" if cell.p is None else f"p={cell.p:.2g}{'*' if cell.significant else ' '}"
+    return f"{alone} Holm {cell.p_holm:.2g}{effect}"
 
 
 def _power(table: Table) -> list[str]:
@@ -395,30 +439,35 @@ def _grid(table: Table) -> list[str]:
 
 
 def _slides(table: Table) -> list[str]:
-    lines = [table.title, "", f"UNIT: {table.unit}", f"{table.better.upper()} is better", ""]
-    parts = [["" if cell is None else _slide_cell(table, cell) for cell in row.cells] for row in table.rows]
-    label = max((len(row.operation) for row in table.rows), default=0)
+    unit = _units(table) or "that of each line"
+    better = f"{table.better.upper()} is better" if table.better else "changes above 0 are better"
+    lines = [table.title, "", f"UNIT: {unit}", better, ""]
+    starred = any(cell is not None and cell.significant for row in table.rows for cell in row.cells)
+    parts = [["" if cell is None else _slide_cell(table, cell, starred) for cell in row.cells] for row in table.rows]
+    labels = [_label(table, row) for row in table.rows]
+    label = max(map(len, labels), default=0)
     widths = [max([len(name), *(len(line[at]) for line in parts)]) for at, name in enumerate(table.runs)]
     lines.append(" " * label + "".join(f"  {name:>{width}}" for name, width in zip(table.runs, widths, strict=True)))
-    for row, line in zip(table.rows, parts, strict=True):
+    for name, line in zip(labels, parts, strict=True):
         text = "".join(f"  {part:>{width}}" for part, width in zip(line, widths, strict=True))
-        lines.append(f"{row.operation:<{label}}{text}")
+        lines.append(f"{name:<{label}}{text}")
     return lines
 
 
-def _slide_cell(table: Table, cell: Cell) -> str:
+def _slide_cell(table: Table, cell: Cell, starred: bool) -> str:
     text = _number(cell, table.digits)
     if cell.spread is not None:
         text += f" ±{cell.spread:.1f}%"
     change = _change(cell, 1)
-    return f"{text} ({change:>7})" if change else text
+    star = ("*" if cell.significant else " ") if starred else ""
+    return f"{text} ({change:>7}){star}" if change else text
 
 
 def _boxes(table: Table) -> list[str]:
     """Mean and interval of each run in a box of dashes."""
     body: list[list[str]] = []
     for row in table.rows:
-        line = [f"{name:^4}" for name in row.operation.split("\t") if row.operation]
+        line = [f"{name:^4}" for name in _label(table, row).split("\t") if row.operation]
         for at, cell in enumerate(row.cells):
             known = cell or Cell()
             value = _number(known, table.digits)
@@ -641,7 +690,7 @@ def _plain(table: Table) -> tuple[list[str], list[list[str]], list[list[Cell | N
     lines = []
     cells: list[list[Cell | None]] = []
     for row in table.rows:
-        names = [*([row.group] if with_group else []), *([row.stat] if with_stat else []), row.operation]
+        names = [*([row.group] if with_group else []), *([row.stat] if with_stat else []), _label(table, row)]
         ends = [*((row.metric, row.unit) if named else ()), *([row.better] if tail else [])]
         lines.append([*names, *(_short(table, row, cell) for cell in row.cells), *ends])
         cells.append([*(None for _ in names), *row.cells, *(None for _ in ends)])
@@ -671,7 +720,8 @@ def _markdown(table: Table) -> str:
     heads, lines, _ = _plain(table)
     from opplab.report.text import markdown
 
-    out = [f"**{markdown(table.title or table.benchmark)}**" + (f", {markdown(table.unit)}" if table.unit else ""), ""]
+    units = _units(table)
+    out = [f"**{markdown(table.title or table.benchmark)}**" + (f", {markdown(units)}" if units else ""), ""]
     out.append("| " + " | ".join(map(markdown, heads)) + " |")
     out.append("|" + "".join(" --- |" if not at else " ---: |" for at in range(len(heads))))
     out += ["| " + " | ".join(map(markdown, line)) + " |" for line in lines]
@@ -696,9 +746,13 @@ def _tex(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in text)
 
 
+def _caption(table: Table) -> str:
+    return ", ".join(filter(None, (table.title or table.benchmark, _units(table))))
+
+
 def _latex(table: Table) -> str:
     heads, lines, cells = _plain(table)
-    out = [r"\begin{table}", f"\\caption{{{_tex(table.title or table.benchmark)}}}"]
+    out = [r"\begin{table}", f"\\caption{{{_tex(_caption(table))}}}"]
     out += [f"\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\toprule"]
     out += [" & ".join(map(_tex, heads)) + r" \\", r"\midrule"]
     for line, known in zip(lines, cells, strict=True):
@@ -718,7 +772,7 @@ def _html(table: Table) -> str:
     from html import escape
 
     heads, lines, cells = _plain(table)
-    out = ['<table class="opplab">', f"<caption>{escape(table.title or table.benchmark)}</caption>", "<thead><tr>"]
+    out = ['<table class="opplab">', f"<caption>{escape(_caption(table))}</caption>", "<thead><tr>"]
     out += [f'<th scope="col">{escape(head)}</th>' for head in heads]
     out.append("</tr></thead><tbody>")
     for line, known in zip(lines, cells, strict=True):
