@@ -13,7 +13,10 @@ from conftest import rtapp
 import opplab
 from opplab.cli.main import main
 from opplab.cli.main import opplab as program
+from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
+from opplab.explanation.placement import task_findings
+from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
 
 from testdata import shared
@@ -263,6 +266,22 @@ def test_instances_of_a_task_are_named(tmp_path: Path) -> None:
     done = opplab.simulate("juno-r2", file, seconds=0.1)
     with pytest.raises(opplab.InputError, match=r"`query` has 6 instances: name one of query-0, .* and 2 more"):
         opplab.explain(done, task="query")
+
+
+def test_tasks_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """Goal: nobody reads of the first of many shells what he asked of another."""
+    file = tmp_path / "load.json"
+    task = {"instance": 6, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}
+    file.write_text(json.dumps({"global": {"duration": 1}, "tasks": {"query": task}}))
+    records = Records(case_of(opplab.simulate("juno-r2", file, seconds=0.1)))
+    first = records.names.index("query-0")
+    records.names = told_apart(["bash" if name.startswith("query") else name for name in records.names])
+    with pytest.raises(opplab.InputError, match=r"6 tasks are called `bash`: name one of bash#\d \(\d+ placements\), "):
+        task_index(records, "bash")
+    assert task_index(records, "bash#3") == first + 3
+    assert "bash#3 was placed" in task_findings(records, first + 3, None)[0].text
+    with pytest.raises(opplab.InputError, match="unknown task `bash#6`"):
+        task_index(records, "bash#6")
 
 
 def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.argument("target")
 @damaged_ok_option
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU whose task and frequency to explain.")
-@click.option("--task", help="Task whose placement to explain.")
+@click.option("--task", help="Task whose placement to explain; of several of one name NAME#0, NAME#1, ...")
 @click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
 @click.option("--why-slow", is_flag=True, help="Explain where CPUs ran below their tasks' need, over the whole run.")
 @click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Records:
     def __init__(self, case: _opplab.Case) -> None:
         outcome = case.run(False)
         self.outcome = outcome
-        self.names: list[str] = outcome["task_names"]
+        self.names = told_apart(outcome["task_names"])
         self.fingerprint = f"{outcome['fingerprint']:016x}"
         self.end_ns: int = outcome["wall_ns"]
         self.facts = case.facts()
@@ -105,6 +106,13 @@ def task_index(records: Records, task: str | int | None) -> int:
         return task
     if task in records.names:
         return records.names.index(str(task))
+    alike = [index for index, name in enumerate(records.names) if name.rpartition("#")[0] == task]
+    if alike:
+        placed = {index: len(records.where("placement", task=index)) for index in alike}
+        most = sorted(alike, key=lambda index: -placed[index])[:NAMED]
+        which = ", ".join(f"{records.names[index]} ({placed[index]} placements)" for index in most)
+        more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
+        raise InputError(f"{len(alike)} tasks are called `{task}`: name one of {which}{more}")
     # rt-app appends a number to a task's name.
     instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == task]
     if len(instances) == 1:
@@ -114,3 +122,19 @@ def task_index(records: Records, task: str | int | None) -> int:
         more = f" and {len(instances) - NAMED} more" if len(instances) > NAMED else ""
         raise InputError(f"`{task}` has {len(instances)} instances: name one of {names}{more}")
     raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Give tasks of one name a number each, in the order of the run's tasks.
+
+    Examples
+    --------
+    >>> told_apart(["a", "b", "a"])
+    ['a#0', 'b', 'a#1']
+    """
+    counts, seen = Counter(names), Counter[str]()
+    found = []
+    for name in names:
+        found.append(f"{name}#{seen[name]}" if counts[name] > 1 else name)
+        seen[name] += 1
+    return found
