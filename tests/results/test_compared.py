@@ -151,3 +151,13 @@ def test_a_star_beside_p_is_of_p() -> None:
     line = next(line for line in str(table).splitlines() if line.startswith("elapsed-n=0"))
     assert f"p={cell.p:.2g}* Holm {cell.p_holm:.2g} g=" in line
     assert "Holm is p corrected for 8 comparisons; stars are of p alone" in table.method
+
+
+def test_energy_of_a_part_of_a_benchmark_is_named(tmp_path: Path) -> None:
+    """Goal: nobody takes the joules of 250 of 1000 loops for those of the seconds of all of them."""
+    for loops, part in ((250, True), (1000, False)):
+        model = opplab.Workload.benchmark("hackbench", groups=1, loops=loops)
+        found = opplab.simulate("juno-r2", model, opplab.Policy()).metrics
+        (table,) = opplab.compare(found)
+        words = [note for note in table.notes if "elapsed is of the whole benchmark, energy of the " in note]
+        assert len(words) == part

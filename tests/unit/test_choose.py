@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -758,3 +759,16 @@ def test_a_price_that_few_values_do_not_judge_is_named(choice: opplab.Choice) ->
 def test_commands_name_the_tick() -> None:
     (command,) = commands_of(Setting((("hz", 1000),)), {"driver": {"name": "scmi"}})
     assert command == "# needs a kernel that is built with CONFIG_HZ=1000"
+
+
+def test_a_choice_says_what_a_workload_asks_for_in_vain_and_what_its_watts_are_of(tmp_path: Path) -> None:
+    file = tmp_path / "load.json"
+    task = {"loop": -1, "run": 2000, "uclamp_max": 300, "timer": {"ref": "unique", "period": 16000}}
+    file.write_text(json.dumps({"global": {"duration": 1}, "tasks": {"web": task}}))
+    said: list[str] = []
+    how: dict[str, Any] = {"governors": ("schedutil", "performance"), "seconds": 0.1, "iterations": 2, "uncertainty": 0}
+    found = opplab.choose("juno-r2", file, said=said.append, **how)
+    assert any("rt-app reads no `uclamp_max` in a task" in words for words in said)
+    assert "watts are the sum of the clusters' meters, without the rest of the machine" in str(found).replace("\n", " ")
+    model = opplab.Workload.benchmark("hackbench", groups=1, loops=100)
+    assert "energy of the" in str(opplab.choose("juno-r2", model, **(how | {"seconds": None}))).replace("\n", " ")

@@ -43,6 +43,8 @@ class Program:
         Whether the watts are assumed, in no draw.
     sources : str
         The command that has the sources of the machine's numbers, or that names a machine which has them.
+    notes : sequence of str
+        What rt-app would silently read over in the workload's file, each with its place.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class Program:
         check: Sequence[str] = (),
         recorded: Mapping[str, bool] | None = None,
         sources: str = "",
+        notes: Sequence[str] = (),
     ) -> None:
+        self.notes = notes
         self.check = check
         self.fixed_speed = bool((recorded or {}).get("fixed_speed"))
         self.assumed_power = bool((recorded or {}).get("assumed_power"))
@@ -163,7 +167,8 @@ def program_of(
     about = [("machine", on.name), ("workload", load.name), ("simulated time", f"{length:g} s a run")]
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
     model = load if isinstance(load, Model) else None
-    return Program(bases, about, model, based, sources=_sources(machine, on.name))
+    notes = load.notes if isinstance(load, Load) else ()
+    return Program(bases, about, model, based, sources=_sources(machine, on.name), notes=notes)
 
 
 def _sources(machine: Machine | str | Path | None, name: str) -> str:

@@ -122,7 +122,7 @@ def choose(
     progress : callable, optional
         Gives a context for so many cases.
     said : callable
-        Takes what of a file of power profiles was left out, and what settings ask for in vain.
+        Takes what of a file of power profiles was left out, what a workload file or settings ask for in vain.
     **keys : sequence
         Values of other keys of a policy to choose from: ``idle_governor``, ``epp``, ``energy_model``, ``freq_max``, ...
 
@@ -170,7 +170,7 @@ def choose(
     chosen = with_drivers(chosen, program.machine, shared)
     labels = labels_of(chosen)
     cases = program.cases(chosen, labels, variation)
-    for words in missing(cases):
+    for words in (*program.notes, *missing(cases)):
         said(words)
     values, units = run.own(cases)
     draws = None
@@ -254,7 +254,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import PAIRS, periods_together
+    from opplab.summary.answer import PAIRS, periods_together, start_up, whole_of
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -355,6 +355,14 @@ def _answer(
             # Where the runs explain all that the draws differ by, no assumption decides.
             moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
             hangs = deciding_of(assumed, point[0], shifts) if moved else []
+    base = program.bases[0]
+    metered = "watts are the sum of the clusters' meters, without the rest of the machine"
+    notes = [
+        metered if "power" in shown or "energy" in shown else "",
+        start_up([(base["workload"], base["duration_ns"])]),
+        whole_of([{name: one.value for name, one in option.parts.items()} for option in ranked], [base["workload"]]),
+        periods_together(base["workload"]) if latencies else "",
+    ]
     return Choice(
         options=ranked,
         metrics=counted,
@@ -382,7 +390,7 @@ def _answer(
         ],
         sources=dict(program.machine.get("source", {})),
         undrawn=draws is None,
-        notes=[together] if latencies and (together := periods_together(program.bases[0]["workload"])) else [],
+        notes=list(filter(None, notes)),
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
 

@@ -303,6 +303,10 @@ def compare(
                 made.append(compare_runs(found, kind=kind, confidence=confidence, overview_rule=overview_rule))
         for one in made:
             one.machine = machine
+            if not monitor:
+                about = [one.benchmark] if not several else [name for name, _, _ in loaded]
+                words = [f"{name}: {note}" if several else note for name in about for note in place.notes(name)]
+                one.notes += words
             if len(places) > 1 and layout != "grid":
                 one.title = " on ".join(filter(None, (one.title, machine)))
         tables += made

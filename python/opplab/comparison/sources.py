@@ -65,6 +65,10 @@ class Source:
         """Average power in watts and what it is the average of; None when it was not recorded."""
         return None
 
+    def notes(self, benchmark: str) -> list[str]:
+        """What a reader of a benchmark's values must know."""
+        return []
+
     def per_watt(self, run: Run) -> Run:
         """Each rate of a run by the power of its case or iteration, each time multiplied by it.
 
@@ -263,6 +267,25 @@ class Frame(Source):
         energy, seconds = mean("energy"), mean(*_SECONDS)
         return (energy / seconds, "energy over the time that it took") if energy is not None and seconds else None
 
+    def notes(self, benchmark: str) -> list[str]:
+        """Of which part of a benchmark's time its energy is, where that is not all of it."""
+        import polars as pl
+
+        from opplab.metrics import of_models
+        from opplab.report.numbers import of_a_part
+
+        own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
+        keys = ["run", "machine", "param", "iteration", "seed"]
+        wanted = own.filter(pl.col("metric").is_in(["energy", "power"])).group_by(keys)
+        cases = wanted.agg(pl.col("value").filter(pl.col("metric") == name).mean().alias(name) for name in _METERED)
+        parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
+        found = []
+        for metric in dict.fromkeys(one.name for one in of_models() if (one.unit, one.better) == ("s", "lower")):
+            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
+            shorter = times.filter(pl.col("part") < _ALL_OF_IT * pl.col("value"))["part"].to_list()
+            found += [words] if (words := of_a_part(metric, shorter)) else []
+        return found
+
     def per_watt(self, run: Run) -> Run:
         """Values of each case by its power."""
         import polars as pl
@@ -293,6 +316,10 @@ class Frame(Source):
             found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
         return found
 
+
+_METERED = ("energy", "power")
+_ALL_OF_IT = 0.8
+"""Energy of less than this share of a benchmark's time is of a part of it: meters begin and end near its work."""
 
 _SECONDS = ("duration", "elapsed")
 """Metrics of how long a case took, in s."""

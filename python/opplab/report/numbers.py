@@ -46,3 +46,18 @@ def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
         if top >= 0.1 * scale if scale == 1.0 and slash else top >= scale:
             return scale, f"{name}{slash}{rest}"
     return 1.0, unit
+
+
+def of_a_part(metric: str, parts_s: Iterable[float]) -> str:
+    """Word that a benchmark's time is of all of it, and energy and work of the seconds that were simulated.
+
+    Examples
+    --------
+    >>> of_a_part("elapsed", [0.5071, 0.5129])
+    'elapsed is of the whole benchmark, energy of the 0.5071 to 0.5129 s of it that were simulated'
+    """
+    known = list(parts_s)
+    if not known:
+        return ""
+    ends = dict.fromkeys(quantity(end) for end in (min(known), max(known)))
+    return f"{metric} is of the whole benchmark, energy of the {' to '.join(ends)} s of it that were simulated"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block, Heat
-from opplab.report.numbers import fitting, quantity
+from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
@@ -441,20 +441,23 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
     return " ".join(words)
 
 
-def _whole(answer_lines: Sequence[Line], workloads: Iterable[Mapping[str, Any]]) -> str:
+def whole_of(values: Iterable[Mapping[str, float | None]], workloads: Iterable[Mapping[str, Any]]) -> str:
     """Report that a benchmark's time is of all of it where energy and work are of the part that was simulated."""
+    known = list(values)
     for work in workloads:
         name, _, _, rule, all_, part = (work.get("metric") or [""] * 6)[:6]
         if rule not in _TIMES or all_ == part:
             continue
-        parts_s = [
-            energy / power
-            for line in answer_lines
-            if (energy := line.values.get("energy")) and (power := line.values.get("power")) and line.values.get(name)
-        ]
-        if parts_s:
-            ends = dict.fromkeys(quantity(end) for end in (min(parts_s), max(parts_s)))
-            return f"{name} is of the whole benchmark, energy of the {' to '.join(ends)} s of it that were simulated"
+        words = of_a_part(
+            name,
+            (
+                energy / power
+                for one in known
+                if (energy := one.get("energy")) and (power := one.get("power")) and one.get(name)
+            ),
+        )
+        if words:
+            return words
     return ""
 
 
@@ -730,7 +733,7 @@ def _own_tasks(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return tasks[: len(tasks) - workload.get("nr_background", 0)]
 
 
-def _start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
+def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it."""
     found = (0.0, 0.0)
     for work, duration_ns in workloads:
@@ -749,8 +752,8 @@ def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | Non
     workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
-    whole = _whole(lines, [work for work, _ in workloads])
-    notes = (_start_up(workloads), _wake_up(experiment, lines), whole, *together)
+    whole = whole_of([line.values for line in lines], [work for work, _ in workloads])
+    notes = (start_up(workloads), _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
