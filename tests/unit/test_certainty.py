@@ -3,7 +3,7 @@
 import pytest
 
 from opplab.certainty import certainty
-from opplab.summary.answer import _points, paired_change
+from opplab.summary.answer import paired_change, points
 
 
 def test_an_interval_that_leaves_everything_open_says_how_many_runs_are_needed() -> None:
@@ -24,10 +24,10 @@ def test_what_a_wide_interval_says_stays() -> None:
 
 
 def test_a_share_changes_by_a_hundred_points_at_most() -> None:
-    change = _points({1: 100.0, 2: 98.0, 3: 99.0}, {1: 0.0, 2: 1.0, 3: 5.0})
+    change = points({1: 100.0, 2: 98.0, 3: 99.0}, {1: 0.0, 2: 1.0, 3: 5.0})
     assert change is not None
     assert (change.certainty.low, change.certainty.high) == (pytest.approx(88.5, abs=2), 100.0)
-    wide = _points({1: 100.0, 2: 0.0}, {1: 0.0, 2: 0.0})
+    wide = points({1: 100.0, 2: 0.0}, {1: 0.0, 2: 0.0})
     assert wide is not None
     assert wide.certainty.words == "needs about 11 iterations, has 2"
 

@@ -105,12 +105,27 @@ def test_diff_runs_both_kernels() -> None:
         for seed in (1, 2, 3)
     ]
     ratio = opplab.stats.compare(pairs[:3], pairs[3:], paired=True, resamples=0)
-    assert energy_change["change %"] == pytest.approx(100 * (ratio["ratio"] - 1), abs=0.005)
-    if energy_change["low %"] is not None:
-        assert energy_change["low %"] == pytest.approx(100 * (ratio["low"] - 1))
-        assert energy_change["low %"] <= energy_change["change %"] <= energy_change["high %"]
+    assert energy_change["change"] == pytest.approx(100 * (ratio["ratio"] - 1), abs=0.005)
+    if energy_change["low"] is not None:
+        assert energy_change["low"] == pytest.approx(100 * (ratio["low"] - 1))
+        assert energy_change["low"] <= energy_change["change"] <= energy_change["high"]
     else:
         assert energy_change["certainty"] == "equal in all runs"
+
+
+def test_diff_leaves_no_certainty_blank_and_has_arithmetic_means_of_counts() -> None:
+    args = ["kernels", "diff", "5.10", "6.12", "--machine", "pixel6", "--seconds", "0.5", "--format", "json"]
+    rows = {row["metric"]: row for row in json.loads(CliRunner().invoke(cli, args).stdout)}
+    assert all(row["certainty"] for row in rows.values())
+    assert rows["missed_activations"]["in"] == "points"
+    work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
+    found = [
+        opplab.simulate("pixel6", work, opplab.Policy(kernel="6.12"), seconds=0.5, seed=seed)
+        .metrics.filter(metric="work_done")["value"]
+        .item()
+        for seed in (1, 2, 3)
+    ]
+    assert rows["work_done"]["6.12"] == pytest.approx(sum(found) / 3, abs=5e-5)
 
 
 def test_wrong_kernels_are_told_the_nearest() -> None:

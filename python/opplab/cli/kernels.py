@@ -84,7 +84,7 @@ def _runs(
 ) -> list[dict[str, Any]]:
     """Run both kernels with the same seeds; one row a metric: the means, and the change with its interval."""
     import opplab
-    from opplab.summary.answer import paired_change
+    from opplab.summary.answer import paired_change, points
     from opplab.sweep.confidence import mean_of
 
     work = workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
@@ -106,19 +106,27 @@ def _runs(
     rows = []
     for name in [name for name in before if name in after]:
         unit, better = units[name]
-        change = paired_change(better, after[name], before[name])
+        # Rates have harmonic means; counts, work and shares have arithmetic ones.
+        side = "higher" if better == "higher" and unit.endswith("/s") else "lower"
+        old, new = list(before[name].values()), list(after[name].values())
+        change = points(after[name], before[name]) if unit == "%" else paired_change(side, after[name], before[name])
+        known = {} if change is None else {"low": change.certainty.low, "high": change.certainty.high}
+        if change is not None:
+            words = change.certainty.words
+        elif any(old):
+            words = "no change in percent: some values are 0"
+        else:
+            words = "from 0" if any(new) else "0 in all runs"
         rows.append(
             {
                 "metric": name,
                 "unit": unit,
-                **{
-                    kernel: round(mean_of(list(found[name].values()), better), 4)
-                    for kernel, found in zip(kernels, runs, strict=True)
-                },
-                "change %": None if change is None else round(change.value, 2),
-                "low %": None if change is None else change.certainty.low,
-                "high %": None if change is None else change.certainty.high,
-                "certainty": "" if change is None else change.certainty.words,
+                **{kernel: round(mean_of(own, side), 4) for kernel, own in zip(kernels, (old, new), strict=True)},
+                "change": None if change is None else round(change.value, 2),
+                "low": known.get("low"),
+                "high": known.get("high"),
+                "in": "points" if unit == "%" else "%",
+                "certainty": words,
             }
         )
     return rows

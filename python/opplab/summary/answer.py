@@ -401,7 +401,7 @@ def answer_of(
             for metric in ("work_done", "missed_activations")
         )
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
-        lines.append(replace(line, work=paired_change("higher", *done), missed=_points(*lost)))
+        lines.append(replace(line, work=paired_change("higher", *done), missed=points(*lost)))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -529,7 +529,7 @@ def _bases(experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def _points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
+def points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
     """Give the change of the means of shares, in percentage points, over the seeds that both have."""
     apart = [
         ours_of - theirs_of
