@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from opplab import _opplab, catalog
 from opplab.cli.fmax import report
+from opplab.cli.list import rows_of
 from opplab.cli.main import opplab
 from opplab.kernel import freq_max_of
 from opplab.report.topology import page, picture
@@ -275,3 +276,11 @@ def test_a_xeon_whose_table_ends_at_base_turbos(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     rows = pl.read_parquet(out / "results.parquet")
     assert "3700000" in " ".join(rows["metric"].unique())
+
+
+def test_a_machine_with_numbers_of_another_one_says_so_in_the_list() -> None:
+    rows = {row["machine"]: row["numbers of"] for row in rows_of("machines")}
+    assert rows["skylake-sp-2s"] == "2x Xeon Platinum 8260L"
+    for name, other in rows.items():
+        text = catalog.read_text(catalog.find("machine", name), "a machine file")
+        assert bool(other) == ("proxy" in text.partition("provenance = ")[2].partition("\n")[0]), name

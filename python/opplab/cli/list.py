@@ -42,14 +42,18 @@ def _machines() -> list[dict[str, Any]]:
     rows = []
     for name in catalog.names("machine"):
         path = catalog.find("machine", name)
-        machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+        text = catalog.read_text(path, "a machine file")
+        machine = _opplab.Machine.parse(str(path), text)
         clusters = machine.describe()["clusters"]
+        # A file whose numbers are another machine's says so.
+        proxy = str(toml_of(text, path).get("provenance", "")).partition("proxy ")[2].partition(",")[0]
         rows.append(
             {
                 "machine": name,
                 "cpus": machine.nr_cpus,
                 "clusters": " + ".join(f"{cluster['nr_cpus']} {cluster['name']}" for cluster in clusters),
                 "drivers": " ".join(machine.drivers),
+                "numbers of": proxy,
             }
         )
     return rows
