@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import opplab
 from opplab.cli.main import opplab as main
+from opplab.trace import damage
 
 from wire import many, one
 
@@ -146,3 +147,16 @@ def test_a_quota_that_acts_at_low_clocks_only_says_so(governor: str, at: str, tm
     assert ("Quotas of control groups decide the rate" in said) == bool(at)
     assert at in said
     assert "whatever the clock" not in said
+
+
+def test_a_page_of_a_run_with_groups_does_not_say_that_they_are_not_followed(tmp_path: Path) -> None:
+    """Its utilisation is the run's own; a recording without a snapshot keeps the note."""
+    file = tmp_path / "load.json"
+    task = {"loop": -1, "run": 6000, "taskgroup": "/svc", "timer": {"ref": "unique", "period": 16000}}
+    groups = {"/svc": {"max": "20000 100000"}}
+    file.write_text(json.dumps({"global": {"duration": 1}, "groups": groups, "tasks": {"web": task}}))
+    run = opplab.simulate("juno-r2", file, opplab.Policy(), seconds=1)
+    with damage.collected() as noted:
+        page = run.view(tmp_path / "run.html")
+    assert not noted.remarks
+    assert "control groups" not in page.read_text()

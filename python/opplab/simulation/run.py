@@ -134,11 +134,16 @@ class Run:
         from opplab.trace import damage
         from opplab.trace.recording import Trace
 
+        class OfRun(Trace):
+            def _remark(self, notes: list[str]) -> None:
+                # Utilisation on the page is the run's own, in whose groups its tasks were.
+                super()._remark([text for text in notes if not text.startswith("control groups are")])
+
         # What the page does not follow is a remark on the page: the trace that it is made from goes.
         with TemporaryDirectory() as folder, damage.collected() as noted:
             trace = Path(folder) / "run.dat"
             self.to_trace(trace)
-            page = Trace(trace).view(path, self._machine, title=self._case.label)
+            page = OfRun(trace).view(path, self._machine, title=self._case.label)
         for text in noted.remarks:
             damage.remark(page, text)
         return page
