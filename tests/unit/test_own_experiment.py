@@ -88,7 +88,8 @@ def test_a_meter_reads_one_run(folder: Path) -> None:
     words = ["meter", "turbostat", "-m", "juno-r2", "-w", "load.json", "--governor", "schedutil,performance"]
     done = CliRunner().invoke(program, words)
     assert done.exit_code == 2
-    assert "a meter reads one run: give one --governor" in done.output
+    assert "only one governor here" in done.output
+    assert "--governor GOVERNOR" in CliRunner().invoke(program, ["meter", "--help"]).output
 
 
 def test_a_key_that_rt_app_reads_over_is_named(tmp_path: Path) -> None:

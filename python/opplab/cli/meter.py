@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import BuiltIn, format_option, machine_option, policy_of, policy_options
+from opplab.cli.options import BuiltIn, format_option, machine_option, one_policy_options, policy_of
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ METERS = ("rails", "rapl", "turbostat", "battery", "tasks")
 @click.option("--benchmark", help="Label of the experiment's workload (default: the first).")
 @machine_option("Machine of the workload.")
 @click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="rt-app file.")
-@policy_options
+@one_policy_options
 @format_option
 def command(
     meter: str,
@@ -59,8 +59,6 @@ def command(
     from opplab.simulation.workload import Workload
 
     given = policy_of(ad_hoc)
-    if "," in str(given.get("governor", "")):
-        raise click.UsageError("a meter reads one run: give one --governor")
     if experiment is not None:
         if machine or workload or given:
             raise click.UsageError("give an EXPERIMENT, or --machine and --workload")

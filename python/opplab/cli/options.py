@@ -37,6 +37,7 @@ __all__ = [
     "machine_option",
     "note",
     "note_replaced",
+    "one_policy_options",
     "output_format_option",
     "output_option",
     "param_option",
@@ -399,7 +400,7 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
     return values
 
 
-def policy_options(function: F) -> F:
+def _policy_options(function: F) -> F:
     """Add what can be chosen of a policy on the command line, and ``--set`` for every other key of it."""
     for option in (
         click.option(
@@ -432,15 +433,26 @@ def policy_options(function: F) -> F:
         click.option("--eas/--no-eas", "eas", default=None, help="Energy-aware scheduling (default: on)."),
         click.option("--driver", help="cpufreq driver (default: the machine's)."),
         click.option("--kernel", type=NameOf("kernels"), help=f"Kernel profile (default: {Policy.kernel})."),
-        click.option(
-            "--governor",
-            type=NameOf("governors", several=True),
-            metavar="A[,B,...]",
-            help=f"cpufreq governors to compare (default: {Policy.governor}).",
-        ),
     ):
         function = option(function)
     return function
+
+
+def policy_options(function: F) -> F:
+    """Add the options that set keys of a policy; governors may be several, to compare."""
+    governors = click.option(
+        "--governor",
+        type=NameOf("governors", several=True),
+        metavar="A[,B,...]",
+        help=f"cpufreq governors to compare (default: {Policy.governor}).",
+    )
+    return governors(_policy_options(function))
+
+
+def one_policy_options(function: F) -> F:
+    """Add the options that set keys of the policy of a command's only run."""
+    one = click.option("--governor", type=NameOf("governors"), help=f"cpufreq governor (default: {Policy.governor}).")
+    return one(_policy_options(function))
 
 
 def policy_of(given: dict[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,8 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        made.append(("what the changes depend on (share of their order over the draws)", deciding))
+        title = "what the changes depend on (share of their order over the draws, each alone: shares overlap)"
+        made.append((title, deciding))
     return made
 
 

@@ -100,7 +100,7 @@ def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
         signed = math.copysign(math.sqrt(row["share"]), row["rank_correlation"])
         name = str(row["assumption"])
         shown = name if len(name) <= 32 else "\u2026" + name[-31:]
-        words = f"{name}: rank correlation {row['rank_correlation']:+.2f}, explains {100 * row['share']:.0f} %"
+        words = f"{name}: rank correlation {row['rank_correlation']:+.2f}, alone explains {100 * row['share']:.0f} %"
         bar = svg.element(
             "rect",
             svg.tip(words),
