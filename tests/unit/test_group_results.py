@@ -79,6 +79,7 @@ def test_block_and_parquet_have_what_each_group_used(folder: Path) -> None:
     # The hog does less: that is not energy saved.
     assert block[1].startswith("quota: energy/work ")
     assert any("less work than none." in line for line in block[:4])
+    assert "a group's energy has equal parts of what awake clusters share" in " ".join(done.output.split())
 
 
 def test_perfetto_has_groups_as_processes_and_their_cpus(tmp_path: Path) -> None:

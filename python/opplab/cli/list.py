@@ -45,7 +45,7 @@ def _machines() -> list[dict[str, Any]]:
         text = catalog.read_text(path, "a machine file")
         machine = _opplab.Machine.parse(str(path), text)
         clusters = machine.describe()["clusters"]
-        # A file whose numbers are another machine's says so.
+        # Provenance names the machine whose numbers stand in.
         proxy = str(toml_of(text, path).get("provenance", "")).partition("proxy ")[2].partition(",")[0]
         rows.append(
             {

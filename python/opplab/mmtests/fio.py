@@ -96,7 +96,7 @@ def ended(job: str, error: object) -> str:
 def jobs(text: str, failed: Callable[[str], object] | None = None) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Job name, direction and values of each job that did something.
 
-    Jobs that ended with an error are left out and told to `failed`; without it they are taken as they are.
+    Jobs that ended with an error are left out, and `failed` gets why; without it they are taken as they are.
 
     Raises
     ------

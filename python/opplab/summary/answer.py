@@ -413,7 +413,8 @@ def answer_of(
     compared = {label: keys for label, keys in policies.items() if label in bases}
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
-    answer.assumed = _assumed(experiment, lines, sure, command)
+    metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
+    answer.assumed = _assumed(experiment, lines, sure, command, metered)
     answer.missing = _cut(experiment, results)
     if results.filter(results["metric"] == "energy")["value"].null_count():
         from opplab.simulation.power import HOW_TO_GET_POWER
@@ -746,14 +747,17 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until all tasks have begun"
 
 
-def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str) -> str:
-    """Describe what was assumed, and the next step."""
+def _assumed(
+    experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, by_group: bool
+) -> str:
+    """Describe what was assumed, and the next step; `by_group`: whether control groups have energies."""
     one_each = {(case.benchmark, case.param): case for case in experiment.cases}
     workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
     whole = whole_of([line.values for line in lines], [work for work, _ in workloads])
-    notes = (start_up(workloads), _wake_up(experiment, lines), whole, *together)
+    shared = "a group's energy has equal parts of what awake clusters share" if by_group else ""
+    notes = (start_up(workloads), _wake_up(experiment, lines), whole, shared, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():
