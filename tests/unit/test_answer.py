@@ -343,7 +343,9 @@ def test_every_run_keeps_its_experiment_and_every_later_command_works(
     run("status", str(folder))
     run("compare", str(folder))
     if "--governor" in more:
-        assert "clear" in run("compare", str(folder), "--uncertainty", "40").stdout
+        compared = " ".join(run("compare", str(folder), "--uncertainty", "40").stdout.split())
+        assert "clear" in compared
+        assert "intervals, stars and --fail-if are of the runs alone here" in compared
     assert (folder / "run.html").exists() == (not more)
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SCREENFUL = 40
 """Rows of a table that are shown of more."""
 
+OF_THE_RUNS = "intervals, stars and --fail-if are of the runs alone here; tables of their own have the assumptions"
+"""The note where draws are asked for beside a comparison of runs."""
+
 FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
 
 
@@ -169,6 +172,9 @@ class Request:
                 # A gate that has nothing to judge does not pass, and names it where its CI looks.
                 self._check([], [str(error)])
                 return
+        if self.options["uncertainty"]:
+            for one in tables:
+                one.notes.append(OF_THE_RUNS)
         if tables:
             from opplab.comparison.tables import render_all
             from opplab.report.text import terminal_width

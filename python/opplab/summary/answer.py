@@ -50,6 +50,8 @@ PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50"
 """Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
 _TIMES = ("elapsed", "extrapolated")
 """Rules of benchmarks that report the time of all their work, of which a run may do a part."""
+_COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench": "loops of a task"}
+"""What the rates of these benchmarks count."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
@@ -437,7 +439,8 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
             place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
             words.append(
                 f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
-                f"{case.duration_ns / 1e9:g} s (leave out --seconds); rate counts whole pieces of work."
+                f"{case.duration_ns / 1e9:g} s (leave out --seconds); "
+                f"rate counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
             )
     return " ".join(words)
 
@@ -747,9 +750,7 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until all tasks have begun"
 
 
-def _assumed(
-    experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, by_group: bool
-) -> str:
+def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, by_group: bool) -> str:
     """Describe what was assumed, and the next step; `by_group`: whether control groups have energies."""
     one_each = {(case.benchmark, case.param): case for case in experiment.cases}
     workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
