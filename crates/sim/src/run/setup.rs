@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use opplab_kernel::cpufreq::driver::AmdMode;
 use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
@@ -270,13 +271,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let limits = state.limits;
         // cpufreq_start_governor() passes the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
-            Governor::Fixed(khz) => Some(*khz),
+            Governor::Fixed(khz) => Some((*khz, Relation::L)),
             Governor::Kernel { worker, state: Some(governor) } => {
-                governor.limits(limits, state.cur_khz).filter(|_| *worker == Worker::Nobody)
+                let khz = governor.limits(limits, state.cur_khz).filter(|_| *worker == Worker::Nobody);
+                khz.map(|khz| (khz, governor.relation()))
             }
             _ => None,
         };
-        let khz = fixed.unwrap_or(state.cur_khz);
+        let khz = fixed.map_or(state.cur_khz, |(khz, relation)| self.passive_khz(policy, khz, relation));
         self.slow_switch_done(policy, khz);
         for index in 0..self.policies[policy].cpus.len() {
             let cpu = self.policies[policy].cpus[index];
