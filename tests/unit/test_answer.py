@@ -488,3 +488,16 @@ def test_a_setting_without_effect_is_named(load: Path, tmp_path: Path) -> None:
     shown = " ".join(run("run", str(load), "-m", "juno-r2", *words).stdout.split())
     assert "epp=power changes nothing here: its runs are those of schedutil, event for event." in shown
     assert "performance changes nothing" not in shown
+
+
+def test_a_proposal_that_no_policy_reaches_is_named(load: Path, tmp_path: Path) -> None:
+    def told(*words: str) -> str:
+        folder = tmp_path / str(len(words))
+        common = ("run", str(load), "-m", "juno-r2", "--seconds", "0.3", "-o", str(folder))
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(main, [*common, *words])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.stderr.split())
+
+    expected = "proposal teo-util does nothing without idle governor teo"
+    assert expected in told("--vs", "proposal=teo-util")
+    assert "does nothing" not in told("--set", "idle_governor=teo", "--vs", "proposal=teo-util")

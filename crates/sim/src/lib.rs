@@ -26,6 +26,7 @@ pub fn first_tick_ns(hz: u32) -> u64 {
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use opplab_kernel::proposals::Within;
 use opplab_model::ModelError;
 use opplab_model::case::CaseFile;
 use opplab_model::event::Sink;
@@ -329,6 +330,14 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
 /// As [`run`].
 pub fn has_clamps(case: &Case) -> Result<bool, CaseError> {
     run::setup::has_clamps(case)
+}
+
+/// Each proposal of `case` that no policy of it reaches, with the part of the kernel that it changes.
+///
+/// # Errors
+/// As [`run`].
+pub fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {
+    run::setup::unreached_proposals(case)
 }
 
 /// Whether a task, a group or a limit of `case` clamps utilisation.

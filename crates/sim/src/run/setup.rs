@@ -10,6 +10,8 @@ use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, Uclamp, XfsCil};
+use opplab_kernel::proposals::Within;
+use opplab_kernel::proposals::proposal::parse;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -364,6 +366,27 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
         Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
+}
+
+pub(crate) fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {
+    let mut unreached = Vec::new();
+    let policies = || std::iter::once(&case.policy).chain(case.policy.changes.iter().map(|change| &change.policy));
+    for text in &case.policy.proposals {
+        let (entry, _) = parse(text).map_err(|error| CaseError(error.to_string()))?;
+        let Some(within) = entry.within else { continue };
+        let mut is_reached = false;
+        for policy in policies() {
+            is_reached |= match within {
+                Within::EnergyAware => why_no_eas(&Case { policy: policy.clone(), ..case.clone() })?.is_none(),
+                Within::Governor(name) => policy.governor == name,
+                Within::IdleGovernor(name) => policy.idle_governor == name,
+            };
+        }
+        if !is_reached {
+            unreached.push((entry.name, within));
+        }
+    }
+    Ok(unreached)
 }
 
 /// The frequency policies of the machine as the driver and the governor start them; `custom`: the governor is the caller's.
