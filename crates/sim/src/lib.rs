@@ -79,6 +79,10 @@ counters! {
     activations,
     /// Of these, those that ended after the start of the next.
     missed_activations,
+    /// Of these, those that ended while signals that began at 0 still grew ([`COLD_NS`] of the run).
+    missed_at_start,
+    /// Time of CPUs in the first idle state that they took, where it is not the deepest: their governor knew no interval then.
+    first_idle_ns,
     /// `Op::Resume` that was done.
     resumes,
     /// Of these, those that found nobody suspended: a condition keeps nothing, the stage does not run for them.
@@ -102,6 +106,9 @@ counters! {
     /// Time of requests to devices from being made to being done, those that wait for their turn too, in ns.
     io_ns,
 }
+
+/// So long into a run what was before it would still be worth more than 1 % of a signal of 32 ms half-life.
+pub const COLD_NS: u64 = 200_000_000;
 
 /// What a run measured, from the end of the warm-up on. Energies are uW x ns (fJ).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
