@@ -490,3 +490,49 @@ def test_a_setting_without_effect_is_named(load: Path, tmp_path: Path) -> None:
     shown = " ".join(run("run", str(load), "-m", "juno-r2", *words).stdout.split())
     assert "epp=power changes nothing here: its runs are those of schedutil, event for event." in shown
     assert "performance changes nothing" not in shown
+
+
+def test_misses_of_the_start_are_named_where_longer_runs_would_have_a_smaller_share(tmp_path: Path) -> None:
+    file = tmp_path / "late.json"
+    # A task that a big CPU finishes in time, but not at the clock and the place that it starts with.
+    task = {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}}
+    file.write_text(json.dumps({"tasks": {"late": task}, "global": {"duration": 1, "calibration": "CPU1"}}))
+    words = ("run", str(file), "-m", "juno-r2", "--iterations", "2", "--set", "variation=none")
+    shares = []
+    for seconds in ("1", "3"):
+        folder = tmp_path / seconds
+        shown = " ".join(run(*words, "--seconds", seconds, "-o", str(folder)).stdout.split())
+        assert "all misses of schedutil are in the first 0.2 s, when load tracking starts from 0" in shown
+        table = pl.read_parquet(folder / "results.parquet")
+        first = table.filter(metric="missed_at_start")["value"]
+        assert first.to_list() == table.filter(metric="missed_activations")["value"].to_list()
+        shares.append(first.mean())
+    assert 0 < shares[1] < shares[0]
+    file.write_text(file.read_text().replace("9000", "2000"))
+    never = run(*words, "--seconds", "1", "-o", str(tmp_path / "never")).stdout
+    assert "in the first 0.2 s" not in " ".join(never.split())
+
+
+def test_cpus_that_stay_in_the_idle_state_of_the_start_are_named(load: Path, tmp_path: Path) -> None:
+    file = tmp_path / "one.json"
+    task = {"loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}, "cpus": [3]}
+    file.write_text(json.dumps({"tasks": {"one": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    words = ("run", str(file), "-m", "juno-r2", "--seconds", "1", "--kernel")
+    stays, goes = (
+        " ".join(run(*words, kernel, "-o", str(tmp_path / kernel)).stdout.split()) for kernel in ("4.16", "4.17")
+    )
+    assert "% of the CPU time of schedutil is in the idle state that CPUs took first, shallow" in stays
+    assert "took first" not in goes
+
+
+def test_a_proposal_that_no_policy_reaches_is_named(load: Path, tmp_path: Path) -> None:
+    def told(*words: str) -> str:
+        folder = tmp_path / str(len(words))
+        common = ("run", str(load), "-m", "juno-r2", "--seconds", "0.3", "-o", str(folder))
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(main, [*common, *words])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.stderr.split())
+
+    expected = "proposal teo-util does nothing without idle governor teo"
+    assert expected in told("--vs", "proposal=teo-util")
+    assert "does nothing" not in told("--set", "idle_governor=teo", "--vs", "proposal=teo-util")

@@ -175,19 +175,17 @@ fn system(root: &Root) -> Section {
     section("system", "", items, "")
 }
 
-fn model_name(root: &Root) -> Option<Item> {
+/// The first value of `name` in /proc/cpuinfo.
+pub(crate) fn cpuinfo(root: &Root, name: &str) -> Option<String> {
     let text = root.raw("/proc/cpuinfo").ok()?;
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned()).next()
+}
+
+fn model_name(root: &Root) -> Option<Item> {
     let names = ["model name", "Hardware", "CPU part"];
-    let line = |name: &str| {
-        text.lines().find_map(|line| line.split_once(':').filter(|(key, _)| key.trim() == name)).map(|(_, v)| v.trim())
-    };
-    let (name, value) = names.iter().find_map(|name| Some((name, line(name)?)))?;
-    Some(Item {
-        name: (*name).to_owned(),
-        of: Vec::new(),
-        value: Ok(value.to_owned()),
-        file: "/proc/cpuinfo".to_owned(),
-    })
+    let (name, value) = names.iter().find_map(|name| Some((name, cpuinfo(root, name)?)))?;
+    Some(Item { name: (*name).to_owned(), of: Vec::new(), value: Ok(value), file: "/proc/cpuinfo".to_owned() })
 }
 
 fn cpufreq(root: &Root) -> Section {
@@ -347,9 +345,8 @@ fn imported(path: &Path) -> Result<(Facts, FmaxReport, Vec<Finding>), String> {
 
 fn invariance(root: &Root, facts: Option<&(Facts, FmaxReport, Vec<Finding>)>) -> Verdict {
     let mut reasons = Vec::new();
-    let cpuinfo = root.raw("/proc/cpuinfo").unwrap_or_default();
-    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or("");
-    let is_x86 = cpuinfo.lines().any(|line| line.starts_with("vendor_id"));
+    let flags = cpuinfo(root, "flags").unwrap_or_default();
+    let is_x86 = cpuinfo(root, "vendor_id").is_some();
     let first = root.policies().first().copied().unwrap_or(0);
     let driver_file = format!("{CPU}/cpufreq/policy{first}/scaling_driver");
     let driver = root.text(&driver_file).unwrap_or_default();
@@ -372,7 +369,7 @@ fn invariance(root: &Root, facts: Option<&(Facts, FmaxReport, Vec<Finding>)>) ->
             Some(_) => holds = Some(false),
             None => holds = if counters { None } else { Some(false) },
         }
-    } else if cpuinfo.is_empty() && driver.is_empty() {
+    } else if root.raw("/proc/cpuinfo").unwrap_or_default().is_empty() && driver.is_empty() {
         reasons.push((
             None,
             "neither the processor nor a cpufreq driver is known".to_owned(),

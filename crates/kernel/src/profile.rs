@@ -256,6 +256,10 @@ gates! {
         Intel = "intel" since (5, 7), "Intel, with four-core turbo as f_max", [Commit("1567c3e3467c")];
         IntelAmd = "intel-amd" since (5, 11), vectors ["x86_intel_max_freq_ratio", "x86_amd_max_freq_ratio"], "AMD too, with the midpoint of max_boost and max_P as f_max", [Commit("41ea667227ba"), Commit("976df7e5730e")];
     }
+    no_turbo_freq_max: NoTurboFreqMax, "What f_max is on Intel while intel_pstate's no_turbo is set." {
+        Turbo = "turbo" since (4, 14), "that with turbo, so that utilisation stays below what the CPU is busy", [Replaced("addca285120b")];
+        Base = "base" since (5, 19), "the base frequency", [Commit("addca285120b"), Mail("cpufreq: intel_pstate: Handle no_turbo in frequency invariance")];
+    }
     runnable_signal: RunnableSignal, "What PELT keeps beside load and utilisation." {
         Load = "load" since (4, 14), vectors ["oldpelt_se", "oldpelt_cfs"], "the runnable load, runnable_load_avg", [Code("pelt.c:___update_load_sum()", "4.19"), Replaced("0dacee1bfa70"), Replaced("9f68395333ad")];
         Runnable = "runnable" since (5, 7), vectors ["pelt_cfs_hl32", "pelt_se_hl32"], "the number of runnable tasks, runnable_avg", [Commit("9f68395333ad"), Code("pelt.c:___update_load_sum()", "6.12.117")];
@@ -877,8 +881,8 @@ impl KernelProfile {
     pub fn freq_max(&self, platform: Platform, of: FreqMaxOf, no_turbo: bool) -> FreqMax {
         match platform {
             Platform::Arm => FreqMax::MaxBoost,
-            // intel_pstate.c:store_no_turbo() calls arch_set_max_freq_ratio() since 918229cdd5ab.
-            Platform::Intel if no_turbo && self.version >= (5, 8) => FreqMax::MaxP,
+            // intel_pstate.c:store_no_turbo()
+            Platform::Intel if no_turbo && self.no_turbo_freq_max == NoTurboFreqMax::Base => FreqMax::MaxP,
             Platform::Intel if of == FreqMaxOf::EachCpu => FreqMax::MaxBoost,
             Platform::Intel => FreqMax::Turbo4Cores,
             Platform::Amd => FreqMax::Mid,
@@ -1062,6 +1066,7 @@ mod tests {
             ("balance_margin", "5.12", "5.13", "5-percent"),
             ("newidle_least", "5.15", "5.16", "lowest-level"),
             ("newidle_bail", "5.19", "6.0", "stops"),
+            ("no_turbo_freq_max", "5.18", "5.19", "base"),
         ] {
             check(since, gate, value);
             assert_ne!(named(before).show(gate), Some(value), "{gate} of {before}");

@@ -162,6 +162,13 @@ impl PyCase {
         Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
     }
 
+    /// Each proposal that no policy of it reaches: its name, and the part of the kernel that it changes.
+    fn unreached_proposals(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
+        let found = opplab_sim::unreached_proposals(&self.case(py).case);
+        let found = found.map_err(|error| raise(py, "CaseError", error.0))?;
+        Ok(found.into_iter().map(|(name, within)| (name, within.to_string())).collect())
+    }
+
     /// Whether its kernel has utilisation clamps; the workload does not matter.
     fn has_clamps(&self, py: Python<'_>) -> PyResult<bool> {
         opplab_sim::has_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))

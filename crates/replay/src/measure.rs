@@ -103,6 +103,11 @@ impl PolicyTimes {
         self.khz_ns += u128::from(khz) * u128::from(ns);
     }
 
+    /// Cycles while its CPUs ran tasks, kHz ns.
+    fn busy_cycles(&self) -> u128 {
+        self.freq_khz.iter().zip(&self.busy_ns).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum()
+    }
+
     /// Mean frequency, kHz.
     pub fn mean_khz(&self) -> u64 {
         let time: u64 = self.time_ns.iter().sum();
@@ -413,6 +418,11 @@ impl Measured {
             missed: (of(&|run| run.missed.0), of(&|run| run.missed.1)),
             ..runs[0].clone()
         }
+    }
+
+    /// Cycles while CPUs ran tasks, kHz ns.
+    pub(crate) fn busy_cycles(&self) -> u128 {
+        self.policies.iter().map(PolicyTimes::busy_cycles).sum()
     }
 
     /// Energy of all clusters, fJ.

@@ -18,6 +18,8 @@ pub enum Verdict {
     Near,
     /// Beyond it.
     NotNear,
+    /// Replayed near or not, the changed policy's is of another amount of work ([`Comparison::work_off`]).
+    OtherWork,
     /// It is as recorded in this loop, whatever the policy.
     Unchanging,
     /// The trace does not record it.
@@ -30,6 +32,7 @@ impl Verdict {
         match self {
             Self::Near => "near",
             Self::NotNear => "not near",
+            Self::OtherWork => "not near: of other work",
             Self::Unchanging => "cannot change in this loop",
             Self::Unknown => "not in the trace",
         }
@@ -167,6 +170,7 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
             let off = recorded.zip(replayed).map(|(one, mean)| mean.off(one));
             let verdict = match (recorded.zip(replayed), off) {
                 _ if timing && mode == Mode::Open => Verdict::Unchanging,
+                (Some(_), _) if unit == "uJ" && comparison.does_other_work() => Verdict::OtherWork,
                 (Some((one, mean)), Some(off))
                     if off * 100 <= mean.nr * u128::from(one) * u128::from(limit_percent) =>
                 {
@@ -177,7 +181,7 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
             };
             let changed_by = changed.zip(replayed).map(|(one, other)| one.sum.abs_diff(other.sum));
             let change_counts = match verdict {
-                Verdict::Unchanging => changed.map(|_| false),
+                Verdict::Unchanging | Verdict::OtherWork => changed.map(|_| false),
                 _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off),
             };
             let [replayed, changed] = [replayed, changed].map(|mean| mean.map(Mean::rounded));
@@ -244,6 +248,7 @@ mod tests {
             freq_spread: 0,
             energy_spread: 0,
             silence: Silence { frequency: Vec::new(), wakeups: false },
+            work_off: None,
             runs: (checks.clone(), changes),
         };
         let of = |comparison: &Comparison, name: &str| {

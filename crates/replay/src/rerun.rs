@@ -45,7 +45,7 @@ pub enum Mode {
 
 /// Where new tasks begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Births {
+pub(crate) enum Births {
     /// On the CPU where they began.
     Recorded,
     /// Where the policy places them, for a change of how that is done.
@@ -150,6 +150,9 @@ pub struct Comparison {
     pub energy_spread: u64,
     /// What the trace does not record, and is not compared.
     pub silence: Silence,
+    /// How far the busy cycles of `changed` are from those of `check`, in parts of 100 000, in a loop that keeps busy times at any
+    /// clock though the machine does not.
+    pub work_off: Option<u64>,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
 }
@@ -179,8 +182,13 @@ impl Comparison {
         policies.into_iter().any(|(policy, &silent)| silent && policy.busy_ns.iter().any(|&ns| ns > 0))
     }
 
+    /// Whether `changed` did more or less work than was recorded, so that its energy answers nothing.
+    pub fn does_other_work(&self) -> bool {
+        self.work_off.is_some_and(|off| off > ENERGY_LIMIT)
+    }
+
     /// How far the self-check is off, in thousandths of what is near.
-    fn off(&self) -> u64 {
+    pub(crate) fn off(&self) -> u64 {
         let residency = self.freq_distance.iter().map(|&distance| (distance * 1_000).div_ceil(FREQ_LIMIT)).max();
         let energy = if self.energy_is_silent() { 0 } else { self.energy_distance };
         residency.unwrap_or(0).max(energy.saturating_mul(1_000).div_ceil(ENERGY_LIMIT))
@@ -271,31 +279,21 @@ impl Replay {
         Ok(Self { events, setup, workload, exits_ns, shared_stream, assumed_power })
     }
 
-    /// Compares in the closed loop if its self-check is near the trace, else in the loop whose self-check is nearer: which one
-    /// that is, and the self-check of the closed loop if that is not the one.
-    ///
-    /// # Errors
-    /// As [`Replay::compare`].
-    pub fn compare_nearer(
-        &self,
-        change: Option<&Change>,
-    ) -> Result<(Mode, Comparison, Option<Comparison>), ReplayError> {
-        let births = self.births(change);
-        let closed = self.checked(Mode::Closed, births)?;
-        if !closed.is_near() {
-            let open = self.checked(Mode::Open, births)?;
-            if open.off() < closed.off() {
-                return Ok((Mode::Open, self.changed(open, change, Mode::Open)?, Some(closed)));
-            }
-        }
-        Ok((Mode::Closed, self.changed(closed, change, Mode::Closed)?, None))
-    }
-
     /// The comparison with what the changed policy makes of the trace, if anything is changed.
-    fn changed(&self, comparison: Comparison, change: Option<&Change>, mode: Mode) -> Result<Comparison, ReplayError> {
+    pub(crate) fn changed(
+        &self,
+        comparison: Comparison,
+        change: Option<&Change>,
+        mode: Mode,
+    ) -> Result<Comparison, ReplayError> {
         let Some(change) = change else { return Ok(comparison) };
         let runs = self.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
-        Ok(Comparison { changed: Some(Measured::mean(&runs)), runs: (comparison.runs.0, runs), ..comparison })
+        let changed = Measured::mean(&runs);
+        let (cycles, before) = (changed.busy_cycles(), comparison.check.busy_cycles());
+        let keeps_times = mode == Mode::Open && !self.setup.machine.speed_is_constant();
+        let work_off = (cycles.abs_diff(before) * 100_000).checked_div(before).filter(|_| keeps_times);
+        let work_off = work_off.map(|off| u64::try_from(off).unwrap_or(u64::MAX));
+        Ok(Comparison { changed: Some(changed), work_off, runs: (comparison.runs.0, runs), ..comparison })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -307,7 +305,7 @@ impl Replay {
     }
 
     /// The self-check, with births as the change will have them.
-    fn checked(&self, mode: Mode, births: Births) -> Result<Comparison, ReplayError> {
+    pub(crate) fn checked(&self, mode: Mode, births: Births) -> Result<Comparison, ReplayError> {
         let recorded = self.measured(&self.events);
         let runs = self.runs(&self.setup.policy, mode, births)?;
         let check = Measured::mean(&runs);
@@ -339,6 +337,7 @@ impl Replay {
             freq_spread,
             energy_spread,
             silence,
+            work_off: None,
             runs: (runs, Vec::new()),
         })
     }
@@ -394,7 +393,7 @@ impl Replay {
     }
 
     /// Where new tasks of a closed loop begin, in both runs of a pair.
-    fn births(&self, change: Option<&Change>) -> Births {
+    pub(crate) fn births(&self, change: Option<&Change>) -> Births {
         let recorded = &self.setup.policy;
         let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();

@@ -119,12 +119,22 @@ fn another_governor_costs_more() {
     let change = Change { governor: Some("performance".into()), ..Change::default() };
     for mode in [Mode::Open, Mode::Closed] {
         let found = replay("schedutil").compare(Some(&change), mode).unwrap_or_else(|error| panic!("{error}"));
-        let changed = found.changed.expect("something was changed");
+        let changed = found.changed.clone().expect("something was changed");
         assert!(changed.total_energy_fj() > found.check.total_energy_fj(), "{mode:?}");
         let busy = |times: &opplab_replay::Measured| times.policies.iter().flat_map(|p| &p.busy_ns).sum::<u64>();
+        let rows = metrics(&found, mode);
+        let energy = rows.iter().find(|row| row.name == "energy").expect("a row");
+        // Where busy times stay, higher clocks do more work than was recorded.
         match mode {
-            Mode::Open => assert_eq!(busy(&changed), busy(&found.check)),
-            Mode::Closed => assert!(busy(&changed) < busy(&found.check)),
+            Mode::Open => {
+                assert_eq!(busy(&changed), busy(&found.check));
+                assert!(found.work_off > Some(30_000), "{:?}", found.work_off);
+                assert_eq!((energy.verdict, energy.change_counts), (Verdict::OtherWork, Some(false)));
+            }
+            Mode::Closed => {
+                assert!(busy(&changed) < busy(&found.check));
+                assert_eq!((energy.verdict, energy.change_counts), (Verdict::Near, Some(true)));
+            }
         }
     }
 }

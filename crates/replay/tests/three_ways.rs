@@ -171,7 +171,7 @@ impl Govern<'_> {
         }
         let rate_limit_us = told.rate_limit_us();
         let setup = GovernSetup {
-            governor: self.policy.governor.clone(),
+            governor: self.policy.governor_id().expect("a governor"),
             tunables: self.policy.tunables.clone(),
             policy: first,
             cpus: facts.cpus.iter().map(|cpu| cpu.cpu).collect(),

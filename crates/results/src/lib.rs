@@ -137,6 +137,11 @@ impl Run<'_> {
         vec![(String::new(), value.into())]
     }
 
+    /// The same as a share in percent; no value where there is no part.
+    fn some_percent(&self, part: u64, whole: u64) -> Values {
+        if part == 0 { Vec::new() } else { self.one(percent(part, whole)) }
+    }
+
     fn wall_ns(&self) -> f64 {
         self.outcome.wall_ns as f64
     }

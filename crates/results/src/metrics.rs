@@ -37,6 +37,10 @@ metrics! {
         |r| r.one(r.outcome.activations as f64);
     "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
+    "missed_at_start", "%", Neither, Detail, "share of activations that were not finished in their period and ended in the run's first 0.2 s",
+        |r| r.some_percent(r.outcome.missed_at_start, r.outcome.activations);
+    "first_idle", "%", Neither, Detail, "share of CPU time in the first idle state that a CPU took, where there is a deeper one",
+        |r| r.some_percent(r.outcome.first_idle_ns, r.outcome.wall_ns * r.outcome.busy_ns_by_opp.len() as u64);
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
         |r| if r.outcome.resumes == 0 { Vec::new() } else { r.one(percent(r.outcome.lost_resumes, r.outcome.resumes)) };
     "rate", "1/s", Higher, Whole, "what the workload counts, a second",

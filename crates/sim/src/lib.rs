@@ -26,6 +26,7 @@ pub fn first_tick_ns(hz: u32) -> u64 {
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use opplab_kernel::proposals::Within;
 use opplab_model::ModelError;
 use opplab_model::case::CaseFile;
 use opplab_model::event::Sink;
@@ -78,6 +79,10 @@ counters! {
     activations,
     /// Of these, those that ended after the start of the next.
     missed_activations,
+    /// Of these, those that ended while signals that began at 0 still grew ([`COLD_NS`] of the run).
+    missed_at_start,
+    /// Time of CPUs in the first idle state that they took, where it is not the deepest: their governor knew no interval then.
+    first_idle_ns,
     /// `Op::Resume` that was done.
     resumes,
     /// Of these, those that found nobody suspended: a condition keeps nothing, the stage does not run for them.
@@ -101,6 +106,9 @@ counters! {
     /// Time of requests to devices from being made to being done, those that wait for their turn too, in ns.
     io_ns,
 }
+
+/// So long into a run what was before it would still be worth more than 1 % of a signal of 32 ms half-life.
+pub const COLD_NS: u64 = 200_000_000;
 
 /// What a run measured, from the end of the warm-up on. Energies are uW x ns (fJ).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -329,6 +337,14 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
 /// As [`run`].
 pub fn has_clamps(case: &Case) -> Result<bool, CaseError> {
     run::setup::has_clamps(case)
+}
+
+/// Each proposal of `case` that no policy of it reaches, with the part of the kernel that it changes.
+///
+/// # Errors
+/// As [`run`].
+pub fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {
+    run::setup::unreached_proposals(case)
 }
 
 /// Whether a task, a group or a limit of `case` clamps utilisation.

@@ -578,6 +578,46 @@ fn a_rewritten_schedutil_decides_alike_on_x86() {
     }
 }
 
+/// Goal: without a table a request between two P-states becomes the closest one under ondemand, the one below in a step up and the
+/// one above in a step down (intel_pstate_freq_to_hwp_rel()), in all kernels.
+#[test]
+fn a_request_between_p_states_is_rounded_by_its_relation() {
+    const MHZ: u32 = 1000;
+    let text = include_str!("../../../python/opplab/data/machines/haswell-48x-numa.toml");
+    let machine = opplab_model::file::parse_machine("haswell", text).unwrap_or_else(|error| panic!("{error}"));
+    let word = |rule: u8| {
+        CODES.iter().find(|(name, _)| *name == "sample_rule").map(|(_, codes)| codes[usize::from(rule)].word)
+    };
+    let mut seen = std::collections::BTreeMap::new();
+    for (kernel, governor) in
+        [("4.17", "conservative"), ("4.17", "ondemand"), ("6.12.117", "conservative"), ("6.12.117", "ondemand")]
+    {
+        let policy = Policy {
+            kernel: kernel.into(),
+            driver: "intel_cpufreq".into(),
+            governor: governor.into(),
+            ..Policy::default()
+        };
+        let mut workload = periodic(&machine, 12, 400, 1);
+        workload.tasks.extend(periodic(&machine, 1, 100, 1).tasks);
+        let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 1_000_000_000 };
+        for (_, decision) in records(&case).decisions {
+            let Decision::Sample { sample_rule, target_khz, next_khz, prev_khz, .. } = decision else { continue };
+            let expected = match word(sample_rule) {
+                Some("step-up") => target_khz / (100 * MHZ),
+                Some("step-down") => target_khz.div_ceil(100 * MHZ),
+                Some("in-proportion") => (target_khz + 50 * MHZ) / (100 * MHZ),
+                _ => continue,
+            };
+            if target_khz % (100 * MHZ) != 0 && target_khz != prev_khz {
+                assert_eq!(next_khz, expected * 100 * MHZ, "{kernel} {governor} {decision:?}");
+                *seen.entry((governor, word(sample_rule))).or_insert(0) += 1;
+            }
+        }
+    }
+    assert!(seen.len() == 3 && seen.values().all(|&nr| nr > 20), "{seen:?}");
+}
+
 /// Puts every task on one CPU.
 struct OneCpu(u32);
 

@@ -1,8 +1,9 @@
 //! intel_pstate with and without hardware P-states, and text 001's chain: short fsyncs, low clocks, boosts, the GPU.
 
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::event::NullSink;
 use opplab_model::file::parse_machine;
-use opplab_model::machine::{Consumer, Machine, PackagePower, PmProfile};
+use opplab_model::machine::{Consumer, Cpufreq, Machine, PackagePower, PmProfile};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::HwpDynamicBoost;
 use opplab_model::workload::{DeviceSpec, Op, TaskSpec, Workload};
@@ -279,16 +280,26 @@ fn ondemand_counts_io_wait_and_nice_as_it_is_told() {
     assert!(counts > ignored + 500, "{counts} {ignored}");
 }
 
-/// Goal: without turbo Intel's utilisation is measured against the base frequency since v5.8. Method: the same run as with f_max = max_P.
+/// Goal: without turbo Intel's utilisation is measured against the base frequency since v5.19, where the driver says so. Method: the
+/// same run as with f_max = max_P.
 #[test]
 fn without_turbo_f_max_is_the_base_frequency() {
-    let machine = skylake_sp();
-    let mhz = |kernel: &str, freq_max: &str| {
-        let policy = policy(kernel, "intel_cpufreq", "schedutil");
+    let mut machine = skylake_sp();
+    let driver = DriverId::named("acpi-cpufreq").expect("a driver");
+    machine.other_drivers.push(Cpufreq { driver, ..machine.cpufreq.clone() });
+    let mhz_under = |driver: &str, kernel: &str, freq_max: &str| {
+        let policy = policy(kernel, driver, "schedutil");
         let policy = Policy { no_turbo: true, no_hwp: true, freq_max: freq_max.into(), ..policy };
         bzy_mhz(&machine, &checked(&machine, &load(&machine, 3, 500), policy, 500 * MS))
     };
-    assert_eq!(mhz("6.12.117", ""), mhz("6.12.117", "max_P"));
-    assert_eq!(mhz("5.7", ""), mhz("5.7", "turbo-4-cores"));
+    let mhz = |kernel: &str, freq_max: &str| mhz_under("intel_cpufreq", kernel, freq_max);
+    for kernel in ["5.19", "6.12.117"] {
+        assert_eq!(mhz(kernel, ""), mhz(kernel, "max_P"), "{kernel}");
+    }
+    for kernel in ["5.7", "5.8", "5.18"] {
+        assert_eq!(mhz(kernel, ""), mhz(kernel, "turbo-4-cores"), "{kernel}");
+    }
+    let acpi = |freq_max: &str| mhz_under("acpi-cpufreq", "6.12.117", freq_max);
+    assert_eq!(acpi(""), acpi("turbo-4-cores"));
     assert!(mhz("6.12.117", "") > mhz("6.12.117", "turbo-4-cores"));
 }

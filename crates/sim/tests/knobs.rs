@@ -8,7 +8,7 @@ use opplab_model::policy_keys::PolicyChange;
 use opplab_model::policy_values::{EnergyModelSource, SetLimit};
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
-use opplab_sim::{Case, CaseError, Outcome, run};
+use opplab_sim::{Case, CaseError, Outcome, run, unreached_proposals};
 
 const MS: u64 = 1_000_000;
 
@@ -490,4 +490,29 @@ fn a_limit_of_the_frequency_lowers_the_capacity_since_6_10() {
         where_it_runs(&machine, 300, Policy { changes, ..before })
     };
     assert!(changed("6.9")[x1] > 900 && changed("6.10")[a76] > 100, "{:?} {:?}", changed("6.9"), changed("6.10"));
+}
+
+/// Goal: a proposal for a part of the kernel that no policy of the case has is named. Method: each part, without it, with it, and with it
+/// from the middle of the run on.
+#[test]
+fn proposals_that_no_policy_reaches_are_named() {
+    let machine = machine!("juno-r2");
+    let unreached = |policy: Policy| -> Vec<&str> {
+        let case = Case { machine: machine.clone(), workload: spread(1, 300), policy, seed: 1, duration_ns: 500 * MS };
+        let found = unreached_proposals(&case).unwrap_or_else(|error| panic!("{error:?}"));
+        found.into_iter().map(|(name, _)| name).collect()
+    };
+    let with = |governor: &str, proposal: &str| Policy {
+        proposals: vec![proposal.to_owned()],
+        ..of("6.12.117", "scmi", governor)
+    };
+    let teo = |idle_governor: &str| Policy { idle_governor: idle_governor.into(), ..with("schedutil", "teo-util") };
+    assert_eq!(unreached(teo("menu")), ["teo-util"]);
+    assert!(unreached(teo("teo")).is_empty());
+    assert!(unreached(halfway(teo("menu"), |later| later.idle_governor = "teo".into())).is_empty());
+    assert_eq!(unreached(with("performance", "headroom:percent=110")), ["headroom"]);
+    assert!(unreached(with("schedutil", "headroom:percent=110")).is_empty());
+    assert!(unreached(with("schedutil", "lone-task")).is_empty());
+    assert_eq!(unreached(Policy { eas: false, ..with("schedutil", "lone-task") }), ["lone-task"]);
+    assert!(unreached(with("performance", "pelt-multiplier")).is_empty());
 }

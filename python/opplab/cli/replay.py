@@ -71,6 +71,7 @@ TAKEN = f"{', '.join(REPLAYED)} and tunables"
 # What a unit is shown in: name, parts of it in one, digits.
 UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
 LATENCY = ("us", 1e3, 1)
+OTHER_WORK = "not near: of other work"
 BUSY = ("ms", 1e6, 1)
 
 
@@ -177,6 +178,11 @@ def _text(found: dict[str, Any]) -> str:
             nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
+    if any(metric["verdict"] == OTHER_WORK for metric in found["metrics"]):
+        lines.append(
+            f"{OTHER_WORK}: the open loop keeps busy times, so that other clocks "
+            f"change the work by {found['work_distance'] / 1000:.0f} %; --mode closed keeps it"
+        )
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":

@@ -52,6 +52,10 @@ _TIMES = ("elapsed", "extrapolated")
 """Rules of benchmarks that report the time of all their work, of which a run may do a part."""
 _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench": "loops of a task"}
 """What the rates of these benchmarks count."""
+COLD_NS = 200_000_000
+"""What counts as the start of a run: the engine's `missed_at_start` is of it."""
+FIRST_IDLE = 5.0
+"""Percent of CPU time in idle states taken at the start from which they are named."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
@@ -416,7 +420,9 @@ def answer_of(
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.finding = _finding(answer, sure)
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
-    answer.assumed = _assumed(experiment, lines, sure, command, metered)
+    shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
+    beside = [_cold_misses(experiment, cases), _first_idle(cases), shared]
+    answer.assumed = _assumed(experiment, lines, sure, command, beside)
     answer.missing = _cut(experiment, results)
     if results.filter(results["metric"] == "energy")["value"].null_count():
         from opplab.simulation.power import HOW_TO_GET_POWER
@@ -750,15 +756,53 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until all tasks have begun"
 
 
-def _assumed(experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, by_group: bool) -> str:
-    """Describe what was assumed, and the next step; `by_group`: whether control groups have energies."""
+def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> str:
+    """Report the variants whose misses are mostly of the start, so that their share is of the length of the run."""
+    if any(case.duration_ns < 2 * COLD_NS for case in experiment.cases):
+        return ""
+    shares: dict[str, float] = {}
+    for (_, variant), runs in cases.items():
+        missed, cold = (
+            sum(run.get(name) or 0.0 for run in runs.values()) for name in ("missed_activations", "missed_at_start")
+        )
+        if missed:
+            shares[variant] = min(shares.get(variant, 1.0), cold / missed)
+    found = {variant: share for variant, share in shares.items() if share >= 0.5}
+    if not found:
+        return ""
+    least = min(found.values())
+    part = "all" if least == 1 else f"at least {100 * least:.0f} % of the"
+    return (
+        f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s, "
+        "when load tracking starts from 0: longer runs have a smaller share, those with a `warmup` none"
+    )
+
+
+def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:
+    """Report the variant whose CPUs stay longest in a shallow idle state that they took at the start."""
+    means = [
+        (sum(run.get("first_idle") or 0.0 for run in runs.values()) / len(runs), variant)
+        for (_, variant), runs in cases.items()
+    ]
+    share, variant = max(means, default=(0.0, ""))
+    if share < FIRST_IDLE:
+        return ""
+    return (
+        f"{share:.0f} % of the CPU time of {variant} is in the idle state that CPUs took first, shallow "
+        "because their governor knew no interval, as at boot: longer runs, or those with a `warmup`, have less"
+    )
+
+
+def _assumed(
+    experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, beside: Sequence[str]
+) -> str:
+    """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""
     one_each = {(case.benchmark, case.param): case for case in experiment.cases}
     workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
     whole = whole_of([line.values for line in lines], [work for work, _ in workloads])
-    shared = "a group's energy has equal parts of what awake clusters share" if by_group else ""
-    notes = (start_up(workloads), _wake_up(experiment, lines), whole, shared, *together)
+    notes = (start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = []
     for name, case in machines.items():

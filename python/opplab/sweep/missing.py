@@ -16,7 +16,7 @@ __all__ = ["missing"]
 
 
 def missing(cases: Sequence[Case]) -> list[str]:
-    """Report why there is no energy-aware scheduling, or are no clamps, where they are asked for; each reason once."""
+    """Report what is asked for and is not there: energy-aware scheduling, clamps, the part that a proposal changes."""
     told: dict[str, None] = {}
     clampless = set()
     # One case of each policy and machine: workloads and seeds do not matter.
@@ -27,6 +27,8 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
+            for name, part in case.unreached_proposals():
+                told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
             if not case.has_clamps():
                 clampless.add(place)
     asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in cases if clampless}

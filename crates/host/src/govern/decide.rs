@@ -26,7 +26,7 @@ use crate::json::{Line, numbers, optional, parse_line, table, whole_lines};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// One of the kernel's governors.
-    pub governor: String,
+    pub governor: GovernorId,
     /// Its tunables by sysfs name that the user chose.
     pub tunables: Vec<(String, String)>,
     /// The policy's number.
@@ -110,7 +110,7 @@ impl Governor {
     /// Starts it.
     ///
     /// # Errors
-    /// If the setup names no governor, tunable or kernel profile that there is, or its table is empty of frequencies.
+    /// If the setup names no tunable or kernel profile that there is, or its table is empty of frequencies.
     pub fn new(setup: &Setup) -> Result<Self, String> {
         let table = match setup.table_khz.as_slice() {
             [] => None,
@@ -118,7 +118,7 @@ impl Governor {
         };
         let profile =
             KernelProfile::named(&setup.kernel).ok_or_else(|| format!("no kernel profile `{}`", setup.kernel))?;
-        let governor = GovernorId::named(&setup.governor).map_err(|error| error.to_string())?;
+        let governor = setup.governor;
         // What the host gave or the interval asks for, unless the user chose another.
         let told = [("rate_limit_us", setup.rate_limit_us), ("sampling_rate", setup.sampling_rate_us)];
         let told = told.into_iter().filter(|(name, _)| {
@@ -277,12 +277,16 @@ fn times_of(line: &Line<'_>, key: &str) -> Result<Vec<CpuTimes>, HostError> {
     line.list(key)?.iter().map(one).collect()
 }
 
+fn governor_of(line: &Line<'_>) -> Result<GovernorId, HostError> {
+    GovernorId::named(line.str("governor")?).map_err(|error| line.fault(line.node, error.to_string()))
+}
+
 impl Setup {
     /// The log's first line.
     pub fn json(&self) -> String {
         to_json(&table([
             ("type", Node::str("setup")),
-            ("governor", Node::str(&self.governor)),
+            ("governor", Node::str(self.governor.name)),
             ("tunables", Node::list(self.tunables.iter().map(|(name, value)| Node::str(format!("{name}={value}"))))),
             ("policy", Node::from(self.policy)),
             ("cpus", numbers(&self.cpus)),
@@ -304,7 +308,7 @@ impl Setup {
 
     fn of(line: &Line<'_>) -> Result<Self, HostError> {
         Ok(Self {
-            governor: line.str("governor")?.to_owned(),
+            governor: governor_of(line)?,
             tunables: tunables_of(line)?,
             policy: line.int("policy")?,
             cpus: line.ints("cpus")?,
@@ -480,7 +484,7 @@ fn sentence(setup: &Setup, start_ns: u64, input: &Input, output: &Output, record
     let mut table = setup.table_khz.clone();
     table.sort_unstable();
     let names = Names {
-        governor: &setup.governor,
+        governor: setup.governor.name,
         p_states: false,
         opps_khz: &table,
         cpus: &setup.cpus,
@@ -598,7 +602,7 @@ mod tests {
 
     fn setup(governor: &str) -> Setup {
         Setup {
-            governor: governor.to_owned(),
+            governor: GovernorId::named(governor).expect("a governor"),
             tunables: Vec::new(),
             policy: 0,
             cpus: vec![0],

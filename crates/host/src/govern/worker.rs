@@ -9,7 +9,7 @@ use opplab_import::fmax::{FmaxInput, fmax};
 use opplab_import::{import, to_machine};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governors::GovernorId;
-use opplab_kernel::profile::KernelProfile;
+use opplab_kernel::profile::{KernelProfile, Platform};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::tree::{Node, to_json};
 
@@ -184,14 +184,14 @@ fn open_policy(
     let (freq_ref_khz, freq_invariant) = reference.of_policy(cpuinfo.max_khz);
     let mut tunables = options.tunables.clone();
     // cpufreq_ondemand.c:should_io_be_busy(), v6.12; a tunable of the setup, so that the log has it.
-    let is_intel = root.raw("/proc/cpuinfo").unwrap_or_default().contains("GenuineIntel");
+    let is_intel = show::cpuinfo(root, "vendor_id").as_deref().and_then(Platform::of_vendor) == Some(Platform::Intel);
     let governor = GovernorId::named(&options.governor).map_err(|error| HostError::Usage(error.to_string()))?;
     let has_tunable = governor.tunables_of(&profile).any(|tunable| tunable.name == "io_is_busy");
     if is_intel && has_tunable && !tunables.iter().any(|(name, _)| name == "io_is_busy") {
         tunables.push(("io_is_busy".to_owned(), "1".to_owned()));
     }
     let setup = Setup {
-        governor: options.governor.clone(),
+        governor,
         tunables,
         policy: id,
         cpus,

@@ -1,7 +1,7 @@
 //! What performance, powersave and userspace share: they do not look at the load, ask once when the limits change, and
 //! the hardware holds the request until the next one.
 
-use super::freq_table::{FreqLimits, FreqTable};
+use super::freq_table::{FreqLimits, FreqTable, Relation};
 use super::governor::{Governor, GovernorEntry, GovernorSetup, Report, View};
 use super::request::FreqRequest;
 use crate::cpufreq::facts::Request;
@@ -18,6 +18,7 @@ pub(super) struct Fixed {
     of_limits: OfLimits,
     setspeed_khz: u32,
     wanted_khz: u32,
+    relation: Relation,
 }
 
 impl Fixed {
@@ -28,7 +29,14 @@ impl Fixed {
         of_limits: OfLimits,
         setspeed_khz: u32,
     ) -> Box<dyn Governor> {
-        Box::new(Self { entry, table: setup.table.clone(), of_limits, setspeed_khz, wanted_khz: 0 })
+        Box::new(Self {
+            entry,
+            table: setup.table.clone(),
+            of_limits,
+            setspeed_khz,
+            wanted_khz: 0,
+            relation: Relation::L,
+        })
     }
 }
 
@@ -42,12 +50,18 @@ impl Governor for Fixed {
     }
 
     fn limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32> {
-        self.wanted_khz = (self.of_limits)(limits, self.setspeed_khz).resolve(self.table.as_ref(), limits);
+        let request = (self.of_limits)(limits, self.setspeed_khz);
+        self.wanted_khz = request.resolve(self.table.as_ref(), limits);
+        self.relation = request.relation;
         (self.wanted_khz != cur_khz).then_some(self.wanted_khz)
     }
 
     fn wanted_khz(&self) -> u32 {
         self.wanted_khz
+    }
+
+    fn relation(&self) -> Relation {
+        self.relation
     }
 }
 

@@ -14,7 +14,7 @@
 //! Not here: when a CPU reports, clocks, the thread that works, and what the hardware makes of a request.
 
 use super::facts::{CpuFacts, CpuTimes, PolicyFacts, Request, SampleNote, SugovDecision, SugovFacts};
-use super::freq_table::{FreqLimits, FreqTable};
+use super::freq_table::{FreqLimits, FreqTable, Relation};
 use super::request::parse_u32;
 use crate::profile::{KernelProfile, RateLimits};
 
@@ -147,6 +147,11 @@ pub trait Governor: core::fmt::Debug + Send {
 
     /// The frequency that was decided on last, kHz; 0 before that.
     fn wanted_khz(&self) -> u32;
+
+    /// How a driver without a table rounds the frequency that was asked for last (`relation` of `__cpufreq_driver_target()`).
+    fn relation(&self) -> Relation {
+        Relation::L
+    }
 
     /// What the last sample was decided by, of a governor that samples.
     fn sample(&self) -> Option<SampleNote> {

@@ -13,7 +13,7 @@
 //!
 //! Not here: where the idle and nice times come from, the work queue's latency, and the decisions.
 
-use super::freq_table::{FreqLimits, FreqTable};
+use super::freq_table::{FreqLimits, FreqTable, Relation};
 use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, Tunable, View};
 use super::request::{FreqRequest, TunableError};
 use crate::cpufreq::facts::Request;
@@ -226,6 +226,7 @@ pub struct Sampling<G> {
     /// It has times to compare with.
     started: bool,
     wanted_khz: u32,
+    relation: Relation,
 }
 
 impl<G: SamplingGovernor + 'static> Sampling<G> {
@@ -255,6 +256,7 @@ impl<G: SamplingGovernor + 'static> Sampling<G> {
             times,
             started: false,
             wanted_khz: 0,
+            relation: Relation::L,
         }))
     }
 
@@ -293,8 +295,9 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         let policy = DbsPolicy { cur_khz, limits: self.limits, cpuinfo: self.cpuinfo, table: self.table.as_ref() };
         let (request, delay_us) = self.governor.update(&policy, &self.times);
         self.governor.policy_dbs_mut().sampled(delay_us);
-        let khz = request?.resolve(self.table.as_ref(), self.limits);
-        self.wanted_khz = khz;
+        let request = request?;
+        let khz = request.resolve(self.table.as_ref(), self.limits);
+        (self.wanted_khz, self.relation) = (khz, request.relation);
         (khz != cur_khz).then_some(khz)
     }
 
@@ -306,6 +309,7 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         let khz = request.map(|request| request.resolve(self.table.as_ref(), limits));
         self.governor.limits_applied(khz.unwrap_or(cur_khz));
         self.wanted_khz = khz.unwrap_or(self.wanted_khz);
+        self.relation = request.map_or(self.relation, |request| request.relation);
         khz
     }
 
@@ -317,6 +321,10 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
 
     fn wanted_khz(&self) -> u32 {
         self.wanted_khz
+    }
+
+    fn relation(&self) -> Relation {
+        self.relation
     }
 
     fn sample(&self) -> Option<SampleNote> {

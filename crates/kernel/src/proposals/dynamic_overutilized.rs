@@ -1,6 +1,6 @@
 //! A threshold of the overutilised state that follows what can happen until the next tick, instead of 80 %.
 
-use super::proposal::ProposalEntry;
+use super::proposal::{ProposalEntry, Within};
 use super::response_time::approximate_util_avg;
 
 /// Whether a CPU of `capacity` would be full if what uses `util` of it ran until the next tick. A CPU of less capacity is slower,
@@ -20,6 +20,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[],
     excludes: &[],
     needs: None,
+    within: Some(Within::EnergyAware),
     apply: |proposals, _| proposals.overutilized_by_next_tick = true,
 };
 

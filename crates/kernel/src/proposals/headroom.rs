@@ -1,6 +1,6 @@
 //! A headroom other than a quarter: what schedutil adds to a utilisation before it asks for a frequency.
 
-use super::proposal::{ProposalEntry, ProposalParam};
+use super::proposal::{ProposalEntry, ProposalParam, Within};
 use crate::cpufreq::perf_margin::PerfMargin;
 
 /// The proposal.
@@ -20,5 +20,6 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     }],
     excludes: &["response-time"],
     needs: None,
+    within: Some(Within::Governor("schedutil")),
     apply: |proposals, values| proposals.margin = PerfMargin::of_1024((values.get("percent") * 1024).div_ceil(100)),
 };

@@ -1,6 +1,6 @@
 //! The overutilised state is cleared late, so that short gaps do not switch energy-aware scheduling on and off.
 
-use super::proposal::{ProposalEntry, ProposalParam};
+use super::proposal::{ProposalEntry, ProposalParam, Within};
 
 /// The proposal.
 pub static PROPOSAL: ProposalEntry = ProposalEntry {
@@ -11,5 +11,6 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[ProposalParam { name: "ticks", what: "how long it stays", min: 1, max: 100, default: 1 }],
     excludes: &[],
     needs: None,
+    within: Some(Within::EnergyAware),
     apply: |proposals, values| proposals.overutilized_linger_ticks = values.get("ticks"),
 };

@@ -1,6 +1,6 @@
 //! A task that has a CPU of the highest capacity for itself does not end energy-aware scheduling for everybody.
 
-use super::proposal::ProposalEntry;
+use super::proposal::{ProposalEntry, Within};
 
 /// Whether the CPU is left out of what makes the root domain overutilised: one task at most, the highest capacity there is, and
 /// nothing that takes capacity away.
@@ -18,6 +18,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[],
     excludes: &[],
     needs: None,
+    within: Some(Within::EnergyAware),
     apply: |proposals, _| proposals.lone_task = true,
 };
 

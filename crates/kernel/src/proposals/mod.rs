@@ -26,7 +26,7 @@ pub mod teo_util;
 pub mod uclamp_sum;
 pub mod util_burst;
 
-pub use proposal::{Need, ProposalEntry, ProposalError, ProposalParam, Proposals, Values};
+pub use proposal::{Need, ProposalEntry, ProposalError, ProposalParam, Proposals, Values, Within};
 
 /// Every proposal that a policy can name: the `PROPOSAL` of each file.
 pub static PROPOSALS: &[&ProposalEntry] = &[

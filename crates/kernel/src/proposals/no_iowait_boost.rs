@@ -21,6 +21,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     ],
     excludes: &["task-iowait-boost"],
     needs: None,
+    within: None,
     apply: |proposals, values| {
         proposals.sugov_iowait_boost = values.get("governor") == 0;
         proposals.intel_iowait_boost = values.get("intel") == 0;

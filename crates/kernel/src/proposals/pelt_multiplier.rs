@@ -18,5 +18,6 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     }],
     excludes: &[],
     needs: None,
+    within: None,
     apply: |proposals, values| proposals.pelt_multiplier = [1, 2, 4, 4][values.get("factor") as usize - 1],
 };

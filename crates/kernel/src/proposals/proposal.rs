@@ -148,6 +148,8 @@ pub struct ProposalEntry {
     pub excludes: &'static [&'static str],
     /// What the kernel must have, if not all have it.
     pub needs: Option<Need>,
+    /// The part of the kernel that it changes, if a policy may be without it.
+    pub within: Option<Within>,
     /// Sets what it changes.
     pub apply: fn(&mut Proposals, &Values),
 }
@@ -159,6 +161,27 @@ pub enum Need {
     Clamps,
     /// One estimate of a task's utilisation.
     OneEstimate,
+}
+
+/// A part of the kernel that a policy chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Within {
+    /// Energy-aware scheduling.
+    EnergyAware,
+    /// A governor.
+    Governor(&'static str),
+    /// An idle governor.
+    IdleGovernor(&'static str),
+}
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EnergyAware => f.write_str("energy-aware scheduling"),
+            Self::Governor(name) => write!(f, "governor {name}"),
+            Self::IdleGovernor(name) => write!(f, "idle governor {name}"),
+        }
+    }
 }
 
 impl fmt::Display for Need {

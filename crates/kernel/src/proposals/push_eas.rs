@@ -1,6 +1,6 @@
 //! Energy-aware placement of tasks that do not wake: those that are stuck on a CPU are pushed to a better one.
 
-use super::proposal::ProposalEntry;
+use super::proposal::{ProposalEntry, Within};
 use crate::sched::fitness::{Clamps, CpuCapacity, util_fits_cpu};
 
 /// Whether a task is stuck: it is held below what it could use, by the CPU's capacity or by its own cap.
@@ -21,6 +21,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[],
     excludes: &[],
     needs: None,
+    within: Some(Within::EnergyAware),
     apply: |proposals, _| proposals.push_eas = true,
 };
 

@@ -31,6 +31,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     }],
     excludes: &[],
     needs: Some(Need::OneEstimate),
+    within: None,
     apply: |proposals, values| proposals.rampup_multiplier = Some(values.get("multiplier")),
 };
 

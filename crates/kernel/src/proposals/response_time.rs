@@ -1,6 +1,6 @@
 //! The time in which schedutil takes a busy CPU from rest to its highest frequency, as a tunable.
 
-use super::proposal::{ProposalEntry, ProposalParam};
+use super::proposal::{ProposalEntry, ProposalParam, Within};
 use crate::cpufreq::perf_margin::PerfMargin;
 use crate::pelt::{HalfLife32, decay_load};
 use crate::unit::SCHED_CAPACITY_SCALE;
@@ -45,6 +45,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     }],
     excludes: &["headroom"],
     needs: None,
+    within: Some(Within::Governor("schedutil")),
     apply: |proposals, values| {
         let ratio = 1280 * kernel_response_time_ms() / values.get("response_time_ms");
         proposals.margin = PerfMargin::of_1024(ratio);

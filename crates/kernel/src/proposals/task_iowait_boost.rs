@@ -74,6 +74,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     ],
     excludes: &["no-iowait-boost"],
     needs: None,
+    within: None,
     apply: |proposals, values| {
         proposals.sugov_iowait_boost = false;
         let (levels, interval_us) = (values.get("levels"), u64::from(values.get("interval_ms")) * 1000);

@@ -1,6 +1,6 @@
 //! teo looks at the CPU's utilisation, as it did from v6.3 to v6.10, in any kernel.
 
-use super::proposal::ProposalEntry;
+use super::proposal::{ProposalEntry, Within};
 
 /// Whether a CPU is in use so much that shallow states are better (drivers/cpuidle/governors/teo.c:teo_cpu_is_utilized(),
 /// v6.3, from public history): more than 1/64 of its capacity.
@@ -18,6 +18,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[],
     excludes: &[],
     needs: None,
+    within: Some(Within::IdleGovernor("teo")),
     apply: |proposals, _| proposals.teo_util = true,
 };
 

@@ -23,6 +23,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[],
     excludes: &[],
     needs: Some(Need::Clamps),
+    within: None,
     apply: |proposals, _| proposals.uclamp_sum = true,
 };
 

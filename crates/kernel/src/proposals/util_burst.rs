@@ -33,6 +33,7 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     params: &[],
     excludes: &[],
     needs: Some(Need::OneEstimate),
+    within: None,
     apply: |proposals, _| proposals.util_burst = true,
 };
 

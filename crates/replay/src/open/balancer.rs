@@ -6,6 +6,7 @@ use opplab_model::event::IDLE_TASK;
 
 use super::Run;
 use super::requests::Call;
+use super::state::CpuState;
 use crate::nohz::{self, Nohz};
 
 /// A period of load tracking, ns, as a shift.
@@ -40,9 +41,9 @@ impl nohz::Host for Balancer<'_, '_> {
     }
 
     fn has_reduced_capacity(&self, cpu: u32, imbalance_pct: u32) -> bool {
-        let orig = self.run.cpus[cpu as usize].capacity;
+        let CpuState { capacity: orig, cpufreq_pressure, .. } = self.run.cpus[cpu as usize];
         let util = self.run.signals.cpu_util(cpu);
-        let whole = CpuCapacity { orig, of: orig, hw_pressure: 0, cpufreq_pressure: 0 };
+        let whole = CpuCapacity { orig, of: orig, hw_pressure: 0, cpufreq_pressure };
         let of = scale_rt_capacity(&whole, util.util_rt, util.util_dl, 0);
         let load = CpuLoad { capacity: CpuCapacity { of, ..whole }, ..CpuLoad::default() };
         self.nr_running(cpu) > 0 && !util.rt_runnable && load.has_reduced_capacity(imbalance_pct)

@@ -7,15 +7,15 @@
 
 use std::collections::BTreeSet;
 
+use opplab_kernel::cpufreq::freq_table::cpufreq_pressure;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
-use opplab_kernel::profile::SugovUtil;
-use opplab_kernel::profile::{FairServer, SingleStateTick};
+use opplab_kernel::profile::{CpufreqPressure, FairServer, SingleStateTick, SugovUtil};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::decision::Decision;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::governor::{governor_setup, start_governor};
-use opplab_model::machine::Machine;
+use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
 use opplab_signals::ticks::{EARLY_NS, Ticks};
@@ -170,11 +170,18 @@ impl<'a> Run<'a> {
                 freq_khz: start_khz.get(policy_of[cpu]).copied().unwrap_or(0),
             })
             .collect();
-        let cpus = pelt
-            .iter()
-            .map(|facts| CpuState {
+        let presses =
+            profile.cpufreq_pressure == CpufreqPressure::Present && machine.invariance == InvarianceSource::FreqChange;
+        let pressure = |cpu: u32, capacity: u64| {
+            let reference_khz = if presses { machine.cluster_of(cpu).reference_khz() } else { 0 };
+            cpufreq_pressure(capacity, policies[policy_of[cpu as usize]].limits.max_khz, reference_khz)
+        };
+        let cpus = (0..)
+            .zip(&pelt)
+            .map(|(cpu, facts)| CpuState {
                 current: IDLE_TASK,
                 capacity: facts.capacity,
+                cpufreq_pressure: pressure(cpu, facts.capacity),
                 served: false,
                 idle_calls: 0,
                 entered_ns: None,
@@ -406,5 +413,28 @@ impl<'a> Run<'a> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lowered `scaling_max_freq` takes capacity from 6.10 on, as in the engine.
+    #[test]
+    fn a_limit_presses_on_the_capacity() {
+        let text = include_str!("../../../../python/opplab/data/machines/juno-r2.toml");
+        let machine = opplab_model::file::parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let (events, big) = (Events::default(), machine.cluster_of(1));
+        let limit_khz = big.opps[0].khz;
+        let lost = |kernel: &str| {
+            let mut policy = Policy { kernel: kernel.into(), ..Policy::default() };
+            policy.scaling_max_freq.all_khz = limit_khz;
+            let run = Run::new(&events, &machine, (&policy, &policy), &[]).unwrap_or_else(|error| panic!("{error}"));
+            run.cpus[1].cpufreq_pressure
+        };
+        assert_eq!(lost("6.12.117"), cpufreq_pressure(big.capacity.into(), limit_khz, big.reference_khz()));
+        assert!(lost("6.12.117") > 0);
+        assert_eq!(lost("6.9"), 0);
     }
 }

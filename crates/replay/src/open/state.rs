@@ -32,6 +32,8 @@ pub(super) struct CpuState {
     /// Of the current task.
     pub(super) pid: i32,
     pub(super) capacity: u64,
+    /// What of it the policy's limit leaves out of reach.
+    pub(super) cpufreq_pressure: u64,
     /// A fair task was queued: from then on the fair server has its bandwidth.
     pub(super) served: bool,
     pub(super) idle_calls: u64,

@@ -9,6 +9,7 @@
 //!   search  a package: every tick with busy time, by how many of its cores run something
 //! ```
 
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::freq_invariance::{
     FreqMax, FreqMaxFacts, FreqMaxOf, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, TurboLevel, ratio_against,
 };
@@ -17,6 +18,7 @@ use opplab_model::machine::{Cluster, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
+use crate::cpufreq::freq_policy::driver_of;
 use crate::hardware::packages::cores_of;
 use crate::ids::{ClusterId, CpuId, IdVec};
 use crate::run::cpu::BOOT_NS;
@@ -70,7 +72,9 @@ impl FreqMaxRatios {
         let freq_max_of =
             gates.profile.freq_max_of(gates.platform, machine.is_intel_hybrid(), policy.smt_active(machine));
         let freq_max = if policy.freq_max.is_empty() {
-            gates.profile.freq_max(gates.platform, freq_max_of, policy.no_turbo)
+            let kind = driver_of(machine, policy).driver.kind;
+            let by_intel = matches!(kind, DriverKind::IntelActive | DriverKind::IntelPassive);
+            gates.profile.freq_max(gates.platform, freq_max_of, policy.no_turbo && by_intel)
         } else {
             FreqMax::from_name(&policy.freq_max)
                 .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?

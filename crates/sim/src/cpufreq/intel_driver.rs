@@ -1,8 +1,9 @@
 //! intel_pstate in the engine: what the driver does at reports of the scheduler and at looks of the firmware (its setup: `intel`).
 
 use opplab_kernel::cpufreq::facts::{SampleNote, SampleRule};
+use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::intel_pstate::{
-    Counters, FRAC_BITS, HwpRequest, Rounding, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
+    Counters, FRAC_BITS, HwpRequest, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
 };
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::Decision;
@@ -132,7 +133,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let strict = state.governor.is_strict();
         let request = match (&mut state.passive, &mut state.amd) {
             (Some(passive), _) => {
-                passive.target(khz, Rounding::Up, strict);
+                passive.target(khz, Relation::L, strict);
                 passive.hwp.unwrap_or_default()
             }
             (None, Some(amd)) => amd.target(khz, !strict),

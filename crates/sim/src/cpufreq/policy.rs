@@ -6,9 +6,8 @@
 use opplab_kernel::cpufreq::facts::Request;
 use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts};
 use opplab_kernel::cpufreq::facts::{CpuTimes, SampleNote};
-use opplab_kernel::cpufreq::freq_table::cpufreq_pressure;
+use opplab_kernel::cpufreq::freq_table::{Relation, cpufreq_pressure};
 use opplab_kernel::cpufreq::governor::{self as kernel, Report, Worker};
-use opplab_kernel::cpufreq::intel_pstate::Rounding;
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
 use opplab_kernel::freq_invariance::scale_freq_tick;
 use opplab_kernel::pelt::HalfLife;
@@ -135,7 +134,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match request {
             None => {}
             Some(Request::FastSwitch { freq_khz }) => {
-                let freq_khz = self.passive_khz(index, freq_khz);
+                let freq_khz = self.passive_khz(index, freq_khz, Relation::L);
                 self.emit(Event::FreqRequest { cpu: cpu.0, khz: freq_khz, util: util as u32, max: max as u32 });
                 self.fast_switch(index, freq_khz);
             }
@@ -191,11 +190,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Governor::Kernel { state, .. } = &mut self.policies[index].governor else { return None };
         let mut governor = state.take()?;
         let khz = governor.work(self.policies[index].cur_khz, &self.view(index));
-        let note = governor.sample().unwrap_or_default();
+        let (note, relation) = (governor.sample().unwrap_or_default(), governor.relation());
         if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
             *state = Some(governor);
         }
-        Some((khz, note))
+        Some((khz.map(|khz| self.passive_khz(index, khz, relation)), note))
     }
 
     /// cpufreq_driver_fast_switch(): the driver is called where the governor decides.
@@ -330,12 +329,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// intel_cpufreq runs at P-states: the lowest that reaches `khz` (intel_cpufreq_fast_switch(), v6.12).
-    fn passive_khz(&mut self, policy: PolicyId, khz: u32) -> u32 {
+    /// intel_cpufreq runs at P-states (intel_cpufreq_target(), intel_cpufreq_fast_switch(), v6.12).
+    pub(crate) fn passive_khz(&mut self, policy: PolicyId, khz: u32, relation: Relation) -> u32 {
         let state = &mut self.policies[policy];
         let strict = state.governor.is_strict();
         let Some(passive) = &mut state.passive else { return khz };
-        passive.target(khz, Rounding::Up, strict);
+        // The highest frequency is the highest level, though levels of a hybrid are no whole kHz.
+        let is_top = khz >= self.hardware.clusters[state.cluster].top_khz();
+        passive.target(khz, if is_top { Relation::L } else { relation }, strict);
         u32::try_from(passive.frequency_khz()).unwrap_or(khz)
     }
 

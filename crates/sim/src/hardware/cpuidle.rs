@@ -145,6 +145,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.cluster_wakes(other);
             }
         }
+        self.outcome.first_idle_ns += self.first_idle_ns(cpu);
         let state = &mut self.cpus[cpu];
         let start = (now + delay_ns).max(state.idle.entry_done_ns);
         state.idle.phase = Phase::Exiting;
@@ -160,6 +161,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             self.arm(cpu, Wait::IdleExit, start + exit_ns);
         }
+    }
+
+    /// How long `cpu` is in the first idle state that it took, if there is a deeper one.
+    pub(crate) fn first_idle_ns(&self, cpu: CpuId) -> u64 {
+        let state = &self.cpus[cpu];
+        let is_first = state.idle.is_resident() && state.idle_usage.iter().map(|usage| usage.0).sum::<u64>() == 1;
+        if is_first && state.idle.state + 1 < state.idle_usage.len() { self.now - state.idle.since_ns } else { 0 }
     }
 
     /// How long `cpu` has been in states that give up its clock, ns, with the stay that lasts; without exits.

@@ -2,6 +2,7 @@
 //!
 //! A change takes no simulated time: the writer is outside of the run.
 
+use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
@@ -145,9 +146,12 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.cpufreq_update_pressure(id);
         let state = &mut self.policies[id];
         let khz = match &mut state.governor {
-            Governor::Kernel { state: Some(governor), .. } => governor.limits(limits, cur_khz),
+            Governor::Kernel { state: Some(governor), .. } => {
+                let khz = governor.limits(limits, cur_khz);
+                khz.map(|khz| (khz, governor.relation()))
+            }
             Governor::Kernel { worker: Worker::Nobody, .. } => None,
-            Governor::Fixed(khz) => Some(*khz),
+            Governor::Fixed(khz) => Some((*khz, Relation::L)),
             _ if state.hwp.is_some() => {
                 self.hwp_grant(id);
                 None
@@ -155,8 +159,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             _ => None,
         };
         // cpufreq_policy_apply_limits().
-        let khz = khz.or_else(|| (!limits.contains(cur_khz)).then(|| limits.clamp(cur_khz)));
-        if let Some(khz) = khz.filter(|&khz| khz != cur_khz) {
+        let nearest = (limits.clamp(cur_khz), if cur_khz > limits.max_khz { Relation::H } else { Relation::L });
+        let khz = khz.or_else(|| (!limits.contains(cur_khz)).then_some(nearest));
+        if let Some((khz, relation)) = khz.filter(|&(khz, _)| khz != cur_khz) {
+            let khz = self.passive_khz(id, khz, relation);
             self.fast_switch(id, khz);
         }
         self.start_thread(id);

@@ -5,10 +5,13 @@ use std::marker::PhantomData;
 
 use opplab_kernel::cpufreq::driver::AmdMode;
 use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
 use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, Uclamp, XfsCil};
+use opplab_kernel::proposals::Within;
+use opplab_kernel::proposals::proposal::parse;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::eevdf::EevdfRq;
@@ -270,13 +273,14 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let limits = state.limits;
         // cpufreq_start_governor() passes the limits after the start, so that the first report always decides.
         let fixed = match &mut state.governor {
-            Governor::Fixed(khz) => Some(*khz),
+            Governor::Fixed(khz) => Some((*khz, Relation::L)),
             Governor::Kernel { worker, state: Some(governor) } => {
-                governor.limits(limits, state.cur_khz).filter(|_| *worker == Worker::Nobody)
+                let khz = governor.limits(limits, state.cur_khz).filter(|_| *worker == Worker::Nobody);
+                khz.map(|khz| (khz, governor.relation()))
             }
             _ => None,
         };
-        let khz = fixed.unwrap_or(state.cur_khz);
+        let khz = fixed.map_or(state.cur_khz, |(khz, relation)| self.passive_khz(policy, khz, relation));
         self.slow_switch_done(policy, khz);
         for index in 0..self.policies[policy].cpus.len() {
             let cpu = self.policies[policy].cpus[index];
@@ -362,6 +366,27 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
         Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
+}
+
+pub(crate) fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {
+    let mut unreached = Vec::new();
+    let policies = || std::iter::once(&case.policy).chain(case.policy.changes.iter().map(|change| &change.policy));
+    for text in &case.policy.proposals {
+        let (entry, _) = parse(text).map_err(|error| CaseError(error.to_string()))?;
+        let Some(within) = entry.within else { continue };
+        let mut is_reached = false;
+        for policy in policies() {
+            is_reached |= match within {
+                Within::EnergyAware => why_no_eas(&Case { policy: policy.clone(), ..case.clone() })?.is_none(),
+                Within::Governor(name) => policy.governor == name,
+                Within::IdleGovernor(name) => policy.idle_governor == name,
+            };
+        }
+        if !is_reached {
+            unreached.push((entry.name, within));
+        }
+    }
+    Ok(unreached)
 }
 
 /// The frequency policies of the machine as the driver and the governor start them; `custom`: the governor is the caller's.

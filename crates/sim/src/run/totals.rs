@@ -43,6 +43,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         for cpu in (0..self.cpus.len()).map(CpuId::of) {
             self.account_point(cpu);
             let idle = self.idle_now(cpu);
+            outcome.first_idle_ns += self.first_idle_ns(cpu);
             let state = &mut self.cpus[cpu];
             state.meter.advance(now);
             outcome.cluster_energy_fj[state.cluster.index()] += state.meter.energy_fj();

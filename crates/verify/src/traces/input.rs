@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use opplab_kernel::cpufreq::freq_table::FreqTable;
+use opplab_kernel::cpufreq::freq_table::{FreqTable, cpufreq_pressure};
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState};
-use opplab_kernel::profile::EmCost;
-use opplab_kernel::profile::KernelProfile;
+use opplab_kernel::profile::{CpufreqPressure, EmCost, KernelProfile};
 use opplab_kernel::release::Version;
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::groups::{GroupFinder, Groups, is_thread_clone};
@@ -291,6 +290,8 @@ pub struct Policy {
     pub governor: String,
     /// `cpuinfo_max_freq` in kHz.
     pub max_khz: u32,
+    /// Its limit at the snapshot, kHz; 0 where that is not known.
+    pub scaling_max_khz: u32,
     /// `cpuinfo_min_freq` in kHz.
     pub min_khz: u32,
     /// `scaling_cur_freq` in kHz before the workload.
@@ -306,6 +307,8 @@ pub struct Machine {
     pub n_cpus: usize,
     /// `arch_scale_cpu_capacity()` of each CPU.
     pub capacity: Vec<u64>,
+    /// What of it the policy's limit at the snapshot leaves out of reach, for kernels that place by it.
+    pub cpufreq_pressure: Vec<u64>,
     /// The policies.
     pub policies: Vec<Policy>,
     /// Performance domains in the order of the kernel's list: the last one built comes first.
@@ -407,6 +410,7 @@ impl Machine {
                 driver: at("scaling_driver").unwrap_or_default(),
                 governor: at("scaling_governor").unwrap_or_default(),
                 max_khz: khz("cpuinfo_max_freq"),
+                scaling_max_khz: khz("scaling_max_freq"),
                 min_khz: khz("cpuinfo_min_freq"),
                 cur_khz: khz("scaling_cur_freq"),
                 table: FreqTable::from_khz(&table).ok(),
@@ -461,6 +465,7 @@ impl Machine {
         {
             machine.imbalance_pct = pct;
         }
+        machine.cpufreq_pressure = (0..machine.n_cpus).map(|cpu| machine.pressure(cpu)).collect();
         machine
     }
 
@@ -475,10 +480,19 @@ impl Machine {
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
     }
 
+    fn profile(&self) -> KernelProfile {
+        KernelProfile::named(&self.release).unwrap_or_else(|| KernelProfile::at(self.version()))
+    }
+
     /// How the kernel places by energy.
     pub fn eas_gates(&self) -> EasGates {
-        let profile = KernelProfile::named(&self.release).unwrap_or_else(|| KernelProfile::at(self.version()));
-        profile.eas_gates().unwrap_or_default()
+        self.profile().eas_gates().unwrap_or_default()
+    }
+
+    fn pressure(&self, cpu: usize) -> u64 {
+        let knows = self.freq_ref && self.profile().cpufreq_pressure == CpufreqPressure::Present;
+        let policy = self.policy(cpu).filter(|policy| knows && policy.scaling_max_khz > 0);
+        policy.map_or(0, |policy| cpufreq_pressure(self.capacity[cpu], policy.scaling_max_khz, policy.max_khz))
     }
 
     /// The policy of a CPU.
@@ -552,5 +566,25 @@ impl Recording {
         }
         let groups = Groups::of_recording(&files, &finder);
         Ok(Self { name: files.name(), machine, events, groups, finder })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit at half the highest frequency takes half of the capacity, for the kernels and the architectures that look at it.
+    #[test]
+    fn a_limit_at_the_snapshot_presses_on_the_capacity() {
+        let pressure = |release: &str, freq_ref: bool, scaling_max_khz: u32| {
+            let policy = Policy { cpus: vec![0], max_khz: 2_000_000, scaling_max_khz, ..Policy::default() };
+            let (capacity, policies) = (vec![1024], vec![policy]);
+            Machine { n_cpus: 1, capacity, policies, freq_ref, release: release.into(), ..Machine::default() }
+                .pressure(0)
+        };
+        assert_eq!(pressure("6.12.117", true, 1_000_000), 512);
+        assert_eq!(pressure("6.12.117", true, 2_000_000), 0);
+        assert_eq!(pressure("6.12.117", true, 0), 0, "a limit that is not known");
+        assert_eq!((pressure("6.9.1", true, 1_000_000), pressure("6.12.117", false, 1_000_000)), (0, 0));
     }
 }

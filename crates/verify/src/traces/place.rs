@@ -482,7 +482,8 @@ impl EasFacts for EnergyFacts {
 
 fn capacity(state: &State<'_>, cpu: usize) -> CpuCapacity {
     let orig = state.machine.capacity[cpu];
-    CpuCapacity { orig, of: state.cpus[cpu].capacity_of.unwrap_or(orig), hw_pressure: 0, cpufreq_pressure: 0 }
+    let of = state.cpus[cpu].capacity_of.unwrap_or(orig);
+    CpuCapacity { orig, of, hw_pressure: 0, cpufreq_pressure: state.machine.cpufreq_pressure[cpu] }
 }
 
 #[derive(Clone)]

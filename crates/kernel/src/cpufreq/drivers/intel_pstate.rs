@@ -16,6 +16,7 @@
 //! ([`IowaitBoostForm::Full`]) is written from memory of v4.12 to v5.0; neither is covered by vectors.
 
 use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::freq_table::Relation;
 pub use crate::profile::IntelHwpTarget;
 use crate::profile::{IntelIowaitBoost, KernelProfile};
 
@@ -182,37 +183,26 @@ impl PstateData {
         }
     }
 
-    /// The P-state for a frequency (intel_pstate.c:intel_pstate_freq_to_hwp_rel(), v6.12). A scaling of 0, which no
-    /// driver has, gives the highest.
-    pub fn freq_to_hwp(&self, freq_khz: i32, rounding: Rounding) -> i32 {
+    /// The P-state for a frequency: at least it under relation L and in all fast switches, at most it under H, the closest
+    /// under C (intel_pstate.c:intel_pstate_freq_to_hwp_rel(), v6.12). A scaling of 0, which no driver has, gives the highest.
+    pub fn freq_to_hwp(&self, freq_khz: i32, relation: Relation) -> i32 {
         if freq_khz == self.turbo_pstate.wrapping_mul(self.scaling) || self.scaling == 0 {
             return self.turbo_pstate;
         }
         if freq_khz == self.max_pstate.wrapping_mul(self.scaling) {
             return self.max_pstate;
         }
-        match rounding {
-            Rounding::Down => freq_khz.wrapping_div(self.scaling),
-            Rounding::Nearest => {
+        match relation {
+            Relation::H => freq_khz.wrapping_div(self.scaling),
+            Relation::C => {
                 let half = self.scaling / 2;
                 let same_sign = (freq_khz < 0) == (self.scaling < 0);
                 let shifted = if same_sign { freq_khz.wrapping_add(half) } else { freq_khz.wrapping_sub(half) };
                 shifted.wrapping_div(self.scaling)
             }
-            Rounding::Up => div_round_up_i32(freq_khz, self.scaling),
+            Relation::L => div_round_up_i32(freq_khz, self.scaling),
         }
     }
-}
-
-/// How a frequency becomes a P-state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rounding {
-    /// At most the frequency (relation H).
-    Down,
-    /// The closest (relation C).
-    Nearest,
-    /// At least the frequency (relation L, and all fast switches).
-    Up,
 }
 
 /// The P-states that sysfs allows on a CPU.
@@ -262,8 +252,8 @@ pub fn update_perf_limits(
     let mut min_policy =
         if policy_max_khz == policy_min_khz { max_policy } else { clamp(to_ratio(policy_min_khz), 0, max_policy) };
     if hwp_active && pstate.scaling != scaling {
-        max_policy = pstate.freq_to_hwp(max_policy.wrapping_mul(scaling), Rounding::Up);
-        min_policy = pstate.freq_to_hwp(min_policy.wrapping_mul(scaling), Rounding::Up);
+        max_policy = pstate.freq_to_hwp(max_policy.wrapping_mul(scaling), Relation::L);
+        min_policy = pstate.freq_to_hwp(min_policy.wrapping_mul(scaling), Relation::L);
     }
     if globals.per_cpu_limits {
         return PerfLimits { min_perf_ratio: min_policy, max_perf_ratio: max_policy };
@@ -784,8 +774,8 @@ impl PassiveCpu {
     /// no room above it. True if a register has to be written; [`Self::frequency_khz`] gives what it then runs at, or
     /// above which the firmware chooses (intel_pstate.c:intel_cpufreq_update_pstate(), v6.12;
     /// intel_cpufreq_adjust_hwp(), v5.9).
-    pub fn target(&mut self, freq_khz: u32, rounding: Rounding, strict: bool) -> bool {
-        let wanted = self.pstate.freq_to_hwp(freq_khz as i32, rounding);
+    pub fn target(&mut self, freq_khz: u32, relation: Relation, strict: bool) -> bool {
+        let wanted = self.pstate.freq_to_hwp(freq_khz as i32, relation);
         let target = prepare_request(&self.pstate, &self.limits, wanted);
         let write = match self.hwp {
             Some(_) => {
@@ -988,14 +978,14 @@ mod tests {
             hwp: None,
             form: IntelHwpTarget::Desired,
         };
-        let mut check = |khz, rounding, wrote, pstate| {
-            assert_eq!((cpu.target(khz, rounding, false), cpu.current_pstate), (wrote, pstate), "{khz}");
+        let mut check = |khz, relation, wrote, pstate| {
+            assert_eq!((cpu.target(khz, relation, false), cpu.current_pstate), (wrote, pstate), "{khz}");
         };
-        check(2_010_000, Rounding::Up, true, 21);
-        check(2_010_000, Rounding::Down, true, 20);
-        check(2_010_000, Rounding::Nearest, false, 20);
-        check(4_000_000, Rounding::Up, true, 35);
-        check(0, Rounding::Up, true, 8);
+        check(2_010_000, Relation::L, true, 21);
+        check(2_010_000, Relation::H, true, 20);
+        check(2_010_000, Relation::C, false, 20);
+        check(4_000_000, Relation::L, true, 35);
+        check(0, Relation::L, true, 8);
     }
 
     /// The least, the highest and the desired level of a request, by version and governor.
@@ -1005,7 +995,7 @@ mod tests {
             let hwp = Some(HwpRequest(0).with_epp(128));
             let pstate = PstateData::core(8, 30, 40);
             let mut cpu = PassiveCpu { pstate, limits: limits(8, 35), current_pstate: 8, hwp, form };
-            assert!(cpu.target(2_010_000, Rounding::Up, strict));
+            assert!(cpu.target(2_010_000, Relation::L, strict));
             let request = cpu.hwp.unwrap_or_default();
             (request.min(), request.max(), request.desired(), request.epp())
         };
@@ -1055,8 +1045,8 @@ mod tests {
             }
             let form = if full { IntelHwpTarget::Floor } else { IntelHwpTarget::StrictFloor };
             let mut passive = PassiveCpu { pstate, limits, current_pstate: 0, hwp: idle.then_some(cached), form };
-            for rounding in [Rounding::Down, Rounding::Nearest, Rounding::Up] {
-                passive.target(khz.0, rounding, full);
+            for relation in [Relation::H, Relation::C, Relation::L] {
+                passive.target(khz.0, relation, full);
                 passive.frequency_khz();
             }
             passive.adjust_perf(capabilities, full, util.0, util.1, util.2);

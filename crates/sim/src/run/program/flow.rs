@@ -5,7 +5,9 @@ use opplab_model::event::{Event, Sink};
 use opplab_model::workload::Op;
 
 use super::Step;
+use crate::COLD_NS;
 use crate::ids::TaskId;
+use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
@@ -71,7 +73,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         if timed {
             self.outcome.activations += 1;
-            self.outcome.missed_activations += u64::from(state.slack_ns < 0);
+            let missed = u64::from(state.slack_ns < 0);
+            self.outcome.missed_activations += missed;
+            if now < BOOT_NS + COLD_NS {
+                self.outcome.missed_at_start += missed;
+            }
         }
         state.activation_ns = now;
         state.activation_run_ns = 0;
