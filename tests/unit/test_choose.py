@@ -747,6 +747,8 @@ def test_runs_that_do_not_agree_are_not_called_all_or_none(choice: opplab.Choice
     assert [runs.best_in(one) for one in (most, least, sure)] == ["96 %", "4 %", "all 3 runs"]
     shared = replace(choice.options[0], best=0.5, ties=1.0, single=(0, 3))
     assert runs.best_in(shared) == "50 % (all 3 runs with ties)"
+    once = replace(choice.options[0], best=0.85, ties=1.0, single=(1, 3))
+    assert runs.best_in(once) == "85 % (all 3 runs with ties)"
 
 
 def test_a_price_that_few_values_do_not_judge_is_named(choice: opplab.Choice) -> None:

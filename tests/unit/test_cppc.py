@@ -4,9 +4,11 @@ import gzip
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
+from opplab import Machine, Policy, Workload, simulate
 from opplab.cli.main import opplab
 
 from testdata import shared
@@ -116,3 +118,30 @@ def test_a_told_worst_case_is_named() -> None:
     assert any(item["check"] == "idle-worst-case" for item in found)
     found = json.loads(run("machine", "check", "pixel6", "--format", "json").stdout)
     assert not any(item["check"] == "idle-worst-case" for item in found)
+
+
+def test_an_arm_server_without_a_table_keeps_to_its_limits(tmp_path: Path) -> None:
+    """cppc_cpufreq has no table: its clocks are not the named levels alone, and a limit between two of them holds."""
+    cpu = tmp_path / "server/sys/devices/system/cpu"
+    files = {"online": "0-1", "present": "0-1", "possible": "0-1"}
+    for one in range(2):
+        levels = {"highest_perf": 300, "nominal_perf": 300, "lowest_nonlinear_perf": 100, "lowest_perf": 100}
+        files |= {f"cpu{one}/acpi_cppc/{name}": str(value) for name, value in levels.items()}
+        files |= {f"cpu{one}/acpi_cppc/nominal_freq": "3000", f"cpu{one}/acpi_cppc/lowest_freq": "1000"}
+        files |= {f"cpu{one}/topology/core_id": str(one), f"cpu{one}/topology/physical_package_id": "0"}
+        policy = {"scaling_driver": "cppc_cpufreq", "affected_cpus": str(one), "related_cpus": str(one)}
+        policy |= {"cpuinfo_min_freq": "1000000", "cpuinfo_max_freq": "3000000", "scaling_governor": "schedutil"}
+        files |= {f"cpufreq/policy{one}/{name}": value for name, value in policy.items()}
+    for name, text in files.items():
+        (cpu / name).parent.mkdir(parents=True, exist_ok=True)
+        (cpu / name).write_text(text + "\n")
+    machine = tmp_path / "server.toml"
+    assert run("machine", "import", tmp_path / "server", "-o", machine).exit_code == 0
+    task = {"instance": 1, "loop": -1, "run": 3000, "sleep": 3000}
+    work = Workload.parse(json.dumps({"global": {"duration": 1}, "tasks": {"t": task}}), name="t")
+    for limit in (2500000, 1500000):
+        made = simulate(
+            Machine.load(machine), work, Policy(governor="performance", scaling_max_freq=limit), seconds=0.1
+        )
+        ran = made.metrics.filter(pl.col("metric").str.starts_with("busy:") & (pl.col("value") > 0))["metric"]
+        assert {int(name.rpartition("@")[2]) for name in ran if "@" in name} == {limit}

@@ -8,7 +8,9 @@ from click.testing import CliRunner
 
 import opplab
 from opplab.cli.main import opplab as main
+from opplab.errors import InputError
 from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles
+from opplab.sweep.variants import with_variants
 
 INTEL = ["intel_pstate", "intel_cpufreq"]
 TLP = """
@@ -52,6 +54,31 @@ def test_tuned_includes_and_takes_the_first_governor_that_there_is(tmp_path: Pat
     assert own.notes[-1] == "mine: without a key in simulations: [net] wake"
     both = profiles(tmp_path, "ppd.conf", "[main]\ndefault=x\n[profiles]\npower-saver=powersave\nperformance=mine\n")
     assert [one.keys["governor"] for one in both.values()] == ["powersave", "performance"]
+
+
+def test_tuned_s_command_line_holds_before_its_other_sections(tmp_path: Path) -> None:
+    cpu, boot = "[cpu]\ngovernor=schedutil\n", "[bootloader]\ncmdline=intel_pstate=passive {}\n"
+    boot = boot.format("isolcpus=domain,managed_irq,0-3,6 nohz_full=4-5 mitigations=off")
+    smt = "[sysfs]\n/sys/devices/system/cpu/smt/control=off\n"
+    for at, text in enumerate((cpu + smt + boot, boot + cpu + smt)):
+        found = profiles(tmp_path, f"order{at}/tuned.conf", text)[f"order{at}"]
+        asked = {"isolcpus": "0-3,6", "nohz_full": "4-5", "nosmt": True}
+        assert found.keys == {"driver": "intel_cpufreq", "governor": "schedutil", **asked}
+        assert found.notes == [f"order{at}: without a key in simulations: mitigations"]
+    flags = profiles(tmp_path, "flags/tuned.conf", cpu + "[bootloader]\ncmdline=isolcpus=nohz,1\n", ["acpi-cpufreq"])
+    assert "isolcpus" not in flags["flags"].keys and "isolcpus=nohz,1" in flags["flags"].notes[-1]
+
+
+def test_profiles_that_set_the_same_share_a_row(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        profiles(tmp_path, f"{name}/tuned.conf", "[cpu]\ngovernor=performance\n")
+    said: list[str] = []
+    texts = [str(tmp_path / name / "tuned.conf") for name in ("one", "two")]
+    found = with_variants({}, texts, ["acpi-cpufreq"], said.append)
+    assert [one.label for one in found] == ["schedutil", "one"]
+    assert said == [f"{texts[1]}: two sets what one sets, on this machine: one row, one"]
+    with pytest.raises(InputError, match="the variant `performance` is there already as `one`"):
+        with_variants({}, [texts[0], "governor=performance"], ["acpi-cpufreq"])
 
 
 def test_a_profile_of_the_current_folder_has_the_folder_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

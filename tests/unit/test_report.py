@@ -110,6 +110,23 @@ def test_pairs_take_the_baseline_of_their_driver() -> None:
     assert experiment.pairs == [("no-EAS", "EAS"), ("CPPC-no-EAS", "CPPC-EAS")]
 
 
+def test_every_variant_is_compared_where_the_baseline_has_eas_on(tmp_path: Path) -> None:
+    """Two drivers and a variant without EAS: a rule for phones dropped it, or made it the baseline of others."""
+    variants = ["driver=intel_cpufreq governor=schedutil eas=false", "driver=intel_cpufreq nosmt=true", "hz=1000"]
+    file = tmp_path / "three.toml"
+    lines = ["format = 1", 'name = "three"', 'machine = "haswell-48x-numa"', 'baseline = "base"', "seed = 1"]
+    lines += ["iterations = 1", 'duration = "600ms"', "[[policy]]", 'label = "base"', 'governor = "performance"']
+    for label, text in enumerate(variants):
+        keys = [
+            f"{key} = {value if value in ('true', 'false', '1000') else json.dumps(value)}"
+            for key, value in (pair.split("=") for pair in text.split())
+        ]
+        lines += ["[[policy]]", f'label = "v{label}"', *keys]
+    lines += ["[[workload]]", 'label = "w"', 'benchmark = "tbench"', "clients = [1]"]
+    file.write_text("\n".join(lines))
+    assert opplab.Experiment.load(str(file)).pairs == [("base", "v0"), ("base", "v1"), ("base", "v2")]
+
+
 @pytest.mark.parametrize(
     ("probability", "freedom", "expected"),
     # Tables of the distribution (NIST/SEMATECH e-Handbook, 1.3.6.7.2), and closed forms for 1 and 2 degrees.

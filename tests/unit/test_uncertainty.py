@@ -17,9 +17,9 @@ from opplab.simulation.simulate import build_case
 from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
-from opplab.uncertainty.draws import Draws, latin_hypercube
+from opplab.uncertainty.draws import Draws, Values, latin_hypercube
 from opplab.uncertainty.parts import Influence, influences, parts_of, why_open
-from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, how_sure
+from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, change_of, how_sure
 
 LOAD = {
     "global": {"duration": 1, "calibration": "CPU0"},
@@ -300,6 +300,21 @@ def test_a_change_that_is_not_clear_is_never_said_to_keep_its_sign() -> None:
         assert sure.text_rows()[0]["sign"] == ("clear" if clear else "not clear")
         assert sure.findings()[0].startswith("1 of 1 changes are clear" if clear else "0 of 1 changes are clear")
         assert len(sure.findings()) == (1 if clear else 2)
+
+
+def test_the_inverse_question_has_the_inverse_interval() -> None:
+    rng = np.random.default_rng(5)
+
+    def some() -> Values:
+        own = {at: float(rng.uniform(1, 2)) for at in range(3)}
+        return Values(own, {draw: {at: own[at] * rng.uniform(0.7, 1.6) for at in range(2)} for draw in range(1, 41)})
+
+    for _ in range(20):
+        ours, theirs = some(), some()
+        (there, _), (back, _) = change_of(ours, theirs, "lower"), change_of(theirs, ours, "lower")
+        for one, other in ((there.value, back.value), (there.low, back.high), (there.high, back.low)):
+            assert (1 + one / 100) * (1 + other / 100) == pytest.approx(1)
+        assert there.is_clear == back.is_clear
 
 
 def test_what_cannot_be_negative_has_no_interval_below_zero() -> None:

@@ -21,6 +21,9 @@ use crate::facts::{CoreType, CpuFacts, Facts, PolicyFacts};
 use crate::marks::{self, WAKE_PERMILLE, WORST_CASE_NS};
 use crate::msr;
 
+/// Step of the operating points that no file lists: the bus clock of Core and Xeon; assumed for CPPC.
+const STEP_KHZ: u32 = 100_000;
+
 /// An imported machine and what it is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
@@ -426,21 +429,24 @@ impl Maker<'_> {
         let driver = policy.and_then(|policy| policy.driver.as_deref()).and_then(DriverId::named);
         let mut khz: Vec<u32> = Vec::new();
         if matches!(driver.map(|driver| driver.kind), Some(DriverKind::Cppc | DriverKind::Amd(_))) {
-            // Performance levels are continuous; the named ones stand for them.
+            // Performance levels are continuous: steps stand for what is between the named ones.
             khz.extend([min, max, base_khz]);
             if let Some(caps) = cppc.filter(|caps| caps.nominal_perf != 0) {
                 let nonlinear =
                     u64::from(base_khz) * u64::from(caps.lowest_nonlinear_perf) / u64::from(caps.nominal_perf);
                 khz.push(nonlinear as u32);
             }
-            self.default("cluster.opp", "cppc-levels: lowest, lowest nonlinear, nominal and highest performance");
+            self.default(
+                "cluster.opp",
+                "cppc-levels: lowest, lowest nonlinear, nominal and highest performance, and every 100 MHz between",
+            );
+            khz.extend((min / STEP_KHZ + 1..=max / STEP_KHZ).map(|step| step * STEP_KHZ).filter(|_| min != 0));
         } else {
             if min == 0 {
                 self.missing("the lowest frequency");
             }
-            let step = 100_000;
             let low = if min == 0 { max } else { min };
-            khz.extend((low..=max).step_by(step));
+            khz.extend((low..=max).step_by(STEP_KHZ as usize));
             khz.push(max);
             self.default("cluster.opp", "ratio-steps: every 100 MHz from cpuinfo_min_freq to cpuinfo_max_freq");
         }
@@ -592,7 +598,7 @@ impl Maker<'_> {
         !matches!(driver.kind, DriverKind::Amd(_)) || flags.is_empty() || flags.iter().any(|flag| flag == "cppc")
     }
 
-    /// Intel's and AMD's drivers have two modes on the same hardware, of which the source ran one.
+    /// Intel's and AMD's drivers have modes on the same hardware, of which the source ran one.
     fn other_drivers(&mut self, own: &Cpufreq, clusters: &[Cluster]) -> Vec<Cpufreq> {
         let mut others = Vec::new();
         let hwp = clusters.iter().any(|cluster| cluster.hwp.is_some());
@@ -610,10 +616,15 @@ impl Maker<'_> {
             // As the dumps in passive mode show it too.
             add("intel_cpufreq", INTEL_CPUFREQ_TRANSITION_LATENCY_NS.into());
         }
-        let is_amd = matches!(own.driver.kind, DriverKind::Amd(_));
+        let vendor = self.facts.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+        let has_cppc = clusters.iter().any(|cluster| cluster.cppc.is_some());
+        // Firmware with CPPC registers lets amd-pstate take over from acpi-cpufreq.
+        let is_amd = matches!(own.driver.kind, DriverKind::Amd(_))
+            || (own.driver.kind == DriverKind::Acpi && vendor == "AuthenticAMD" && has_cppc);
         if is_amd {
             add("amd-pstate", AMD_PSTATE_TRANSITION_LATENCY_NS.into());
             add("amd-pstate-epp", 0);
+            add("amd-pstate-guided", AMD_PSTATE_TRANSITION_LATENCY_NS.into());
         }
         if !others.is_empty() {
             let modes = if is_amd { "amd" } else { "intel" };

@@ -64,6 +64,10 @@ fn cpuinfo_max_freq_of_acpi_cpufreq_is_reproduced() {
             assert_eq!(khz, policy.max_khz, "{} policy{}", facts.name, policy.id);
             nr_policies += 1;
         }
+        // Firmware with CPPC lets the other driver take over.
+        let imported = to_machine(&facts).unwrap_or_else(|error| panic!("{error}"));
+        let others: Vec<_> = imported.machine.other_drivers.iter().map(|other| other.driver.name).collect();
+        assert_eq!(others, ["amd-pstate", "amd-pstate-epp", "amd-pstate-guided"], "{}", facts.name);
     }
     // rome0 and genoa0.
     assert_eq!(nr_policies, 256 + 128);

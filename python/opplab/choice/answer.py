@@ -176,18 +176,19 @@ class Choice:
 
         "All" and "none" are of runs that agree.
         """
-        words = self.chance(option.best, option.single)
-        with_ties = self.chance(option.ties, option.single)
+        alone, tied = option.single or (self.samples[0], 0)
+        words = self.chance(option.best, alone, tied)
+        with_ties = self.chance(option.ties, tied if option.single else alone, tied)
         return words if words == with_ties or option.ties <= option.best else f"{words} ({with_ties} with ties)"
 
-    def chance(self, probability: float, single: tuple[int, int] | None = None) -> str:
+    def chance(self, probability: float, agree: int | None = None, tied: int = 0) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
 
-        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws".
+        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws". `agree` is how many do, where single runs
+        are known, and `tied` in how many none is better.
         """
         number, what = self.samples
-        alone, tied = single or (number, 0)
-        if probability > 1 - 1 / (number + 1) and number in (alone, tied):
+        if probability > 1 - 1 / (number + 1) and agree in (None, number):
             return f"all {number} {what}"
         if probability < 1 / (number + 1) and not tied:
             return f"none of {number} {what}"

@@ -261,24 +261,23 @@ class Experiment:
     def pairs(self) -> list[tuple[str, str]]:
         """What is compared with what: (baseline, variant).
 
-        All policies are compared with the experiment's baseline. Where it has several cpufreq drivers, or names no
-        baseline, policies of one driver are compared with the one of them that has energy-aware scheduling off.
+        All policies are compared with the experiment's baseline. Where it has energy-aware scheduling off, or none is
+        named, and there are several cpufreq drivers, policies that have it on are compared with the one of their own
+        driver that has it off.
         """
         by_label = {case.policy: case.inner for case in self.cases}
-        base = self._inner.baseline
-        if base and len({case.inner.driver for case in self.cases}) == 1:
-            return [(base, label) for label in by_label if label != base]
-        pairs = []
-        for label, case in by_label.items():
-            if not case.eas:
-                continue
-            own = [name for name, other in by_label.items() if other.driver == case.driver and not other.eas]
-            base = own[0] if own else self._inner.baseline
-            if base and base != label:
-                pairs.append((base, label))
-        if not pairs and self._inner.baseline:
-            pairs = [(self._inner.baseline, label) for label in by_label if label != self._inner.baseline]
-        return pairs
+        named = self._inner.baseline
+        base_of = dict.fromkeys(by_label, named)
+        if not named or not by_label[named].eas:
+            for label, case in by_label.items():
+                off = (name for name, other in by_label.items() if other.driver == case.driver and not other.eas)
+                if (
+                    case.eas
+                    and (own := next(off, None)) is not None
+                    and (not named or case.driver != by_label[named].driver)
+                ):
+                    base_of[label], base_of[own] = own, ""
+        return [(base, label) for label, base in base_of.items() if base and base != label]
 
     def manifest(self) -> dict[str, Any]:
         """Give the description of the sweep in a results folder."""

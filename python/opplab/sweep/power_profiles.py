@@ -165,6 +165,20 @@ class _Reader:
     def turbo(self, on: str, place: str) -> None:
         self.put("no_turbo", not _flag(on, place), place)
 
+    def cpus(self, key: str, value: str, place: str) -> None:
+        """Take a list of CPUs of the command line; isolcpus has flags before it, of which `domain` is the default."""
+        flags = [part for part in value.split(",") if not part[:1].isdigit()]
+        if flags and "domain" not in flags:
+            self.others.append(f"{key}={value}")
+        else:
+            self.put(key, ",".join(part for part in value.split(",") if part not in flags), place)
+
+    def smt(self, value: str, place: str) -> None:
+        if value.strip() in ("on", "off", "forceoff"):
+            self.put("nosmt", value.strip() != "on", place)
+        else:
+            self.others.append(f"smt/control={value}")
+
     def plain(self, value: str, place: str, *, key: str) -> None:
         number = _number(value, place)
         # TLP and auto-cpufreq write 0 for the hardware's own limit.
@@ -173,7 +187,8 @@ class _Reader:
 
     def path(self, path: str, value: str, place: str) -> None:
         """Take a file of /sys or /proc/sys."""
-        name = path.rstrip("/").rpartition("/")[2]
+        parts = path.rstrip("/").split("/")
+        name = "/".join(parts[-2:]) if parts[-2:] == ["smt", "control"] else parts[-1]
         known = _FILES.get(name)
         if known is None:
             self.others.append(name)
@@ -238,6 +253,7 @@ _FILES: Mapping[str, Callable[[_Reader, str, str], None]] = {
     "boost": _Reader.turbo,
     **{name: partial(_Reader.plain, key=name) for name in _LIMITS},
     "status": _Reader.mode,
+    "smt/control": _Reader.smt,
     "sched_energy_aware": lambda reader, value, place: reader.put("eas", _flag(value, place), place),
     "sched_util_clamp_min": _sysctl("sched_util_clamp_min"),
     "sched_util_clamp_max": _sysctl("sched_util_clamp_max"),
@@ -405,7 +421,9 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
     """Read a profile of tuned with what it includes; its variables are left to the machine, and named."""
     reader = _Reader(name, drivers)
     files: list[Path] = []
-    for section, key, value, place in _tuned_settings(path, (), files, reader.note):
+    settings = list(_tuned_settings(path, (), files, reader.note))
+    # The command line holds from boot on, wherever it stands: it decides which governors there are.
+    for section, key, value, place in sorted(settings, key=lambda one: one[0] != "bootloader"):
         if "${" in value:
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
         elif section == "cpu" and key in _TUNED:
@@ -419,6 +437,8 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
                     reader.mode(setting, place)
                 elif option == "nosmt":
                     reader.put("nosmt", True, place)
+                elif option in ("isolcpus", "nohz_full"):
+                    reader.cpus(option, setting, place)
                 else:
                     reader.others.append(option)
         elif section not in ("main", "variables") and key != "type":

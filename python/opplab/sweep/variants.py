@@ -79,9 +79,14 @@ def with_variants(
     for text in changes:
         found = _of_profiles(base, text, drivers, said) if is_power_profile(text) else [_variant(base, text)]
         for variant in found:
-            if any(variant.label == one.label or variant.keys == one.keys for one in made):
-                raise InputError(f"--vs {text}: the variant `{variant.label}` is there already")
-            made.append(variant)
+            same = next((one.label for one in made if variant.label == one.label or variant.keys == one.keys), None)
+            if same is None:
+                made.append(variant)
+            elif variant.label != same and is_power_profile(text):
+                said(f"{text}: {variant.label} sets what {same} sets, on this machine: one row, {same}")
+            else:
+                other = "" if variant.label == same else f" as `{same}`"
+                raise InputError(f"--vs {text}: the variant `{variant.label}` is there already{other}")
     return made
 
 

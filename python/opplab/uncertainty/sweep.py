@@ -246,14 +246,44 @@ def change_of(
     change = ours if theirs is None else ours.change_from(theirs)
     if not change.own:
         return None
-    shifts = change.shifts()
     around = _of_runs(ours, theirs, better, level)
-    least = 0.0 if theirs is None else -100.0
-    parts = parts_of(list(change.own.values()), list(shifts.values()), level, around, least)
-    if theirs is not None and parts.low is not None and parts.low <= least:
-        # No ratio is 0: an interval that would reach there is not known.
-        parts = replace(parts, low=None, high=None)
-    return parts, shifts
+    if theirs is None:
+        shifts = change.shifts()
+        return parts_of(list(change.own.values()), list(shifts.values()), level, around, 0.0), shifts
+    # Parts of a ratio add on the logarithm, as its interval by the runs is made: the inverse question has the inverse
+    # interval. To nothing there is no ratio.
+    of_logs = Values(_logs(change.own), {draw: _logs(values) for draw, values in change.drawn.items()})
+    shifts = of_logs.shifts()
+    value, low, high = around
+    if not of_logs.own or value <= -100:
+        return Parts(value, None, None, None, None, varies=len(set(change.own.values())) > 1), {}
+    about = (_log(value), -math.inf if low <= -100 else _log(low), _log(high))
+    return _in_percent(parts_of(list(of_logs.own.values()), list(shifts.values()), level, about)), shifts
+
+
+def _log(percent: float) -> float:
+    return math.log1p(percent / 100)
+
+
+def _logs(changes: Mapping[int, float]) -> dict[int, float]:
+    return {at: _log(change) for at, change in changes.items() if change > -100}
+
+
+def _in_percent(parts: Parts) -> Parts:
+    """Give parts of a ratio's logarithm as those of a change in percent."""
+
+    def percent(log: float | None) -> float | None:
+        return None if log is None else 100 * math.expm1(log)
+
+    value = 100 * math.expm1(parts.value)
+    span = parts.span and (100 * math.expm1(parts.span[0]), 100 * math.expm1(parts.span[1]))
+    assumed = parts.assumed and (
+        100 * math.expm1(parts.value + parts.assumed[0]) - value,
+        100 * math.expm1(parts.value + parts.assumed[1]) - value,
+    )
+    runs = None if parts.runs is None or span is None else (span[1] - span[0]) / 2
+    low, high = percent(parts.low), percent(parts.high)
+    return replace(parts, value=value, runs=runs, assumed=assumed, low=low, high=high, span=span)
 
 
 def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> tuple[float, float, float]:
