@@ -159,6 +159,36 @@ def test_dates_of_a_csv_make_pairs(tmp_path):
     assert table.rows[0].cells[1].ratio_high == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("columns", [["iteration"], ["iteration", "seed"], []])
+@pytest.mark.parametrize(("base", "new"), [(1, 1), (2, 2), (3, 2)])
+def test_dates_are_pairs_where_iterations_begin_anew_on_each(tmp_path, columns, base, new):
+    """Six nights of another level each, and a run that is 1 % slower in all of them."""
+    lines = [",".join(["policy", "benchmark", "metric", "unit", "better", *columns, "date", "value"])]
+    levels = (106.2, 101.3, 108.9, 103.1, 100.4, 109.8)
+    for night, level in enumerate(levels):
+        for policy, number, slower in (("base", base, 1.0), ("new", new, 1.01)):
+            for at in range(number):
+                value = level * slower + 0.02 * ((night + at) % 3)
+                numbers = [str(at) for _ in columns]
+                lines.append(",".join([policy, "b", "time", "s", "lower", *numbers, f"2026-11-0{night + 1}", f"{value}"]))
+    (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
+    (table,) = compare(str(tmp_path / "nights.csv"))
+    cell = table.rows[0].cells[1]
+    assert "paired by shared dates" in table.method
+    assert (len(cell.sample.base), cell.certain, cell.cannot) == (6, "clear", "")
+    assert cell.ratio == pytest.approx(1.01, abs=1e-3)
+
+
+def test_runs_of_other_dates_are_pairs_of_their_seeds(tmp_path):
+    lines = ["policy,benchmark,metric,unit,better,iteration,seed,date,value"]
+    for policy, night, slower in (("base", "2026-11-01", 1.0), ("new", "2026-11-02", 1.01)):
+        lines += [f"{policy},b,time,s,lower,{at},{at},{night},{(100 + 10 * at) * slower}" for at in range(4)]
+    (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
+    (table,) = compare(str(tmp_path / "nights.csv"))
+    assert "paired by shared seeds" in table.method
+    assert len(table.rows[0].cells[1].sample.base) == 4
+
+
 @pytest.mark.parametrize("better", ["lower", "higher"])
 @pytest.mark.parametrize("iterations", [2, 5])
 def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
