@@ -28,6 +28,7 @@ from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
 from opplab.mmtests import statistics
 from opplab.runs import Run, Series
+from opplab.summary.compared import report
 
 from testdata import shared
 
@@ -157,6 +158,36 @@ def test_dates_of_a_csv_make_pairs(tmp_path):
     (table,) = compare(tmp_path / "nights.csv")
     assert "paired by shared dates" in table.method
     assert table.rows[0].cells[1].ratio_high == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("columns", [["iteration"], ["iteration", "seed"], []])
+@pytest.mark.parametrize(("base", "new"), [(1, 1), (2, 2), (3, 2)])
+def test_dates_are_pairs_where_iterations_begin_anew_on_each(tmp_path, columns, base, new):
+    """Six nights of another level each, and a run that is 1 % slower in all of them."""
+    lines = [",".join(["policy", "benchmark", "metric", "unit", "better", *columns, "date", "value"])]
+    levels = (106.2, 101.3, 108.9, 103.1, 100.4, 109.8)
+    for night, level in enumerate(levels):
+        for policy, number, slower in (("base", base, 1.0), ("new", new, 1.01)):
+            for at in range(number):
+                value = level * slower + 0.02 * ((night + at) % 3)
+                numbers = [str(at) for _ in columns]
+                lines.append(",".join([policy, "b", "time", "s", "lower", *numbers, f"2026-11-0{night + 1}", f"{value}"]))
+    (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
+    (table,) = compare(str(tmp_path / "nights.csv"))
+    cell = table.rows[0].cells[1]
+    assert "paired by shared dates" in table.method
+    assert (len(cell.sample.base), cell.certain, cell.cannot) == (6, "clear", "")
+    assert cell.ratio == pytest.approx(1.01, abs=1e-3)
+
+
+def test_runs_of_other_dates_are_pairs_of_their_seeds(tmp_path):
+    lines = ["policy,benchmark,metric,unit,better,iteration,seed,date,value"]
+    for policy, night, slower in (("base", "2026-11-01", 1.0), ("new", "2026-11-02", 1.01)):
+        lines += [f"{policy},b,time,s,lower,{at},{at},{night},{(100 + 10 * at) * slower}" for at in range(4)]
+    (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
+    (table,) = compare(str(tmp_path / "nights.csv"))
+    assert "paired by shared seeds" in table.method
+    assert len(table.rows[0].cells[1].sample.base) == 4
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
@@ -577,3 +608,48 @@ def test_a_missing_folder_beside_results_is_named(tmp_path):
     )
     with pytest.raises(FileNotFoundError, match="gone"):
         compare([tmp_path / "results.parquet", tmp_path / "gone"])
+
+
+def shares(name, values, unit="%"):
+    run = run_of(name, values, label="missed-x")
+    run.series["missed-x"].unit = unit
+    return run
+
+
+def test_a_share_from_0_has_an_interval_and_a_star_in_points(tmp_path):
+    """Goal: nobody misses that misses rise from none to a fifth, or reads the points as percent."""
+    base, new = shares("base", [0.0] * 4), shares("new", [19.0, 20.5, 20.0, 21.0])
+    table = compare_runs([base, new])
+    cell = table.rows[0].cells[1]
+    low, high = stats.mean([19.0, 20.5, 20.0, 21.0])[1]
+    assert (cell.change, cell.points_low, cell.points_high) == pytest.approx((-20.125, -high, -low))
+    assert (cell.certain, cell.significant) == ("clear", True)
+    row = table.to_frame().row(1, named=True)
+    assert (row["change_pct"], row["change_points"], row["significant"]) == (None, pytest.approx(-20.125), True)
+    assert "*-20.12 pp*" in str(table) and "-20.12 pp*" in str(compare_runs([base, new], kind="ratio"))
+    noisy = compare_runs([base, shares("new", [0.0, 0.0, 0.0, 3.0])]).rows[0].cells[1]
+    assert (noisy.certain, noisy.significant) == ("not clear", False)
+    assert compare_runs([shares("a", [0.0]), shares("b", [5.0])]).rows[0].cells[1].certain == "needs 2 iterations, has 1"
+
+
+def test_what_is_0_in_both_is_equal_and_counts_from_0_have_no_ratio():
+    none = compare_runs([shares("a", [0.0] * 3), shares("b", [0.0] * 3)], kind="ratio")
+    assert none.rows[0].cells[1].certain == "equal in all runs"
+    assert "~" in str(none).split("method:")[0] and "?" not in str(none)
+    count = compare_runs([shares("a", [0.0] * 3, ""), shares("b", [1.0, 2.0, 3.0], "")], kind="ratio")
+    assert count.rows[0].cells[1].certain == "from 0" and "from 0" in str(count)
+
+
+def test_pages_and_overviews_of_a_share_from_0():
+    rows = [
+        {"policy": policy, "benchmark": "svc", "metric": "missed_activations", "unit": "%", "better": "lower"}
+        | {"iteration": at, "seed": at, "value": value}
+        for policy, values in (("base", (0.0, 0.0, 0.0)), ("new", (19.0, 20.0, 21.0)))
+        for at, value in enumerate(values)
+    ]
+    page = report(results.frame(rows)).to_html()
+    assert "new is clearly better in 0 and worse in 1 of 1 operations" in page
+    assert "better by, percentage points" in page and "better by, %" not in page and "\u221220.00 pp" in page
+    (table,) = compare(results.frame(rows), table="overview")
+    assert table.rows[0].cells[1].text == "?"
+    assert table.notes == ["svc missed_activations of new: 1 of 1 operations cannot be compared"]

@@ -159,6 +159,29 @@ def test_machines_and_workloads_are_never_pooled(load: Path) -> None:
             assert one.changes["energy"].value == pytest.approx(100 * (ratio - 1))
 
 
+def test_each_benchmark_has_its_own_metric_and_unit_of_work(tmp_path: Path) -> None:
+    """Goal: nobody mails J/MB of a benchmark that moves no MB, or the clear changes of one of three benchmarks."""
+    (tmp_path / "ci.toml").write_text(
+        'format = 1\nname = "ci"\nmachine = "skylake-8x-uma"\nbaseline = "a"\nseed = 1\niterations = 2\n'
+        'duration = "800ms"\n[[policy]]\nlabel = "a"\n[[policy]]\nlabel = "b"\ngovernor = "performance"\n'
+        + "".join(
+            f'[[workload]]\nbenchmark = "{name}"\n{size}\n'
+            for name, size in (("tbench", "clients = [1, 4]"), ("pgbench-ro", "clients = 2"), ("hackbench", "groups = 1"))
+        )
+    )
+    experiment = opplab.Experiment.load(tmp_path / "ci.toml")
+    made = answer_of(experiment, experiment.run())
+    units = {row["workload"].split()[0]: row["unit"] for row in made.rows() if row["metric"] == "energy_per_work"}
+    assert units == {"tbench": "J/MB", "pgbench-ro": "J/transaction", "hackbench": "J/s of work"}
+    own = {(row["workload"].split()[0], row["metric"]) for row in made.rows()}
+    assert own >= {("tbench", "throughput"), ("pgbench-ro", "transactions"), ("hackbench", "elapsed")}
+    assert ("pgbench-ro", "throughput") not in own
+    for row in made.tables()[0]:
+        assert len([text for head, text in row.items() if head.startswith("energy/work") and text]) == 1
+    counts = re.findall(r"(\w+): \d of (\d) changes are clear", made.finding)
+    assert counts == [("throughput", "2"), ("transactions", "1"), ("elapsed", "1")]
+
+
 def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
     """A row a machine, a column a variant, the change in the cell, its colour the direction: a matrix in a terminal."""
     file = load.parent / "heat.toml"

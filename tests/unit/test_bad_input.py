@@ -19,7 +19,8 @@ def work(tmp_path: Path) -> str:
 
 
 def check_case(expected: str, tmp_path: Path, *args: str) -> None:
-    check_refused(expected, "run", "-o", str(tmp_path / "out"), "--seconds", "0.1", *args)
+    length = [] if "--seconds" in args else ["--seconds", "0.1"]
+    check_refused(expected, "run", "-o", str(tmp_path / "out"), *length, *args)
     assert not (tmp_path / "out").exists(), "a refused run leaves no folder"
 
 

@@ -37,6 +37,20 @@ def test_help_is_lazy() -> None:
     assert "verify" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--machine", ("kernels", "diff", "5.15", "6.1", "-m", "pixel6", "--machine=juno-r2")),
+        ("--machine", ("choose", "mix.json", "-m", "pixel6", "-m", "juno-r2")),
+        ("--machine", ("meter", "turbostat", "-m", "pixel6", "-m", "juno-r2", "-w", "mix.json")),
+        ("--runs", ("compare", "log", "-b", "tbench", "--method", "mmtests", "--runs", "a", "--runs", "b")),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(option: str, words: tuple[str, ...]) -> None:
+    """Goal: nobody asks for two machines and takes the answer for the last one as that of both."""
+    check_refused(f"{option} takes one value and is given 2 times", *words)
+
+
 def test_unknown_command() -> None:
     check_refused("did you mean 'verify'", "verfy")
 

@@ -63,6 +63,22 @@ def test_two_machine_files_of_one_name_are_refused(folder: Path) -> None:
     assert {case.machine for case in opplab.Experiment.load("own.toml").cases} == {"juno-r2", "capped"}
 
 
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        (TEXT.replace('"juno-r2"', '["juno-r2", "juno-r2"]'), "machine `juno-r2`"),
+        (TEXT + '\n[[workload]]\nlabel = "load"\nrtapp = "other.json"\n', "workload `load`"),
+        (TEXT + '\n[[workload]]\nlabel = "b"\nbenchmark = "hackbench"\ngroups = [1, 1]\n', "workload `b groups=1`"),
+    ],
+)
+def test_what_is_there_twice_is_refused(folder: Path, changed: str, what: str) -> None:
+    """Goal: nobody reads the mean of two workloads as one, or loses the first, because they have the same name."""
+    (folder / "other.json").write_text(LOAD.replace("3000", "6000"))
+    (folder / "own.toml").write_text(changed)
+    with pytest.raises(InputError, match=f"^own.toml: {what} is there twice"):
+        opplab.Experiment.load("own.toml")
+
+
 def answer(*words: str) -> str:
     done = CliRunner(env={"COLUMNS": "400"}).invoke(program, ["run", *words])
     assert done.exit_code == 0, done.output

@@ -37,10 +37,23 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command when there is none of the given name."""
+        """Name the nearest command when there is none of the given name; refuse options that are given too often."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], known, n=1, cutoff=0.5)
             hint = f"; did you mean '{near[0]}'?" if near else f" (there is: {', '.join(known)})"
             ctx.fail(f"no such command '{args[0]}'{hint}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            _check_once(click.Context(command, ctx, name), rest)
+        return name, command, rest
+
+
+def _check_once(ctx: click.Context, args: list[str]) -> None:
+    """Refuse an option that takes one value and is given several times: click would keep the last in silence."""
+    ctx.resilient_parsing = True
+    _, _, given = ctx.command.make_parser(ctx).parse_args(list(args))
+    for option in given:
+        if isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count):
+            if given.count(option) > 1:
+                ctx.fail(f"{max(option.opts, key=len)} takes one value and is given {given.count(option)} times")

@@ -42,10 +42,12 @@ def compare(arguments: list[str]) -> int | None:
         if key is None or text is None or (equals and not name.startswith("--")):
             return None
         found.setdefault(key, []).append(text)
+    if any(len(texts) > 1 for key, texts in found.items() if key != "benchmark"):
+        return None
     table = found.get("table", ["detail"])[-1]
     form = found.get("form", ["text"])[-1]
     sources = found.get("source", [])
-    if found.get("method", [""])[-1] != "mmtests" or len(sources) != 1 or form not in ("text", "html"):
+    if found.get("method", [""])[-1] != "mmtests" or not sources or form not in ("text", "html"):
         return None
     if not (table in _TABLES or table.startswith("monitor:")) or "runs" not in found or "benchmark" not in found:
         return None

@@ -258,7 +258,7 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
         change, _ = change_of(base.value, cell.value, row.better == "higher", row.unit)
     failed = rule.compare(change, rule.percent)
     outlier = ""
-    if failed and rule.noise and not absolute and _is_noise(cell):
+    if failed and rule.noise and (rule.noise == "clear" or not absolute) and _is_noise(cell):
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
     shown = f"{change:+.2f}{' pp' if absolute else '%'}" if isfinite(change) else f"from 0 to {cell.value:g} {row.unit}"

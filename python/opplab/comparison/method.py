@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from opplab import stats
 from opplab.certainty import CONFIDENCE, certainty
-from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
+from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,9 @@ class Sample:
 
     def compare(self, confidence: float, new: list[float] | None = None) -> dict[str, float]:
         """Give ratio, interval and test; of other values of the run if given."""
+        if not any(self.base) and not any(self.new if new is None else new):
+            # Nothing against nothing is equal, and nothing is tested.
+            return {"ratio": 1.0, "low": 1.0, "high": 1.0, "p": float("nan"), "hedges_g": float("nan")}
         return stats.compare(
             self.base,
             self.new if new is None else new,
@@ -190,6 +193,7 @@ def compare_runs(
     partly: dict[str, str] = {}
     lost: dict[tuple[str, str], list[str]] = {}
     iterations = unvaried = False
+    tested = 0
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
         known = next(one for one in all_ if one is not None)
@@ -213,6 +217,7 @@ def compare_runs(
                 unvaried = compare_cells(cell, cells[0], sample, one.unit, confidence) or unvaried
                 if cell.impossible:
                     notes.append(f"{label} of {run.name} has no change: {cell.impossible}")
+                tested += cell.p is not None or (cell.in_points and cell.points_low is not None)
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
@@ -246,15 +251,17 @@ def compare_runs(
         words = [f"paired by shared {key}" if key else "of independent samples" for key in pairing]
         of = ", " + " or ".join(words) if words else ""
         how.append(f"ratio of means with {percent} interval (Student's t on the logarithm{of})")
-        by_chance = (1 - confidence) * len(compared)
-        how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {len(compared)} by chance)")
+        by_chance = (1 - confidence) * tested
+        how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {tested} by chance)")
         if kind == "significance":
-            how.append(f"Holm is p corrected for {len(compared)} comparisons; stars are of p alone")
+            how.append(f"Holm is p corrected for {tested} comparisons; stars are of p alone")
         how.append("observations are iterations" if iterations else "observations are samples")
     if unvaried:
         how.append("no variation modelled where there is no interval: values of all iterations are equal")
     if kind == "ratio":
         how.append(same_rule(overview_rule))
+        if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
+            how.append("? there is no ratio: a mean is 0, or the values are no measurement")
     table.method = "; ".join(how)
     return table
 
@@ -313,21 +320,37 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, conf
     unvaried = not (varies(sample.base) or varies(sample.new))
     found = sample.compare(confidence)
     ratio = found["ratio"]
+    n = min(len(sample.base), len(sample.new))
     if not isfinite(ratio) or not ratio or _middle(sample.base) <= 0:
         cell.change, absolute = change_of(_middle(sample.base), _middle(sample.new), sample.rises, unit)
-        if absolute and cell.change:
-            cell.change_text = f"{cell.change:+.2f} pp" if isfinite(cell.change) else "from 0"
+        cell.same = not any(sample.base) and not any(sample.new)
+        if cell.same:
+            cell.certain = certainty(None, None, n=n, varies=False).words
+        elif absolute and cell.change:
+            _points(cell, sample, n, confidence)
         return unvaried
     cell.ratio = ratio
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
-    judged = certainty(
-        found["low"], found["high"], n=min(len(sample.base), len(sample.new)), varies=not unvaried, null=1.0
-    )
+    judged = certainty(found["low"], found["high"], n=n, varies=not unvaried, null=1.0)
     cell.ratio_low, cell.ratio_high, cell.certain = judged.low, judged.high, judged.words
     cell.significant = judged.is_clear
     if not unvaried:
         cell.p, cell.hedges_g = found["p"], found["hedges_g"]
     return unvaried
+
+
+def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
+    """Write into a cell what is known of a change from 0: of a share in percentage points, else that it is from 0."""
+    assert cell.change is not None
+    if not isfinite(cell.change):
+        cell.change_text = cell.certain = "from 0"
+        return
+    # All values of the baseline are 0, so that the spread is that of the run.
+    ends = [end if sample.rises else -end for end in stats.mean(sample.new, confidence=confidence)[1]]
+    judged = certainty(min(ends), max(ends), n=n, varies=varies(sample.new), unit="points")
+    cell.change_text, cell.in_points = f"{cell.change:+.2f} pp", True
+    cell.points_low, cell.points_high, cell.certain = judged.low, judged.high, judged.words
+    cell.significant = judged.is_clear
 
 
 def _middle(values: Sequence[float]) -> float:

@@ -168,11 +168,13 @@ def overview(
             ratios = overall(parts, confidence)
             group = "PERFORMANCE RATIOS"
             shown = [_cell(column, ratio, series.higher, overview_rule) for column, ratio in enumerate(ratios)]
-            for cell, run in zip(shown, parts, strict=True):
-                if cell is not None:
-                    cell.cannot, cell.impossible = _left_out(parts[0], run)
-                    why = cell.impossible or cell.cannot
-                    notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
+            for column, run in enumerate(parts[1:], 1):
+                if not run.series:
+                    continue
+                cell = shown[column] = shown[column] or Cell(text="?")
+                cell.cannot, cell.impossible = _left_out(parts[0], run)
+                why = cell.impossible or cell.cannot
+                notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
             performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
             if not is_performance(series.unit) or not any(watts):
                 continue

@@ -159,6 +159,7 @@ class Frame(Source):
         own = self.table.filter(pl.col("policy") == baseline)["run"]
         self.baseline = own[0] if baseline and len(own) else None
         self._groups: dict[tuple[str, str], list[Any]] | None = None
+        self._share_dates = _share_dates(self.table)
 
     def _grouped(self) -> dict[tuple[str, str], list[Any]]:
         """For each run and benchmark its operations: metric, parameter, unit, sense, and lists.
@@ -213,10 +214,15 @@ class Frame(Source):
                 raise InputError(f"{label} of {benchmark} in run '{run}' has several {mixed}")
             # A value that is not known is no number; what is computed with it is none either.
             values = [nan if value is None else value for value in values]  # noqa: PLW2901
-            keys, keyed_by = (seeds, "seeds") if _complete(seeds) else (dates if _complete(dates) else None, "dates")
-            if iterations is not None and keys is not None and set(iterations) == {None}:
+            dated = _complete(dates)
+            by_date = dated and (self._share_dates or not _complete(seeds))
+            keys, keyed_by = (dates, "dates") if by_date else (seeds if _complete(seeds) else None, "seeds")
+            if iterations is not None and keys is not None and (by_date or set(iterations) == {None}):
                 iterations = keys  # noqa: PLW2901 - each seed, each date is an iteration
-            by_iteration: dict[int | None, list[float]] = {}
+            elif iterations is not None and dated:
+                # Numbers of iterations begin anew on each date.
+                iterations = list(zip(dates, iterations, strict=True))  # noqa: PLW2901
+            by_iteration: dict[Any, list[float]] = {}
             if iterations is not None and len(set(iterations)) < len(values):
                 for iteration, value in zip(iterations, values, strict=True):
                     by_iteration.setdefault(iteration, []).append(value)
@@ -339,11 +345,12 @@ def _run_names(table: pl.DataFrame) -> pl.Expr:
     import polars as pl
 
     point = ["machine", "policy", "benchmark", "param", "metric"]
+    own = [name for name in ("iteration", "seed", "date") if name in table.columns]
     candidates = [name for name in ("kernel", "experiment", "source", "file") if name in table.columns]
     names = [
         name
         for name in candidates
-        if table.group_by([*point, *(("iteration", "seed") if name == "file" else ())])
+        if table.group_by([*point, *(own if name == "file" else ())])
         .agg(pl.col(name).n_unique())
         .select((pl.col(name) > 1).any())
         .item()
@@ -373,6 +380,16 @@ def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
         if part["metric"].is_unique().all():
             added += list(with_energy_per_work(part.iter_rows(named=True)))[part.height :]
     return pl.concat([table, pl.DataFrame(added, schema=table.schema)]) if added else table
+
+
+def _share_dates(table: pl.DataFrame) -> bool:
+    """Whether runs have dates in common from which pairs can be made, which seeds that begin anew on each are not."""
+    import polars as pl
+
+    if "date" not in table.columns:
+        return False
+    runs = table.filter(pl.col("date").is_not_null()).group_by("date").agg(pl.col("run").n_unique())["run"]
+    return (runs > 1).sum() > 1
 
 
 def _complete(keys: list[Any] | None) -> bool:

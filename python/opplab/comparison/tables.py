@@ -60,6 +60,10 @@ class Cell:
     high: float | None = None
     # Change against the baseline in percent, positive being better when the row has a better side.
     change: float | None = None
+    # Whether the change is one of a share from 0, in percentage points, and its interval then.
+    in_points: bool = False
+    points_low: float | None = None
+    points_high: float | None = None
     change_text: str | None = None
     ratio: float | None = None
     ratio_low: float | None = None
@@ -349,12 +353,19 @@ def _ratios(table: Table) -> list[str]:
     return _sections(table, table.runs, cells)
 
 
+def has_no_ratio(cell: Cell) -> bool:
+    """Whether a table of ratios has neither a ratio of a cell nor the words of its change."""
+    return cell.ratio is None and not cell.same and cell.change_text is None
+
+
 def _ratio_interval(cell: Cell) -> str:
-    if cell.ratio is None:
+    if has_no_ratio(cell):
         return "?"
     if cell.same:
         return "~"
     mark = "*" if cell.significant else " "
+    if cell.ratio is None:
+        return f"{cell.change_text}{mark}"
     if cell.ratio_low is None or cell.ratio_high is None or not math.isfinite(cell.ratio_high - cell.ratio_low):
         return f"{cell.ratio:.3f}{mark}"
     return f"{cell.ratio:.3f} [{cell.ratio_low:.3f}, {cell.ratio_high:.3f}]{mark}"
@@ -589,6 +600,9 @@ _TIDY: tuple[tuple[str, type], ...] = (
     ("low", float),
     ("high", float),
     ("change_pct", float),
+    ("change_points", float),
+    ("points_low", float),
+    ("points_high", float),
     ("ratio", float),
     ("ratio_low", float),
     ("ratio_high", float),
@@ -624,7 +638,10 @@ def tidy(table: Table) -> Iterable[dict[str, Any]]:
                 "spread": _finite(cell.spread),
                 "low": _finite(cell.low),
                 "high": _finite(cell.high),
-                "change_pct": _finite(cell.change),
+                "change_pct": None if cell.in_points else _finite(cell.change),
+                "change_points": _finite(cell.change) if cell.in_points else None,
+                "points_low": cell.points_low,
+                "points_high": cell.points_high,
                 "ratio": _finite(cell.ratio),
                 "ratio_low": _finite(cell.ratio_low),
                 "ratio_high": _finite(cell.ratio_high),

@@ -24,6 +24,7 @@ from opplab.sweep.confidence import mean_of
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.simulation.cases import Case
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
@@ -100,7 +101,9 @@ class Line:
     n : int
         Runs.
     values : dict of str to float or None
-        The mean of each metric; None where it is unknown.
+        The mean of each metric; None where it is unknown. Another benchmark's own metric is not in it.
+    units : dict of str to str
+        Of each metric, where it is not that of the column: energy by unit of work has the benchmark's own.
     changes : dict of str to Change
     notes : dict of str to str
         Columns between the names and the values.
@@ -118,6 +121,7 @@ class Line:
     values: Mapping[str, float | None]
     changes: Mapping[str, Change]
     notes: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     work: Change | None = None
     missed: Change | None = None
 
@@ -186,6 +190,9 @@ class Answer(Block):
         heads = {line.workload.partition(" ")[0] for line in self.lines}
         return text.partition(" ")[2] or text if name == "workload" and len(heads) == 1 else text
 
+    def _unit(self, one: Line, metric: str) -> str:
+        return one.units.get(metric, self.units[metric][0])
+
     def _told(self) -> list[str]:
         """The changes that the tables show: energy by unit of work only where it differs from energy."""
         own = [metric for metric in self.units if metric in metrics.answers([metric])]
@@ -211,22 +218,31 @@ class Answer(Block):
         told = self._told()
         # What shares a column shares a unit.
         scales = {
-            metric: fitting(
-                [value for one in self.lines for name in shares if (value := one.values.get(name)) is not None], unit
+            (metric, unit): fitting(
+                [
+                    value
+                    for one in self.lines
+                    for name in shares
+                    if (value := one.values.get(name)) is not None and self._unit(one, name) == unit
+                ],
+                unit,
             )
-            for metric, (unit, _) in self.units.items()
+            for metric in self.units
+            for unit in dict.fromkeys(self._unit(one, metric) for one in self.lines if metric in one.values)
             for shares in [next((pair for pair in PAIRS.values() if metric in pair), (metric,))]
         }
         first, second = [], []
         for one in lines:
             place = {name: self._place(one, name) for name in self._places()}
             row = {**place, **one.notes}
-            for metric, (scale, unit) in scales.items():
+            for (metric, own), (scale, unit) in scales.items():
                 value = one.values.get(metric)
-                row[_head(metric, unit, self.units[metric][1])] = "unknown" if value is None else quantity(value, scale)
+                text = "unknown" if value is None else quantity(value, scale)
+                there = metric in one.values and self._unit(one, metric) == own
+                row[_head(metric, unit, self.units[metric][1])] = text if there else ""
             for title, pair in PAIRS.items():
-                if set(pair) <= set(scales):
-                    unit = scales[pair[0]][1]
+                if set(pair) <= set(self.units):
+                    unit = scales[pair[0], self.units[pair[0]][0]][1]
                     p50, p99 = (row.pop(_head(name, unit, "")) for name in pair)
                     row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}"
             first.append(row)
@@ -270,13 +286,19 @@ class Answer(Block):
         heads = [*names, *(" " * number for number in range(1, len(rows[0]) - len(names) + 1))]
         out = []
         told = dict.fromkeys(name for one in compared for name in one.changes if name in self._told())
-        # What the first sentence is about stands first.
-        for metric in sorted(told, key=lambda name: name != self._first(compared[0])):
+        # What the first sentence is about stands first: of several benchmarks the metric of each.
+        first = [name for name in told if name in {self._first(one) for one in compared}]
+        for shown_metrics in filter(None, (first, *([name] for name in told if name not in first))):
             heat = Heat([], [])
-            for row in rows:
+            several = len(shown_metrics) > 1
+            title = "change, %" if several else f"{title_of(shown_metrics[0])}, %"
+            for row, metric in ((row, metric) for row in rows for metric in shown_metrics):
                 lines = [at.get((row, column)) for column in columns]
                 found = [None if one is None else one.changes.get(metric) for one in lines]
-                named = dict(zip([f"{title_of(metric)}, %", *heads[1:]], row, strict=True))
+                if several and not any(one and metric == self._first(one) for one in lines if one and one.changes):
+                    continue
+                named = dict(zip([title, *heads[1:]], row, strict=True))
+                named |= {"of": title_of(metric)} if several else {}
                 cells = [
                     one.short if one else "baseline" if line and line.variant in bases else ""
                     for line, one in zip(lines, found, strict=True)
@@ -308,7 +330,9 @@ class Answer(Block):
         """Give one row a line and metric, in the units of the results, for programs."""
         out = []
         for one in self.lines:
-            for metric, (unit, better) in self.units.items():
+            for metric, (_, better) in self.units.items():
+                if metric not in one.values:
+                    continue
                 change = one.changes.get(metric)
                 out.append(
                     {
@@ -317,9 +341,9 @@ class Answer(Block):
                         "variant": one.variant,
                         "baseline": one.base,
                         "metric": metric,
-                        "unit": unit,
+                        "unit": self._unit(one, metric),
                         "better": better,
-                        "mean": one.values.get(metric),
+                        "mean": one.values[metric],
                         "n": one.n,
                         "change_percent": None if change is None else change.value,
                         "low_percent": None if change is None else change.certainty.low,
@@ -378,8 +402,9 @@ def answer_of(
     command : str
         What was typed, for the next step.
     """
-    cases, units = _cases(results)
+    cases, units, own_units = _cases(results)
     columns = _columns(units, cases)
+    about = {case.benchmark: _metric_of(case) for case in {case.benchmark: case for case in experiment.cases}.values()}
     bases = _bases(experiment)
     lines, same = [], []
     groups = {}
@@ -390,6 +415,8 @@ def answer_of(
         values: dict[str, float | None] = {}
         changes: dict[str, Change] = {}
         for metric in columns:
+            if metric in about.values() and metric != about.get(point[1]):
+                continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
             better = units[metric][1]
             values[metric] = mean_of([float(one) for one in known.values()], better) if known else None  # type: ignore[arg-type]
@@ -407,6 +434,7 @@ def answer_of(
             for metric in ("work_done", "missed_activations")
         )
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
+        line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
         lines.append(replace(line, work=paired_change("higher", *done), missed=points(*lost)))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
@@ -429,6 +457,12 @@ def answer_of(
 
         answer.missing = " ".join(filter(None, (answer.missing, f"{HOW_TO_GET_POWER}.")))
     return answer
+
+
+def _metric_of(case: Case) -> str:
+    """Give the metric that a case's benchmark reports; empty for none."""
+    name: str = (json.loads(case.json)["workload"].get("metric") or [""])[0]
+    return name
 
 
 def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
@@ -494,10 +528,13 @@ Point = tuple[str, str, str]
 Values = dict[int, dict[str, float | None]]
 
 
-def _cases(results: pl.DataFrame) -> tuple[dict[tuple[Point, str], Values], dict[str, tuple[str, str]]]:
-    """Sort result rows into values by point and variant, seed and metric, with the units of metrics."""
+def _cases(
+    results: pl.DataFrame,
+) -> tuple[dict[tuple[Point, str], Values], dict[str, tuple[str, str]], dict[tuple[Point, str], str]]:
+    """Sort result rows into values by point and variant, seed and metric; with units of metrics, and where others."""
     cases: dict[tuple[Point, str], Values] = {}
     units: dict[str, tuple[str, str]] = {}
+    own_units: dict[tuple[Point, str], str] = {}
     keys = ["machine", "benchmark", "param", "policy", "iteration"]
     parts = results.partition_by(keys, maintain_order=True)
     for part in parts:
@@ -505,8 +542,10 @@ def _cases(results: pl.DataFrame) -> tuple[dict[tuple[Point, str], Values], dict
             point = row["machine"], row["benchmark"], row["param"]
             run = cases.setdefault((point, row["policy"]), {}).setdefault(row["seed"], {})
             run[row["metric"]] = row["value"]
-            units.setdefault(row["metric"], (row["unit"] or "", row["better"] or ""))
-    return cases, units
+            unit = row["unit"] or ""
+            if units.setdefault(row["metric"], (unit, row["better"] or ""))[0] != unit:
+                own_units[point, row["metric"]] = unit
+    return cases, units, own_units
 
 
 def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, str], Values]) -> list[str]:
@@ -598,22 +637,24 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     compared = [one for one in answer.lines if one.changes]
     if not compared:
         return _alone(answer)
-    metric = answer._first(compared[0])
-    words = [
-        f"{_place(answer, one)}: {title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
-        for one in compared
-        if (change := one.changes.get(metric)) is not None
-    ]
-    clear = sum(one.changes[metric].certainty.is_clear for one in compared if metric in one.changes)
-    if len(words) > SENTENCES:
-        reasons = {one.changes[metric].certainty.reason for one in compared if metric in one.changes}
-        why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
-        words = [f"{title_of(metric)}: {clear} of {len(words)} changes are clear{why}"]
+    # Each benchmark has its own metric.
+    found_of: dict[str, list[tuple[Line, Change]]] = {}
+    for one in compared:
+        if (change := one.changes.get(metric := answer._first(one))) is not None:
+            found_of.setdefault(metric, []).append((one, change))
+    if sum(map(len, found_of.values())) > SENTENCES:
+        words = [f"{title_of(metric)}: {_clear_of([change for _, change in of])}" for metric, of in found_of.items()]
+    else:
+        words = [
+            f"{_place(answer, one)}: {title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
+            for metric, of in found_of.items()
+            for one, change in of
+        ]
     head = "; ".join(words) + "."
     missed: list[tuple[float, Line, str]] = []
     work_done: list[tuple[float, Line, str]] = []
     for one in compared:
-        if metric == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
+        if answer._first(one) == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
             unsure = "" if one.work.certainty.is_clear else f", {one.work.certainty.words}"
             does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
             work_done.append((work, one, does))
@@ -631,7 +672,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             missed.append((theirs - ours, one, misses))
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     deciding = sure.deciding() if sure is not None else []
-    strong = [row for row in deciding if row["p"] < 0.05 and row["metric"] == metric]
+    strong = [row for row in deciding if row["p"] < 0.05 and row["metric"] in found_of]
     if several := list(dict.fromkeys(row["machine"] for row in strong if "machine" in row)):
         first = [next(row for row in strong if row["machine"] == name) for name in several]
         keys = [f"{row['assumption']} on {row['machine']}" for row in first[:2]]
@@ -643,6 +684,13 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     shown = max(SENTENCES - len(depends) - len(less), 0)
     others = [f"Nor do {len(same) - shown} more settings change anything."] if shown and len(same) > shown else []
     return " ".join([head, *same[:shown], *others, *less, *depends])
+
+
+def _clear_of(changes: Sequence[Change]) -> str:
+    clear = sum(one.certainty.is_clear for one in changes)
+    reasons = {one.certainty.reason for one in changes}
+    why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
+    return f"{clear} of {len(changes)} changes are clear{why}"
 
 
 def _worst_first(answer: Answer, found: Sequence[tuple[float, Line, str]]) -> str:

@@ -266,25 +266,33 @@ def _half(cell: Cell) -> float | None:
 def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Changes of all operations with their intervals; pale where they are not clear."""
     groups = []
+    points = []
     for row in one.table.rows:
         own = []
+        from_0 = []
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
             if cell is None or cell.change is None:
                 continue
             ends = _ends(cell, row.better == "higher")
-            own.append(svg.Change(run.name, classes[run.name], cell.change, *ends, bool(cell.significant)))
-        if own:
-            groups.append((row.operation, own))
-    if not groups:
-        return []
-    left_out = f"; the first {_MOST_ROWS} of {len(groups)}" if len(groups) > _MOST_ROWS else ""
-    title = f"{one.name}: change against {one.runs[0].name}{left_out}"
-    label = "better by, %, with its interval (pale: not clear)"
-    return [(title, svg.changes(title, groups[:_MOST_ROWS], label))]
+            found = svg.Change(run.name, classes[run.name], cell.change, *ends, bool(cell.significant))
+            (from_0 if cell.in_points else own).append(found)
+        groups += [(row.operation, own)] if own else []
+        points += [(row.operation, from_0)] if from_0 else []
+    panels = []
+    for rows, unit, what in ((groups, "%", "change"), (points, "percentage points", "change from 0")):
+        if not rows:
+            continue
+        left_out = f"; the first {_MOST_ROWS} of {len(rows)}" if len(rows) > _MOST_ROWS else ""
+        title = f"{one.name}: {what} against {one.runs[0].name}{left_out}"
+        label = f"better by, {unit}, with its interval (pale: not clear)"
+        panels.append((title, svg.changes(title, rows[:_MOST_ROWS], label)))
+    return panels
 
 
 def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
-    """The ends of a change's interval in percent, positive being better."""
+    """The ends of a change's interval in percent, or of a share from 0 in points, positive being better."""
+    if cell.in_points:
+        return cell.points_low, cell.points_high
     if cell.ratio_low is None or cell.ratio_high is None:
         return None, None
     ends = [100 * (end - 1) * (1 if higher else -1) for end in (cell.ratio_low, cell.ratio_high)]
@@ -394,7 +402,7 @@ _COLUMNS = (
     ("n", ""),
     ("baseline", ""),
     ("mean", ""),
-    ("change, %", ""),
+    ("change", ""),
     ("ratio", ""),
     ("interval", ""),
     ("p", ""),
@@ -410,6 +418,11 @@ def _cell(value: float | None, form: str, class_: str = "") -> dict[str, str]:
     return {"text": format(value, form).replace("-", "\u2212"), "value": f"{value:.9g}", "class": class_}
 
 
+def _side(cell: Cell) -> str:
+    """Whether a clear change is good or bad."""
+    return "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
+
+
 def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
     """Every cell with its test; runs that are compared with nothing stand alone."""
     out = []
@@ -423,14 +436,19 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
             low, high = cell.ratio_low, cell.ratio_high
             known = low is not None and high is not None and math.isfinite(high - low)
             span = f"{low:.3f} to {high:.3f}" if known else "\u2013"
-            good = "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
+            change = _cell(cell.change, "+.2f", good := _side(cell))
+            if cell.in_points and cell.points_low is not None:
+                low, high, known = cell.points_low, cell.points_high, True
+                span = f"{low:+.2f} to {high:+.2f} pp".replace("-", "\u2212")
+            if cell.change is not None and math.isfinite(cell.change):
+                change["text"] += " pp" if cell.in_points else " %"
             out.append(
                 [
                     *({"text": word, "value": word, "class": "left"} for word in words),
                     _cell(cell.n, "d"),
                     _cell(None if base is None else base.value, digits),
                     _cell(cell.value, digits),
-                    _cell(cell.change, "+.2f", good),
+                    change,
                     _cell(cell.ratio, ".3f"),
                     {"text": span, "value": f"{low:.9g}" if known else "", "class": ""},
                     _cell(cell.p, ".2g"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
-from opplab.errors import InputError
+from opplab.errors import FormatError, InputError
 from opplab.files import digest_of
 from opplab.simulation.cases import Case
 from opplab.sweep import fitted
@@ -123,6 +123,7 @@ class Experiment:
             if file.is_file():
                 rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
         made = cls(inner, inner.expand(machines, rtapp), str(path), whole)
+        _check_once(inner.machines(), made.cases, path)
         made._files = (machines, rtapp)
         made._fits = {name: text for name, (_, text) in fits.items()}
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
@@ -446,6 +447,20 @@ def _check_names(machines: Mapping[str, tuple[str, str]]) -> None:
         name = str(toml_of(text, file).get("name", ""))
         if name and (other := known.setdefault(name, file)) != file:
             raise InputError(f"{other} and {file} are both called `{name}`: give one of them another `name`")
+
+
+def _check_once(machines: Sequence[str], cases: Sequence[Case], path: Path) -> None:
+    """Refuse what is there twice: its results would be mixed under one name."""
+    if twice := next((name for name in machines if machines.count(name) > 1), None):
+        raise FormatError(f"{path}: machine `{twice}` is there twice", file=str(path))
+    known = set()
+    for case in cases:
+        place = case.machine, case.benchmark, case.param, case.policy, case.iteration
+        if place in known:
+            what = f"{case.benchmark} {case.param}".strip()
+            why = f"workload `{what}` is there twice: give one of them another `label`, or remove it"
+            raise FormatError(f"{path}: {why}", file=str(path))
+        known.add(place)
 
 
 def _beside(kind: str, name: str, experiment: Path) -> Path:
