@@ -356,7 +356,7 @@ pub fn update_load_avg_blocked_se<H: HalfLife>(now: u64, sa: &mut SchedAvg, weig
 
 /// Updates an entity of a run queue (kernel/sched/pelt.c:__update_load_avg_se(), v6.12); true when its averages were
 /// recomputed, which also clears [`UTIL_AVG_UNCHANGED`] (cfs_se_util_change()).
-#[inline]
+#[inline(always)]
 pub fn update_load_avg_se<H: HalfLife>(now: u64, sa: &mut SchedAvg, facts: SeFacts) -> bool {
     let decayed = update_load_sum::<H>(now, sa, facts.on_rq as u64, facts.runnable, facts.running);
     if decayed {
@@ -371,7 +371,7 @@ pub fn update_load_avg_se<H: HalfLife>(now: u64, sa: &mut SchedAvg, facts: SeFac
 ///
 /// `load_weight` is the sum of its entities' weights at full resolution; `nr_runnable` counts the tasks below it
 /// that are runnable, those with a delayed dequeue excluded; `has_curr`: one of its entities runs.
-#[inline]
+#[inline(always)]
 pub fn update_load_avg_cfs_rq<H: HalfLife>(
     now: u64,
     sa: &mut SchedAvg,

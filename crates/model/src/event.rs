@@ -190,6 +190,7 @@ impl Fingerprint {
 }
 
 impl Sink for Fingerprint {
+    #[inline]
     fn event(&mut self, now_ns: u64, event: &Event) {
         let (kind, a, b, c): (u64, u64, u64, u64) = match *event {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {

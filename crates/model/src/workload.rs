@@ -12,6 +12,8 @@ pub type ObjectIdx = u32;
 /// One step of a program. Times are ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant documents its fields")]
+// Its own tag, not one that is hidden in the field of a variant: the engine asks for it at each op.
+#[repr(u8)]
 pub enum Op {
     /// A fixed amount of work; `fixed` of 1024 parts of it do not scale with the core's clock or capacity (memory, uncore).
     Run { work_ns: u64, fixed: u16 },

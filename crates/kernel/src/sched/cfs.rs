@@ -171,8 +171,16 @@ impl CfsRq {
     #[inline]
     pub fn update_curr(&mut self, se: &mut [SchedEntity], now: u64) -> u64 {
         let Some(curr) = self.curr else { return 0 };
+        match se[curr as usize].run_until(now) {
+            Some(delta_exec) => self.charge(se, curr, delta_exec),
+            None => 0,
+        }
+    }
+
+    /// The running entity ran `delta_exec` ns.
+    #[inline(never)]
+    fn charge(&mut self, se: &mut [SchedEntity], curr: u32, delta_exec: u64) -> u64 {
         let entity = &mut se[curr as usize];
-        let Some(delta_exec) = entity.run_until(now) else { return 0 };
         entity.vruntime = entity.vruntime.wrapping_add(calc_delta_fair(delta_exec, &mut entity.load));
         self.exec_ns += delta_exec;
         self.update_min_vruntime(se);

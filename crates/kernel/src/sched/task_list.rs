@@ -56,7 +56,7 @@ impl TaskLists {
     pub fn add(&mut self, cpu: usize, task: u32) {
         let at = task as usize;
         if at >= self.tasks.len() {
-            self.tasks.resize(at + 1, Links { towards_head: NONE, towards_tail: NONE });
+            self.grow(at);
         }
         let head = self.ends[cpu].towards_head;
         self.tasks[at] = Links { towards_head: NONE, towards_tail: head };
@@ -65,6 +65,12 @@ impl TaskLists {
             Some(old) => self.tasks[old as usize].towards_head = task,
             None => self.ends[cpu].towards_tail = task,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, at: usize) {
+        self.tasks.resize(at + 1, Links { towards_head: NONE, towards_tail: NONE });
     }
 
     /// Takes `task` out of `cpu`'s list, in which it must be.

@@ -109,11 +109,18 @@ impl Timeline {
         if self.blocks.is_empty() && len < FEW {
             let is_later = |other: &Entry| is_before(entry.key, other.key);
             let place = self.few[..len].iter().position(is_later).unwrap_or(len);
-            self.few.copy_within(place..len, place + 1);
+            if place < len {
+                self.few.copy_within(place..len, place + 1);
+            }
             self.few[place] = entry;
             self.len += 1;
-            return;
+        } else {
+            self.insert_in_blocks(entry);
         }
+    }
+
+    #[inline(never)]
+    fn insert_in_blocks(&mut self, entry: Entry) {
         if self.blocks.is_empty() {
             let mut entries = self.spare.pop().unwrap_or_default();
             entries.extend(self.few);
@@ -152,10 +159,17 @@ impl Timeline {
         if self.blocks.is_empty()
             && let Some(place) = self.few[..self.len].iter().position(is_it)
         {
-            self.few.copy_within(place + 1..self.len, place);
+            if place + 1 < self.len {
+                self.few.copy_within(place + 1..self.len, place);
+            }
             self.len -= 1;
-            return;
+        } else {
+            self.remove_from_blocks(key, id);
         }
+    }
+
+    #[inline(never)]
+    fn remove_from_blocks(&mut self, key: u64, id: u32) {
         let mut at = if self.blocks.len() <= 1 {
             0
         } else {

@@ -127,14 +127,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Asks `cpu` to reschedule; from another CPU by an interrupt.
+    #[inline]
     pub(crate) fn resched_cpu(&mut self, cpu: CpuId) {
-        if std::mem::replace(&mut self.cpus[cpu].need_resched, true) {
-            return;
+        if !std::mem::replace(&mut self.cpus[cpu].need_resched, true) {
+            self.kick(cpu);
         }
-        self.kick(cpu);
     }
 
     /// Makes `cpu` look at its run queue and wake list.
+    #[inline(never)]
     pub(crate) fn kick(&mut self, cpu: CpuId) {
         let remote = cpu != self.here;
         let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };

@@ -77,6 +77,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Schedules on every CPU that was asked to, until none is left.
+    #[inline(always)]
     fn settle(&mut self) {
         self.run_irq_work();
         if self.stream.shared {

@@ -4,12 +4,18 @@
 //! op, the timer of a CPU, a frequency switch). Setting a slot again moves its event: nothing stale is ever popped.
 //! Events of one time are ordered by the rank of their slot's kind, then first set, first out.
 //!
-//! The slots are the leaves of a tournament: groups of [`GROUP`] slots, each of which reports its earliest event to a group
-//! above. A change costs one comparison a level that no branch depends on, and a slot's event is where the slot is. What is
+//! Slots stand in groups of [`GROUP`]. The earliest events of groups are the leaves of a tournament, in which [`FAN`] nodes report
+//! to one. A change costs some comparisons a level that no branch depends on, and a slot's event is where the slot is. What is
 //! changed in one group (a CPU's slots are one) is carried up once, when another group changes or the next event is wanted.
 
-/// Slots of a group, and groups that report to one group.
-pub(crate) const GROUP: usize = 8;
+/// Slots of a group.
+pub(crate) const GROUP: usize = 5;
+
+/// Groups, or nodes, that report to one node.
+const FAN: usize = 4;
+
+/// Bits of a slot's place in its group.
+const PLACE_BITS: u32 = 3;
 
 /// An event in the order of events: the time in ns, the rank in 3 bits, the order of setting, the slot.
 type Key = u128;
@@ -17,29 +23,35 @@ type Key = u128;
 /// No event.
 const NONE: Key = Key::MAX;
 
-/// The events of [`GROUP`] slots, or the earliest events of as many groups.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-struct Group([Key; GROUP]);
+/// Where an event stands: a group and a place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot(u32);
 
-impl Group {
-    /// The earliest event.
-    fn least(&self) -> Key {
-        let [a, b, c, d, e, f, g, h] = self.0;
-        (a.min(b).min(c.min(d))).min(e.min(f).min(g.min(h)))
+impl Slot {
+    #[inline]
+    pub(crate) const fn new(group: u32, place: u32) -> Self {
+        Self(group << PLACE_BITS | place)
+    }
+
+    #[inline]
+    pub(crate) const fn group(self) -> u32 {
+        self.0 >> PLACE_BITS
+    }
+
+    #[inline]
+    pub(crate) const fn place(self) -> u32 {
+        self.0 % (1 << PLACE_BITS)
     }
 }
 
 /// A tournament of slots.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// The root, the groups of groups, the groups of slots: group `n` > 0 reports to place `(n - 1) % GROUP` of group
-    /// `(n - 1) / GROUP`.
-    groups: Vec<Group>,
-    /// Where the groups of slots begin.
-    nr_inner: usize,
-    /// The group that changed and has not reported; 0: none.
-    changed: usize,
+    groups: Vec<[Key; GROUP]>,
+    /// What was reported to nodes; node or leaf `n` > 0 reports to place `(n - 1) % FAN` of node `(n - 1) / FAN`.
+    nodes: Vec<[Key; FAN]>,
+    /// The group that changed and has not reported.
+    changed: Option<u32>,
     /// The earliest event of those that were reported.
     first: Key,
     /// Bits of a slot in a key; those left for the order of setting last for 2^46 changes on 4096 CPUs.
@@ -49,82 +61,134 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(nr_slots: usize) -> Self {
-        let leaves = nr_slots.div_ceil(GROUP).max(1);
-        let nr_inner = (leaves - 1).div_ceil(GROUP - 1).max(1);
-        let groups = vec![Group([NONE; GROUP]); nr_inner + leaves];
-        let slot_bits = nr_slots.next_power_of_two().ilog2();
-        Self { groups, nr_inner, changed: 0, first: NONE, slot_bits, seq: 0, now_ns: 0 }
+    pub(crate) fn new(nr_groups: usize) -> Self {
+        let nr_groups = nr_groups.max(1);
+        let nr_nodes = (nr_groups - 1).div_ceil(FAN - 1).max(1);
+        Self {
+            groups: vec![[NONE; GROUP]; nr_groups],
+            nodes: vec![[NONE; FAN]; nr_nodes],
+            changed: None,
+            first: NONE,
+            slot_bits: nr_groups.next_power_of_two().ilog2() + PLACE_BITS,
+            seq: 0,
+            now_ns: 0,
+        }
     }
 
     /// Sets (or moves) the event of `slot` to `time_ns`.
-    pub(crate) fn set(&mut self, slot: u32, time_ns: u64, rank: u8) {
+    #[inline]
+    pub(crate) fn set(&mut self, slot: Slot, time_ns: u64, rank: u8) {
         assert!(time_ns >= self.now_ns, "an event may not lie in the past");
         self.seq += 1;
-        let order = (u64::from(rank) << 61) | (self.seq << self.slot_bits) | u64::from(slot);
+        let order = (u64::from(rank) << 61) | (self.seq << self.slot_bits) | u64::from(slot.0);
         self.put(slot, (Key::from(time_ns) << 64) | Key::from(order));
     }
 
     /// Forgets the event of `slot`, if any.
-    pub(crate) fn clear(&mut self, slot: u32) {
-        self.put(slot, NONE);
+    #[inline]
+    pub(crate) fn clear(&mut self, slot: Slot) {
+        if self.time_of(slot).is_some() {
+            self.put(slot, NONE);
+        }
     }
 
     /// When the event of `slot` is due.
-    pub(crate) fn time_of(&self, slot: u32) -> Option<u64> {
-        let key = self.groups[self.nr_inner + slot as usize / GROUP].0[slot as usize % GROUP];
+    #[inline]
+    pub(crate) fn time_of(&self, slot: Slot) -> Option<u64> {
+        let key = self.groups[slot.group() as usize][slot.place() as usize];
         (key != NONE).then_some((key >> 64) as u64)
     }
 
     /// The next event's time.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Option<u64> {
         self.report();
         (self.first != NONE).then_some((self.first >> 64) as u64)
     }
 
     /// Takes the next event.
-    pub(crate) fn pop(&mut self) -> Option<(u64, u32)> {
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<(u64, Slot)> {
         self.report();
         let key = self.first;
         if key == NONE {
             return None;
         }
-        let (time_ns, slot) = ((key >> 64) as u64, (key as u64 & ((1 << self.slot_bits) - 1)) as u32);
+        let (time_ns, slot) = ((key >> 64) as u64, Slot(key as u32 & ((1 << self.slot_bits) - 1)));
         assert!(time_ns >= self.now_ns, "time may not go back");
         self.now_ns = time_ns;
         self.put(slot, NONE);
         Some((time_ns, slot))
     }
 
-    fn put(&mut self, slot: u32, key: Key) {
-        let group = self.nr_inner + slot as usize / GROUP;
-        if group != self.changed {
-            self.report();
-            self.changed = group;
+    #[inline]
+    fn put(&mut self, slot: Slot, key: Key) {
+        self.groups[slot.group() as usize][slot.place() as usize] = key;
+        let before = self.changed.replace(slot.group());
+        if let Some(before) = before.filter(|&before| before != slot.group()) {
+            self.report_group(before as usize);
         }
-        self.groups[group].0[slot as usize % GROUP] = key;
     }
 
-    /// Carries the earliest event of the group that changed up as far as it matters.
+    #[inline]
     fn report(&mut self) {
-        let mut at = std::mem::take(&mut self.changed);
+        if let Some(group) = self.changed.take() {
+            self.report_group(group as usize);
+        }
+    }
+
+    /// Carries the earliest event of a group up as far as it matters.
+    #[inline(never)]
+    fn report_group(&mut self, group: usize) {
+        let [a, b, c, d, e] = self.groups[group];
+        let mut least = a.min(b).min(c.min(d)).min(e);
+        let mut at = self.nodes.len() + group;
         while at > 0 {
-            let least = self.groups[at].least();
-            let place = (at - 1) % GROUP;
-            at = (at - 1) / GROUP;
-            if std::mem::replace(&mut self.groups[at].0[place], least) == least {
+            let place = (at - 1) % FAN;
+            at = (at - 1) / FAN;
+            let node = &mut self.nodes[at];
+            if std::mem::replace(&mut node[place], least) == least {
                 return;
             }
-            if at == 0 {
-                self.first = self.groups[0].least();
-            }
+            let [a, b, c, d] = *node;
+            least = a.min(b).min(c.min(d));
         }
+        self.first = least;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Queue;
+    use super::{GROUP, Slot};
+
+    /// A queue that is asked by the number of a slot.
+    struct Queue(super::Queue);
+
+    impl Queue {
+        fn new(nr_slots: usize) -> Self {
+            Self(super::Queue::new(nr_slots.div_ceil(GROUP)))
+        }
+
+        fn slot(number: u32) -> Slot {
+            Slot::new(number / GROUP as u32, number % GROUP as u32)
+        }
+
+        fn set(&mut self, number: u32, time_ns: u64, rank: u8) {
+            self.0.set(Self::slot(number), time_ns, rank);
+        }
+
+        fn clear(&mut self, number: u32) {
+            self.0.clear(Self::slot(number));
+        }
+
+        fn time_of(&self, number: u32) -> Option<u64> {
+            self.0.time_of(Self::slot(number))
+        }
+
+        fn pop(&mut self) -> Option<(u64, u32)> {
+            self.0.pop().map(|(time_ns, slot)| (time_ns, slot.group() * GROUP as u32 + slot.place()))
+        }
+    }
 
     /// Pops everything, as (time, slot).
     fn drain(queue: &mut Queue) -> Vec<(u64, u32)> {

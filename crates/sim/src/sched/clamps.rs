@@ -15,10 +15,13 @@ use crate::run::task::Class;
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// uclamp_eff_value() of both clamps; `None` if nobody uses clamps. Without a request of its own a real-time task
     /// is boosted to the most (sysctl_sched_uclamp_util_min_rt_default).
+    #[inline]
     pub(crate) fn task_clamps(&self, task: TaskId) -> Option<Clamps> {
-        if !self.uclamp_used {
-            return None;
-        }
+        self.uclamp_used.then(|| self.used_clamps(task))
+    }
+
+    #[inline(never)]
+    fn used_clamps(&self, task: TaskId) -> Clamps {
         let state = &self.tasks[task];
         let policy = &self.case.policy;
         let limit = |of: u32| of.min(SCHED_CAPACITY_SCALE as u32) as u16;
@@ -32,12 +35,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         // core.c:uclamp_eff_get(): nobody gets more than the machine's limits.
         let (min, max) = (min.min(limit(policy.sched_util_clamp_min)), max.min(limit(policy.sched_util_clamp_max)));
-        Some(Clamps { min: min.min(max).into(), max: max.into() })
+        Clamps { min: min.min(max).into(), max: max.into() }
     }
 
     /// core.c:uclamp_rq_inc(): the fair and real-time classes know clamps.
+    #[inline]
     pub(crate) fn uclamp_rq_inc(&mut self, cpu: CpuId, task: TaskId) {
-        let Some(clamps) = self.task_clamps(task) else { return };
+        if let Some(clamps) = self.task_clamps(task) {
+            self.count_clamps(cpu, task, clamps);
+        }
+    }
+
+    fn count_clamps(&mut self, cpu: CpuId, task: TaskId, clamps: Clamps) {
         let state = &mut self.tasks[task];
         if state.class == Class::Deadline || state.uclamp_counted.is_some() {
             return;

@@ -59,6 +59,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.speed_of_program(cpu, program)
     }
 
+    #[inline(never)]
     fn speed_of_program(&self, cpu: CpuId, program: u16) -> u64 {
         let state = &self.cpus[cpu];
         let on = self.case.machine.program_classes[usize::from(program)].on[state.cluster.index()];
@@ -103,13 +104,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Brings the running task's work, run time and residencies of `cpu` up to now.
+    #[inline]
     pub(crate) fn account(&mut self, cpu: CpuId) {
+        let delta = self.now - self.cpus[cpu].account_ns;
+        if delta != 0 {
+            self.account_for(cpu, delta);
+        }
+    }
+
+    /// Accounts the last `delta` ns.
+    #[inline(never)]
+    fn account_for(&mut self, cpu: CpuId, delta: u64) {
         let held = self.stream.is_held(cpu);
         let state = &mut self.cpus[cpu];
-        let delta = self.now - state.account_ns;
-        if delta == 0 {
-            return;
-        }
         state.account_ns = self.now;
         if state.curr == TaskId::IDLE {
             if state.idle.is_awake() {
@@ -227,13 +234,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// core.c:update_rq_clock().
+    #[inline]
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
         let state = &self.cpus[cpu];
         let idle = state.curr == TaskId::IDLE;
-        if self.now == state.clk.clock && !idle {
-            // It was updated at this instant.
-            return;
+        // Most updates follow another at the same instant.
+        if self.now != state.clk.clock || idle {
+            self.update_old_rq_clock(cpu, idle);
         }
+    }
+
+    #[inline(never)]
+    fn update_old_rq_clock(&mut self, cpu: CpuId, idle: bool) {
         let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
         let state = &mut self.cpus[cpu];
         let irq_ns =

@@ -3,6 +3,7 @@
 //! The queue's own order (CFS or EEVDF) and the averages' arithmetic are crate `kernel`'s; here is when they are called.
 
 use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
+use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::sched::attach::{
     LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg, sync_entity_load_avg,
 };
@@ -29,12 +30,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         !state.cfs.is_current(state.clk.rq_clock_pelt()) && self.update_old_cfs_rq_load_avg(cpu)
     }
 
+    #[inline(never)]
     fn update_old_cfs_rq_load_avg(&mut self, cpu: CpuId) -> bool {
-        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
         let facts = state.fair.facts();
         let decayed = if self.gates.scaled_contribution {
+            let scales = Scales { freq_scale: state.freq_scale, cpu_capacity: state.capacity };
             state.cfs.update_scaled::<H>(now, facts, scales)
         } else {
             state.cfs.update::<H>(now, facts)
@@ -53,10 +55,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:update_load_avg() of `task` on `cpu`'s queue; `attach`: DO_ATTACH.
+    #[inline(always)]
     pub(crate) fn update_load_avg(&mut self, cpu: CpuId, task: TaskId, attach: bool) {
         if self.groups.any() {
-            self.update_entity_avg(cpu, self.entities.of_task(task), attach);
-            return;
+            return self.update_entity_avg(cpu, self.entities.of_task(task), attach);
         }
         let now = self.cpus[cpu].clk.rq_clock_pelt();
         let sa = &self.tasks[task].sa;
@@ -65,14 +67,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.update_old_se_load_avg(cpu, task, now);
         }
         let decayed = self.update_cfs_rq_load_avg(cpu);
-        if attach && is_new {
+        let attaches = attach && is_new;
+        if attaches {
             self.attach_entity_load_avg(cpu, task);
-            self.cpufreq_update_util(cpu, 0);
-        } else if decayed {
+        }
+        if attaches || decayed {
             self.cpufreq_update_util(cpu, 0);
         }
     }
 
+    #[inline(never)]
     fn update_old_se_load_avg(&mut self, cpu: CpuId, task: TaskId, now: u64) {
         let entity = &self.entities[task];
         let running = self.cpus[cpu].fair.curr() == Some(task.0);
@@ -80,13 +84,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if entity.sched_delayed {
             facts.runnable = 0;
         }
-        let scales = self.scales(cpu);
-        let state = &mut self.tasks[task];
         let decayed = if self.gates.scaled_contribution {
-            update_load_avg_se_scaled::<H>(now, &mut state.sa, facts, scales)
+            let scales = self.scales(cpu);
+            update_load_avg_se_scaled::<H>(now, &mut self.tasks[task].sa, facts, scales)
         } else {
-            update_load_avg_se::<H>(now, &mut state.sa, facts)
+            update_load_avg_se::<H>(now, &mut self.tasks[task].sa, facts)
         };
+        let state = &mut self.tasks[task];
         if decayed {
             if let UtilEst::Pair(form) = self.gates.util_est {
                 state.util_est.util_change(form);
@@ -106,6 +110,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:attach_entity_load_avg().
+    #[inline(never)]
     fn attach_entity_load_avg(&mut self, cpu: CpuId, task: TaskId) {
         let weight = self.entities[task].load.weight;
         self.cpus[cpu].cfs.attach::<H>(&mut self.tasks[task].sa, weight);

@@ -81,6 +81,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:update_load_avg() of an entity in the queue that it is in; `attach`: DO_ATTACH.
+    #[inline(never)]
     pub(super) fn update_entity_avg(&mut self, cpu: CpuId, entity: u32, attach: bool) {
         let group = self.group_of(entity);
         let (now, scales) = (self.clock_pelt(group, cpu), self.scales(cpu));
@@ -285,6 +286,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:enqueue_task_fair(), its walk; whether no queue on the way is throttled.
+    #[inline(never)]
     pub(super) fn enqueue_in_groups(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) -> bool {
         let entity = self.entities.of_task(task);
         let se = &self.entities[task];
@@ -381,6 +383,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// fair.c:dequeue_entities() from a task, or from a group's entity whose delayed dequeue ends; whether no queue on the way is
     /// throttled.
+    #[inline(never)]
     pub(super) fn dequeue_in_groups(&mut self, cpu: CpuId, mut entity: u32, mut flags: Dequeue) -> bool {
         let sleeps = flags.sleep;
         let throttled = self.entities.task(entity).is_some_and(|task| self.tasks[task].throttled);
@@ -466,6 +469,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// A task whose dequeue was delayed wakes where it is: it counts again; whether no queue on the way is throttled.
+    #[inline(never)]
     pub(super) fn wake_in_groups(&mut self, cpu: CpuId, task: TaskId) -> bool {
         self.requeue_delayed(cpu, self.entities.of_task(task));
         let group = self.tasks[task].group;
@@ -489,6 +493,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:pick_task_fair(), with its walk down.
+    #[inline(never)]
     pub(super) fn pick_in_groups(&mut self, cpu: CpuId) -> Option<TaskId> {
         'again: loop {
             let mut group = GroupId::ROOT;
@@ -560,6 +565,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:put_prev_task_fair(): entities up to the CPU's queue stop, or up to that of `common`, the last one that does.
+    #[inline(never)]
     pub(super) fn put_prev_in_groups(&mut self, cpu: CpuId, prev: TaskId, common: GroupId) {
         let mut entity = self.entities.of_task(prev);
         loop {
@@ -573,6 +579,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:set_next_task_fair(): the same for entities that begin to run.
+    #[inline(never)]
     pub(super) fn set_next_in_groups(&mut self, cpu: CpuId, next: TaskId, common: GroupId) {
         let mut entity = self.entities.of_task(next);
         loop {
@@ -600,6 +607,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:task_tick_fair(), its walk.
+    #[inline(never)]
     pub(super) fn tick_in_groups(&mut self, cpu: CpuId, curr: TaskId) {
         let mut entity = self.entities.of_task(curr);
         loop {
@@ -642,6 +650,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:check_preempt_wakeup_fair().
+    #[inline(never)]
     pub(super) fn check_preempt_in_groups(&mut self, cpu: CpuId, woken: TaskId) -> bool {
         let curr = self.cpus[cpu].curr;
         let stands = self.stops_at_queue(self.tasks[woken].group, cpu, Groups::in_throttled);

@@ -495,10 +495,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:check_update_overutilized_status(): sets the state of the root domain, never clears it.
+    #[inline]
     pub(crate) fn check_update_overutilized(&mut self, cpu: CpuId) {
-        if self.gates.sd_overutilized && self.eas.is_some() {
+        if self.eas.is_none() {
+            return;
+        }
+        if self.gates.sd_overutilized {
             self.check_update_sd_overutilized(cpu);
-        } else if self.eas.is_some() && !self.overutilized && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu)
+        } else if !self.overutilized && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu)
         {
             self.set_overutilized(true);
         }
@@ -525,10 +529,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:update_misfit_status().
+    #[inline]
     pub(crate) fn update_misfit_status(&mut self, cpu: CpuId, task: Option<TaskId>) {
-        if self.topology.asym.is_none() || self.gates.profile.misfit == Misfit::Absent {
-            return;
+        if self.topology.asym.is_some() && self.gates.profile.misfit != Misfit::Absent {
+            self.note_misfit(cpu, task);
         }
+    }
+
+    #[inline(never)]
+    fn note_misfit(&mut self, cpu: CpuId, task: Option<TaskId>) {
         let load = match task {
             Some(task) => {
                 let util = self.task_util_est(task);

@@ -23,6 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Charges the time since the last charge to whoever ran on `cpu`; whether that ended what it may run. The clock must be up to
     /// date.
+    #[inline]
     pub(crate) fn charge_starvation(&mut self, cpu: CpuId) -> bool {
         match self.gates.rt_throttling {
             RtThrottling::FairServer => self.charge_server(cpu),
@@ -31,6 +32,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    #[inline(never)]
     fn charge_server(&mut self, cpu: CpuId) -> bool {
         let class = self.curr_class(cpu);
         let state = &mut self.cpus[cpu];
@@ -67,6 +69,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         was_queued && !server.queued
     }
 
+    #[inline(never)]
     fn charge_rt(&mut self, cpu: CpuId) -> bool {
         let start_ns = self.rt_period_start_ns;
         // The governor's threads, deadline tasks without a budget, are charged to nobody.
@@ -128,12 +131,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Arms the server's timer where fair tasks wait for others.
+    #[inline]
     pub(crate) fn watch_fair_server(&mut self, cpu: CpuId) {
-        if self.gates.rt_throttling != RtThrottling::FairServer
-            || !matches!(self.curr_class(cpu), Some(Class::RealTime | Class::Deadline))
+        if self.gates.rt_throttling == RtThrottling::FairServer
+            && matches!(self.curr_class(cpu), Some(Class::RealTime | Class::Deadline))
         {
-            return;
+            self.arm_fair_server(cpu);
         }
+    }
+
+    #[inline(never)]
+    fn arm_fair_server(&mut self, cpu: CpuId) {
         let state = &self.cpus[cpu];
         if self.tasks[state.curr].sugov.is_some() {
             // It never runs for long.

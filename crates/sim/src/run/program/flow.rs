@@ -16,6 +16,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         &mut self.loops[self.tasks[task].loops as usize + usize::from(slot)]
     }
 
+    #[inline(never)]
     pub(super) fn op_loop_begin(&mut self, task: TaskId, slot: u16, count: Option<u32>) -> Step {
         let begin = self.tasks[task].pc;
         *self.passes(task, slot) = 0;
@@ -52,12 +53,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Skips `count` ops if the task was here in the same tick.
+    #[inline(never)]
     pub(super) fn op_skip_in_tick(&mut self, task: TaskId, count: u16) -> Step {
         let jiffies = self.jiffies();
         let same = self.tasks[task].stamp_jiffies.replace(jiffies) == Some(jiffies);
         self.op_skip(task, if same { count } else { 0 })
     }
 
+    #[inline(never)]
     pub(super) fn op_activation(&mut self, task: TaskId, phase: u16, timed: bool) -> Step {
         let now = self.now;
         let state = &mut self.tasks[task];

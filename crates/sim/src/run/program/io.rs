@@ -12,6 +12,7 @@ use crate::run::task::Life;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Asks a device and sleeps in iowait.
+    #[inline(never)]
     pub(super) fn op_io(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -22,6 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Asks a device and sleeps as a task that waits for anything else.
+    #[inline(never)]
     pub(super) fn op_io_work(&mut self, cpu: CpuId, task: TaskId, device: DeviceId, bytes: u32) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -32,6 +34,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Asks a device and sleeps in iowait until a service has done what follows from the completion.
+    #[inline(never)]
     pub(super) fn op_io_end(
         &mut self,
         cpu: CpuId,

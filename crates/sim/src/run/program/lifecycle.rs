@@ -15,16 +15,19 @@ use crate::sched::fair_rq::entity_of;
 const LIVE_MAX: usize = 100_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    #[inline(never)]
     pub(super) fn op_call_rcu(&mut self, cpu: CpuId, task: TaskId) -> Step {
         self.call_rcu(cpu);
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_yield(&mut self, cpu: CpuId, task: TaskId) -> Step {
         self.yield_task(cpu, task);
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_fork(&mut self, cpu: CpuId, parent: TaskId, template: u32) -> Step {
         self.next_op(parent);
         let lives = |task: &Task<'_>| task.life != Life::Dead;
@@ -51,6 +54,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// exec.c:sched_exec(): the running task moves to the idlest CPU, by the stopper.
+    #[inline(never)]
     pub(super) fn op_exec(&mut self, cpu: CpuId, task: TaskId) -> Step {
         self.next_op(task);
         self.account(cpu);
@@ -68,6 +72,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Next
     }
 
+    #[inline(never)]
     pub(super) fn op_wait_child(&mut self, cpu: CpuId, task: TaskId) -> Step {
         let state = &mut self.tasks[task];
         if state.dead_children > 0 {
@@ -86,6 +91,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
+    #[inline(never)]
     pub(super) fn op_set_cpus(&mut self, cpu: CpuId, task: TaskId, set: Option<u32>) -> Step {
         self.next_op(task);
         let state = &mut self.tasks[task];
@@ -98,6 +104,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// kernel/cgroup/cgroup.c:cgroup_attach_task(), v6.12.
+    #[inline(never)]
     pub(super) fn op_set_group(&mut self, cpu: CpuId, task: TaskId, of: Option<u32>, group: Option<u32>) -> Step {
         self.next_op(task);
         let group = group.map_or(GroupId::ROOT, |group| GroupId(group + 1));
@@ -113,6 +120,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Next
     }
 
+    #[inline(never)]
     pub(super) fn op_set_group_cpus(&mut self, cpu: CpuId, task: TaskId, group: u32, set: Option<u32>) -> Step {
         self.next_op(task);
         self.set_group_cpus(GroupId(group + 1), set.map(|set| CpuSetId::of_workload(Some(set))));
@@ -121,6 +129,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// core.c:__sched_setscheduler().
+    #[inline(never)]
     pub(super) fn op_set_policy(&mut self, cpu: CpuId, task: TaskId, policy: SchedPolicy) -> Step {
         self.next_op(task);
         let (class, weight) = class_and_weight(policy);
@@ -157,6 +166,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Next
     }
 
+    #[inline(never)]
     pub(super) fn op_set_uclamp(&mut self, cpu: CpuId, task: TaskId, min: Option<u16>, max: Option<u16>) -> Step {
         let state = &mut self.tasks[task];
         state.uclamp_min = min.map_or(state.uclamp_min, |min| min.min(1024));
@@ -168,6 +178,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_exit(&mut self, cpu: CpuId, task: TaskId) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;

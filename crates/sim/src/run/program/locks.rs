@@ -15,6 +15,7 @@ const SIGNALLED: u8 = 1;
 const SPINNING: u8 = 2;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    #[inline(never)]
     pub(super) fn op_lock(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
         if self.try_lock(task, mutex) {
             return self.next_op(task);
@@ -26,12 +27,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
+    #[inline(never)]
     pub(super) fn op_unlock(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
         self.unlock(cpu, task, mutex);
         self.next_op(task)
     }
 
     /// The mutex goes to the first waiter, which finds itself its owner when it runs.
+    #[inline(never)]
     pub(super) fn op_hand_over(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
         let object = &mut self.objects.mutexes[mutex as usize];
         if object.owner == Some(task) {
@@ -65,6 +68,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Gives the mutex away and sleeps; when it is signalled, takes the mutex again.
+    #[inline(never)]
     pub(super) fn op_wait(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx, mutex: ObjectIdx) -> Step {
         if self.tasks[task].stage == 0 {
             if self.has_overhead(cpu) {
@@ -83,6 +87,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
+    #[inline(never)]
     pub(super) fn op_signal(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         if let Some(waiter) = self.objects.conds[cond as usize].waiters.pop_front() {
             self.wake_from_task(cpu, waiter, false);
@@ -90,6 +95,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_broadcast(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         while let Some(waiter) = self.objects.conds[cond as usize].waiters.pop_front() {
             self.wake_from_task(cpu, waiter, false);
@@ -97,12 +103,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_resume(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         self.outcome.resumes += 1;
         self.outcome.lost_resumes += u64::from(self.objects.conds[cond as usize].waiters.is_empty());
         self.op_broadcast(cpu, task, cond)
     }
 
+    #[inline(never)]
     pub(super) fn op_suspend(&mut self, cpu: CpuId, task: TaskId, cond: ObjectIdx) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -112,6 +120,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
+    #[inline(never)]
     pub(super) fn op_barrier(&mut self, cpu: CpuId, task: TaskId, barrier: ObjectIdx) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -127,6 +136,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// A barrier where tasks spin for a time before they sleep.
+    #[inline(never)]
     pub(super) fn op_spin_barrier(&mut self, cpu: CpuId, task: TaskId, barrier: ObjectIdx, spin_ns: u64) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -174,6 +184,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.objects.barriers[barrier as usize].waiters = waiters;
     }
 
+    #[inline(never)]
     pub(super) fn op_sem_post(&mut self, cpu: CpuId, task: TaskId, sem: ObjectIdx) -> Step {
         let semaphore = &mut self.objects.semaphores[sem as usize];
         semaphore.value = semaphore.value.saturating_add(1);
@@ -183,6 +194,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_sem_wait(&mut self, cpu: CpuId, task: TaskId, sem: ObjectIdx) -> Step {
         let semaphore = &mut self.objects.semaphores[sem as usize];
         if semaphore.value > 0 {

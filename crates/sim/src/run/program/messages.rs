@@ -44,6 +44,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Sends `bytes` to who sent the message that the task has read last, if that is known.
+    #[inline(never)]
     pub(super) fn op_send_back(&mut self, cpu: CpuId, task: TaskId, bytes: u32) -> Step {
         match self.tasks[task].back {
             Some(channel) => self.op_send(cpu, task, channel, Message { bytes, back: None }, true),
@@ -70,6 +71,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Asks a service, then sleeps until it has replied.
+    #[inline(never)]
     pub(super) fn op_call(&mut self, cpu: CpuId, task: TaskId, service: ObjectIdx, iowait: bool) -> Step {
         if self.tasks[task].stage == 0 {
             self.tasks[task].stage = CALLING;
@@ -98,6 +100,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Takes up to `calls_max` calls, or sleeps until there is one.
+    #[inline(never)]
     pub(super) fn op_accept(&mut self, cpu: CpuId, task: TaskId, service: ObjectIdx, calls_max: u32) -> Step {
         let object = &mut self.objects.services[service as usize];
         if object.calls.is_empty() {
@@ -113,6 +116,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Replies to all calls that the task has accepted.
+    #[inline(never)]
     pub(super) fn op_reply(&mut self, cpu: CpuId, task: TaskId) -> Step {
         for client in std::mem::take(&mut self.tasks[task].serves) {
             let state = &mut self.tasks[client];

@@ -65,23 +65,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }
         self.here = cpu;
-        let case = self.case;
+        let state = &self.tasks[task];
+        let (ops, sugov, may_stop) = (state.ops, state.sugov, state.throttle_work);
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
-            if self.cpus[cpu].need_resched || (in_user && self.stops_on_return(cpu, task)) {
+            if self.cpus[cpu].need_resched || (may_stop && in_user && self.stops_on_return(cpu, task)) {
                 return;
             }
             in_user = true;
-            let state = &self.tasks[task];
-            let ops = match state.sugov {
-                Some(policy) => {
-                    if self.sugov_step(task, policy) {
-                        return;
-                    }
-                    continue;
+            if let Some(policy) = sugov {
+                if self.sugov_step(task, policy) {
+                    return;
                 }
-                None => state.ops,
-            };
-            let op = ops.get(state.pc as usize).copied().unwrap_or(Op::Exit);
+                continue;
+            }
+            let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
             match self.step(cpu, task, op) {
                 Step::Next => {}
                 Step::Busy => return,
@@ -95,7 +92,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
             }
         }
-        let name = &case.workload.tasks[self.tasks[task].spec as usize].name;
+        let name = &self.case.workload.tasks[self.tasks[task].spec as usize].name;
         self.fail(format!(
             "task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"
         ));
@@ -111,8 +108,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Runs one op of `task`, which is current on `cpu`.
     #[inline]
-    fn step(&mut self, cpu: CpuId, task: TaskId, op: Op) -> Step {
-        match op {
+    fn step(&mut self, cpu: CpuId, task: TaskId, op: &Op) -> Step {
+        match *op {
             Op::Run { work_ns, fixed } => self.op_run(task, work_ns, fixed),
             Op::RunDraw { draw, fixed } => self.op_run_draw(task, draw, fixed),
             Op::RunListed { draw, slot, fixed } => self.op_run_listed(task, draw, slot, fixed),

@@ -23,6 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.give_work(task, work_ns, fixed)
     }
 
+    #[inline(never)]
     pub(super) fn op_run_listed(&mut self, task: TaskId, draw: u32, slot: u16, fixed: u16) -> Step {
         self.next_op(task);
         let round = *self.passes(task, slot);
@@ -30,6 +31,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.give_work(task, list[round as usize % list.len()], fixed)
     }
 
+    #[inline(never)]
     pub(super) fn op_runtime(&mut self, task: TaskId, wall_ns: u64) -> Step {
         self.next_op(task);
         if wall_ns == 0 {
@@ -41,6 +43,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// An access to a cache line that all write: the task runs until those before it and its own are over.
+    #[inline(never)]
     pub(super) fn op_contend(&mut self, cpu: CpuId, task: TaskId, line: ObjectIdx, hold_ns: u64) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -68,6 +71,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         Step::Busy
     }
 
+    #[inline(never)]
     pub(super) fn op_sleep(&mut self, cpu: CpuId, task: TaskId, ns: u64) -> Step {
         if self.has_overhead(cpu) {
             return Step::BurnFirst;
@@ -78,6 +82,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Sleeps until the next point of a timer's grid.
+    #[inline(never)]
     pub(super) fn op_timer(
         &mut self,
         cpu: CpuId,
@@ -111,16 +116,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.block(task, Life::Sleeping)
     }
 
+    #[inline(never)]
     pub(super) fn op_timers_from(&mut self, task: TaskId, ns: u64) -> Step {
         self.tasks[task].started_ns = BOOT_NS.saturating_add(ns);
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_timers_by_tick(&mut self, task: TaskId) -> Step {
         self.tasks[task].timers_by_tick = true;
         self.next_op(task)
     }
 
+    #[inline(never)]
     pub(super) fn op_set_timer_slack(&mut self, task: TaskId, ns: u64) -> Step {
         self.tasks[task].timer_slack_ns = ns;
         self.next_op(task)
