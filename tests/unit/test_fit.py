@@ -22,6 +22,7 @@ from opplab.fit.curve import WEAK, fit_curve
 from opplab.fit.energy_model import inefficient_khz
 from opplab.fit.freqbench import choose, read_points
 from opplab.fit.linear import fit_parts
+from opplab.fit.machine_check import check
 from opplab.fit.machine_class import class_of
 from opplab.fit.machine_power import generic_power, to_machine_text, with_power
 from opplab.fit.score import Prediction, summary
@@ -468,6 +469,35 @@ def test_a_folder_of_stats_collect_takes_the_wall_meter_where_turbostat_has_no_w
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="stats-collect"):
         read_samples(tmp_path / "none")
+
+
+def test_one_busy_thread_is_one_busy_core_where_the_log_has_the_cpus(tmp_path: Path) -> None:
+    machine = catalog.find("machine", "kaby-lake-i7-7500u").read_text(encoding="utf-8")
+    head = "Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\n"
+    log = whole = f"{head}-\t-\t0.00\t1000\t1.500\n"
+    cpus = [(0, 0, 0), (0, 2, 100), (1, 1, 0), (1, 3, 0)]
+    for mhz in (1000, 2000, 2500, 3000):
+        watts = 1.5 + 0.9 * mhz / 1000 + 0.122 * (mhz / 1000) ** 3
+        row = f"{head}-\t-\t25.00\t{mhz}\t{watts:.3f}\n"
+        whole += row
+        log += row + "".join(f"{core}\t{cpu}\t{busy}.00\t{mhz}\n" for core, cpu, busy in cpus)
+    (tmp_path / "cpus.txt").write_text(log, encoding="utf-8")
+    (tmp_path / "whole.txt").write_text(whole, encoding="utf-8")
+
+    def fitted(name: str) -> tuple[float, list[int], list[str]]:
+        text, _, cannot = with_power(machine, tmp_path / name)
+        assert check(text, tmp_path / name)["median_abs_error"] < 0.01
+        tree = tomllib.loads(text)
+        busy = next(opp["busy_uw"] for opp in tree["cluster"][0]["opp"] if opp["khz"] == 3_000_000)
+        return busy / 1e6, tree["range"]["cluster.opp.busy_uw"]["percent"], cannot
+
+    watts, _, cannot = fitted("cpus.txt")
+    assert watts == pytest.approx(5.994, rel=0.01)
+    assert not any("which threads" in words for words in cannot)
+    # A share of all CPUs does not tell a thread from a core: the range has both.
+    watts, (low, _), cannot = fitted("whole.txt")
+    assert low / 100 * watts < 5.994 < watts
+    assert any("which threads were busy" in words for words in cannot)
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", " "])

@@ -159,6 +159,8 @@ class Table:
     """Each row's length by the log (turbostat's line ``10.0 sec``); not a number where it has none."""
     by_package: list[list[float]] = field(default_factory=list)
     """Loads of the single packages in each row, where the table has rows of them."""
+    by_cpu: list[dict[int, float]] = field(default_factory=list)
+    """Loads of the single CPUs in each row, where the table has rows of them."""
 
 
 def _split(line: str, mark: str | None) -> list[str]:
@@ -325,14 +327,22 @@ def read_table(text: str, path: Path) -> Table | None:
         for quantity in quantities
     }
     values["asleep"] = np.array([_asleep(rows[i], path) for i in kept])
-    by_package = []
-    if "whole" in kinds and "package" in kinds and "load" in columns:
+    by_package, by_cpu = [], []
+    if "whole" in kinds and len(kept) < len(rows) and "load" in columns:
         ends = [*kept[1:], len(rows)]
         for start, end in zip(kept, ends, strict=True):
-            parts = [i for i in range(start, end) if kinds[i] == "package"]
-            loads = [_cell(rows[i], rows[i].head.chosen.get("load"), path) for i in parts]
-            by_package.append([load * columns["load"].factor for load in loads if load == load])  # noqa: PLR0124 - NaN
-    return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package)
+            loads = {i: _cell(rows[i], rows[i].head.chosen.get("load"), path) for i in range(start, end)}
+            loads = {i: load * columns["load"].factor for i, load in loads.items() if np.isfinite(load)}
+            by_package.append([load for i, load in loads.items() if kinds[i] == "package"])
+            by_cpu.append({cpu: load for i, load in loads.items() if (cpu := _cpu_of(rows[i])) is not None})
+    return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package, by_cpu)
+
+
+def _cpu_of(row: _Row) -> int | None:
+    """Give the CPU that a row is of."""
+    index = next((i for i in row.head.ids if plain(row.head.names[i]) == "cpu"), None)
+    cell = row.cells[index] if index is not None and index < len(row.cells) else ""
+    return int(cell) if cell.isdecimal() else None
 
 
 def _asleep(row: _Row, path: Path) -> float:

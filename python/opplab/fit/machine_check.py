@@ -12,9 +12,9 @@ from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
 from opplab.fit.machine_power import INTERVAL_MARK, INTERVALS
-from opplab.fit.opp_machine import clusters_of, cpus_of, khz_of_opp, place_of, read_chip
+from opplab.fit.opp_machine import clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import Fitted
-from opplab.fit.sources import read_samples
+from opplab.fit.sources import BusyOf, read_samples
 from opplab.simulation.machine import Machine
 
 __all__ = ["check"]
@@ -140,18 +140,16 @@ def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
     """Compare intervals of a whole machine: its busy cores at their clock, and what it draws awake or asleep."""
     samples = read_samples(log)
     left_out += [samples.left_out] if samples.left_out else []
-    topology = tree.get("topology", {})
-    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
-    cores, packages = len(topology.get("core", [])) or cpus, len(topology.get("package", [0]))
-    second = tree.get("smt_power", 0) / 1024 * (cpus / cores - 1)
-    busy = samples.busy_cores(cores, packages, second)
+    machine = BusyOf.of(tree)
+    busy, by_cluster = samples.busy_cores(machine), samples.busy_by_cluster(machine)
+    spread = samples.spread(machine)
     total = np.zeros_like(busy)
     low, high = np.zeros_like(busy), np.zeros_like(busy)
-    for cluster in tree["cluster"]:
+    for index, cluster in enumerate(tree["cluster"]):
         opps = sorted([*cluster["opp"], *cluster.get("boost_opp", [])], key=khz_of_opp)
         ghz = [khz_of_opp(opp) / 1e6 for opp in opps]
-        share = len(cpus_of(cluster["cpus"])) / cpus
-        core = busy * share * np.interp(samples.ghz, ghz, [_busy_uw(opp) / 1e6 for opp in opps])
+        cores = np.array([of[index] for of in by_cluster])
+        core = cores * np.interp(samples.ghz, ghz, [_busy_uw(opp) / 1e6 for opp in opps])
         awake = np.interp(samples.ghz, ghz, [opp.get("cluster_uw", 0) / 1e6 for opp in opps])
         asleep = cluster.get("cluster_idle_uw", 0) / 1e6
         beside = (1 - samples.asleep) * awake + samples.asleep * asleep
@@ -159,7 +157,7 @@ def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
         of_core = _share(tree, cluster, ("opp.busy_uw", "opp.uw")) or (1.0, 1.0)
         of_beside = _share(tree, cluster, ("opp.cluster_uw",)) or (1.0, 1.0)
         low += of_core[0] * core + of_beside[0] * beside
-        high += of_core[1] * core + of_beside[1] * beside
+        high += of_core[1] * spread * core + of_beside[1] * beside
     if not np.any(total > 0):
         raise InputError(f"machine `{tree['name']}` has no power")
     return [

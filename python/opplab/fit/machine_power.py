@@ -22,7 +22,7 @@ from opplab.fit.machine_class import class_of
 from opplab.fit.opp_machine import clusters_of, cpus_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
-from opplab.fit.sources import Samples, join_samples, read_samples
+from opplab.fit.sources import BusyOf, Samples, join_samples, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
 
@@ -88,10 +88,9 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
             f"{samples.name}: one interval cannot separate the package from its cores; two or more are needed"
         )
     cores = _cores(tree)
-    threads = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
-    # Where only some cores have second threads, by their share.
-    second = tree.get("smt_power", 0) / 1024 * (threads / cores - 1)
-    busy = samples.busy_cores(cores, len(tree.get("topology", {}).get("package", [0])), second)
+    machine = BusyOf.of(tree)
+    busy = samples.busy_cores(machine, [cluster["capacity"] / 1024 for cluster in tree["cluster"]])
+    spread_of_threads = samples.spread(machine)
     one, awake = np.ones_like(busy), 1 - samples.asleep
     sleeps = bool(np.ptp(awake) > 0.2)
     one_clock = _is_one_clock(samples)
@@ -155,6 +154,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
         core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))
+    core_bounds = (core_bounds[0] / spread_of_threads, core_bounds[1])
     of_cores = _around(at_middle, core_bounds, spread)
     if float(busy.max()) < _HARDLY * cores:
         # Watts of busy cores hang on a sliver of the time: no better known than chips differ.
@@ -165,9 +165,18 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         "cluster.opp.cluster_uw": _around(shared, shared_bounds, spread),
     }
     _mark(tree, marks, ranges)
-    return told, [*_not_told(tree, samples, sleeps), residual]
+    cannot = _not_told(tree, samples, sleeps)
+    if spread_of_threads > _SPREAD:
+        cannot.append(
+            "which threads were busy: shares of all CPUs are taken for cores with all their threads busy; with one "
+            f"thread a core, a core draws {100 / spread_of_threads:.0f} % of what was fitted, and the range has it "
+            "(log the single CPUs: turbostat without --Summary)"
+        )
+    return told, [*cannot, residual]
 
 
+_SPREAD = 1.02
+"""So many times more busy cores are told: what the source leaves open of threads."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
 _BETTER = 4.0

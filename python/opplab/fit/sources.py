@@ -5,22 +5,76 @@ Columns are known by name, whatever the table (`columns`).  Energies become watt
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opplab.errors import InputError
 from opplab.files import decoded, read_bytes, unpacked
 from opplab.fit.columns import KNOWN, Table, read_table
+from opplab.fit.opp_machine import cpus_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Samples", "join_samples", "read_samples"]
+__all__ = ["BusyOf", "Samples", "join_samples", "read_samples"]
+
+
+@dataclass(frozen=True)
+class BusyOf:
+    """What of a machine decides how many cores are busy."""
+
+    core_of: dict[int, int]
+    """Each CPU's core."""
+    cluster_of: dict[int, int]
+    packages: int
+    second: float
+    """What a busy second thread of a core adds, in shares of the first."""
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> BusyOf:
+        """Read it from a machine file."""
+        clusters = {cpu: i for i, cluster in enumerate(tree["cluster"]) for cpu in cpus_of(cluster["cpus"])}
+        topology = tree.get("topology", {})
+        cores = {cpu: i for i, core in enumerate(topology.get("core", [])) for cpu in cpus_of(core)}
+        if cores.keys() != clusters.keys():
+            cores = {cpu: cpu for cpu in clusters}
+        return cls(cores, clusters, len(topology.get("package", [0])), tree.get("smt_power", 0) / 1024)
+
+    @property
+    def cpus(self) -> int:
+        """The number of CPUs."""
+        return len(self.core_of)
+
+    @property
+    def cores(self) -> int:
+        """The number of cores."""
+        return len(set(self.core_of.values()))
+
+    def busy(self, loads: Mapping[int, float]) -> dict[int, float]:
+        """Give busy cores by cluster of the shares of time in which CPUs are busy."""
+        idle: dict[tuple[int, int], float] = {}
+        total: dict[tuple[int, int], float] = {}
+        for cpu, load in loads.items():
+            place = self.cluster_of[cpu], self.core_of[cpu]
+            idle[place] = idle.get(place, 1.0) * (1 - min(load, 1.0))
+            total[place] = total.get(place, 0.0) + min(load, 1.0)
+        by_cluster = dict.fromkeys(set(self.cluster_of.values()), 0.0)
+        for place, left in idle.items():
+            by_cluster[place[0]] += 1 - left + self.second * (total[place] - (1 - left))
+        return by_cluster
+
+    def shared(self, busy: float) -> dict[int, float]:
+        """Give each cluster the share of busy cores that it has of the CPUs."""
+        counts: dict[int, float] = {}
+        for cluster in self.cluster_of.values():
+            counts[cluster] = counts.get(cluster, 0.0) + busy / self.cpus
+        return counts
 
 
 @dataclass(frozen=True)
@@ -44,12 +98,49 @@ class Samples:
     left_out: str = ""
     """How many rows lack something, in words; empty where none does."""
 
-    def busy_cores(self, cores: int, packages: int, second_thread: float = 0.0) -> Floats:
-        """Give busy cores of a machine with so many; a core with both threads busy counts 1 and `second_thread`.
+    by_cpu: list[dict[int, float]] = field(default_factory=list)
+    """Loads of the single CPUs, where the source has them apart."""
 
-        A share of all CPUs is taken for that share of the cores with all their threads; counted threads fill the cores
+    def busy_cores(self, machine: BusyOf, capacities: Sequence[float] = ()) -> Floats:
+        """Give busy cores of the machine, those of each cluster times its capacity where intervals tell the CPUs."""
+        sums = np.zeros(len(self.load))
+        for index, by_cluster in enumerate(self.busy_by_cluster(machine)):
+            weights = capacities if self._tells_cpus(index, machine) else ()
+            sums[index] = sum(busy * (weights[c] if weights else 1.0) for c, busy in by_cluster.items())
+        return sums
+
+    def busy_by_cluster(self, machine: BusyOf) -> list[dict[int, float]]:
+        """Give busy cores by cluster; a core with both threads busy counts 1 and what the second one adds.
+
+        Rows of the single CPUs tell which cores are busy: threads of a core are taken as independent.  Without them a
+        share of all CPUs is taken for that share of the cores with all their threads; counted threads fill the cores
         (of each package, where they are separate) before they share them.
         """
+        return [
+            machine.busy(self.by_cpu[index]) if self._tells_cpus(index, machine) else machine.shared(float(whole))
+            for index, whole in enumerate(self._without_cpus(machine))
+        ]
+
+    def spread(self, machine: BusyOf) -> float:
+        """Give how many times more cores may have been busy: shares of CPUs do not tell threads from cores."""
+        if not self.load_is_share:
+            return 1.0
+        taken = self.busy_cores(machine)
+        threads = self.load * machine.cpus
+        spread = np.minimum(threads, machine.cores)
+        spread = spread + machine.second * np.maximum(threads - machine.cores, 0)
+        told = [self._tells_cpus(index, machine) for index in range(len(taken))]
+        return max(float(np.sum(np.where(told, taken, spread)) / max(float(np.sum(taken)), 1e-9)), 1.0)
+
+    def _tells_cpus(self, index: int, machine: BusyOf) -> bool:
+        """Whether the interval has the CPUs that its load is the mean of."""
+        loads = self.by_cpu[index] if index < len(self.by_cpu) else {}
+        if not self.load_is_share or not loads or not set(loads) <= set(machine.core_of):
+            return False
+        return abs(sum(loads.values()) / len(loads) - float(self.load[index])) < 0.02
+
+    def _without_cpus(self, machine: BusyOf) -> Floats:
+        cores, second_thread = machine.cores, machine.second * (machine.cpus / machine.cores - 1)
         if self.load_is_share:
             return self.load * cores * (1 + second_thread)
 
@@ -57,7 +148,7 @@ class Samples:
             return np.minimum(load, room) + second_thread * np.clip(np.asarray(load) - room, 0, room)
 
         if len(self.by_package) == len(self.load) and all(self.by_package):
-            room = cores / packages
+            room = cores / machine.packages
             return np.array([sum(float(filled(load, room)) for load in loads) for loads in self.by_package])
         return filled(self.load, cores)
 
@@ -92,6 +183,7 @@ def join_samples(parts: list[Samples]) -> Samples:
         np.concatenate(of_cores) if len(of_cores) == len(parts) else None,
         first.scope,
         [loads for part in parts for loads in part.by_package],
+        by_cpu=[loads for part in parts for loads in part.by_cpu or [{}] * len(part.load)],
     )
 
 
@@ -201,6 +293,7 @@ def read_samples(path: Path) -> Samples:
     if cores is not None and not np.all((cores > 0) & (cores <= watts[good])):
         cores = None
     packages = [table.by_package[i] for i in np.flatnonzero(good)] if table.by_package else []
+    by_cpu = [table.by_cpu[i] for i in np.flatnonzero(good)] if table.by_cpu else []
     scope = table.names["watts"]
     lacking = len(good) - int(np.count_nonzero(good))
     left_out = f"{lacking} of {len(good)} rows are left out: no watts above 0, no clock or no load" if lacking else ""
@@ -215,4 +308,5 @@ def read_samples(path: Path) -> Samples:
         scope,
         packages,
         left_out,
+        by_cpu,
     )
