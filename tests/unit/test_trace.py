@@ -334,3 +334,16 @@ def test_questions_in_sql(small: Path) -> None:
         trace.sql("selct 1")
     listed = json.loads(run("trace", "sql", small, "--tables", "--format", "json").stdout)
     assert {"table": "sched_switch", "holds": "2 events"} in listed
+
+
+@pytest.mark.parametrize("ending", ["txt", "dat", "pftrace"])
+def test_a_trace_of_fewer_cpus_than_its_machine_is_noted(tmp_path: Path, ending: str) -> None:
+    """Goal: nobody takes CPUs of another machine for idle ones of his own."""
+    run = opplab.simulate(
+        "juno-r2", opplab.Workload.periodic(6, run_us=6000, period_us=16000), opplab.Policy(), seconds=0.3
+    )
+    run.to_trace(tmp_path / f"six.{ending}")
+    for name, noted in (("pixel6", True), ("juno-r2", False)):
+        trace = opplab.Trace(tmp_path / f"six.{ending}")
+        trace.signals(opplab.Machine.load(name))
+        assert any("of 6 CPUs, machine pixel6 has 8" in note for note in trace.notes) == noted

@@ -116,7 +116,7 @@ metrics! {
         |r| r.by_pressure(FULL, |line| average(line, 1));
     "group_pressure_full_avg300:GROUP", "%", Lower, Detail, "full avg300 of cpu.pressure at the end; 0 in runs of up to 2 s",
         |r| r.by_pressure(FULL, |line| average(line, 2));
-    "pressure_some", "%", Lower, Detail, "time in which a task of the machine waited (/proc/pressure/cpu)",
+    "pressure_some", "%", Lower, Detail, "time in which a task waited, a mean over CPUs by their time that is not idle (/proc/pressure/cpu: some total)",
         |r| r.pressure(|line| r.percent_of_time(line.total_ns));
     "pressure_some_avg10", "%", Lower, Detail, "some avg10 of /proc/pressure/cpu at the end; 0 in runs of up to 2 s",
         |r| r.pressure(|line| average(line, 0));

@@ -117,8 +117,15 @@ class Trace:
 
     def _misfits(self, machine: Machine | None) -> list[str]:
         """Explain why `machine` is not the one of the trace; its CPUs without events count as idle."""
-        found = _opplab.trace_misfits(str(self.path), [machine._inner]) if machine else []
-        return [text for text in found if text is not None]
+        if machine is None:
+            return []
+        (found,) = _opplab.trace_misfits(str(self.path), [machine._inner])
+        if found is not None:
+            return [found]
+        # Formats that do not have the number of CPUs show those that have events. A pipe is read once only.
+        seen, there = self.info["cpus"] if self.path.is_file() else 0, machine._inner.nr_cpus
+        few = f"events are of {seen} CPUs, machine {machine.name} has {there}: those without events count as idle"
+        return [few] if 0 < seen < there else []
 
     def check_memory(
         self,
