@@ -160,7 +160,7 @@ pub(crate) fn schedutil_cpu_util_of(
 }
 
 /// [`schedutil_cpu_util_of`], and what bounded it last.
-#[inline(always)]
+#[inline]
 fn bounded_cpu_util(
     facts: &RqFacts,
     max: u64,
