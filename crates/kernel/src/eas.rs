@@ -11,7 +11,7 @@
 
 use crate::cpufreq::facts::RqFacts;
 use crate::cpufreq::perf_margin::PerfMargin;
-use crate::cpufreq::schedutil::{UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util};
+use crate::cpufreq::schedutil::{UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util_of};
 use crate::energy_model::EmPerfDomain;
 use crate::profile::{Eas, FeecEnergy, FeecFullCpus, FeecMargin, FeecRunnable, KernelProfile, RunnableBoost};
 use crate::sched::fitness::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
@@ -258,7 +258,7 @@ pub enum Boost {
 
 /// The fair utilisation of `cpu` if the task ran on `dst_cpu` (`None`: nowhere), at most its capacity
 /// (fair.c:cpu_util(), v6.12). With `boost` the runnable signal counts where it is larger.
-#[inline]
+#[inline(always)]
 pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Option<usize>, boost: Boost) -> u64 {
     let (mut util, mut runnable) = (facts.util_avg, facts.runnable_avg);
     if boost == Boost::Whole {
@@ -626,7 +626,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     }
 
     /// A CPU without the task.
-    #[inline]
+    #[inline(always)]
     fn cpu_share(&self, cpu: usize, own: &EasCpu, scale: Option<Scale>) -> CpuShare {
         if self.gates.form != EasForm::V6_8 {
             let busy_time = self.eenv_pd_busy_time(cpu, own, None, scale);
@@ -644,20 +644,19 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     }
 
     /// How long the CPU will be busy (eenv_pd_busy_time(), v6.12; the sum of compute_energy(), v5.10).
-    #[inline]
+    #[inline(always)]
     fn eenv_pd_busy_time(&self, cpu: usize, own: &EasCpu, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
         let Some(scale) = scale else {
             let util = cpu_util(cpu, own, Some(self.task), dst_cpu, Boost::None);
             return effective_cpu_util(&own.rq, util).util;
         };
-        let rq = RqFacts { capacity: scale.capacity, ..own.rq };
         let util = if self.gates.form == EasForm::V5_14 && dst_cpu == Some(cpu) {
             // The task's own peak, not that of the sum.
             cpu_util(cpu, own, Some(self.task), None, Boost::None).wrapping_add(self.task.task_util_est())
         } else {
             cpu_util(cpu, own, Some(self.task), dst_cpu, Boost::None)
         };
-        schedutil_cpu_util(&rq, util, UtilType::Energy, None).min(scale.allowed)
+        schedutil_cpu_util_of(&own.rq, scale.capacity, util, UtilType::Energy, None).min(scale.allowed)
     }
 
     fn perf(&self, cpu: usize, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
@@ -665,7 +664,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     }
 
     /// The performance that the CPU asks for (eenv_pd_max_util(), v6.12; the maximum of compute_energy(), v5.10).
-    #[inline]
+    #[inline(always)]
     fn perf_of(&self, cpu: usize, own: &EasCpu, dst_cpu: Option<usize>, scale: Option<Scale>) -> u64 {
         let task = self.task;
         let util = cpu_util(cpu, own, Some(task), dst_cpu, self.gates.boost());
@@ -678,18 +677,19 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             }
             return self.gates.margin.effective_cpu_perf(effective.util, effective.min, effective.max);
         }
-        let p_uclamp = with_task.then_some((task.uclamp_min, task.uclamp_max));
-        let mut rq = if with_task { self.uclamp_rq_util_with(own) } else { own.rq };
-        let Some(scale) = scale else {
-            return schedutil_cpu_util(&rq, util, UtilType::Frequency, p_uclamp);
+        let scale = scale.unwrap_or(Scale { capacity: own.rq.capacity, allowed: u64::MAX });
+        let util = if with_task {
+            let (rq, p_uclamp) = (self.uclamp_rq_util_with(own), Some((task.uclamp_min, task.uclamp_max)));
+            schedutil_cpu_util_of(&rq, scale.capacity, util, UtilType::Frequency, p_uclamp)
+        } else {
+            schedutil_cpu_util_of(&own.rq, scale.capacity, util, UtilType::Frequency, None)
         };
-        rq.capacity = scale.capacity;
-        schedutil_cpu_util(&rq, util, UtilType::Frequency, p_uclamp).min(scale.allowed)
+        util.min(scale.allowed)
     }
 
     /// The run queue's facts as a task that joins it sees them: since v5.14 the clamps that an idle run queue kept do
     /// not count (sched.h:uclamp_rq_util_with()).
-    #[inline]
+    #[inline(always)]
     fn uclamp_rq_util_with(&self, own: &EasCpu) -> RqFacts {
         if own.uclamp_idle && self.gates.form != EasForm::V5_10 {
             RqFacts { uclamp_min: 0, uclamp_max: 0, ..own.rq }

@@ -111,11 +111,12 @@ pub fn get_typical_interval(intervals: &[u32; INTERVALS], gates: MenuGates) -> u
     let or_most = matches!(gates.typical, MenuTypical::BothEndsOrMost | MenuTypical::DropLongestOrMost);
     let (mut least, mut most) = (0, if both_ends { u32::MAX - 1 } else { i32::MAX as u32 });
     loop {
-        let (mut count, mut sum, mut min, mut max) = (0, 0, u32::MAX, 0);
+        let (mut count, mut sum, mut squares, mut min, mut max) = (0, 0, 0u64, u32::MAX, 0);
         for &value in intervals {
             if (least..=most).contains(&value) {
                 count += 1;
                 sum += u64::from(value);
+                squares = squares.wrapping_add(u64::from(value).wrapping_mul(value.into()));
                 (min, max) = (min.min(value), max.max(value));
             }
         }
@@ -123,17 +124,17 @@ pub fn get_typical_interval(intervals: &[u32; INTERVALS], gates: MenuGates) -> u
             return NO_INTERVAL;
         }
         let mean = sum / count as u64;
-        let kept = || intervals.iter().filter(|value| (least..=most).contains(*value)).map(|&value| u64::from(value));
+        let square = mean.wrapping_mul(mean);
         let variance = if both_ends {
             // The mean of the squares less the square of the mean: both are truncated first.
-            let squares = kept().fold(0u64, |sum, value| sum.wrapping_add(value.wrapping_mul(value)));
-            (squares / count as u64).wrapping_sub(mean.wrapping_mul(mean))
+            (squares / count as u64).wrapping_sub(square)
         } else {
-            // At most 8 * 2^60: the sum of squares about the mean cannot overflow.
-            kept().map(|value| value.abs_diff(mean).pow(2)).sum::<u64>() / count as u64
+            // The sum of the squares about the mean is at most 8 * 2^60, so that it is exact, although its parts wrap.
+            let twice = mean.wrapping_mul(sum).wrapping_mul(2);
+            squares.wrapping_sub(twice).wrapping_add(square.wrapping_mul(count as u64)) / count as u64
         };
         if variance <= u64::MAX / 36 {
-            let relative = mean.wrapping_mul(mean) > variance * 36 && count * 4 >= INTERVALS * 3;
+            let relative = square > variance * 36 && count * 4 >= INTERVALS * 3;
             if relative || variance <= 400 {
                 return mean as u32;
             }

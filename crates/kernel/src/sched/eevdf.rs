@@ -234,16 +234,22 @@ impl EevdfRq {
     /// Gives the entity a new deadline once its request is served (`update_deadline()`); whether it did.
     #[inline]
     fn update_deadline(&mut self, se: &mut [SchedEntity], id: u32) -> bool {
-        let entity = &mut se[id as usize];
+        let entity = &se[id as usize];
         if is_before(entity.vruntime, entity.deadline) {
             return false;
         }
+        self.renew_deadline(se, id);
+        true
+    }
+
+    #[inline(never)]
+    fn renew_deadline(&mut self, se: &mut [SchedEntity], id: u32) {
+        let entity = &mut se[id as usize];
         if !entity.custom_slice {
             entity.slice = self.base_slice_ns;
         }
         entity.deadline = entity.vruntime.wrapping_add(calc_delta_fair(entity.slice, &mut entity.load));
         self.avg_vruntime(se);
-        true
     }
 
     /// Accounts what the running entity ran since the last time, and asks for a reschedule when its request is served or when

@@ -299,7 +299,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
             }
         }
-        self.refresh_cluster_power(cluster);
     }
 
     /// How long all CPUs must be down before the packages of a machine follow together.

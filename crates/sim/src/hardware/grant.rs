@@ -125,7 +125,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// What CPUs or clusters of `package` draw changes.
+    #[inline]
     pub(crate) fn package_power(&mut self, package: PackageId, was_uw: u64, is_uw: u64) {
+        if self.hardware.packages[package].budget.is_some() {
+            self.budget_power(package, was_uw, is_uw);
+        }
+    }
+
+    #[inline(never)]
+    fn budget_power(&mut self, package: PackageId, was_uw: u64, is_uw: u64) {
         let Some(budget) = &mut self.hardware.packages[package].budget else { return };
         if was_uw != is_uw {
             budget.cpu_power(self.now, was_uw, is_uw);

@@ -120,9 +120,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     /// core.c:balance_push(): a CPU that is offline has no tasks; what it would run goes to the first CPU that the task may use.
     #[inline]
     pub(super) fn balance_push(&mut self, cpu: CpuId) {
-        if !self.topology.offline[cpu] {
-            return;
+        if self.topology.offline[cpu] {
+            self.push_from_offline(cpu);
         }
+    }
+
+    #[cold]
+    fn push_from_offline(&mut self, cpu: CpuId) {
         let curr = self.cpus[cpu].curr;
         if curr != TaskId::IDLE && self.tasks[curr].class == Class::Fair {
             let to = self.cpu_sets.cpus(self.tasks[curr].allowed).first().map_or(self.here, CpuId::of);

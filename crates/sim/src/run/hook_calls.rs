@@ -97,7 +97,19 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The CPU that the user's placement policy chooses for a fair task.
+    #[inline]
     pub(crate) fn select_task_rq_custom(
+        &mut self,
+        task: TaskId,
+        prev_cpu: CpuId,
+        sync: bool,
+        fork: bool,
+    ) -> Option<(CpuId, PlacementRule)> {
+        if self.hooks.is_none() { None } else { self.select_task_rq_hooked(task, prev_cpu, sync, fork) }
+    }
+
+    #[inline(never)]
+    fn select_task_rq_hooked(
         &mut self,
         task: TaskId,
         prev_cpu: CpuId,

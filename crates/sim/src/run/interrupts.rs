@@ -138,8 +138,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[inline(never)]
     pub(crate) fn kick(&mut self, cpu: CpuId) {
         let remote = cpu != self.here;
-        let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
         let state = &self.cpus[cpu];
+        if !remote && state.idle.is_awake() && self.wakes.preempt_ns.is_empty() {
+            return self.resched.push_back(cpu);
+        }
+        let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
         if !state.idle.is_awake() {
             let is_written = self.hardware.wakes_by_memory(state.cluster, state.idle.state);
             self.leave_idle(cpu, if is_written { 0 } else { ipi_ns });

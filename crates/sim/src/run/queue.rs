@@ -147,7 +147,8 @@ impl Queue {
             let place = (at - 1) % FAN;
             at = (at - 1) / FAN;
             let node = &mut self.nodes[at];
-            if std::mem::replace(&mut node[place], least) == least {
+            // No two orders of setting are the same.
+            if std::mem::replace(&mut node[place], least) as u64 == least as u64 {
                 return;
             }
             let [a, b, c, d] = *node;
@@ -183,6 +184,10 @@ mod tests {
 
         fn time_of(&self, number: u32) -> Option<u64> {
             self.0.time_of(Self::slot(number))
+        }
+
+        fn peek(&mut self) -> Option<u64> {
+            self.0.peek()
         }
 
         fn pop(&mut self) -> Option<(u64, u32)> {

@@ -81,10 +81,13 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn energy_aware(&self) -> bool {
         self.engine.eas.is_some()
     }
+    #[inline]
     fn is_overutilized(&self, cpu: usize, rq: &CpuLoad) -> bool {
-        let proposed =
-            self.engine.gates.proposes.then(|| self.engine.proposed_overutilized(CpuId::of(cpu), rq.util_cfs()));
-        proposed.flatten().unwrap_or_else(|| rq.is_overutilized())
+        let proposed = match self.engine.gates.proposes {
+            true => self.engine.proposed_overutilized(CpuId::of(cpu), rq.util_cfs()),
+            false => None,
+        };
+        proposed.unwrap_or_else(|| rq.is_overutilized())
     }
     fn notices_overutilized(&self) -> bool {
         !self.engine.case.policy.no_overutilized && !self.engine.gates.sd_overutilized

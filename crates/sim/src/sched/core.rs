@@ -116,9 +116,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[inline(never)]
     fn account_for(&mut self, cpu: CpuId, delta: u64) {
         let held = self.stream.is_held(cpu);
+        let curr = self.cpus[cpu].curr;
+        let speed = match curr {
+            TaskId::IDLE => 0,
+            _ => match self.tasks[curr].doing {
+                Doing::Work { fixed, .. } => self.speed_of(cpu, curr, fixed),
+                _ => 0,
+            },
+        };
         let state = &mut self.cpus[cpu];
         state.account_ns = self.now;
-        if state.curr == TaskId::IDLE {
+        if curr == TaskId::IDLE {
             if state.idle.is_awake() {
                 // Out of idle, but without the stream to go on.
                 let outside = state.idle_ns_by_state.len() - 1;
@@ -137,12 +145,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.irq_time_ns += irq_ns;
         }
         let ran = executed - burnt_ns;
-        let curr = state.curr;
         let cluster = state.cluster;
-        let speed = match self.tasks[curr].doing {
-            Doing::Work { fixed, .. } => self.speed_of(cpu, curr, fixed),
-            _ => 0,
-        };
         let task = &mut self.tasks[curr];
         if task.cluster != cluster {
             self.outcome.task_ns_by_cluster[curr.index()][task.cluster.index()] += std::mem::take(&mut task.cluster_ns);
@@ -178,6 +181,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
+    #[inline(always)]
     pub(crate) fn time_to_op_end(&self, cpu: CpuId) -> Option<u64> {
         let state = &self.cpus[cpu];
         if state.curr == TaskId::IDLE || state.need_resched || !self.stream.is_held(cpu) {
@@ -411,12 +415,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         let here = self.here;
-        let prev = self.tasks[task].cpu;
-        self.tasks[task].woken_ns = self.tasks[task].due_ns.unwrap_or(self.now);
-        if std::mem::take(&mut self.tasks[task].in_iowait) {
-            self.cpus[prev].nr_iowait -= 1;
+        let state = &mut self.tasks[task];
+        let prev = state.cpu;
+        state.woken_ns = state.due_ns.unwrap_or(self.now);
+        if state.in_iowait {
             // The flag stays for the enqueue of this wake-up (p->in_iowait).
-            self.tasks[task].in_iowait = true;
+            self.cpus[prev].nr_iowait -= 1;
         }
         self.outcome.sched_events += 1;
         self.stream.nr_woken += 1;
@@ -572,8 +576,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.dequeue_task(cpu, prev, true);
             }
         }
-        self.balance_dl(cpu, prev);
-        self.balance_rt(cpu, prev);
+        if prev != TaskId::IDLE && self.tasks[prev].class != Class::Fair {
+            self.balance_dl(cpu, prev);
+            self.balance_rt(cpu, prev);
+        }
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
             let switched = self.switch_in_groups(cpu, prev, next);
@@ -639,20 +645,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.update_idle_like(cpu);
-        if next != prev && self.rd.dl_overloaded().contains(cpu.index()) && self.tasks[next].class == Class::Deadline {
-            // set_next_task_dl() asks for it.
-            self.push_dl_tasks(cpu);
+        let class = self.tasks[next].class;
+        if class != Class::Fair {
+            if next != prev && class == Class::Deadline && self.rd.dl_overloaded().contains(cpu.index()) {
+                // set_next_task_dl() asks for it.
+                self.push_dl_tasks(cpu);
+            }
+            if next != prev && class == Class::RealTime && self.rd.rt_overloaded().contains(cpu.index()) {
+                // set_next_task_rt() asks for it.
+                self.push_rt_tasks(cpu);
+            }
+            self.watch_fair_server(cpu);
         }
-        if next != prev && self.rd.rt_overloaded().contains(cpu.index()) && self.tasks[next].class == Class::RealTime {
-            // set_next_task_rt() asks for it.
-            self.push_rt_tasks(cpu);
-        }
-        self.watch_fair_server(cpu);
         self.run_irq_work();
         if self.cpus[cpu].overhead == 0 || matches!(self.tasks[next].doing, Doing::Fresh) {
-            self.advance(cpu);
+            self.advance_and_reprogram(cpu);
+        } else {
+            self.reprogram(cpu);
         }
-        self.reprogram(cpu);
     }
 
     /// fair.c:__update_idle_core(): an idle CPU whose siblings are idle makes an idle core known.
@@ -708,6 +718,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The clock must be up to date and `curr` be set.
+    #[inline]
     pub(crate) fn set_next_task(&mut self, cpu: CpuId, next: TaskId) {
         let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();

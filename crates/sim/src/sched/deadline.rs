@@ -306,8 +306,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// deadline.c:balance_dl(): before `cpu` picks; `prev` leaves it.
     pub(crate) fn balance_dl(&mut self, cpu: CpuId, prev: TaskId) {
-        if prev != TaskId::IDLE
-            && self.tasks[prev].class == Class::Deadline
+        if self.tasks[prev].class == Class::Deadline
             && !self.rd.dl_overloaded().is_empty()
             && !self.cpus[cpu].dl_queue.contains(&prev)
         {

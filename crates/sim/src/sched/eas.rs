@@ -23,6 +23,7 @@ pub(crate) struct Facts<'a> {
     allowed: CpuSet<'a>,
 }
 
+#[inline]
 fn eas_cpu(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> EasCpu {
     EasCpu {
         rq: rq_facts(cpu, gates, uclamp_used),
@@ -35,6 +36,7 @@ fn eas_cpu(cpu: &Cpu, gates: &Gates, uclamp_used: bool) -> EasCpu {
 }
 
 impl EasFacts for Facts<'_> {
+    #[inline]
     fn cpu(&self, cpu: usize) -> EasCpu {
         eas_cpu(&self.cpus[cpu], self.gates, self.uclamp_used)
     }

@@ -80,15 +80,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn update_old_se_load_avg(&mut self, cpu: CpuId, task: TaskId, now: u64) {
         let entity = &self.entities[task];
         let running = self.cpus[cpu].fair.curr() == Some(task.0);
-        let mut facts = SeFacts::task(entity.load.weight, entity.on_rq, running);
-        if entity.sched_delayed {
-            facts.runnable = 0;
-        }
+        let (weight, on_rq, delayed) = (entity.load.weight, entity.on_rq, entity.sched_delayed);
+        let facts = || SeFacts { weight, on_rq, runnable: u64::from(on_rq && !delayed), running };
         let decayed = if self.gates.scaled_contribution {
-            let scales = self.scales(cpu);
+            let (scales, facts) = (self.scales(cpu), facts());
             update_load_avg_se_scaled::<H>(now, &mut self.tasks[task].sa, facts, scales)
         } else {
-            update_load_avg_se::<H>(now, &mut self.tasks[task].sa, facts)
+            update_load_avg_se::<H>(now, &mut self.tasks[task].sa, facts())
         };
         let state = &mut self.tasks[task];
         if decayed {
@@ -470,6 +468,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         task.map(TaskId)
     }
 
+    #[inline(always)]
     pub(crate) fn put_prev_task_fair(&mut self, cpu: CpuId, prev: TaskId) {
         if self.groups.any() {
             self.put_prev_in_groups(cpu, prev, GroupId::ROOT);
@@ -487,6 +486,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.propagate_resched(cpu);
     }
 
+    #[inline(always)]
     pub(crate) fn set_next_task_fair(&mut self, cpu: CpuId, next: TaskId) {
         self.balancer.lists.move_to_head(cpu.index(), next.0);
         if self.groups.any() {

@@ -502,8 +502,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if self.gates.sd_overutilized {
             self.check_update_sd_overutilized(cpu);
-        } else if !self.overutilized && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu)
-        {
+        } else if !self.overutilized && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu) {
             self.set_overutilized(true);
         }
     }
@@ -543,10 +542,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let util = self.task_util_est(task);
                 let state = &self.cpus[cpu];
                 let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
-                let bigger = allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
-                let capacity = state.capacities();
-                let fits = util_fits_cpu(util, self.task_clamps(task), &capacity) > 0;
-                if fits || !bigger { 0 } else { self.tasks[task].sa.load_avg.max(1) }
+                let has_bigger = || allowed.iter().any(|other| self.cpus[other].capacity > state.capacity);
+                let fits = util_fits_cpu(util, self.task_clamps(task), &state.capacities()) > 0;
+                if fits || !has_bigger() { 0 } else { self.tasks[task].sa.load_avg.max(1) }
             }
             None => 0,
         };

@@ -167,7 +167,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
 
     /// Before `cpu` picks: `prev` leaves it (put_prev_task_balance()).
     pub(crate) fn balance_rt(&mut self, cpu: CpuId, prev: TaskId) {
-        if prev == TaskId::IDLE || self.rd.rt_overloaded().is_empty() {
+        if self.rd.rt_overloaded().is_empty() {
             return;
         }
         let state = &self.tasks[prev];

@@ -144,13 +144,30 @@ pub enum UtilType {
 /// [`UtilType::Frequency`].
 #[inline]
 pub fn schedutil_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_uclamp: Option<(u64, u64)>) -> u64 {
-    bounded_cpu_util(facts, util_cfs, kind, p_uclamp).0
+    schedutil_cpu_util_of(facts, facts.capacity, util_cfs, kind, p_uclamp)
 }
 
-/// [`schedutil_cpu_util`], and what bounded it last.
+/// [`schedutil_cpu_util`] of a CPU whose capacity counts as `max`.
 #[inline]
-fn bounded_cpu_util(facts: &RqFacts, util_cfs: u64, kind: UtilType, p_uclamp: Option<(u64, u64)>) -> (u64, PerfBound) {
-    let max = facts.capacity;
+pub(crate) fn schedutil_cpu_util_of(
+    facts: &RqFacts,
+    max: u64,
+    util_cfs: u64,
+    kind: UtilType,
+    p_uclamp: Option<(u64, u64)>,
+) -> u64 {
+    bounded_cpu_util(facts, max, util_cfs, kind, p_uclamp).0
+}
+
+/// [`schedutil_cpu_util_of`], and what bounded it last.
+#[inline]
+fn bounded_cpu_util(
+    facts: &RqFacts,
+    max: u64,
+    util_cfs: u64,
+    kind: UtilType,
+    p_uclamp: Option<(u64, u64)>,
+) -> (u64, PerfBound) {
     let frequency = kind == UtilType::Frequency;
     if frequency && !facts.uclamp_used && facts.rt_runnable {
         return (max, PerfBound::RealTime);
@@ -271,7 +288,7 @@ impl SugovGates {
                 return PerfSteps { rq: *rq, util_cfs, runnable_boost, iowait, sum, bound, util, min: effective.min };
             }
             SugovUtil::Clamped => {
-                let (clamped, clamped_by) = bounded_cpu_util(rq, util_cfs, UtilType::Frequency, None);
+                let (clamped, clamped_by) = bounded_cpu_util(rq, rq.capacity, util_cfs, UtilType::Frequency, None);
                 let obeys = self.clamps_boost && rq.uclamp_used;
                 let clamps = obeys.then_some((rq.uclamp_min, rq.uclamp_max));
                 let boost = boost.map_or(0, |boost| clamped_boost(boost, clamps));

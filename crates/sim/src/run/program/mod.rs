@@ -43,21 +43,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.here = cpu;
         self.in_interrupt = false;
         self.account(cpu);
-        self.advance(cpu);
-        self.reprogram(cpu);
+        self.advance_and_reprogram(cpu);
     }
 
-    /// Runs ops of the current task of `cpu` until one takes time or blocks.
-    pub(crate) fn advance(&mut self, cpu: CpuId) {
+    /// Runs ops of the current task of `cpu` until one takes time or blocks, and waits for its end.
+    pub(crate) fn advance_and_reprogram(&mut self, cpu: CpuId) {
+        self.advance(cpu);
+        self.reprogram_here(cpu);
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, cpu: CpuId) {
         let task = self.cpus[cpu].curr;
         // In an op that had to wait for the CPU's overhead it is still in the kernel.
         let mut in_user = !matches!(self.tasks[task].doing, Doing::Wall { left_ns: 0 });
         if in_user && self.stops_on_return(cpu, task) {
             return;
         }
-        match self.tasks[task].doing {
+        let state = &mut self.tasks[task];
+        match state.doing {
             Doing::Work { left: 0, .. } | Doing::Wall { left_ns: 0 } => {
-                let state = &mut self.tasks[task];
                 state.doing = Doing::Fresh;
                 state.activation_run_ns += state.run_since_ns.take().map_or(0, |since_ns| self.now - since_ns);
             }
@@ -65,7 +70,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }
         self.here = cpu;
-        let state = &self.tasks[task];
         let (ops, sugov, may_stop) = (state.ops, state.sugov, state.throttle_work);
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
             if self.cpus[cpu].need_resched || (may_stop && in_user && self.stops_on_return(cpu, task)) {
@@ -200,15 +204,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.try_to_wake_up(waiter, sync);
     }
 
-    /// Removes the event of the running task's op.
+    /// Sets the event of the running task's op to when it ends.
     pub(crate) fn reprogram(&mut self, cpu: CpuId) {
-        match self.time_to_op_end(cpu) {
-            None => self.disarm(cpu, Wait::Op),
-            Some(ns) => {
-                let time = self.now + ns;
-                if self.armed_ns(cpu, Wait::Op) != Some(time) {
-                    self.arm(cpu, Wait::Op, time);
-                }
+        self.reprogram_here(cpu);
+    }
+
+    #[inline(always)]
+    fn reprogram_here(&mut self, cpu: CpuId) {
+        let end = self.time_to_op_end(cpu).map(|ns| self.now + ns);
+        if self.armed_ns(cpu, Wait::Op) != end {
+            match end {
+                Some(time) => self.arm(cpu, Wait::Op, time),
+                None => self.disarm(cpu, Wait::Op),
             }
         }
     }
