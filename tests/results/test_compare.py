@@ -171,7 +171,9 @@ def test_dates_are_pairs_where_iterations_begin_anew_on_each(tmp_path, columns, 
             for at in range(number):
                 value = level * slower + 0.02 * ((night + at) % 3)
                 numbers = [str(at) for _ in columns]
-                lines.append(",".join([policy, "b", "time", "s", "lower", *numbers, f"2026-11-0{night + 1}", f"{value}"]))
+                lines.append(
+                    ",".join([policy, "b", "time", "s", "lower", *numbers, f"2026-11-0{night + 1}", f"{value}"])
+                )
     (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
     (table,) = compare(str(tmp_path / "nights.csv"))
     cell = table.rows[0].cells[1]
@@ -629,7 +631,8 @@ def test_a_share_from_0_has_an_interval_and_a_star_in_points(tmp_path):
     assert "*-20.12 pp*" in str(table) and "-20.12 pp*" in str(compare_runs([base, new], kind="ratio"))
     noisy = compare_runs([base, shares("new", [0.0, 0.0, 0.0, 3.0])]).rows[0].cells[1]
     assert (noisy.certain, noisy.significant) == ("not clear", False)
-    assert compare_runs([shares("a", [0.0]), shares("b", [5.0])]).rows[0].cells[1].certain == "needs 2 iterations, has 1"
+    alone = compare_runs([shares("a", [0.0]), shares("b", [5.0])]).rows[0].cells[1]
+    assert alone.certain == "needs 2 iterations, has 1"
 
 
 def test_what_is_0_in_both_is_equal_and_counts_from_0_have_no_ratio():
@@ -653,3 +656,26 @@ def test_pages_and_overviews_of_a_share_from_0():
     (table,) = compare(results.frame(rows), table="overview")
     assert table.rows[0].cells[1].text == "?"
     assert table.notes == ["svc missed_activations of new: 1 of 1 operations cannot be compared"]
+
+
+def test_a_clear_change_has_no_tilde_and_is_not_printed_as_nothing():
+    """Goal: no table says that nothing changes of what another gives a star."""
+    base = run_of("a", [100.0, 110.0, 120.0], seeds=[1, 2, 3])
+    new = run_of("b", [100.003, 110.004, 120.004], seeds=[1, 2, 3])
+    cell = compare_runs([base, new]).rows[0].cells[1]
+    assert (cell.certain, cell.same) == ("clear", False)
+    assert "*  -0.003%*" in str(compare_runs([base, new]))
+    shown = str(compare_runs([base, new], kind="ratio"))
+    assert "1.00003 [1.00003, 1.00004]*" in shown
+    rows = to_frame([base, new])
+    (table,) = compare(rows.with_columns(pl.col("iteration").alias("seed").cast(pl.UInt64)), table="overview")
+    assert "1.00003" in str(table) and "~" not in str(table).split("method:")[0]
+
+
+def test_pairs_that_are_equal_are_known_to_be_equal():
+    """Goal: nobody adds seeds to find a change between runs that are the same."""
+    base, new = (run_of(name, [100.0, 110.0, 120.0], seeds=[1, 2, 3]) for name in "ab")
+    cell = compare_runs([base, new]).rows[0].cells[1]
+    assert (cell.certain, cell.same, cell.change) == ("equal in all runs", True, 0)
+    apart = compare_runs([run_of("a", [100.0, 110.0]), run_of("b", [100.0, 110.0])]).rows[0].cells[1]
+    assert apart.certain == "not clear", "nothing pairs them"
