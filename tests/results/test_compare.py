@@ -679,3 +679,40 @@ def test_pairs_that_are_equal_are_known_to_be_equal():
     assert (cell.certain, cell.same, cell.change) == ("equal in all runs", True, 0)
     apart = compare_runs([run_of("a", [100.0, 110.0]), run_of("b", [100.0, 110.0])]).rows[0].cells[1]
     assert apart.certain == "not clear", "nothing pairs them"
+
+
+HACKBENCH = """Running in {mode} mode with 10 groups using 40 file descriptors each (== 400 tasks)
+Each sender will pass {messages} messages of 100 bytes
+Time: {time}
+"""
+
+
+@pytest.mark.parametrize(("mode", "messages"), [("process", 1000), ("threaded", 100)])
+def test_unlike_work_has_no_change(tmp_path, mode, messages):
+    """Goal: nobody takes ten times the messages, or threads for processes, for a regression."""
+    (tmp_path / "old.txt").write_text(HACKBENCH.format(mode="process", messages=100, time=0.5))
+    (tmp_path / "same.txt").write_text(HACKBENCH.format(mode="process", messages=100, time=0.45))
+    (tmp_path / "new.txt").write_text(HACKBENCH.format(mode=mode, messages=messages, time=5.0))
+    (table,) = compare([tmp_path / name for name in ("old.txt", "same.txt", "new.txt")])
+    _, same, new = table.rows[0].cells
+    assert same.change == pytest.approx(10) and new.change is None
+    (note,) = table.notes
+    assert note.startswith("time-10 of new has no change") and f"{messages} messages of 100 bytes" in note
+    done = cli(*(tmp_path / name for name in ("old.txt", "new.txt")), "--fail-if", "hackbench < -2000%", code=1)
+    assert f"{messages} messages" in done.stderr
+
+
+def test_perf_bench_writes_separators_and_units(tmp_path):
+    text = "# Running 'syscall/basic' benchmark:\n# Executed {} getppid() calls\n     Total time: {}\n\n{}"
+    (tmp_path / "a.txt").write_text(
+        text.format("10,000,000", "1.234 [sec]", "    0.1234 usecs/op\n  8,103,727 ops/sec\n")
+    )
+    (tmp_path / "b.txt").write_text(
+        text.format("10,000,000", "617.0 [msec]", "    0.0617 usecs/op\n  16,207,454 ops/sec\n")
+    )
+    (tmp_path / "c.txt").write_text(
+        text.format("20,000,000", "1.234 [sec]", "    0.0617 usecs/op\n  16,207,454 ops/sec\n")
+    )
+    (table,) = compare([tmp_path / name for name in ("a.txt", "b.txt", "c.txt")])
+    changes = {row.operation: [cell.change for cell in row.cells[1:]] for row in table.rows}
+    assert changes == {"time": [50, None], "usecs/op": [50, 50], "ops/sec": [100, 100]}

@@ -91,13 +91,22 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
-            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed, _impossible(base, *pairs))
-    return Sample(ours, theirs, base.higher, "", cannot, base.directed, _impossible(base, ours, theirs))
+            impossible = _unlike(base, new) or _impossible(base, *pairs)
+            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed, impossible)
+    impossible = _unlike(base, new) or _impossible(base, ours, theirs)
+    return Sample(ours, theirs, base.higher, "", cannot, base.directed, impossible)
 
 
 _NEVER_NEGATIVE = frozenset(
     "s sec seconds ms msec us usec ns nsec J mJ uJ kJ Wh mWh W mW uW kW".split()  # noqa: SIM905 - units, in one line
 )
+
+
+def _unlike(base: Series, new: Series) -> str:
+    """Report that two runs did not do the same work; empty if they did, or it is not known."""
+    if not base.work or not new.work or base.work == new.work:
+        return ""
+    return f"it is of {new.work}, that of the baseline of {base.work}"
 
 
 def _impossible(series: Series, base: Sequence[float], new: Sequence[float]) -> str:
@@ -249,7 +258,7 @@ def compare_runs(
     if kind == "ratio":
         how.append(same_rule(overview_rule))
         if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
-            how.append("? there is no ratio: a mean is 0, or the values are no measurement")
+            how.append("? there is no ratio: a mean is 0, or a note has the reason")
     table.method = "; ".join(how)
     return table
 
