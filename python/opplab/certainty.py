@@ -9,10 +9,14 @@ interval, and the words name how many are needed.  So they do where the interval
 from __future__ import annotations
 
 from math import ceil, isfinite, log
+from typing import TYPE_CHECKING
 
 from opplab import stats
 
-__all__ = ["CONFIDENCE", "ITERATIONS", "Certainty", "certainty", "quantile_draws"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CONFIDENCE", "ITERATIONS", "Certainty", "certainty", "digits_of", "quantile_draws"]
 
 CONFIDENCE = 0.95
 """Coverage of intervals unless somebody asks for another."""
@@ -26,6 +30,9 @@ FACTOR = 2.0
 
 POINTS = 50.0
 """So is a change of a share whose interval is so many percentage points to either side; at most 100 are possible."""
+
+_DIGITS = 9
+"""Decimal places of a clear change, at most."""
 
 _MOST = 1000
 """Iterations beyond which a number of them is no advice."""
@@ -76,7 +83,11 @@ class Certainty:
         '-3.4 % [-6.0, -0.8]*'
         >>> certainty(None, None, n=1).text(-3.4)
         '-3.4 %'
+        >>> certainty(0.002, 0.03, n=5).text(0.016)
+        '+0.016 % [+0.002, +0.030]*'
         """
+        if self.is_clear and not round(value, digits):
+            digits = digits_of([value, self.low, self.high], digits)
         shown = f"{value:+.{digits}f} {unit}".rstrip()
         if self.low is None or self.high is None:
             return shown
@@ -137,6 +148,12 @@ def certainty(
     if unit == "points":
         low, high = max(low, -100.0), min(high, 100.0)
     return Certainty(low, high, "", is_clear=low > null or high < null)
+
+
+def digits_of(values: Sequence[float | None], least: int) -> int:
+    """Give the decimal places that show each of `values` as other than 0: what has a star is not printed as nothing."""
+    known = [value for value in values if value]
+    return next((digits for digits in range(least, _DIGITS) if all(round(value, digits) for value in known)), _DIGITS)
 
 
 def _more(low: float, high: float, n: int, unit: str) -> str:

@@ -31,9 +31,14 @@ class Series:
         What these are: ``seeds`` or ``dates``.
     directed : bool
         Whether more or less of it is better at all; where neither is, changes are plain and gates cannot judge.
+    work : str
+        What work the log names; empty where it names none. Values of unlike work have no change.
     """
 
-    __slots__ = ("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit")
+    __slots__ = (
+        *("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit"),
+        "work",
+    )
 
     def __init__(
         self,
@@ -59,6 +64,12 @@ class Series:
         self.keys = keys
         self.keyed_by = keyed_by
         self.directed = directed
+        self.work = ""
+
+    def add_work(self, work: str) -> None:
+        """Add the work of further values."""
+        if work not in self.work.split(" or "):
+            self.work = " or ".join(filter(None, (self.work, work)))
 
     @property
     def iterations(self) -> list[list[float]]:

@@ -171,7 +171,9 @@ def test_dates_are_pairs_where_iterations_begin_anew_on_each(tmp_path, columns, 
             for at in range(number):
                 value = level * slower + 0.02 * ((night + at) % 3)
                 numbers = [str(at) for _ in columns]
-                lines.append(",".join([policy, "b", "time", "s", "lower", *numbers, f"2026-11-0{night + 1}", f"{value}"]))
+                lines.append(
+                    ",".join([policy, "b", "time", "s", "lower", *numbers, f"2026-11-0{night + 1}", f"{value}"])
+                )
     (tmp_path / "nights.csv").write_text("\n".join(lines) + "\n")
     (table,) = compare(str(tmp_path / "nights.csv"))
     cell = table.rows[0].cells[1]
@@ -629,7 +631,8 @@ def test_a_share_from_0_has_an_interval_and_a_star_in_points(tmp_path):
     assert "*-20.12 pp*" in str(table) and "-20.12 pp*" in str(compare_runs([base, new], kind="ratio"))
     noisy = compare_runs([base, shares("new", [0.0, 0.0, 0.0, 3.0])]).rows[0].cells[1]
     assert (noisy.certain, noisy.significant) == ("not clear", False)
-    assert compare_runs([shares("a", [0.0]), shares("b", [5.0])]).rows[0].cells[1].certain == "needs 2 iterations, has 1"
+    alone = compare_runs([shares("a", [0.0]), shares("b", [5.0])]).rows[0].cells[1]
+    assert alone.certain == "needs 2 iterations, has 1"
 
 
 def test_what_is_0_in_both_is_equal_and_counts_from_0_have_no_ratio():
@@ -653,3 +656,63 @@ def test_pages_and_overviews_of_a_share_from_0():
     (table,) = compare(results.frame(rows), table="overview")
     assert table.rows[0].cells[1].text == "?"
     assert table.notes == ["svc missed_activations of new: 1 of 1 operations cannot be compared"]
+
+
+def test_a_clear_change_has_no_tilde_and_is_not_printed_as_nothing():
+    """Goal: no table says that nothing changes of what another gives a star."""
+    base = run_of("a", [100.0, 110.0, 120.0], seeds=[1, 2, 3])
+    new = run_of("b", [100.003, 110.004, 120.004], seeds=[1, 2, 3])
+    cell = compare_runs([base, new]).rows[0].cells[1]
+    assert (cell.certain, cell.same) == ("clear", False)
+    assert "*  -0.003%*" in str(compare_runs([base, new]))
+    shown = str(compare_runs([base, new], kind="ratio"))
+    assert "1.00003 [1.00003, 1.00004]*" in shown
+    rows = to_frame([base, new])
+    (table,) = compare(rows.with_columns(pl.col("iteration").alias("seed").cast(pl.UInt64)), table="overview")
+    assert "1.00003" in str(table) and "~" not in str(table).split("method:")[0]
+
+
+def test_pairs_that_are_equal_are_known_to_be_equal():
+    """Goal: nobody adds seeds to find a change between runs that are the same."""
+    base, new = (run_of(name, [100.0, 110.0, 120.0], seeds=[1, 2, 3]) for name in "ab")
+    cell = compare_runs([base, new]).rows[0].cells[1]
+    assert (cell.certain, cell.same, cell.change) == ("equal in all runs", True, 0)
+    apart = compare_runs([run_of("a", [100.0, 110.0]), run_of("b", [100.0, 110.0])]).rows[0].cells[1]
+    assert apart.certain == "not clear", "nothing pairs them"
+
+
+HACKBENCH = """Running in {mode} mode with 10 groups using 40 file descriptors each (== 400 tasks)
+Each sender will pass {messages} messages of 100 bytes
+Time: {time}
+"""
+
+
+@pytest.mark.parametrize(("mode", "messages"), [("process", 1000), ("threaded", 100)])
+def test_unlike_work_has_no_change(tmp_path, mode, messages):
+    """Goal: nobody takes ten times the messages, or threads for processes, for a regression."""
+    (tmp_path / "old.txt").write_text(HACKBENCH.format(mode="process", messages=100, time=0.5))
+    (tmp_path / "same.txt").write_text(HACKBENCH.format(mode="process", messages=100, time=0.45))
+    (tmp_path / "new.txt").write_text(HACKBENCH.format(mode=mode, messages=messages, time=5.0))
+    (table,) = compare([tmp_path / name for name in ("old.txt", "same.txt", "new.txt")])
+    _, same, new = table.rows[0].cells
+    assert same.change == pytest.approx(10) and new.change is None
+    (note,) = table.notes
+    assert note.startswith("time-10 of new has no change") and f"{messages} messages of 100 bytes" in note
+    done = cli(*(tmp_path / name for name in ("old.txt", "new.txt")), "--fail-if", "hackbench < -2000%", code=1)
+    assert f"{messages} messages" in done.stderr
+
+
+def test_perf_bench_writes_separators_and_units(tmp_path):
+    text = "# Running 'syscall/basic' benchmark:\n# Executed {} getppid() calls\n     Total time: {}\n\n{}"
+    (tmp_path / "a.txt").write_text(
+        text.format("10,000,000", "1.234 [sec]", "    0.1234 usecs/op\n  8,103,727 ops/sec\n")
+    )
+    (tmp_path / "b.txt").write_text(
+        text.format("10,000,000", "617.0 [msec]", "    0.0617 usecs/op\n  16,207,454 ops/sec\n")
+    )
+    (tmp_path / "c.txt").write_text(
+        text.format("20,000,000", "1.234 [sec]", "    0.0617 usecs/op\n  16,207,454 ops/sec\n")
+    )
+    (table,) = compare([tmp_path / name for name in ("a.txt", "b.txt", "c.txt")])
+    changes = {row.operation: [cell.change for cell in row.cells[1:]] for row in table.rows}
+    assert changes == {"time": [50, None], "usecs/op": [50, 50], "ops/sec": [100, 100]}

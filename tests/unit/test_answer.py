@@ -166,7 +166,11 @@ def test_each_benchmark_has_its_own_metric_and_unit_of_work(tmp_path: Path) -> N
         'duration = "800ms"\n[[policy]]\nlabel = "a"\n[[policy]]\nlabel = "b"\ngovernor = "performance"\n'
         + "".join(
             f'[[workload]]\nbenchmark = "{name}"\n{size}\n'
-            for name, size in (("tbench", "clients = [1, 4]"), ("pgbench-ro", "clients = 2"), ("hackbench", "groups = 1"))
+            for name, size in (
+                ("tbench", "clients = [1, 4]"),
+                ("pgbench-ro", "clients = 2"),
+                ("hackbench", "groups = 1"),
+            )
         )
     )
     experiment = opplab.Experiment.load(tmp_path / "ci.toml")

@@ -1,5 +1,7 @@
 """Experiments of one's own: the folder that one filled, and machine files that cannot be told apart."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from click.testing import CliRunner
 import opplab
 from opplab.cli.main import opplab as program
 from opplab.errors import InputError
+from opplab.explanation.cases import find_case
 
 TEXT = """format = 1
 name = "own"
@@ -77,6 +80,21 @@ def test_what_is_there_twice_is_refused(folder: Path, changed: str, what: str) -
     (folder / "own.toml").write_text(changed)
     with pytest.raises(InputError, match=f"^own.toml: {what} is there twice"):
         opplab.Experiment.load("own.toml")
+
+
+def test_the_names_that_explain_offers_are_taken(folder: Path) -> None:
+    """Goal: of several machines' cases the message has names that tell them apart, and each of them works."""
+    (folder / "own.toml").write_text(TEXT.replace('"juno-r2"', '["juno-r2", "pixel6"]'))
+    with pytest.raises(InputError, match="2 cases are called") as refused:
+        find_case("own.toml:b load #0")
+    offered = re.findall("`([^`]*#0)`", str(refused.value).partition("such as")[2])
+    assert offered == ["juno-r2 b load #0", "pixel6 b load #0"]
+    assert [json.loads(find_case(f"own.toml:{name}").to_json())["machine"]["name"] for name in offered] == [
+        "juno-r2",
+        "pixel6",
+    ]
+    with pytest.raises(InputError, match=r"no case is called `pixel`.*such as `pixel6 a load #0`"):
+        find_case("own.toml:pixel")
 
 
 def answer(*words: str) -> str:

@@ -54,6 +54,6 @@ def _check_once(ctx: click.Context, args: list[str]) -> None:
     ctx.resilient_parsing = True
     _, _, given = ctx.command.make_parser(ctx).parse_args(list(args))
     for option in given:
-        if isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count):
-            if given.count(option) > 1:
-                ctx.fail(f"{max(option.opts, key=len)} takes one value and is given {given.count(option)} times")
+        of_one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
+        if of_one and given.count(option) > 1:
+            ctx.fail(f"{max(option.opts, key=len)} takes one value and is given {given.count(option)} times")

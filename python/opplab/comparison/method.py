@@ -9,7 +9,7 @@ freedom).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from opplab import stats
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from opplab.runs import Run, Series
 
-__all__ = ["Sample", "change_of", "compare_runs", "missing", "sample_of"]
+__all__ = ["Sample", "change_of", "compare_runs", "digits_of", "missing", "sample_of"]
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -91,13 +91,22 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
-            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed, _impossible(base, *pairs))
-    return Sample(ours, theirs, base.higher, "", cannot, base.directed, _impossible(base, ours, theirs))
+            impossible = _unlike(base, new) or _impossible(base, *pairs)
+            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed, impossible)
+    impossible = _unlike(base, new) or _impossible(base, ours, theirs)
+    return Sample(ours, theirs, base.higher, "", cannot, base.directed, impossible)
 
 
 _NEVER_NEGATIVE = frozenset(
     "s sec seconds ms msec us usec ns nsec J mJ uJ kJ Wh mWh W mW uW kW".split()  # noqa: SIM905 - units, in one line
 )
+
+
+def _unlike(base: Series, new: Series) -> str:
+    """Report that two runs did not do the same work; empty if they did, or it is not known."""
+    if not base.work or not new.work or base.work == new.work:
+        return ""
+    return f"it is of {new.work}, that of the baseline of {base.work}"
 
 
 def _impossible(series: Series, base: Sequence[float], new: Sequence[float]) -> str:
@@ -244,7 +253,7 @@ def compare_runs(
     table = Table(layout, [run.name for run in runs], rows, base.benchmark, base.benchmark, notes=notes)
     table.unit = units[0] if len(units) == 1 else ""
     table.better = senses[0] if len(senses) == 1 else ""
-    table.digits = _digits(rows)
+    table.digits = digits_of(rows)
     percent = f"{100 * confidence:g} %"
     how = [f"default; means (harmonic for rates) with {percent} Student-t interval"]
     if kind != "nocompare":
@@ -261,7 +270,7 @@ def compare_runs(
     if kind == "ratio":
         how.append(same_rule(overview_rule))
         if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
-            how.append("? there is no ratio: a mean is 0, or the values are no measurement")
+            how.append("? there is no ratio: a mean is 0, or a note has the reason")
     table.method = "; ".join(how)
     return table
 
@@ -270,7 +279,7 @@ def same_rule(overview_rule: bool) -> str:
     """Report which rule a table's ``~`` follows."""
     if overview_rule:
         return "~ ratio within 2.5 % of 1"
-    return "~ the ratio's interval contains 1, or the ratio rounds to 1.00"
+    return "~ the ratio's interval contains 1, or without one the ratio rounds to 1.00"
 
 
 def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
@@ -331,10 +340,13 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, conf
         return unvaried
     cell.ratio = ratio
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
-    judged = certainty(found["low"], found["high"], n=n, varies=not unvaried, null=1.0)
+    # Pairs that are all equal are no change, however much the seeds differ.
+    equal = bool(sample.paired) and sample.base == sample.new
+    judged = certainty(found["low"], found["high"], n=n, varies=not unvaried and not equal, null=1.0)
     cell.ratio_low, cell.ratio_high, cell.certain = judged.low, judged.high, judged.words
+    cell.same = ratio == 1 and (unvaried or equal)
     cell.significant = judged.is_clear
-    if not unvaried:
+    if not unvaried and not equal:
         cell.p, cell.hedges_g = found["p"], found["hedges_g"]
     return unvaried
 
@@ -373,10 +385,11 @@ def is_same(ratio: float, low: float | None, high: float | None, overview_rule: 
     """Whether a ratio has a tilde."""
     if overview_rule:
         return abs(ratio - 1) <= OVERVIEW_SAME
-    return (low is not None and high is not None and low <= 1 <= high) or f"{ratio:.2f}" == "1.00"
+    known = low is not None and high is not None and not isnan(high - low)
+    return low <= 1 <= high if known else f"{ratio:.2f}" == "1.00"
 
 
-def _digits(rows: Sequence[Row]) -> int:
+def digits_of(rows: Sequence[Row]) -> int:
     """Decimal places that show the smallest mean with four digits, between 2 and 6."""
     smallest = min((abs(cell.value) for row in rows for cell in row.cells if cell and cell.value), default=1.0)
     digits = 2

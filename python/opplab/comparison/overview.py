@@ -6,8 +6,8 @@ from math import exp, isfinite, isnan, log, sqrt
 from typing import TYPE_CHECKING
 
 from opplab.certainty import CONFIDENCE, certainty
-from opplab.comparison.method import change_of, is_same, same_rule, sample_of
-from opplab.comparison.tables import Cell, Row, Table
+from opplab.comparison.method import change_of, digits_of, is_same, same_rule, sample_of
+from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
 from opplab.errors import InputError
 from opplab.runs import Run
 
@@ -200,6 +200,7 @@ def overview(
         raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
     if kind == "power":
         table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
+        table.digits = digits_of(power)
         table.method = f"default; mean of the metric {' or '.join(sources)} over all values of a benchmark"
         return table
     rows = efficiency if kind == "ppw" else performance + efficiency

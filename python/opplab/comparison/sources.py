@@ -524,6 +524,7 @@ def _merge(into: Run, run: Run) -> None:
         known = into.series.setdefault(label, series)
         if known is not series:
             known.iterations.extend(series.iterations)
+            known.add_work(series.work)
 
 
 def _nothing_of(run: str, benchmark: str) -> Run:

@@ -20,8 +20,9 @@ layout          as in
 ==============  =====================================================================================================
 
 **The tilde.** ``~`` stands for "same as baseline". A cell is the same when the confidence interval of its ratio
-contains 1, or when its ratio rounds to 1.00. With the overview rule it is the same when the ratio is within 2.5 % of
-1, which is what the published EPYC overview hides. A table that uses ``~`` names the rule that it follows.
+contains 1, or without an interval when its ratio rounds to 1.00. With the overview rule it is the same when the ratio
+is within 2.5 % of 1, which is what the published EPYC overview hides. A table that uses ``~`` names the rule that it
+follows.
 
 What the module does not do: compute (see `opplab.comparison.compare`), or know where values come from.
 """
@@ -31,6 +32,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from opplab.certainty import digits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -283,7 +286,9 @@ def _number(cell: Cell, digits: int) -> str:
 def _change(cell: Cell, digits: int = 2) -> str:
     if cell.change_text is not None:
         return cell.change_text
-    return "" if cell.change is None or not math.isfinite(cell.change) else f"{cell.change:.{digits}f}%"
+    if cell.change is None or not math.isfinite(cell.change):
+        return ""
+    return f"{cell.change:.{digits_of([cell.change], digits) if cell.significant else digits}f}%"
 
 
 def _dashes(width: int) -> str:
@@ -368,7 +373,10 @@ def _ratio_interval(cell: Cell) -> str:
         return f"{cell.change_text}{mark}"
     if cell.ratio_low is None or cell.ratio_high is None or not math.isfinite(cell.ratio_high - cell.ratio_low):
         return f"{cell.ratio:.3f}{mark}"
-    return f"{cell.ratio:.3f} [{cell.ratio_low:.3f}, {cell.ratio_high:.3f}]{mark}"
+    ends = cell.ratio_low, cell.ratio_high
+    digits = digits_of([one - 1 for one in (cell.ratio, *ends)], 3) if cell.significant else 3
+    low, high = (f"{end:.{digits}f}" for end in ends)
+    return f"{cell.ratio:.{digits}f} [{low}, {high}]{mark}"
 
 
 def _significance(table: Table) -> list[str]:
@@ -393,7 +401,9 @@ def _power(table: Table) -> list[str]:
 def _ratio(cell: Cell | None) -> str:
     if cell is None:
         return ""
-    return "~" if cell.same else _number(cell, 2)
+    if cell.same:
+        return "~"
+    return _number(cell, digits_of([cell.ratio - 1], 2) if cell.significant and cell.ratio is not None else 2)
 
 
 def _sections(table: Table, heads: Sequence[str], cells: list[list[str]]) -> list[str]:

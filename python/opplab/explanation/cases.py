@@ -61,8 +61,9 @@ def find_case(target: str) -> _opplab.Case:
     from opplab.sweep.experiments import Experiment
 
     experiment = Experiment.of_results(where) if Path(where).is_dir() else Experiment.load(where)
-    labels = [case.label for case in experiment.cases]
-    found = [case for case in experiment.cases if which == case.label]
+    several = len({case.machine for case in experiment.cases}) > 1
+    labels = {case.hash: f"{case.machine} {case.label}" if several else case.label for case in experiment.cases}
+    found = [case for case in experiment.cases if which in (case.label, labels[case.hash])]
     if not which and len(experiment.cases) == 1:
         found = experiment.cases
     if not found and which.isdecimal() and int(which) < len(experiment.cases):
@@ -75,7 +76,8 @@ def find_case(target: str) -> _opplab.Case:
             case for case in experiment.cases if all(word in [case.machine, *case.label.split()] for word in words)
         ]
     if len(found) != 1:
-        some = "; ".join(f"`{label}`" for label in ([case.label for case in found] or labels)[:4])
+        near = found or [case for case in experiment.cases if any(one in labels[case.hash] for one in which.split())]
+        some = "; ".join(f"`{labels[case.hash]}`" for case in (near or experiment.cases)[:4])
         what = f"{len(found)} cases are" if found else "no case is"
         told = f"{what} called `{which}`" if which else "a case is missing"
         raise InputError(f"{told}: write {where}:CASE with one of {len(found) or len(labels)} labels, such as {some}")

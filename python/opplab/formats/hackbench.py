@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HEAD = re.compile(r"Running in (process|thread|threaded) mode with (\d+) groups")
+_WORK = re.compile(r"Each sender will pass (\d+ messages of \d+ bytes)")
+_TASKS = re.compile(r"\(== (\d+ tasks)\)")
 _TIME = re.compile(r"^(?:Total time|Time): *([0-9.]+)")
 
 
@@ -23,16 +25,22 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
     """One run: seconds by number of groups."""
     run = Run(name, "hackbench")
     groups = "_"
+    said: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         head = _HEAD.search(line)
         if head:
             groups = head[2]
+            tasks = _TASKS.search(line)
+            said = [f"{head[1]} mode".replace("threaded", "thread"), *([tasks[1]] if tasks else [])]
+        if work := _WORK.search(line):
+            said.append(work[1])
         found = _TIME.match(line)
         if found:
             label = f"time-{groups}"
             series = run.series.setdefault(label, Series(label, "time", groups, "seconds"))
             try:
                 series.iterations.append([float(found[1])])
+                series.add_work(", ".join(said))
             except ValueError:
                 problem(f"no number in {line!r}", number)
     return [run] if run.series else []

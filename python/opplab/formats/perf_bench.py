@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 _HEAD = re.compile(r"^# Running '?([a-z0-9-]+/[a-z0-9-]+)'? benchmark")
 _GROUPS = re.compile(r"^# (\d+) groups")
+_A_SECOND = {"sec": 1, "msec": 1_000, "usec": 1_000_000}
+_WORK = re.compile(r"^# (?:Executed (.*)|(\d+ (?:sender|groups) .*))")
 _LINES = (
     # pattern, metric, unit, higher is better
-    (re.compile(r"^\s*Total time: *([0-9.]+)"), "time", "seconds", False),
+    (re.compile(r"^\s*Total time: *([0-9.]+)(?: \[(sec|msec|usec)\])?"), "time", "seconds", False),
     (re.compile(r"^\s*([0-9.]+) usecs/op"), "usecs/op", "usec", False),
-    (re.compile(r"^\s*([0-9]+) ops/sec"), "ops/sec", "ops/sec", True),
+    (re.compile(r"^\s*([0-9][0-9,]*) ops/sec"), "ops/sec", "ops/sec", True),
 )
 
 
@@ -30,22 +32,30 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
     runs: dict[str, Run] = {}
     run: Run | None = None
     groups = ""
+    done: list[str] = []
+    said: list[str] = []
     for line in text.splitlines():
         head = _HEAD.match(line)
         if head:
             run = runs.setdefault(head[1], Run(name, f"perf-{head[1]}"))
             groups = ""
+            done, said = [], []
         if run is None:
             continue
         count = _GROUPS.match(line)
         if count:
             groups = count[1]
+        if work := _WORK.match(line):
+            (done if work[1] else said).append((work[1] or work[2]).strip())
         for pattern, metric, unit, higher in _LINES:
             found = pattern.match(line)
             if found:
                 label = f"{metric}-{groups}" if groups else metric
                 series = run.series.setdefault(label, Series(label, metric, groups, unit, higher))
-                series.iterations.append([float(found[1])])
+                value = float(found[1].replace(",", ""))
+                series.iterations.append([value / _A_SECOND[found[2] or "sec"] if metric == "time" else value])
+                # Times by operation are of any number of them.
+                series.add_work(", ".join([*said, *(done if metric == "time" else [])]))
     for one in runs.values():
         if not one.series:
             problem(f"no result of {one.benchmark}")

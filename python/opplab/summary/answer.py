@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty, quantile_draws
+from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
@@ -86,7 +86,8 @@ class Change:
     @property
     def short(self) -> str:
         """``-3.4*``, for tables of many."""
-        return f"{self.value:+.1f}{'*' if self.certainty.is_clear else ''}" if self.value else "0"
+        digits = digits_of([self.value], 1) if self.certainty.is_clear else 1
+        return f"{self.value:+.{digits}f}{self.certainty.star}" if self.value else "0"
 
 
 @dataclass(frozen=True)
@@ -600,7 +601,8 @@ def paired_change(better: str, ours: Mapping[int, float | None], theirs: Mapping
     if not shared or min(old) <= 0 or min(new) <= 0:
         return None
     found = stats.compare(old, new, harmonic=better == "higher", paired=True, resamples=0)
-    varies = len(set(old)) > 1 or len(set(new)) > 1
+    # Pairs that are all equal are no change, however much the seeds differ.
+    varies = old != new and (len(set(old)) > 1 or len(set(new)) > 1)
     low, high = (100 * (found[end] - 1) for end in ("low", "high"))
     judged = certainty(low, high, n=len(shared), varies=varies or len(shared) < 2, unit="%")
     return Change(100 * (found["ratio"] - 1), judged)
