@@ -339,6 +339,15 @@ def test_a_two_socket_milan_draws_what_a_like_machine_draws(tmp_path: Path) -> N
     assert run["energy"] > 100
 
 
+def test_a_measured_idle_package_is_not_counted_beside_a_generic_one() -> None:
+    text, words = generic_power(catalog.find("machine", "core-ultra-135h").read_text(encoding="utf-8"))
+    tree = tomllib.loads(text)
+    assert tree["floor_uw"] == 0
+    assert sum(cluster["opp"][0]["cluster_uw"] for cluster in tree["cluster"]) == pytest.approx(7e6, rel=1e-6)
+    assert "7 W that were measured" in words
+    assert "cluster.opp.cluster_uw" not in tree["range"]
+
+
 def test_machines_of_no_measured_class_get_no_generic_power() -> None:
     text = catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="no processor by CentaurHauls was measured"):

@@ -206,3 +206,11 @@ def test_a_line_that_goes_on_no_value_is_refused_with_its_place(tmp_path: Path) 
     file.write_text("[charger]\nturbo = auto\ngovernor\n  performance\n[battery]\ngovernor = powersave\n")
     with pytest.raises(opplab.InputError, match=r"auto-cpufreq\.conf:4: an indented line goes on a value"):
         power_profiles(file, ["intel_pstate"])
+
+
+def test_keys_of_intel_are_ignored_on_amd_as_tlp_does(tmp_path: Path) -> None:
+    text = TLP.replace("CPU_DRIVER_OPMODE_ON_AC=active\n", "") + "CPU_HWP_DYN_BOOST_ON_AC=1\n"
+    found = profiles(tmp_path, "tlp.conf", text, ["amd-pstate-epp", "amd-pstate"])
+    assert not {"max_perf_pct", "hwp_dynamic_boost"} & {*found["tlp AC"].keys, *found["tlp BAT"].keys}
+    assert any("amd-pstate-epp has no hwp_dynamic_boost: ignored" in note for note in found["tlp AC"].notes)
+    assert any("amd-pstate-epp has no max_perf_pct: ignored" in note for note in found["tlp BAT"].notes)

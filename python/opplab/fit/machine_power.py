@@ -5,7 +5,7 @@ Works on the file as a tree, and gives a file that the reader of machines has ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -444,17 +444,25 @@ def generic_power(text: str) -> tuple[str, str]:
         return (little + (big - little) * capacity / 1024) * ghz * (0.5 + 0.5 * (ghz / 2.5) ** 2)
 
     kind = class_of(tree)
-    count = len(tree["cluster"] if kind.each == "cluster" else tree.get("topology", {}).get("package", [0]))
-    _put_curve(tree, busy, lambda _: kind.awake_w * count, None)
     label = "[A] generic curve (--power generic), not this machine's"
-    of_class = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
     low, high = GENERIC_PERCENT
-    _mark(
-        tree,
-        {"cluster.opp.busy_uw": label, "cluster.opp.cluster_uw": f"{label}: {of_class}: {kind.source}"},
-        {
-            "cluster.opp.busy_uw": {"percent": list(GENERIC_PERCENT)},
-            "cluster.opp.cluster_uw": _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w),
-        },
-    )
-    return to_machine_text(tree), f"power is a generic curve: cores are within {low} to {high} % of it; {of_class}"
+    marks, ranges = {"cluster.opp.busy_uw": label}, {"cluster.opp.busy_uw": {"percent": list(GENERIC_PERCENT)}}
+    if floor_uw := tree.get("floor_uw", 0):
+        # What was measured of the idle package is what its clusters draw: a class's number would count it twice.
+        awake_w = floor_uw / 1e6
+        own = tree.get("source", {}).get("floor_uw", "[A] floor_uw of the machine file")
+        marks |= {"cluster.opp.cluster_uw": f"{own}; shared evenly by the clusters", "floor_uw": "[D] 0: in cluster_uw"}
+        if (found := tree.get("range", {}).pop("floor_uw", None)) is not None:
+            ends = found["percent"] if isinstance(found, Mapping) else [100 * end / floor_uw for end in found]
+            ranges["cluster.opp.cluster_uw"] = _percent(ends[0] / 100, ends[1] / 100)
+        tree["floor_uw"] = 0
+        package = f"packages draw the {awake_w:g} W that were measured (floor_uw)"
+    else:
+        count = len(tree["cluster"] if kind.each == "cluster" else tree.get("topology", {}).get("package", [0]))
+        awake_w = kind.awake_w * count
+        package = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
+        marks["cluster.opp.cluster_uw"] = f"{label}: {package}: {kind.source}"
+        ranges["cluster.opp.cluster_uw"] = _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w)
+    _put_curve(tree, busy, lambda _: awake_w, None)
+    _mark(tree, marks, ranges)
+    return to_machine_text(tree), f"power is a generic curve: cores are within {low} to {high} % of it; {package}"

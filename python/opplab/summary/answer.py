@@ -18,6 +18,7 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
+from opplab.summary.caveats import caveats
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 
@@ -457,6 +458,8 @@ def answer_of(
         from opplab.simulation.power import HOW_TO_GET_POWER
 
         answer.missing = " ".join(filter(None, (answer.missing, f"{HOW_TO_GET_POWER}.")))
+    notes = caveats(experiment, [(one.machine, one.values.get("power")) for one in lines])
+    answer.missing = " ".join(filter(None, (answer.missing, notes)))
     return answer
 
 
@@ -556,12 +559,14 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     }
     deadlines = any(run.get("activations") for runs in cases.values() for run in runs.values())
     own = metrics.answers(units)
-    wanted = [*own, *(["rate"] if not own else []), "energy", "power", ENERGY_PER_WORK]
-    if deadlines and not own:
+    # Frames of a GPU stand beside what the CPUs' tasks do, not in its place.
+    benchmark = [metric for metric in own if not metric.startswith("frames:")]
+    wanted = [*own, *(["rate"] if not benchmark else []), "energy", "power", ENERGY_PER_WORK]
+    if deadlines and not benchmark:
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
         lost = any(run.get("lost_resumes") for runs in cases.values() for run in runs.values())
         wanted += ["missed_activations", *(["lost_resumes"] if lost else []), *PAIRS["response"]]
-    elif not own:
+    elif not benchmark:
         waits = any(run.get(PAIRS["latency"][1]) for runs in cases.values() for run in runs.values())
         wanted += ["work_done", *(PAIRS["latency"] if waits else ())]
     return [metric for metric in wanted if metric in known]

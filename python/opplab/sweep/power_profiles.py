@@ -22,7 +22,7 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
 
-__all__ = ["DAEMON", "PowerProfile", "is_power_profile", "power_profiles"]
+__all__ = ["ACTIVE", "DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
 
 DAEMON = "power-profiles-daemon"
 """The word for the three profiles of the daemon, which has them in its program."""
@@ -33,9 +33,9 @@ _DAEMON = {
     "performance": {"governor": "performance", "epp": "performance"},
 }
 _SUFFIXES = (".conf", ".ini")
-_ACTIVE = ("intel_pstate", "amd-pstate-epp")
+ACTIVE = ("intel_pstate", "amd-pstate-epp")
 """Drivers with governors of their own, which are called performance and powersave."""
-_HINTED = (*_ACTIVE, "intel_cpufreq")
+HINTED = (*ACTIVE, "intel_cpufreq")
 """Drivers that have an energy performance preference, where the processor has one."""
 MODES = {
     "intel_pstate": {"active": "intel_pstate", "passive": "intel_cpufreq"},
@@ -148,7 +148,7 @@ class _Reader:
         for name in names:
             if name not in every:
                 raise InputError(f"{place}: no governor `{name}`{nearest(name, every)}")
-        has = ("performance", "powersave") if self.driver in _ACTIVE else every
+        has = ("performance", "powersave") if self.driver in ACTIVE else every
         for name in names:
             if name in has:
                 self.put("governor", name, place)
@@ -157,7 +157,7 @@ class _Reader:
 
     def epp(self, value: str, place: str) -> None:
         first = value.partition("|")[0].strip()
-        if self.drivers and self.driver not in _HINTED:
+        if self.drivers and self.driver not in HINTED:
             self.note(f"{place}: {self.driver} has no energy performance preference: ignored")
         elif first not in ("", "default"):
             self.put("epp", _number(first, place) if first.isdecimal() else first, place)
@@ -181,9 +181,22 @@ class _Reader:
 
     def plain(self, value: str, place: str, *, key: str) -> None:
         number = _number(value, place)
+        if key.endswith("_pct") and self._is_not_intel(key, place):
+            return
         # TLP and auto-cpufreq write 0 for the hardware's own limit.
         if number:
             self.put(key, number, place)
+
+    def dynamic_boost(self, value: str, place: str) -> None:
+        if not self._is_not_intel("hwp_dynamic_boost", place):
+            self.put("hwp_dynamic_boost", "on" if _flag(value, place) else "off", place)
+
+    def _is_not_intel(self, key: str, place: str) -> bool:
+        """Whether the machine's driver lacks a file of intel_pstate, with a note."""
+        if not self.driver or self.driver.startswith("intel"):
+            return False
+        self.note(f"{place}: {self.driver} has no {key}: ignored")
+        return True
 
     def path(self, path: str, value: str, place: str) -> None:
         """Take a file of /sys or /proc/sys."""
@@ -199,7 +212,7 @@ class _Reader:
         """Name what excludes itself, and give the profile."""
         keys = self.profile.keys
         name = self.profile.name
-        if self.driver in _ACTIVE and keys.get("governor") == "performance":
+        if self.driver in ACTIVE and keys.get("governor") == "performance":
             refused = keys.get("epp", "performance")
             if refused != "performance":
                 del keys["epp"]
@@ -268,7 +281,7 @@ _FILES: Mapping[str, Callable[[_Reader, str, str], None]] = {
 
 def _of_daemon(name: str, drivers: Sequence[str]) -> PowerProfile:
     reader = _Reader(name, drivers)
-    if drivers and reader.driver not in _ACTIVE:
+    if drivers and reader.driver not in ACTIVE:
         raise InputError(f"{DAEMON}: {reader.driver} has no energy performance preference, which its profiles set")
     for key, value in _DAEMON[name].items():
         reader.put(key, value, DAEMON)
@@ -326,9 +339,7 @@ _TLP: Mapping[str, Callable[[_Reader, str, str], None]] = {
     "CPU_MIN_PERF": _FILES["min_perf_pct"],
     "CPU_MAX_PERF": _FILES["max_perf_pct"],
     "CPU_BOOST": _Reader.turbo,
-    "CPU_HWP_DYN_BOOST": lambda reader, value, place: reader.put(
-        "hwp_dynamic_boost", "on" if _flag(value, place) else "off", place
-    ),
+    "CPU_HWP_DYN_BOOST": _Reader.dynamic_boost,
 }
 
 

@@ -1,0 +1,97 @@
+"""What an answer's numbers do not hold: settings that the driver refuses, power that is not the CPUs', models not measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from opplab.sweep.experiments import Experiment
+from opplab.sweep.power_profiles import ACTIVE, HINTED
+
+__all__ = ["caveats", "ignored"]
+
+_MEASURED_EPP = ("", "balance_performance", 128)
+_PERFORMANCE_EPP = ("", "performance", 0)
+_UNITS = {"uw": 1e-6, "mw": 1e-3, "w": 1.0}
+_MOSTLY = 0.5
+"""The share of a run's power from which what packages draw at any load is named."""
+
+
+def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
+    """Name settings of a policy that the driver refuses, or has no file for.
+
+    Examples
+    --------
+    >>> ignored({"governor": "performance", "epp": "power"}, "intel_pstate")
+    ['intel_pstate refuses the preference power under its governor performance']
+    >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate")
+    ['without HWP there is no energy performance preference: epp power does nothing']
+    """
+    epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
+    if policy.get("no_hwp") and driver.startswith("intel"):
+        words = []
+        if epp != "":
+            words.append(f"without HWP there is no energy performance preference: epp {epp} does nothing")
+        if dynamic != "auto":
+            words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
+        return words
+    if driver in ACTIVE and policy.get("governor") == "performance" and epp not in _PERFORMANCE_EPP:
+        return [f"{driver} refuses the preference {epp} under its governor performance"]
+    return []
+
+
+def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
+    """Give the sentences; `powers_w`: machine and power of each line."""
+    each = {(case.machine, case.policy): json.loads(case.json) for case in experiment.cases}
+    machines = {machine: case["machine"] for (machine, _), case in each.items()}
+    settings: dict[str, list[str]] = {}
+    preferences: dict[Any, None] = {}
+    for (_, label), case in each.items():
+        policy, driver = case["policy"], _driver(case)
+        for words in ignored(policy, driver):
+            settings.setdefault(words, [])
+            settings[words] += [label] if label not in settings[words] else []
+        hinted = driver in HINTED and not policy.get("no_hwp") and policy.get("governor") != "performance"
+        has_hwp = any("hwp" in cluster for cluster in case["machine"]["cluster"])
+        if hinted and has_hwp and policy.get("epp", "") not in _MEASURED_EPP:
+            preferences[policy["epp"]] = None
+    notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
+    if preferences:
+        names = ", ".join(map(str, preferences))
+        notes.append(f"What the firmware makes of the energy preference {names} is assumed: only 128 was measured.")
+    for name, machine in machines.items():
+        who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
+        if who:
+            notes.append(f"Energy and power of {name} are its CPUs': {who} draws beside them (energy:{who}).")
+        notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
+    return " ".join(notes)
+
+
+def _driver(case: Mapping[str, Any]) -> str:
+    """The driver of a case: the policy's, or the machine's own, in the mode that has the governor."""
+    named = str(case["policy"].get("driver", ""))
+    drivers = [str(driver["name"]) for driver in case["machine"].get("driver", [])]
+    if named or not drivers:
+        return named
+    own = case["policy"].get("governor") in ("performance", "powersave")
+    return drivers[0] if own or drivers[0] not in ACTIVE else next((d for d in drivers if d not in ACTIVE), drivers[0])
+
+
+def _watts(table: Mapping[str, Any], name: str) -> float:
+    return next((float(table[f"{name}_{u}"]) * scale for u, scale in _UNITS.items() if f"{name}_{u}" in table), 0.0)
+
+
+def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> list[str]:
+    """Report that packages without a sleep state draw most of a run's power whatever it does."""
+    clusters = machine["cluster"]
+    if not powers_w or any(one.get("cluster_idle") or any("cluster_idle_" in key for key in one) for one in clusters):
+        return []
+    awake_w = sum(min((_watts(opp, "cluster") for opp in one["opp"]), default=0.0) for one in clusters)
+    share = awake_w / min(powers_w)
+    if share < _MOSTLY:
+        return []
+    return [
+        f"{awake_w:.3g} W of the power of {name} ({100 * min(share, 1):.0f} %) is its packages awake, at any load: "
+        "they have no sleep state in the file, so that changes in percent are smaller than those of the CPUs."
+    ]
