@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opplab.certainty import CONFIDENCE, certainty
 from opplab.comparison.method import change_of, digits_of, is_same, same_rule, sample_of
-from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table
+from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.runs import Run
 
