@@ -75,7 +75,7 @@ _PERCENTILES = ("50.000000", "95.000000", "99.000000", "99.900000")
 
 
 def jobs(text: str) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Job name, direction and values of each job that did something.
+    """Job name, direction and values of each job that did something; `ios` is the number of its operations.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def jobs(text: str) -> Iterator[tuple[str, str, dict[str, float]]]:
 
 
 def _values(one: dict[str, Any]) -> dict[str, float]:
-    found = {}
+    found = {"ios": float(one["total_ios"])}
     for metric, path, _, _ in JSON_METRICS:
         value: Any = one
         for key in path:
