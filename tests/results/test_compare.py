@@ -386,6 +386,30 @@ def test_raw_outputs_one_run_a_file(tmp_path):
     assert "broken.json: line 1, column" in result.stderr and "what.bin: unknown format" in result.stderr
 
 
+def test_jobs_of_one_fio_run_are_one_value(tmp_path):
+    def log(*rates):
+        ways = [{"total_ios": 10 * rate, "iops": rate, "lat_ns": {"mean": 1e6 / rate}} for rate in rates]
+        return json.dumps({"fio version": "fio-3.33", "jobs": [{"jobname": "db", "read": one} for one in ways]})
+
+    (tmp_path / "even.json").write_text(log(1000, 1000, 1000, 1000))
+    (tmp_path / "uneven.json").write_text(log(400, 900, 1200, 1500))
+    table = json.loads(cli(tmp_path / "even.json", tmp_path / "uneven.json", "--format", "json").stdout)
+    cells = {(one["operation"], one["run"]): one for one in table["cells"]}
+    assert [cells["iops-db-read", run]["value"] for run in ("even", "uneven")] == [4000, 4000]
+    assert cells["lat_mean-db-read", "uneven"]["value"] == pytest.approx(4 * 1e6 / 4000)
+    assert {one["n"] for one in table["cells"]} == {1} and not any(one["significant"] for one in table["cells"])
+
+
+def test_a_turbostat_log_is_one_value_and_only_watts_have_a_side(tmp_path):
+    for run, clock in (("old", 3000), ("new", 3300)):
+        lines = "".join(f"- - {clock + i} {clock + i} {50 + i}\n" for i in range(5))
+        (tmp_path / f"{run}.txt").write_text("Core CPU Avg_MHz Bzy_MHz PkgWatt\n" + lines)
+    table = json.loads(cli(tmp_path / "old.txt", tmp_path / "new.txt", "--format", "json").stdout)
+    assert {one["n"] for one in table["cells"]} == {1}
+    sides = {one["operation"]: one["better"] for one in table["cells"]}
+    assert sides["PkgWatt"] == "lower" and not sides["Bzy_MHz"]
+
+
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
     for run, factor in (("old", 1.0), ("new", 2.0)):
         (tmp_path / run).mkdir()

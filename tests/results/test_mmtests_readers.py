@@ -261,3 +261,15 @@ def test_single_values_and_missing_operations_are_zeroes_as_in_mmtests(tree):
     rows = {line.split()[0]: line.split()[2:] for line in result.stdout.splitlines()[2:]}
     assert rows["Stddev"][0] == "0.00" and rows["Amean"][:1] == ["3.00"]
     assert not any(math.isnan(float(row[0])) for row in rows.values())
+
+
+def test_times_of_a_command_that_failed_are_left_out(tree):
+    tree("kernbench/logs/time-2-1", TIME.format(1, 2, "0:03.00"))
+    tree("kernbench/logs/time-2-2", "Command exited with non-zero status 2\n" + TIME.format(1, 2, "0:01.00"))
+    run = read_run(tree.root, "base", "kernbench")
+    assert values(run)["Elapsed-2"] == [3.0]
+    assert [problem.what for problem in run.problems] == [
+        "Command exited with non-zero status 2: its times are left out"
+    ]
+    literal = read_run(tree.root, "base", "kernbench", literal=True)
+    assert values(literal)["Elapsed-2"] == [3.0, 1.0] and not literal.problems

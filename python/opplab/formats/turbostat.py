@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from opplab.runs import Run, Series
@@ -23,7 +24,7 @@ def _is_header(words: list[str]) -> bool:
 
 
 def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
-    """One run: a sample an interval of each column."""
+    """One run: the mean of each column over its intervals, which are no independent samples."""
     run = Run(name, "turbostat")
     columns: list[str] = []
     samples: dict[str, list[float]] = {}
@@ -47,5 +48,5 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
                 problem(f"no number under {column}", number)
     for column, values in samples.items():
         unit = next((unit for part, unit in _UNITS if part in column), "")
-        run.series[column] = Series(column, column, "", unit, False, [values])
+        run.series[column] = Series(column, column, "", unit, False, [[fmean(values)]], directed=unit in ("W", "J"))
     return [run] if run.series else []

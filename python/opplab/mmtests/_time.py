@@ -1,6 +1,7 @@
 """GNU time's default output, ``time-FACTOR-ITERATION``: shared by kernbench, gitsource, NAS and pgbench's exec time.
 
-A file holds ``646.00user 76.00system 6:17.86elapsed 190%CPU ...``; other lines are ignored.
+A file holds ``646.00user 76.00system 6:17.86elapsed 190%CPU ...``; of other lines only
+those count that say that the command failed: its times are left out, but where mmtests is followed to the letter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from opplab.mmtests.tree import Logs
 
 UNITS = {"": "seconds"}
+_FAILED = ("Command exited with non-zero status", "Command terminated by signal")
 
 
 def parse_time(logs: Logs, exclude: tuple[str, ...] = ()) -> Iterator[Row]:
@@ -23,7 +25,12 @@ def parse_time(logs: Logs, exclude: tuple[str, ...] = ()) -> Iterator[Row]:
         factor, dash, iteration = rest.rpartition("-")
         if not dash or not iteration.isdigit():
             continue
-        times = _times(logs.read(name))
+        text = logs.read(name)
+        failed = next((line.strip() for line in text.splitlines() if line.startswith(_FAILED)), "")
+        if failed and not logs.literal:
+            logs.skip(name, f"{failed}: its times are left out")
+            continue
+        times = _times(text)
         if times is None:
             if logs.sound(name):
                 logs.skip(name, "no line with user, system and elapsed time")

@@ -94,7 +94,7 @@ def ended(job: str, error: object) -> str:
 
 
 def jobs(text: str, failed: Callable[[str], object] | None = None) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Job name, direction and values of each job that did something.
+    """Job name, direction and values of each job that did something; `ios` is the number of its operations.
 
     Jobs that ended with an error are left out, and `failed` gets why; without it they are taken as they are.
 
@@ -126,7 +126,7 @@ def jobs(text: str, failed: Callable[[str], object] | None = None) -> Iterator[t
 
 
 def _values(one: dict[str, Any]) -> dict[str, float]:
-    found = {}
+    found = {"ios": float(one["total_ios"])}
     for metric, path, _, _ in JSON_METRICS:
         value: Any = one
         for key in path:
