@@ -314,7 +314,7 @@ class Schedutil(opplab.Governor):
             perf = max(perf, min(util + util // 4, cpu.capacity), cpu.bw_dl)
             self.bw_dl[cpu.cpu] = cpu.bw_dl
         raw = facts.freq_ref_khz * perf // own.capacity
-        khz = next((khz for khz in facts.table_khz if khz >= raw), facts.max_khz)
+        khz = next((khz for khz in facts.table_khz or [raw] if khz >= raw), facts.max_khz)
         if khz != facts.requested_khz:
             self.last_ns = facts.time_ns
         return khz

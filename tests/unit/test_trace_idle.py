@@ -110,3 +110,13 @@ def test_decisions_of_an_mt8196(recording: str, decisions: int, equal_teo: int, 
     assert (total["teo"]["equal"], total["menu"]["equal"]) == (equal_teo, equal_menu)
     # Too shallow stays are the kernel's own count to the last one.
     assert total["recorded"]["below"] == total["recorded"]["told_below"]
+
+
+def test_a_trace_without_timers_says_that_it_judges_nobody(tmp_path: Path) -> None:
+    work = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    made = opplab.simulate("pixel6", work, "schedutil", seconds=0.1)
+    path = tmp_path / "run.pftrace"
+    made.to_perfetto(path)
+    told = CliRunner().invoke(command_line, ["trace", "idle", str(path), "-m", "pixel6"])
+    assert told.exit_code == 0
+    assert "menu and teo choose by the time to the next timer" in " ".join(told.output.split())

@@ -409,6 +409,8 @@ def idle(
     states = module.states_of_machine(Machine.load(machine)) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
     table = (module.differences if differences else module.decisions)(trace, states, chosen, tick_us, kernel)
+    if not module.shows_timers(trace):
+        note(module.NO_TIMERS)
     if not by_cpu and not differences:
         table = table.filter(table["cpu"].is_null()).drop("cpu")
     print_table(table.to_dicts(), output_format)

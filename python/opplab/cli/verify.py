@@ -198,6 +198,7 @@ def published(
     It also prints the skill over the rival that predicts 1.000 everywhere, the share of values closer than the
     rival's, the rank correlation of the variants, and the worst values.
 
+    All experiments take many minutes on a machine with few cores: --quick runs a fifth of them.
     Results in -o are not run again, so an interrupted run continues.
     """
     from opplab.agreement.verify import verify_published

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def simulate(
     check : bool
         Run the invariant checks, too.
     governor : Governor, optional
-        A cpufreq governor written in Python, in place of the policy's.
+        A cpufreq governor written in Python, in place of schedutil, so that energy-aware scheduling goes on under it.
+        Results have the name of its class as the policy, unless `policy` has a label.
     placement : Placement, optional
         A placement policy written in Python, in place of the kernel's.
 
@@ -60,6 +62,8 @@ def simulate(
     ------
     CaseError
         If policy or workload do not fit the machine, or a policy in Python failed.
+    InputError
+        If there is a `governor`, and `policy` names another than schedutil.
     CheckError
         If an invariant does not hold.
 
@@ -79,6 +83,8 @@ def simulate(
     """
     machine = machine if isinstance(machine, Machine) else Machine.load(machine)
     policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
+    if governor is not None:
+        policy = _in_place_of_schedutil(policy, governor)
     if isinstance(workload, str | Path):
         is_file = isinstance(workload, Path) or "." in workload or "/" in workload
         workload = Workload.load(workload) if is_file else Workload.benchmark(str(workload))
@@ -91,6 +97,16 @@ def simulate(
         inner = inner.with_policies(governor, placement)
     # A benchmark's own metric has the waits in it; of other programs they are measured, as by `opplab run`.
     return Run(Case.of(inner), inner, inner.run(check, not isinstance(workload, Benchmark)), machine)
+
+
+def _in_place_of_schedutil(policy: Policy, governor: Governor) -> Policy:
+    """Name a policy after the governor in Python that takes schedutil's place."""
+    if policy.governor != "schedutil":
+        raise InputError(
+            f"a governor in Python takes schedutil's place, not that of {policy.governor}: leave out the policy's "
+            "governor, and switch energy-aware scheduling off with eas=False if it shall be off"
+        )
+    return replace(policy, label=policy.label or f"{type(governor).__name__} (Python)")
 
 
 def build_case(

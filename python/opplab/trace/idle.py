@@ -25,6 +25,12 @@ __all__ = ["GOVERNORS", "decisions", "differences", "states_of_machine", "states
 GOVERNORS = ("recorded", "menu", "teo", "constant", "oracle")
 """Who decides: the trace, two governors, and the rivals that need no history."""
 
+NO_TIMERS = (
+    "the trace has no timer and no interrupt: menu and teo choose by the time to the next timer, unknown here, "
+    "so that their rows judge nothing"
+)
+"""What is to be said of a trace for which `shows_timers` is false."""
+
 States = list[list[tuple[int, int, bool]]]
 
 LINE = re.compile(r"cpu/cpu(\d+)/cpuidle/state(\d+)/(name|latency|residency):(.*)")
@@ -81,6 +87,12 @@ def states_of_machine(machine: Machine) -> States:
                 for state in cluster["idle"]
             ]
     return states
+
+
+def shows_timers(trace: Trace) -> bool:
+    """Whether a trace has events that show when timers were due."""
+    events = {event for event, number in trace.info["events"].items() if number}
+    return not events.isdisjoint(("irq_handler_entry", "local_timer_entry", "hrtimer_expire_entry"))
 
 
 def _rows(trace: Trace, states: States, governors: tuple[str, ...], tick_us: int, kernel: str) -> list[dict[str, Any]]:
