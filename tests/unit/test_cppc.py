@@ -145,3 +145,23 @@ def test_an_arm_server_without_a_table_keeps_to_its_limits(tmp_path: Path) -> No
         )
         ran = made.metrics.filter(pl.col("metric").str.starts_with("busy:") & (pl.col("value") > 0))["metric"]
         assert {int(name.rpartition("@")[2]) for name in ran if "@" in name} == {limit}
+
+
+@pytest.mark.parametrize(
+    ("dump", "machine", "base_mhz"),
+    [("adl0", "alder-lake-i7-1260p", 2500), ("dell-9360-kbl", "kaby-lake-i7-7500u", 2900)],
+)
+def test_a_machine_file_keeps_the_clock_of_mperf(dump: str, machine: str, base_mhz: int, tmp_path: Path) -> None:
+    """`base_frequency` of a laptop is what its firmware guarantees, below MSR_PLATFORM_INFO, which the ratio is to."""
+    source = str(shared(f"data/pepc/{dump}.tar.xz"))
+    imported = tmp_path / "imported.toml"
+    run("machine", "import", source, "-o", str(imported))
+
+    def ratios(name: str) -> list[tuple[str, int, int]]:
+        found = json.loads(run("fmax", name, "--format", "json").stdout)
+        return [(one["name"], one["khz"], one["ratio"]) for one in found["candidates"]]
+
+    told = ratios(source)
+    assert told[0][1] == 1000 * base_mhz
+    assert ratios(str(imported)) == told
+    assert ratios(machine) == told

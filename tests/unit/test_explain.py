@@ -195,6 +195,30 @@ def test_why_slow() -> None:
     assert opplab.explain(simulate(governor="performance"), why_slow=True).findings[0].data["slow_ns"] == 0
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"driver": "intel_cpufreq", "governor": "schedutil", "scaling_max_freq": 1500000},
+        {"driver": "intel_cpufreq", "governor": "schedutil", "max_perf_pct": 30},
+        {"driver": "intel_pstate", "governor": "powersave", "max_perf_pct": 30},
+        {"driver": "intel_cpufreq", "governor": "schedutil", "no_turbo": True},
+    ],
+    ids=["scaling_max_freq", "max_perf_pct", "firmware", "no_turbo"],
+)
+def test_a_set_limit_is_why_it_is_slow(policy: dict[str, Any]) -> None:
+    """What is lost is against what the governor asks for, which on x86 ends at the highest turbo."""
+    load = opplab.Workload.parse(
+        '{"tasks": {"t": {"loop": -1, "run": 10000, "cpus": [2]}}}', name="busy", file="<busy>"
+    )
+    run = opplab.simulate("alder-lake-i7-1260p", load, opplab.Policy(**policy), seconds=1)
+    found = opplab.explain(run, why_slow=True)
+    rows = {one.data["reason"]: one.data for one in found if one.kind == "slow"}
+    assert rows["policy-limit"]["slow_ns"] > 0.8 * found.findings[0].data["busy_ns"]
+    khz = int(max(rows["policy-limit"]["khz_ns"], key=rows["policy-limit"]["khz_ns"].get))
+    part = rows["policy-limit"]["lost_ns"] / rows["policy-limit"]["slow_ns"]
+    assert part == pytest.approx(1 - khz / 4_700_000, abs=0.03)
+
+
 def test_slow_time_is_of_what_was_measured() -> None:
     """The warm-up is in neither number; a program that sleeps often and never climbs shows at the highest clock."""
     slept = opplab.simulate("kaby-lake-i7-7500u", "dbench", opplab.Policy(governor="schedutil"))

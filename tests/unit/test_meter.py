@@ -97,3 +97,23 @@ def test_power_that_is_not_known_is_not_0_w(tmp_path: Path) -> None:
     for meter in ("rails", "rapl", "battery", "tasks"):
         with pytest.raises(opplab.InputError, match="does not have the power of its clusters"):
             run.meter(meter)
+
+
+def test_a_gpu_of_the_package_is_in_what_meters_read() -> None:
+    machine = opplab.Machine.load("kaby-lake-i7-7500u-gpu")
+    load = opplab.Workload.periodic(1, run_us=100, period_us=10000)
+    policy = opplab.Policy(driver="intel_pstate", governor="powersave")
+    run = opplab.simulate(machine, load, policy, seconds=2)
+    rails = run.meter("rails", 1.0).to_dicts()[-1]
+    assert rails["gpu_w"] > 10
+    # PL1 holds for all of it.
+    assert rails["pkg0_w"] + rails["gpu_w"] == pytest.approx(15, rel=0.01)
+    assert run.meter("rapl", 1.0).to_dicts()[-1]["package0_w"] == pytest.approx(15, rel=0.01)
+    summary = blocks(run.turbostat(1.0))[-1][0]
+    assert float(summary["PkgWatt"]) == pytest.approx(15, rel=0.01)
+    assert float(summary["GFXWatt"]) == pytest.approx(rails["gpu_w"], abs=0.01)
+    # What MPERF counts at is not the lower base clock that the firmware guarantees.
+    assert summary["TSC_MHz"] == "2900"
+    seconds = run.metrics.filter(run.metrics["metric"] == "frames:gpu")["value"].item()
+    energy = run.metrics.filter(run.metrics["metric"] == "energy:gpu")["value"].item()
+    assert seconds == pytest.approx(energy / 2 * 5)

@@ -127,7 +127,8 @@ impl FmaxInput {
         cores.sort_unstable();
         cores.dedup();
         let top = cluster.opps.last().map_or(0, |opp| opp.khz);
-        let base_khz = if cluster.base_khz != 0 { cluster.base_khz } else { top };
+        let told_khz = [machine.tsc_khz, cluster.base_khz];
+        let base_khz = told_khz.into_iter().find(|&khz| khz != 0).unwrap_or(top);
         let p0_khz = (machine.cpufreq.driver.kind == DriverKind::Acpi).then_some(base_khz);
         let mut kinds: Vec<(String, u32, u32)> = Vec::new();
         for other in &machine.clusters {
@@ -170,7 +171,7 @@ impl FmaxInput {
             driver: machine.cpufreq.driver.name.to_owned(),
             no_turbo: false,
             aperfmperf: None,
-            base_frequency_khz: None,
+            base_frequency_khz: (machine.tsc_khz != 0).then_some(cluster.base_khz).filter(|&khz| khz != 0),
             kinds,
             hybrid: machine.is_intel_hybrid(),
             smt: machine.has_smt(),
@@ -351,6 +352,7 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
     let base_source = match (by_cppc, &input.msrs) {
         (_, Some(msrs)) if msrs.platform_info.is_some() => "MSR_PLATFORM_INFO (0xce) bits 15:8".to_owned(),
         (true, _) => "P0 of the frequency table (CPPC nominal_perf)".to_owned(),
+        _ if input.base_frequency_khz.is_some_and(|shown| shown != base) => "tsc_khz of the machine file".to_owned(),
         _ => "base frequency".to_owned(),
     };
     push(report, FreqMax::MaxP.name(), base, 1024, base_source);

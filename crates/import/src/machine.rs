@@ -185,6 +185,7 @@ impl Maker<'_> {
         };
         let other_drivers = self.other_drivers(&cpufreq, &clusters);
         // Where the source lies is the user's business; the name of the file is enough.
+        let tsc_khz = self.tsc_khz(&clusters);
         let short = self.source_name();
         let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
         let mut sources: Vec<(String, String)> =
@@ -203,6 +204,7 @@ impl Maker<'_> {
             costs,
             smt_yield,
             smt_power,
+            tsc_khz,
             processor: facts.processor.clone(),
             package_power: facts.package_power,
             sources,
@@ -372,10 +374,10 @@ impl Maker<'_> {
             self.mark("cluster.base_khz", "base_khz");
             return khz;
         }
-        let ratio = self.facts.cpus[&cpu].msrs.get(&msr::PLATFORM_INFO).map_or(0, |&info| ((info >> 8) & 0xff) as u32);
-        if ratio != 0 {
+        let khz = self.platform_info_khz(cpu);
+        if khz != 0 {
             self.mark("cluster.base_khz", "msr.0xce");
-            return ratio * 100_000;
+            return khz;
         }
         if let Some(p0) = policy.and_then(acpi_p0_khz) {
             self.mark("cluster.base_khz", "opps");
@@ -388,6 +390,22 @@ impl Maker<'_> {
             }
             _ => 0,
         }
+    }
+
+    /// The clock at which TSC and MPERF count (MSR_PLATFORM_INFO, bits 15:8), in kHz; 0 where it is not known.
+    fn platform_info_khz(&self, cpu: u32) -> u32 {
+        let info = self.facts.cpus[&cpu].msrs.get(&msr::PLATFORM_INFO);
+        info.map_or(0, |&info| ((info >> 8) & 0xff) as u32 * 100_000)
+    }
+
+    /// The same where `clusters[0]` has another base clock: what its firmware guarantees.
+    fn tsc_khz(&mut self, clusters: &[Cluster]) -> u32 {
+        let khz = self.facts.cpus.keys().next().map_or(0, |&cpu| self.platform_info_khz(cpu));
+        if khz == 0 || clusters.first().is_none_or(|first| [0, khz].contains(&first.base_khz)) {
+            return 0;
+        }
+        self.mark("tsc_khz", "msr.0xce");
+        khz
     }
 
     fn opps(

@@ -72,7 +72,10 @@ pub fn battery(samples: &[Sample], config: &BatteryConfig) -> Vec<BatteryReading
     let mut sums = vec![(0_u64, 0.0, 0.0)];
     let mut readings = Vec::new();
     for pair in samples.windows(2) {
-        let total = |sample: &Sample| sample.cluster_energy_fj.iter().sum::<u128>() + sample.floor_energy_fj;
+        let total = |sample: &Sample| {
+            let parts = sample.cluster_energy_fj.iter().chain(&sample.consumer_energy_fj);
+            parts.sum::<u128>() + sample.floor_energy_fj
+        };
         let span_ns = pair[1].time_ns - pair[0].time_ns;
         let current = current_a(config, watts(total(&pair[1]) - total(&pair[0]), span_ns));
         let voltage = config.open_circuit_v - config.resistance_ohm * current;

@@ -29,9 +29,15 @@ pub fn clusters_by_package(machine: &Machine) -> Vec<Vec<usize>> {
     by_package
 }
 
-/// Energy of package `clusters` up to `sample`, in fJ.
-fn package_energy_fj(sample: &Sample, clusters: &[usize]) -> u128 {
-    clusters.iter().map(|&cluster| sample.cluster_energy_fj[cluster]).sum()
+/// Energy of each package up to `sample`, in fJ: its clusters and what else draws from it (a GPU).
+fn package_energies_fj(machine: &Machine, sample: &Sample) -> Vec<u128> {
+    let by_package = clusters_by_package(machine);
+    let clusters = by_package.iter().map(|clusters| clusters.iter().map(|&one| sample.cluster_energy_fj[one]).sum());
+    let mut energies: Vec<u128> = clusters.collect();
+    for (consumer, energy_fj) in machine.consumers.iter().zip(&sample.consumer_energy_fj) {
+        energies[consumer.package as usize] += energy_fj;
+    }
+    energies
 }
 
 /// fJ and ns as W.

@@ -1,4 +1,4 @@
-//! The ideal meter: mean watts of each cluster, and of the rest of the machine, between two samples.
+//! The ideal meter: mean watts of each cluster, of each consumer (a GPU), and of the rest of the machine, between two samples.
 
 use opplab_model::counters::Sample;
 
@@ -11,6 +11,8 @@ pub struct RailRow {
     pub time_ns: u64,
     /// By cluster of the machine.
     pub cluster_w: Vec<f64>,
+    /// By consumer of the machine (a GPU).
+    pub consumer_w: Vec<f64>,
     /// Everything else that is metered.
     pub floor_w: f64,
 }
@@ -21,14 +23,13 @@ pub fn rails(samples: &[Sample]) -> Vec<RailRow> {
         .windows(2)
         .map(|pair| {
             let time_ns = pair[1].time_ns - pair[0].time_ns;
-            let cluster_w = pair[1]
-                .cluster_energy_fj
-                .iter()
-                .zip(&pair[0].cluster_energy_fj)
-                .map(|(end, begin)| watts(end - begin, time_ns))
-                .collect();
+            let each = |end: &[u128], begin: &[u128]| {
+                end.iter().zip(begin).map(|(end, begin)| watts(end - begin, time_ns)).collect()
+            };
+            let cluster_w = each(&pair[1].cluster_energy_fj, &pair[0].cluster_energy_fj);
+            let consumer_w = each(&pair[1].consumer_energy_fj, &pair[0].consumer_energy_fj);
             let floor_w = watts(pair[1].floor_energy_fj - pair[0].floor_energy_fj, time_ns);
-            RailRow { time_ns: pair[1].time_ns, cluster_w, floor_w }
+            RailRow { time_ns: pair[1].time_ns, cluster_w, consumer_w, floor_w }
         })
         .collect()
 }

@@ -5,7 +5,7 @@
 use opplab_model::counters::Sample;
 use opplab_model::machine::Machine;
 
-use crate::{clusters_by_package, package_energy_fj};
+use crate::{clusters_by_package, package_energies_fj};
 
 /// Unit and period of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,22 +61,23 @@ pub struct RaplReading {
 /// Between two samples the power is taken as even, so the energy at the last update before a reading is interpolated.
 /// Samples closer together than `update_ns` make that exact.
 pub fn rapl(machine: &Machine, samples: &[Sample], config: RaplConfig) -> Vec<RaplReading> {
-    let by_package = clusters_by_package(machine);
+    let energies: Vec<Vec<u128>> = samples.iter().map(|sample| package_energies_fj(machine, sample)).collect();
+    let nr_packages = clusters_by_package(machine).len();
     let mut readings = Vec::with_capacity(samples.len());
     for (index, sample) in samples.iter().enumerate() {
         let update_ns = config.update_ns.max(1);
         let updated_ns = sample.time_ns / update_ns * update_ns;
-        let packages = by_package
-            .iter()
-            .map(|clusters| {
+        let packages = (0..nr_packages)
+            .map(|package| {
                 let at = samples[..=index].partition_point(|other| other.time_ns <= updated_ns);
-                let energy_fj = match (at.checked_sub(1).map(|before| &samples[before]), samples.get(at)) {
+                let energy_fj = match (at.checked_sub(1), samples.get(at)) {
                     (Some(before), Some(after)) => {
-                        let (low, high) = (package_energy_fj(before, clusters), package_energy_fj(after, clusters));
-                        let into = u128::from(updated_ns - before.time_ns);
-                        low + (high - low) * into / u128::from((after.time_ns - before.time_ns).max(1))
+                        let (low, high) = (energies[before][package], energies[at][package]);
+                        let before_ns = samples[before].time_ns;
+                        let into = u128::from(updated_ns - before_ns);
+                        low + (high - low) * into / u128::from((after.time_ns - before_ns).max(1))
                     }
-                    (Some(last), None) => package_energy_fj(last, clusters),
+                    (Some(last), None) => energies[last][package],
                     (None, _) => 0,
                 };
                 config.units(energy_fj) as u32

@@ -13,6 +13,7 @@ fn samples(period_ns: u64, count: u64, power_uw: impl Fn(u64) -> u64) -> Vec<Sam
                 time_ns: index * period_ns,
                 cpus: vec![CpuCounters::default()],
                 cluster_energy_fj: vec![energy_fj],
+                consumer_energy_fj: Vec::new(),
                 floor_energy_fj: 0,
             };
             energy_fj += u128::from(power_uw(index)) * u128::from(period_ns);

@@ -71,7 +71,9 @@ pub fn turbostat(machine: &Machine, samples: &[Sample], begin_s: f64) -> String 
     }
     // As turbostat leaves out what a machine has no counter for.
     let has_power = machine.unknown_power().is_empty();
-    text.push_str(if has_power { "\tCorWatt\tPkgWatt\n" } else { "\n" });
+    let has_gpu = has_power && !machine.consumers.is_empty();
+    text.push_str(if has_power { "\tCorWatt\tPkgWatt" } else { "" });
+    text.push_str(if has_gpu { "\tGFXWatt\n" } else { "\n" });
     let head = text.clone();
     for (index, pair) in samples.windows(2).enumerate() {
         if index > 0 {
@@ -80,16 +82,27 @@ pub fn turbostat(machine: &Machine, samples: &[Sample], begin_s: f64) -> String 
         let span_ns = pair[1].time_ns - pair[0].time_ns;
         let package_w = rapl_watts(&readings[index], &readings[index + 1], config);
         let stamp = begin_s + pair[1].time_ns as f64 * 1e-9;
-        let line = |text: &mut String, place: &str, members: &[usize], core_w: Option<f64>, package_w: Option<f64>| {
+        let line = |text: &mut String,
+                    place: &str,
+                    members: &[usize],
+                    core_w: Option<f64>,
+                    package_w: Option<f64>,
+                    gpu_w: Option<f64>| {
             row(text, machine, &names, pair, (stamp, place), members);
-            for value in [core_w, package_w].into_iter().flatten().filter(|_| has_power) {
+            let gpu_w = gpu_w.filter(|_| has_gpu);
+            for value in [core_w, package_w, gpu_w].into_iter().flatten().filter(|_| has_power) {
                 let _ = write!(text, "\t{value:.2}");
             }
             text.push('\n');
         };
         let energy = |cpu: usize| watts(pair[1].cpus[cpu].energy_fj - pair[0].cpus[cpu].energy_fj, span_ns);
+        let gpu_of = |package: Option<u32>| -> f64 {
+            let of = |index: &usize| package.is_none_or(|package| machine.consumers[*index].package == package);
+            let energy = |index: usize| pair[1].consumer_energy_fj[index] - pair[0].consumer_energy_fj[index];
+            (0..machine.consumers.len()).filter(of).map(|index| watts(energy(index), span_ns)).sum()
+        };
         let all_w = cpus.iter().map(|&cpu| energy(cpu)).sum();
-        line(&mut text, "-\t-\t-", &cpus, Some(all_w), Some(package_w.iter().sum()));
+        line(&mut text, "-\t-\t-", &cpus, Some(all_w), Some(package_w.iter().sum()), Some(gpu_of(None)));
         let (mut last_core, mut last_package) = (None, None);
         for &cpu in &cpus {
             let place = machine.cpus[cpu];
@@ -99,7 +112,8 @@ pub fn turbostat(machine: &Machine, samples: &[Sample], begin_s: f64) -> String 
             let siblings = cpus.iter().filter(|&&other| machine.cpus[other].core == place.core);
             let core_w = first_of_core.then(|| siblings.map(|&other| energy(other)).sum());
             let package_w = first_of_package.then(|| package_w[place.package as usize]);
-            line(&mut text, &label, &[cpu], core_w, package_w);
+            let gpu_w = first_of_package.then(|| gpu_of(Some(place.package)));
+            line(&mut text, &label, &[cpu], core_w, package_w, gpu_w);
         }
     }
     text
@@ -120,7 +134,10 @@ fn row(
     };
     // The CPUs of a machine have one TSC; counters here go at each CPU's own base clock.
     let tsc_of = |cpu: usize| pair[1].cpus[cpu].tsc - pair[0].cpus[cpu].tsc;
-    let tsc = (0..pair[1].cpus.len()).map(tsc_of).max().unwrap_or(0);
+    let highest = (0..pair[1].cpus.len()).map(tsc_of).max().unwrap_or(0);
+    let span_ns = pair[1].time_ns - pair[0].time_ns;
+    let told = (u128::from(machine.tsc_khz) * u128::from(span_ns) / 1_000_000) as u64;
+    let tsc = if told == 0 { highest } else { told };
     let mperf = |cpu: usize| {
         let own = u128::from(pair[1].cpus[cpu].mperf - pair[0].cpus[cpu].mperf) * u128::from(tsc);
         own.checked_div(u128::from(tsc_of(cpu))).unwrap_or(0) as u64

@@ -29,6 +29,8 @@ pub struct Sample {
     pub cpus: Vec<CpuCounters>,
     /// By cluster: energy of its CPUs and of what they share, in fJ.
     pub cluster_energy_fj: Vec<u128>,
+    /// By consumer of the machine that is no CPU (a GPU), in fJ.
+    pub consumer_energy_fj: Vec<u128>,
     /// Energy of the rest of the machine in fJ.
     pub floor_energy_fj: u128,
 }

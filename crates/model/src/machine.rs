@@ -464,6 +464,9 @@ file_table! {
         /// Whether all cores of a cluster in one package run at one clock, the highest that an awake one asks for, whatever
         /// their policies are (Intel's client processors; a clock for each core came with Haswell-EP).
         package_clock: bool = flag(),
+        /// At which clock the processor's TSC and MPERF count, in kHz, where that is another one than `base_khz`
+        /// (MSR_PLATFORM_INFO; a laptop's `base_frequency` is the lower one that its firmware guarantees); 0: the same.
+        tsc_khz: u32 = int(0, 100_000_000).or(0),
         /// What a second busy thread of a core draws, in 1/1024 of what the first does: 1024 as much again.
         smt_power: u32 = int(0, 1024).or(1024),
         /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:

@@ -185,6 +185,7 @@ impl Swarm {
             smt_power: if smt { draw.u32(0, 1024) } else { 1024 },
             cluster_idle_together: draw.chance(20),
             package_clock: draw.chance(20),
+            tsc_khz: 0,
             shared_stream: draw.chance(5),
             ..Machine::default()
         };

@@ -50,6 +50,10 @@ pub(crate) fn meter<'py>(
                 let watts: Vec<f64> = rows.iter().map(|row| row.cluster_w[index]).collect();
                 dict.set_item(format!("{}_w", cluster.name), watts)?;
             }
+            for (index, consumer) in machine.consumers.iter().enumerate() {
+                let watts: Vec<f64> = rows.iter().map(|row| row.consumer_w[index]).collect();
+                dict.set_item(format!("{}_w", consumer.name), watts)?;
+            }
             dict.set_item("rest_w", rows.iter().map(|row| row.floor_w).collect::<Vec<_>>())?;
         }
         "rapl" => {

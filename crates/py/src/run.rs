@@ -195,7 +195,7 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String])
 /// beside a busy thread of the core with what was lost of it.
 pub(crate) fn why_slow<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<WhySlowResult<'py>> {
     let warmup_ns = case.workload.warmup_ns;
-    let why = WhySlow::new(&case.machine, case.policy.half_life_ms(), warmup_ns);
+    let why = WhySlow::new(case);
     let mut sink = Tee(why, SmtSharing::new(&case.machine, case.workload.smt_yield, warmup_ns));
     let outcome = simulate(py, case, &mut sink)?;
     let rows = sink.0.finish(&outcome);

@@ -29,7 +29,7 @@ metrics! {
     "energy:rest", "J", Lower, Part, "energy of the rest of the machine", |r| r.one(r.outcome.floor_energy_fj as f64 / 1e15);
     "energy:CONSUMER", "J", Lower, Part, "energy of a consumer that is no CPU, such as a GPU",
         |r| r.by_consumer(|one| one.energy_fj as f64 / 1e15);
-    "frames:CONSUMER", "1/s", Higher, Whole, "frames of a GPU a second", |r| r.by_consumer(|one| r.a_second(one.frames));
+    "frames:CONSUMER", "1/s", Higher, Whole, "frames of a GPU a second", |r| r.by_consumer(|one| one.frames() * 1e9 / r.wall_ns());
     "power", "W", Lower, Whole, "mean power of all clusters", |r| r.one(r.energy_fj().map(|fj| r.watts(fj)));
     "power:CLUSTER", "W", Lower, Part, "mean power of a cluster", |r| r.by_energy(|fj| r.watts(fj));
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));

@@ -189,8 +189,15 @@ pub struct Consumed {
     pub name: String,
     /// Its energy in fJ.
     pub energy_fj: u128,
-    /// Units of its work that were done.
-    pub frames: u64,
+    /// Energy of a unit of its work in fJ.
+    pub frame_fj: u128,
+}
+
+impl Consumed {
+    /// Units of its work that were done; the last one in part.
+    pub fn frames(&self) -> f64 {
+        if self.frame_fj == 0 { 0.0 } else { self.energy_fj as f64 / self.frame_fj as f64 }
+    }
 }
 
 /// The part of a run before it is measured.
@@ -248,7 +255,6 @@ impl Outcome {
         self.floor_energy_fj -= before.floor_energy_fj;
         for (consumer, earlier) in self.consumers.iter_mut().zip(&before.consumers) {
             consumer.energy_fj -= earlier.energy_fj;
-            consumer.frames -= earlier.frames;
         }
         rows(&mut self.busy_ns_by_opp, &before.busy_ns_by_opp);
         rows(&mut self.idle_ns_by_state, &before.idle_ns_by_state);

@@ -345,7 +345,7 @@ fn a_gpu_gets_what_the_cpus_leave() {
         let tasks = (0..2).map(|cpu| task(cpu, 0, spin())).collect();
         let outcome = checked(&machine, tasks, policy("intel_cpufreq", governor), 500 * MS);
         let all_uw = package_uw(&outcome, 0) + (outcome.consumers[0].energy_fj / (500 * u128::from(MS))) as u64;
-        (outcome.consumers[0].frames, all_uw / 1_000_000)
+        (outcome.consumers[0].frames() as u64, all_uw / 1_000_000)
     };
     let ((slow, slow_w), (fast, fast_w)) = (frames("powersave", 30), frames("performance", 30));
     // 2 x 0.8 W or 2 x 10.7 W, and 8 W of the package, of 30 W; a frame takes 0.25 J.

@@ -143,7 +143,7 @@ fn the_gpu_pays_for_the_boost() {
         let (pl1_uw, pl2_uw) = (65_000_000, 0);
         machine.package_power = Some(PackagePower { pl1_uw, pl2_uw, ..PackagePower::default() });
         let outcome = checked(&machine, &fsyncs(), policy(kernel, "intel_pstate", "powersave"), 500 * MS);
-        (outcome.counts, outcome.consumers[0].frames)
+        (outcome.counts, outcome.consumers[0].frames() as u64)
     };
     let (before, frames_before) = measure(PmProfile::Desktop, "4.17");
     let (server, frames_server) = measure(PmProfile::EnterpriseServer, "5.0");

@@ -14,6 +14,7 @@ SLOW = {
     "thermal": "temperature",
     "epp": "the firmware's own choice (energy-performance preference)",
     "opp-table": "the table of operating points ends there",
+    "policy-limit": "scaling_max_freq, max_perf_pct or no_turbo",
     "transition": "asked for; the kthread or the hardware was on its way",
     "rate-limit": "the rate limit held a higher request",
     "uclamp": "an upper clamp of utilisation",
@@ -27,8 +28,8 @@ SLOW = {
 }
 
 
-HARDWARE = ("power-budget", "thermal", "turbo-bin")
-"""The limits of a package."""
+HELD_BY = ("power-budget", "thermal", "turbo-bin", "policy-limit")
+"""The limits of a package, and those that are set."""
 NEAR_TOP_PCT = 95
 """Where the highest clocks save less than the rest of the time, a quota limits at any clock."""
 
@@ -80,7 +81,7 @@ def acting_limit(
     busy_ns : int
         Time that CPUs were busy.
     held_ns : dict
-        Time that they were slow, by the limit that held them, of `HARDWARE`.
+        Time that they were slow, by the limit that held them, of `HELD_BY`.
     beside_ns : tuple
         Time that they were busy beside a busy thread of their core, and how much of it was lost by that.
 
@@ -191,7 +192,7 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     findings = [Finding(0, "summary", text, totals)]
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
-    held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HARDWARE if name in sums}
+    held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
     limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns)
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}

@@ -1,4 +1,4 @@
-"""What an answer's numbers do not hold: refused settings, power that is not the CPUs', models not measured."""
+"""What an answer does not hold: refused settings, power that is not the CPUs', models that were not measured."""
 
 from __future__ import annotations
 

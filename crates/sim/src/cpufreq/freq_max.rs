@@ -59,6 +59,11 @@ struct RaplWindow {
     energy_fj: u128,
 }
 
+/// At which clock MPERF counts on a machine's processor.
+fn mperf_khz(machine: &Machine, cluster: &Cluster) -> u32 {
+    if machine.tsc_khz == 0 { cluster.reference_khz() } else { machine.tsc_khz }
+}
+
 impl FreqMaxRatios {
     /// What the policy names, or the kernel takes.
     ///
@@ -87,7 +92,10 @@ impl FreqMaxRatios {
             };
             let turbo: Vec<TurboLevel> = cluster.turbo.iter().map(level).collect();
             let n_cores = nr_cores(machine.cpus[cluster.cpus[0] as usize].package);
-            freq_max.ratio(&FreqMaxFacts { base_khz: cluster.reference_khz(), turbo: &turbo, n_cores })
+            // The kernel's ratio is to the clock of MPERF; counters here go at the reference clock.
+            let (own_khz, base_khz) = (cluster.reference_khz(), mperf_khz(machine, cluster));
+            let ratio = freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores })?;
+            if base_khz == own_khz { Some(ratio) } else { ratio_against(ratio, base_khz, own_khz) }
         };
         let boot = machine.cluster_of(0);
         let of_cluster = |cluster: &Cluster, freq_max: FreqMax| match freq_max_of {

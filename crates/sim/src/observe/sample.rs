@@ -53,7 +53,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 energy_fj,
             });
         }
+        let consumer_energy_fj = self.consumers_fj();
         let floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(time_ns);
-        self.journal.sample(Sample { time_ns, cpus, cluster_energy_fj, floor_energy_fj });
+        self.journal.sample(Sample { time_ns, cpus, cluster_energy_fj, consumer_energy_fj, floor_energy_fj });
     }
 }

@@ -6,6 +6,7 @@
 //! holds is the reason:
 //!
 //! ```text
+//!   granted = what scaling_max_freq, max_perf_pct or no_turbo allow
 //!   granted < requested -- a limit of the hardware, or the switch is under way
 //!   requested < wanted --- the rate limit
 //!   wanted < needed ------ a clamp, the governor's kind, a boost that decayed, or a utilisation that lags:
@@ -24,10 +25,13 @@ use std::collections::BTreeMap;
 use opplab_kernel::cpufreq::facts::SugovOutcome;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
-use opplab_model::machine::Machine;
+use opplab_model::governor::cpuinfo_max_khz;
+use opplab_model::machine::{Cluster, InvarianceSource, Machine};
+use opplab_model::policy::Policy;
 
-use crate::Outcome;
+use crate::cpufreq::freq_policy::driver_of;
 use crate::task_energy::TaskEnergy;
+use crate::{Case, Outcome};
 
 /// Why a CPU is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,35 +47,38 @@ pub enum SlowReason {
     Epp = 3,
     /// The table of operating points ends there.
     OppTable = 4,
+    /// What was set holds it: `scaling_max_freq`, `max_perf_pct` or `no_turbo`.
+    PolicyLimit = 5,
     /// The frequency was asked for, but the kthread or the hardware is on its way.
-    Transition = 5,
+    Transition = 6,
     /// The governor wanted more, but the last change was too recent.
-    RateLimit = 6,
+    RateLimit = 7,
     /// An upper clamp of utilisation.
-    Uclamp = 7,
+    Uclamp = 8,
     /// The governor never changes the frequency.
-    FixedGovernor = 8,
+    FixedGovernor = 9,
     /// The governor samples idle time and has not seen the load, or does not follow it.
-    Sampling = 9,
+    Sampling = 10,
     /// A boost for I/O was there before.
-    IowaitBoost = 10,
+    IowaitBoost = 11,
     /// The task is new: its utilisation has yet to grow.
-    NewTask = 11,
+    NewTask = 12,
     /// The task came from another CPU, which had more utilisation.
-    Migration = 12,
+    Migration = 13,
     /// The task slept for so long that its utilisation had decayed.
-    LongSleep = 13,
+    LongSleep = 14,
     /// The work grew faster than load tracking follows.
-    Ramp = 14,
+    Ramp = 15,
 }
 
 /// The reasons' names, in the order of their numbers.
-pub const SLOW_REASONS: [&str; 15] = [
+pub const SLOW_REASONS: [&str; 16] = [
     "turbo-bin",
     "power-budget",
     "thermal",
     "epp",
     "opp-table",
+    "policy-limit",
     "transition",
     "rate-limit",
     "uclamp",
@@ -85,7 +92,7 @@ pub const SLOW_REASONS: [&str; 15] = [
 ];
 
 /// What holds a CPU whatever the governor.
-pub const LIMITS: &[&str] = SLOW_REASONS.split_at(SlowReason::OppTable as usize + 1).0;
+pub const LIMITS: &[&str] = SLOW_REASONS.split_at(SlowReason::PolicyLimit as usize + 1).0;
 
 /// What shares a row: CPU, running task, reason, clock in kHz.
 pub type SlowKey = (CpuIdx, TaskIdx, SlowReason, u32);
@@ -158,14 +165,50 @@ struct Before {
     util: u32,
 }
 
+/// The operating points of `cluster` with boost, in kHz.
+fn points(cluster: &Cluster) -> Vec<u32> {
+    let opps = cluster.opps.iter().chain(&cluster.boost_opps).map(|opp| opp.khz);
+    let mut khz: Vec<u32> = opps.chain(cluster.turbo.iter().map(|bin| bin.khz)).collect();
+    khz.sort_unstable();
+    khz.dedup();
+    khz
+}
+
+/// The clock that governors ask for at full utilisation, without their headroom
+/// (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12): x86 has no `arch_scale_freq_ref()`.
+fn full_khz(machine: &Machine, cluster: &Cluster, policy: &Policy) -> u32 {
+    match (machine.invariance, policy.profile()) {
+        (InvarianceSource::CountersAtTick, Ok(profile)) => {
+            cpuinfo_max_khz(machine, &driver_of(machine, policy).driver, &profile, cluster)
+        }
+        _ => cluster.reference_khz(),
+    }
+}
+
+/// The highest operating point of `cluster` that `scaling_max_freq`, `max_perf_pct` and `no_turbo` allow, in kHz, where
+/// they take some away.
+fn set_limit(cluster: &Cluster, policy: &Policy) -> Option<u32> {
+    let points = points(cluster);
+    let top_khz = *points.last()?;
+    let mut limit_khz = policy.scaling_max_freq.of(&cluster.name).unwrap_or(top_khz);
+    limit_khz = limit_khz.min((u64::from(top_khz) * u64::from(policy.max_perf_pct) / 100) as u32);
+    if policy.no_turbo && cluster.base_khz > 0 {
+        limit_khz = limit_khz.min(cluster.base_khz);
+    }
+    let allowed = points.iter().copied().rev().find(|&khz| khz <= limit_khz).unwrap_or(points[0]);
+    (allowed < top_khz).then_some(allowed)
+}
+
 /// Attributes slow time; made for one run.
 #[derive(Debug)]
 pub struct WhySlow {
     cpus: Vec<CpuState>,
     policies: Vec<PolicyState>,
     tasks: Vec<TaskLife>,
-    /// Of each cluster: OPPs in kHz, the frequency of its capacity, its capacity.
+    /// Of each cluster: operating points in kHz, the frequency of its capacity as governors have it, its capacity.
     clusters: Vec<(Vec<u32>, u32, u32)>,
+    /// From when on, in ns, the point of each cluster at which a set limit holds it.
+    limits: Vec<(u64, Vec<Option<u32>>)>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
     memory_ns: u64,
     /// Until then nothing counts.
@@ -175,8 +218,9 @@ pub struct WhySlow {
 }
 
 impl WhySlow {
-    /// For a run on `machine` with load tracking's half-life, measured from `warmup_ns` on.
-    pub fn new(machine: &Machine, pelt_half_life_ms: u32, warmup_ns: u64) -> Self {
+    /// For a run of `case`, measured from the end of its warm-up on.
+    pub fn new(case: &Case) -> Self {
+        let machine: &Machine = &case.machine;
         let mut cpus: Vec<CpuState> = (0..machine.nr_cpus()).map(|_| CpuState::default()).collect();
         let mut policies = Vec::new();
         for (cluster, members) in machine.policies() {
@@ -186,18 +230,24 @@ impl WhySlow {
             }
             policies.push(PolicyState { cpus: members, ..PolicyState::default() });
         }
-        let clusters = machine.clusters.iter().map(|cluster| {
-            let khz: Vec<u32> = cluster.opps.iter().map(|opp| opp.khz).collect();
-            (khz, cluster.reference_khz(), cluster.capacity)
+        let limits = std::iter::once((0, &case.policy))
+            .chain(case.policy.changes.iter().map(|change| (u64::from(change.at_ms) * 1_000_000, &change.policy)));
+        let limits = limits.map(|(from_ns, policy)| {
+            (from_ns, machine.clusters.iter().map(|cluster| set_limit(cluster, policy)).collect())
         });
+        let clusters = machine
+            .clusters
+            .iter()
+            .map(|cluster| (points(cluster), full_khz(machine, cluster, &case.policy), cluster.capacity));
         Self {
             cpus,
             policies,
             tasks: Vec::new(),
             clusters: clusters.collect(),
-            memory_ns: u64::from(pelt_half_life_ms) * 3_000_000,
-            warmup_ns,
-            energy: TaskEnergy::from(machine, warmup_ns),
+            limits: limits.collect(),
+            memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
+            warmup_ns: case.workload.warmup_ns,
+            energy: TaskEnergy::from(machine, case.workload.warmup_ns),
             rows: BTreeMap::new(),
         }
     }
@@ -240,6 +290,10 @@ impl WhySlow {
     fn reason(&self, cpu: CpuIdx, task: TaskIdx, now_ns: u64) -> SlowReason {
         let own = &self.cpus[cpu as usize];
         let policy = &self.policies[own.policy];
+        let set = self.limits.iter().rev().find(|(from_ns, _)| *from_ns <= now_ns);
+        if set.and_then(|(_, limits)| limits[own.cluster]).is_some_and(|limit_khz| own.khz >= limit_khz) {
+            return SlowReason::PolicyLimit;
+        }
         if own.khz < policy.requested_khz {
             return match policy.limit {
                 Some(GrantLimit::TurboBin) => SlowReason::TurboBin,

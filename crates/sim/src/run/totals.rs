@@ -64,18 +64,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         outcome.work_done = self.outcome.work_done;
         outcome.background_work = self.outcome.background_work;
         outcome.floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(outcome.wall_ns);
-        let mut consumed = vec![0; self.case.machine.consumers.len()];
-        for budget in self.hardware.packages.iter_mut().filter_map(|package| package.budget.as_mut()) {
-            for (index, energy_fj) in budget.consumers_fj(now) {
-                consumed[index] = energy_fj;
-            }
-        }
+        let consumed = self.consumers_fj();
         let consumers = self.case.machine.consumers.iter().zip(consumed);
         outcome.consumers = consumers
             .map(|(spec, energy_fj)| Consumed {
                 name: spec.name.clone(),
                 energy_fj,
-                frames: (energy_fj / (u128::from(spec.frame_uj) * FJ_PER_UJ)) as u64,
+                frame_fj: u128::from(spec.frame_uj) * FJ_PER_UJ,
             })
             .collect();
         outcome.points = self.hardware.clusters.iter().map(|cluster| cluster.points.clone()).collect();
@@ -86,6 +81,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             .map(|task| if let Doing::Work { left, .. } = task.doing { u128::from(left) } else { 0 })
             .sum();
         outcome
+    }
+
+    /// Energy of each consumer up to now.
+    pub(crate) fn consumers_fj(&mut self) -> Vec<u128> {
+        let mut consumed = vec![0; self.case.machine.consumers.len()];
+        for budget in self.hardware.packages.iter_mut().filter_map(|package| package.budget.as_mut()) {
+            for (index, energy_fj) in budget.consumers_fj(self.now) {
+                consumed[index] = energy_fj;
+            }
+        }
+        consumed
     }
 
     /// What each group's `cpu.stat` reports, without the time that tasks ran.

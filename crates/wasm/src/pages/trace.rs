@@ -600,7 +600,7 @@ impl Slow {
     /// What held CPUs back in a closed loop.
     fn of(replay: &Replay) -> Result<Self, String> {
         let ClosedCase { case, start, .. } = replay.closed_case().map_err(|error| error.to_string())?;
-        let mut sink = WhySlow::new(&case.machine, case.policy.half_life_ms(), case.workload.warmup_ns);
+        let mut sink = WhySlow::new(&case);
         let outcome = opplab_sim::run_from(&case, &start, &mut sink).map_err(|error| error.0)?;
         Ok(Self {
             busy_ns: outcome.busy_ns_by_opp.iter().flatten().sum(),
