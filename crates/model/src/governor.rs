@@ -26,6 +26,16 @@ impl Machine {
             }
         }
     }
+
+    /// Whether a kernel that has frequency invariance on this platform finds the f_max that it takes. On AMD it is made
+    /// of the CPPC capabilities of the first CPU (cppc.c:amd_set_max_freq_ratio(), v6.12).
+    pub fn knows_freq_max(&self) -> bool {
+        match self.invariance {
+            InvarianceSource::FreqChange => true,
+            InvarianceSource::CountersAtTick => self.platform() != Platform::Amd || self.cluster_of(0).cppc.is_some(),
+            InvarianceSource::Absent => false,
+        }
+    }
 }
 
 /// A wrong name in a governor or its tunables, with the nearest right one.

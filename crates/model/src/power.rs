@@ -40,6 +40,8 @@ pub enum CpuActivity {
     /// It runs a task, and so does the other thread of its core; two busy threads draw this much of one, in 1/1024
     /// ([`crate::machine::Machine::smt_power`]) more, of which each has half.
     BusyPair(u32),
+    /// It spins in this idle state ([`Cluster::polls`]).
+    Polling(usize),
     /// It is in this idle state. Awake in the idle loop, or on its way in or out, is as in the shallowest (0).
     Idle(usize),
 }
@@ -92,6 +94,9 @@ pub trait AtWork {
                 (clock?, CpuActivity::BusyPair(machine.smt_power))
             }
             CpuState::Runs => (clock?, CpuActivity::Busy),
+            CpuState::Resident(state) if machine.cluster_of(cpu).polls(state) => {
+                (clock.unwrap_or(&NO_CLOCK), CpuActivity::Polling(state))
+            }
             CpuState::Awake => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(0)),
             CpuState::Resident(state) => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(state)),
         };
@@ -109,8 +114,9 @@ pub trait AtWork {
     /// What a cluster that does not sleep does.
     #[inline]
     fn cluster_activity(&self, cluster: u32) -> ClusterActivity {
-        let is_resident = |cpu: &u32| matches!(self.cpu_state(*cpu), CpuState::Resident(_));
-        match self.machine().clusters[cluster as usize].cpus.iter().all(is_resident) {
+        let described = &self.machine().clusters[cluster as usize];
+        let sleeps = |cpu: &u32| matches!(self.cpu_state(*cpu), CpuState::Resident(state) if !described.polls(state));
+        match described.cpus.iter().all(sleeps) {
             true => ClusterActivity::AllIdle,
             false => ClusterActivity::Awake,
         }
@@ -184,12 +190,26 @@ impl Cluster {
         }
     }
 
+    /// Whether a CPU spins in this idle state (`CPUIDLE_FLAG_POLLING`): it is in C0, and so is its cluster.
+    pub fn polls(&self, state: usize) -> bool {
+        state == 0 && self.idle.first().is_some_and(|idle| idle.name == "POLL")
+    }
+
+    /// What a CPU draws that spins. A file that gives it no more than the next state, which halts, does not know it:
+    /// then it is what a busy CPU draws.
+    fn polling_uw(&self, point: &PointPower, state: usize) -> u64 {
+        let told = point.idle_uw.unwrap_or(self.idle[state].power_uw);
+        let halted = self.idle.get(state + 1).map_or(0, |idle| idle.power_uw);
+        if told > halted { told } else { told.max(point.busy_uw) }
+    }
+
     /// What one of the cluster's CPUs draws at a clock, in uW. A state that does not exist draws nothing.
     pub fn cpu_power_uw(&self, point: &PointPower, activity: CpuActivity) -> u64 {
         let state_uw = |state: usize| self.idle.get(state).map_or(0, |idle| idle.power_uw);
         match activity {
             CpuActivity::Busy => point.busy_uw,
             CpuActivity::BusyPair(smt_power) => point.busy_uw * (1024 + u64::from(smt_power)) / 2048,
+            CpuActivity::Polling(state) => self.polling_uw(point, state),
             CpuActivity::Idle(0) => point.idle_uw.unwrap_or_else(|| state_uw(0)),
             CpuActivity::Idle(state) => state_uw(state),
         }
@@ -292,6 +312,20 @@ mod tests {
         assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::AllIdle), 20_000);
         assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::Asleep(0)), 0, "it has no such state");
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);
+    }
+
+    /// A CPU that spins draws what the file tells if that is more than halting, else what a busy one draws.
+    #[test]
+    fn polling_is_never_free() {
+        let poll = MACHINE.replace("name = \"WFI\", mw = 5", "name = \"POLL\", mw = 0").replace(", idle_mw = 7", "");
+        for (told, expected) in [("mw = 0", 300_000), ("mw = 1", 300_000), ("mw = 50", 50_000)] {
+            let text = poll.replace("mw = 0", told);
+            let machine = parse_machine("two.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+            let cluster = &machine.clusters[0];
+            assert!(cluster.polls(0) && !cluster.polls(1));
+            let high = PointPower::from(cluster.opp_for(2_000_000));
+            assert_eq!(cluster.cpu_power_uw(&high, CpuActivity::Polling(0)), expected, "{told}");
+        }
     }
 
     /// P = 0.407 f + 0.0966 f^3 W (f in GHz) through 1.5 and 2.25 GHz is found again at 3.4 GHz.

@@ -283,7 +283,7 @@ impl opplab_model::event::Sink for LastUtil {
 /// On x86 the tick's counters slow PELT's clock at low frequency, relative to the f_max that the policy names.
 #[test]
 fn x86_counters_make_utilisation_invariant() {
-    use opplab_model::machine::{InvarianceSource, PackagePower, TurboBin};
+    use opplab_model::machine::{CppcCaps, InvarianceSource, PackagePower, Processor, TurboBin};
     use opplab_model::workload::Op;
     let case_of = |invariance: &str, freq_max: &str| {
         let mut case =
@@ -314,6 +314,29 @@ fn x86_counters_make_utilisation_invariant() {
     let mut without = case_of("", "max_P");
     without.machine.invariance = InvarianceSource::Absent;
     assert_eq!(last_of(&without), none);
+    // AMD's f_max is made of CPPC capabilities: a machine without them is not invariant, but where the policy names one.
+    let of_amd = |cppc: Option<CppcCaps>, freq_max: &str| {
+        let mut case = case_of("", freq_max);
+        case.machine.processor = Some(Processor {
+            vendor: "AuthenticAMD".into(),
+            family: 23,
+            model: 1,
+            stepping: 2,
+            model_name: String::new(),
+        });
+        case.machine.clusters.iter_mut().for_each(|cluster| cluster.cppc = cppc);
+        last_of(&case)
+    };
+    let caps = CppcCaps {
+        highest_perf: 200,
+        nominal_perf: 100,
+        lowest_nonlinear_perf: 50,
+        lowest_perf: 20,
+        lowest_freq_mhz: 0,
+        nominal_freq_mhz: 0,
+    };
+    assert_eq!(of_amd(None, ""), none);
+    assert!(of_amd(Some(caps), "") < none && of_amd(None, "max_P") < none);
     assert_eq!(last("", "turbo-3-cores"), all);
     // What was seen of the lowest clock: the search stays at the base frequency, the recent past falls to it.
     let (recent, search) = (last("", "recent"), last("", "search"));

@@ -138,7 +138,8 @@ impl<'a> Run<'a> {
     ) -> Result<Self, ReplayError> {
         let profile = policy.profile()?;
         let platform = machine.platform();
-        let freq_invariant = policy.invariance != "none" && profile.freq_invariant(platform);
+        let freq_invariant =
+            policy.invariance != "none" && profile.freq_invariant(platform) && machine.knows_freq_max();
         let tick_ns = tick_nsec(policy.hz.into());
         let described = machine.policies();
         let mut policies = Vec::new();

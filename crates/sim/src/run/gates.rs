@@ -105,7 +105,12 @@ impl Gates {
     pub(crate) fn new(policy: &Policy, machine: &Machine) -> Result<Self, CaseError> {
         let profile = policy.profile()?;
         let platform = machine.platform();
-        let invariant = profile.freq_invariant(platform) && machine.invariance != InvarianceSource::Absent;
+        // Who names an f_max has a kernel that knows it.
+        let knows_freq_max = match policy.freq_max.is_empty() {
+            true => machine.knows_freq_max(),
+            false => machine.invariance != InvarianceSource::Absent,
+        };
+        let invariant = profile.freq_invariant(platform) && knows_freq_max;
         let (freq_invariant, scaled_contribution) = match policy.invariance.as_str() {
             "" => (invariant, invariant && profile.invariance == Invariance::ScaledContribution),
             "none" => (false, false),
