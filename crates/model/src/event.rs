@@ -6,6 +6,7 @@
 use crate::counters::Sample;
 use crate::decision::Decision;
 pub use crate::ids::{CpuIdx, IDLE_TASK, PlacementRule, TaskIdx};
+use crate::workload::SchedPolicy;
 
 /// Why a task left its CPU, as `sched_switch` prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,6 +111,10 @@ pub trait Sink {
     fn queued(&mut self, now_ns: u64, cpu: CpuIdx, task: TaskIdx, group: Option<u32>, change: QueueChange) {
         let _ = (now_ns, cpu, task, group, change);
     }
+    /// Takes the policy of a task: when the task is made, before its first event, and when the policy changes.
+    fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
+        let _ = (now_ns, task, policy);
+    }
 }
 
 /// What has a meter of its own.
@@ -163,6 +168,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn queued(&mut self, now_ns: u64, cpu: CpuIdx, task: TaskIdx, group: Option<u32>, change: QueueChange) {
         self.0.queued(now_ns, cpu, task, group, change);
         self.1.queued(now_ns, cpu, task, group, change);
+    }
+    fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
+        self.0.policy(now_ns, task, policy);
+        self.1.policy(now_ns, task, policy);
     }
 }
 

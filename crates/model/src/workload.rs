@@ -150,6 +150,19 @@ pub enum SchedPolicy {
     Deadline { runtime_ns: u64, deadline_ns: u64, period_ns: u64, reclaim: bool },
 }
 
+impl SchedPolicy {
+    /// The task's priority as trace events print it (kernel/sched/core.c:`__normal_prio()`, v6.12): 120 + nice, below 100
+    /// real-time, below 0 deadline.
+    pub fn prio(self) -> i32 {
+        match self {
+            Self::Other { nice } | Self::Batch { nice } => 120 + i32::from(nice),
+            Self::Idle => 120,
+            Self::Fifo { priority } | Self::RoundRobin { priority } => 99 - i32::from(priority),
+            Self::Deadline { .. } => -1,
+        }
+    }
+}
+
 impl Default for SchedPolicy {
     fn default() -> Self {
         Self::Other { nice: 0 }

@@ -12,9 +12,10 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{Event, IDLE_TASK, Metered, PlacementRule, Sink};
+use opplab_model::event::{Event, IDLE_TASK, Metered, PlacementRule, Sink, TaskState};
 use opplab_model::groups::GroupSpec;
 use opplab_model::machine::Machine;
+use opplab_model::workload::SchedPolicy;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
 use opplab_trace::{Kind, Trace, Value};
 
@@ -24,8 +25,12 @@ use crate::reasons::{Notes, Reasons, RunNames};
 pub const FIRST_PID: i32 = 1001;
 /// Group `n` has the pid `GROUP_PID + n`, beyond those that the kernel gives (PID_MAX_LIMIT).
 const GROUP_PID: i32 = 1 << 22;
-/// Priority of a task of nice 0 as trace events print it.
-const PRIO: i64 = 120;
+/// The stopper thread of CPU `n` has the pid `STOPPER_PID + n`, beyond those of tasks.
+const STOPPER_PID: i32 = 1 << 21;
+/// Priority of an idle task as trace events print it.
+const IDLE_PRIO: i32 = 120;
+/// Priority of a stopper thread as trace events print it.
+const STOPPER_PRIO: i32 = 0;
 /// No idle state, as the kernel's events have it.
 const AWAKE: u32 = u32::MAX;
 
@@ -131,6 +136,18 @@ pub struct RunTrace {
     cpus_uw: Vec<u64>,
     shared_uw: Vec<u64>,
     groups: Groups,
+    /// Priorities of tasks as trace events print them.
+    prios: Vec<i32>,
+    /// A switch of a runnable task to idle; who took the task away shows by what comes next.
+    to_idle: Option<ToIdle>,
+}
+
+/// A runnable task left its CPU to the idle task.
+#[derive(Clone, Copy)]
+struct ToIdle {
+    time_ns: u64,
+    cpu: u32,
+    task: u32,
 }
 
 /// The first CPU that shares the clock of each CPU.
@@ -206,6 +223,8 @@ impl RunTrace {
             cpus_uw: vec![0; nr_cpus],
             shared_uw: vec![0; machine.clusters.len()],
             groups: Groups::default(),
+            prios: Vec::new(),
+            to_idle: None,
         }
     }
 
@@ -274,8 +293,13 @@ impl RunTrace {
         }
     }
 
+    fn prio(&self, task: u32) -> i32 {
+        self.prios.get(task as usize).copied().unwrap_or(IDLE_PRIO)
+    }
+
     /// The run ends: a mark, as a program writes one to `trace_marker`, so that what nothing happens in is part of the trace.
     pub fn end(&mut self, now_ns: u64) {
+        self.leaves_for_idle();
         self.push(self.ids.mark, now_ns, 0, &[Value::U64(0), Value::Str(b"opplab: end of the run")]);
     }
 
@@ -415,22 +439,56 @@ fn uint(value: impl Into<u64>) -> Value<'static> {
 }
 
 impl RunTrace {
+    fn switch(&mut self, now_ns: u64, cpu: u32, prev: u32, prev_state: TaskState, next: u32) {
+        let (from, to) = (self.comm(cpu, prev), self.comm(cpu, next));
+        let values = [
+            Value::Str(from.as_bytes()),
+            int(pid(prev)),
+            int(self.prio(prev)),
+            int(prev_state as u8),
+            Value::Str(to.as_bytes()),
+            int(pid(next)),
+            int(self.prio(next)),
+        ];
+        self.push(self.ids.switch, now_ns, cpu, &values);
+        self.curr[cpu as usize] = pid(next);
+    }
+
+    /// No stopper took the task that left its CPU to the idle task: a quota stopped it.
+    fn leaves_for_idle(&mut self) {
+        if let Some(ToIdle { time_ns, cpu, task }) = self.to_idle.take() {
+            self.switch(time_ns, cpu, task, TaskState::Running, IDLE_TASK);
+        }
+    }
+
+    /// The stopper of `cpu` runs in place of `task`, moves it, and sleeps; `migrate`: the values of the move, the task's name, pid and
+    /// priority first.
+    fn stopper_moves(&mut self, now_ns: u64, cpu: u32, migrate: &[Value<'_>; 5]) {
+        let stopper_pid = STOPPER_PID + cpu as i32;
+        let (stopper, idle) = (format!("migration/{cpu}"), self.comm(cpu, IDLE_TASK));
+        self.builder.task(stopper_pid, &stopper);
+        let stopper = [Value::Str(stopper.as_bytes()), int(stopper_pid), int(STOPPER_PRIO)];
+        let runs = int(TaskState::Running as u8);
+        let values = [migrate[0], migrate[1], migrate[2], runs, stopper[0], stopper[1], stopper[2]];
+        self.push(self.ids.switch, now_ns, cpu, &values);
+        self.curr[cpu as usize] = stopper_pid;
+        self.push(self.ids.migrate, now_ns, cpu, migrate);
+        let sleeps = int(TaskState::Interruptible as u8);
+        let to = [Value::Str(idle.as_bytes()), int(0), int(IDLE_PRIO)];
+        let values = [stopper[0], stopper[1], stopper[2], sleeps, to[0], to[1], to[2]];
+        self.push(self.ids.switch, now_ns, cpu, &values);
+        self.curr[cpu as usize] = 0;
+    }
+
     /// Switches, wake-ups, moves and ends of tasks.
     fn scheduling(&mut self, now_ns: u64, event: &Event) {
         match *event {
             Event::SchedSwitch { cpu, prev, prev_state, next } => {
-                let (from, to) = (self.comm(cpu, prev), self.comm(cpu, next));
-                let values = [
-                    Value::Str(from.as_bytes()),
-                    int(pid(prev)),
-                    int(PRIO),
-                    int(prev_state as u8),
-                    Value::Str(to.as_bytes()),
-                    int(pid(next)),
-                    int(PRIO),
-                ];
-                self.push(self.ids.switch, now_ns, cpu, &values);
-                self.curr[cpu as usize] = pid(next);
+                if prev_state == TaskState::Running && next == IDLE_TASK {
+                    self.to_idle = Some(ToIdle { time_ns: now_ns, cpu, task: prev });
+                } else {
+                    self.switch(now_ns, cpu, prev, prev_state, next);
+                }
                 self.group_runs(prev, now_ns, -1);
                 self.group_runs(next, now_ns, 1);
                 if let Some((flow, since)) = self.woken.remove(&next) {
@@ -441,19 +499,27 @@ impl RunTrace {
                 let waking = matches!(event, Event::SchedWaking { .. });
                 let id = if waking { self.ids.waking } else { self.ids.wakeup_new };
                 let comm = self.comm(cpu, task);
-                let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(PRIO), int(target_cpu)];
+                let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(self.prio(task)), int(target_cpu)];
                 self.push(id, now_ns, cpu, &values);
                 self.wakes(cpu, now_ns, task, target_cpu);
             }
             Event::SchedMigrateTask { task, orig_cpu, dest_cpu } => {
                 let comm = self.comm(orig_cpu, task);
-                let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(PRIO), int(orig_cpu), int(dest_cpu)];
-                self.push(self.ids.migrate, now_ns, dest_cpu, &values);
+                let prio = int(self.prio(task));
+                let values = [Value::Str(comm.as_bytes()), int(pid(task)), prio, int(orig_cpu), int(dest_cpu)];
+                let taken = |left: &ToIdle| (left.time_ns, left.cpu, left.task) == (now_ns, orig_cpu, task);
+                if self.to_idle.take_if(|left| taken(left)).is_some() {
+                    self.stopper_moves(now_ns, orig_cpu, &values);
+                } else {
+                    self.leaves_for_idle();
+                    self.push(self.ids.migrate, now_ns, dest_cpu, &values);
+                }
             }
             Event::SchedProcessExit { task } => {
                 let cpu = self.curr.iter().position(|&curr| curr == pid(task)).unwrap_or(0) as u32;
                 let comm = self.comm(cpu, task);
-                self.push(self.ids.exit, now_ns, cpu, &[Value::Str(comm.as_bytes()), int(pid(task)), int(PRIO)]);
+                let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(self.prio(task))];
+                self.push(self.ids.exit, now_ns, cpu, &values);
             }
             _ => {}
         }
@@ -569,10 +635,21 @@ impl RunTrace {
 
 impl Sink for RunTrace {
     fn event(&mut self, now_ns: u64, event: &Event) {
+        if !matches!(event, Event::SchedMigrateTask { .. }) {
+            self.leaves_for_idle();
+        }
         self.scheduling(now_ns, event);
         self.clocks(now_ns, event);
         self.signals(now_ns, event);
         self.decided(now_ns, event);
+    }
+
+    fn policy(&mut self, _now_ns: u64, task: u32, policy: SchedPolicy) {
+        let task = task as usize;
+        if self.prios.len() <= task {
+            self.prios.resize(task + 1, IDLE_PRIO);
+        }
+        self.prios[task] = policy.prio();
     }
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
@@ -591,5 +668,64 @@ impl Sink for RunTrace {
             let cpus_uw: u64 = cpus.iter().map(|&cpu| self.cpus_uw[cpu as usize]).sum();
             self.count(Track::Power, cluster, now_ns, (cpus_uw + self.shared_uw[cluster as usize]) as i64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opplab_model::testing::Swarm;
+    use opplab_trace::write::ftrace_text;
+
+    use super::*;
+
+    /// The lines of a trace of these events, without their heads.
+    fn lines(policies: &[SchedPolicy], events: &[Event]) -> Vec<String> {
+        let machine = (0..).map(|seed| Swarm::default().machine(seed)).find(|machine| machine.nr_cpus() > 1).unwrap();
+        let names = ["a", "b", "c", "d", "e"].map(String::from).to_vec();
+        let mut sink = RunTrace::new(&machine, names, false);
+        for (task, &policy) in (0..).zip(policies) {
+            sink.policy(0, task, policy);
+        }
+        events.iter().for_each(|event| sink.event(5, event));
+        sink.end(9);
+        let mut out = Vec::new();
+        ftrace_text(&sink.into_trace(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        text.lines().filter_map(|line| Some(line.split_once(": sched_")?.1.to_owned())).collect()
+    }
+
+    #[test]
+    fn priorities_are_the_kernels() {
+        let policies = [
+            SchedPolicy::Fifo { priority: 2 },
+            SchedPolicy::RoundRobin { priority: 10 },
+            SchedPolicy::Other { nice: -10 },
+            SchedPolicy::Deadline { runtime_ns: 1, deadline_ns: 2, period_ns: 2, reclaim: false },
+            SchedPolicy::Idle,
+        ];
+        let woken: Vec<Event> = (0..5).map(|task| Event::SchedWaking { cpu: 0, task, target_cpu: 0 }).collect();
+        let prios: Vec<String> = lines(&policies, &woken)
+            .iter()
+            .filter_map(|line| line.split(' ').find_map(|word| word.strip_prefix("prio=")).map(str::to_owned))
+            .collect();
+        assert_eq!(prios, ["97", "89", "110", "-1", "120"]);
+    }
+
+    #[test]
+    fn a_stopper_takes_a_running_task_and_a_quota_does_not() {
+        let leaves = Event::SchedSwitch { cpu: 0, prev: 0, prev_state: TaskState::Running, next: IDLE_TASK };
+        let moved = Event::SchedMigrateTask { task: 0, orig_cpu: 0, dest_cpu: 1 };
+        let fair = [SchedPolicy::default()];
+        let pushed = lines(&fair, &[leaves, moved]);
+        let expected = [
+            "switch: prev_comm=a prev_pid=1001 prev_prio=120 prev_state=R ==> next_comm=migration/0 next_pid=2097152 next_prio=0",
+            "migrate_task: comm=a pid=1001 prio=120 orig_cpu=0 dest_cpu=1",
+            "switch: prev_comm=migration/0 prev_pid=2097152 prev_prio=0 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120",
+        ];
+        assert_eq!(pushed, expected);
+        let to_idle = "switch: prev_comm=a prev_pid=1001 prev_prio=120 prev_state=R ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+        assert_eq!(lines(&fair, &[leaves]), [to_idle]);
+        let other = Event::SchedMigrateTask { task: 1, orig_cpu: 0, dest_cpu: 1 };
+        assert_eq!(lines(&fair, &[leaves, other])[0], to_idle);
     }
 }

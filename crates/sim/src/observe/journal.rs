@@ -3,6 +3,7 @@
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Fingerprint, Metered, QueueChange, Sink};
+use opplab_model::workload::SchedPolicy;
 
 use crate::ids::{CpuId, GroupId, TaskId};
 
@@ -58,6 +59,14 @@ impl<'c, S: Sink> Journal<'c, S> {
     pub(crate) fn queued(&mut self, time_ns: u64, cpu: CpuId, task: TaskId, group: GroupId, change: QueueChange) {
         if S::ENABLED {
             self.sink.queued(time_ns, cpu.0, task.0, group.0.checked_sub(1), change);
+        }
+    }
+
+    /// A task is made, or its policy changes.
+    #[inline]
+    pub(crate) fn policy(&mut self, time_ns: u64, task: TaskId, policy: SchedPolicy) {
+        if S::ENABLED {
+            self.sink.policy(time_ns, task.0, policy);
         }
     }
 

@@ -249,7 +249,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.tasks.push(task);
         self.entities.push(SchedEntity::default());
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
-        TaskId::of(self.tasks.len() - 1)
+        let task = TaskId::of(self.tasks.len() - 1);
+        self.journal.policy(self.now - BOOT_NS, task, spec.policy);
+        task
     }
 
     /// The class of programs that `spec` names.

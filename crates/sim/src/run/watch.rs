@@ -7,6 +7,7 @@ use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Metered, NullSink, QueueChange, Sink};
+use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
 use crate::run::hooks::Hooks;
@@ -20,6 +21,7 @@ trait Watcher {
     fn decision(&mut self, now_ns: u64, decision: &Decision);
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64);
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
+    fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
 }
 
 impl<S: Sink> Watcher for S {
@@ -45,6 +47,10 @@ impl<S: Sink> Watcher for S {
 
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
         Sink::queued(self, now_ns, cpu, task, group, change);
+    }
+
+    fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
+        Sink::policy(self, now_ns, task, policy);
     }
 }
 
@@ -76,6 +82,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange) {
         self.0.queued(now_ns, cpu, task, group, change);
+    }
+
+    fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
+        self.0.policy(now_ns, task, policy);
     }
 }
 

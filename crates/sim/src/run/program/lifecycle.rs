@@ -6,6 +6,7 @@ use opplab_model::workload::SchedPolicy;
 
 use super::Step;
 use crate::ids::{CpuId, CpuSetId, GroupId, TaskId};
+use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Enqueue, Life, Task, class_and_weight};
 use crate::run::timers::TimerKind;
@@ -149,6 +150,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.policy = policy;
         state.class = class;
         state.weight = weight;
+        self.journal.policy(self.now - BOOT_NS, task, policy);
         self.set_dl_params(task, policy, old == Class::Deadline);
         self.enqueue_task(cpu, task, Enqueue::Restore);
         self.set_next_task(cpu, task);
