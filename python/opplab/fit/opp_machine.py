@@ -245,7 +245,9 @@ def machine_of_points(
             if guessed
             else "[S] as the importer was given it (--clusters)",
             "cluster.opp.khz": f"[S] {files}",
-            "cluster.opp.mv": f"[S] {files}",
+            "cluster.opp.mv": f"[S] {files}"
+            if any(mv for khz in khz_of for mv in khz.values())
+            else "unknown: not measured",
             "cluster.opp.uw": "unknown: not measured",
             "cluster.capacity": CAPACITY_MARK if capacities else "[A] unknown: 1024 for all",
             "cluster.efficiency_class": "[A] by capacity",
