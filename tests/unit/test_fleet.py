@@ -40,7 +40,9 @@ def dumps(tmp_path: Path) -> Path:
 def run(folder: Path, *more: str) -> Result:
     load = folder.parent / "load.json"
     load.write_text(json.dumps(LOAD))
-    words = ["--seconds", "0.1", "--iterations", "2", "--uncertainty", "0", "-j", "1"]
+    words = ["--uncertainty", "0", "-j", "1"]
+    for name, value in (("--seconds", "0.1"), ("--iterations", "2")):
+        words += [] if name in more else [name, value]
     return CliRunner().invoke(
         program, ["fleet", str(folder), "-w", str(load), "-o", str(folder.parent / "out"), *words, *more]
     )
@@ -135,7 +137,7 @@ def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Pat
     (out / "manifest.json").write_text("{}")
     load = dumps.parent / "load.json"
     load.write_text(json.dumps(LOAD))
-    short = ["--seconds", "0.1", "--iterations", "2", "--uncertainty", "0", "-j", "1"]
+    short = ["--iterations", "2", "--uncertainty", "0", "-j", "1"]
     choose = ["choose", str(load), "-m", "juno-r2", *short, "-o", str(out)]
     for words in (choose, ["fleet", str(dumps), "-w", str(load), *short, "-o", str(out)]):
         with pytest.raises(opplab.InputError, match=r"it holds other files \(manifest.json\)"):

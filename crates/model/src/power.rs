@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);
     }
 
-    /// A CPU that spins draws what the file tells if that is more than halting, else what a busy one draws.
+    /// A CPU that spins draws what the file has for it if that is more than halting, else what a busy one draws.
     #[test]
     fn polling_is_never_free() {
         let poll = MACHINE.replace("name = \"WFI\", mw = 5", "name = \"POLL\", mw = 0").replace(", idle_mw = 7", "");

@@ -184,6 +184,7 @@ def variants_of(
     InputError
         If there are not as many changes as commits.
     """
+    from opplab.sweep.power_profiles import is_power_profile, power_profiles
     from opplab.sweep.variants import with_variants
 
     patches = report.commits[1:]
@@ -192,12 +193,12 @@ def variants_of(
     if len(vs) != len(patches):
         what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
-    variants = with_variants(keys, vs, drivers, said)
-    if len(variants) != len(report.commits):
-        # A file of profiles is several.
-        what = f"the text has {len(patches)} and --vs gives {len(variants) - 1}"
+    # A file of profiles is several, also where one of them sets what the baseline has.
+    given = sum(len(power_profiles(text, drivers)) if is_power_profile(text) else 1 for text in vs)
+    if given != len(patches):
+        what = f"the text has {len(patches)} and --vs gives {given}"
         raise InputError(f"line {report.line}: each patch takes one variant: {what}")
-    return variants
+    return with_variants(keys, vs, drivers, said)
 
 
 def answer(

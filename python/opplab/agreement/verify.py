@@ -68,10 +68,10 @@ def verify_published(
     for experiment in loaded:
         if not experiment.compare:
             raise click.UsageError(f"experiment {experiment.name} has no `[[compare]]`: nothing is published for it")
-    if not score_only:
+    if not (names or score_only):
         total = sum(len(experiment.cases) for experiment in loaded)
-        told = "every fifth row of them" if quick else "many minutes on few cores; --quick runs every fifth row"
-        click.echo(f"{len(loaded)} experiments with {total} cases: {told}", err=True)
+        note = "every fifth row of them" if quick else "many minutes on few cores; --quick runs every fifth row"
+        click.echo(f"{len(loaded)} experiments with {total} cases: {note}", err=True)
     # One folder for quick and full runs: what both need is run once.
     swept = []
     for experiment in loaded:

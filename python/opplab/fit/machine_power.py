@@ -176,7 +176,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
 
 
 _SPREAD = 1.02
-"""So many times more busy cores are told: what the source leaves open of threads."""
+"""So many times more busy cores may be meant: what the source leaves open of threads."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
 _BETTER = 4.0

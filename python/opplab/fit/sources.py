@@ -102,7 +102,7 @@ class Samples:
     """Loads of the single CPUs, where the source has them apart."""
 
     def busy_cores(self, machine: BusyOf, capacities: Sequence[float] = ()) -> Floats:
-        """Give busy cores of the machine, those of each cluster times its capacity where intervals tell the CPUs."""
+        """Give busy cores of the machine, those of each cluster times its capacity where intervals name the CPUs."""
         sums = np.zeros(len(self.load))
         for index, by_cluster in enumerate(self.busy_by_cluster(machine)):
             weights = capacities if self._tells_cpus(index, machine) else ()
@@ -112,7 +112,7 @@ class Samples:
     def busy_by_cluster(self, machine: BusyOf) -> list[dict[int, float]]:
         """Give busy cores by cluster; a core with both threads busy counts 1 and what the second one adds.
 
-        Rows of the single CPUs tell which cores are busy: threads of a core are taken as independent.  Without them a
+        Rows of the single CPUs show which cores are busy: threads of a core are taken as independent.  Without them a
         share of all CPUs is taken for that share of the cores with all their threads; counted threads fill the cores
         (of each package, where they are separate) before they share them.
         """
@@ -122,7 +122,7 @@ class Samples:
         ]
 
     def spread(self, machine: BusyOf) -> float:
-        """Give how many times more cores may have been busy: shares of CPUs do not tell threads from cores."""
+        """Give how many times more cores may have been busy: shares of CPUs do not part threads from cores."""
         if not self.load_is_share:
             return 1.0
         taken = self.busy_cores(machine)

@@ -1,7 +1,7 @@
 """GNU time's default output, ``time-FACTOR-ITERATION``: shared by kernbench, gitsource, NAS and pgbench's exec time.
 
 A file holds ``646.00user 76.00system 6:17.86elapsed 190%CPU ...``; of other lines only
-those count that say that the command failed: its times are left out, but where mmtests is followed to the letter.
+those count that report that the command failed: its times are left out, but where mmtests is followed to the letter.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ NO_TIMERS = (
     "the trace has no timer and no interrupt: menu and teo choose by the time to the next timer, unknown here, "
     "so that their rows judge nothing"
 )
-"""What is to be said of a trace for which `shows_timers` is false."""
+"""The note on a trace for which `shows_timers` is false."""
 
 States = list[list[tuple[int, int, bool]]]
 

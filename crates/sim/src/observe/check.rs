@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use opplab_model::event::{Event, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::power::CpuActivity;
 
 use crate::{Case, Outcome};
 
@@ -79,6 +80,9 @@ impl Check {
             let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
             let at_points = || outcome.points[index].iter().map(|point| point.power.idle_uw.unwrap_or(shallow));
             let (shallow_least, shallow_most) = (at_points().min().unwrap_or(0), at_points().max().unwrap_or(0));
+            let first = if cluster.polls(0) { CpuActivity::Polling(0) } else { CpuActivity::Idle(0) };
+            let of_first = || outcome.points[index].iter().map(|point| cluster.cpu_power_uw(&point.power, first));
+            let (first_least, first_most) = (of_first().min().unwrap_or(0), of_first().max().unwrap_or(0));
             for &cpu in &cluster.cpus {
                 let cpu = cpu as usize;
                 for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
@@ -90,11 +94,12 @@ impl Check {
                 for (state, &ns) in cluster.idle.iter().zip(states).skip(1) {
                     cpus += u128::from(state.power_uw) * u128::from(ns);
                 }
-                // The shallowest state, or idle without any, and the way in and out.
+                // Idle without any state, the way in and out, and the first state.
                 let awake = states.last().map_or(0, |&ns| u128::from(ns));
-                let awake = awake + states.first().map_or(0, |&ns| u128::from(ns));
-                cpus += u128::from(shallow_least) * awake;
-                varies += u128::from(shallow_most - shallow_least) * awake;
+                let first = states.first().map_or(0, |&ns| u128::from(ns));
+                cpus += u128::from(shallow_least) * awake + u128::from(first_least) * first;
+                varies +=
+                    u128::from(shallow_most - shallow_least) * awake + u128::from(first_most - first_least) * first;
             }
             let shared = || {
                 let awake = outcome.points[index].iter().map(|point| point.power.cluster_uw);
