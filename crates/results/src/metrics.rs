@@ -3,6 +3,7 @@
 use crate::Better::{Higher, Lower, Neither};
 use crate::Kind::{Detail, Part, Whole};
 use crate::{FULL, Metric, SOME, at, average, by_percentile, percent};
+use opplab_sim::Consumed;
 
 macro_rules! metrics {
     ($($name:literal, $unit:literal, $better:ident, $kind:ident, $about:literal, $values:expr;)*) => {
@@ -29,7 +30,7 @@ metrics! {
     "energy:rest", "J", Lower, Part, "energy of the rest of the machine", |r| r.one(r.outcome.floor_energy_fj as f64 / 1e15);
     "energy:CONSUMER", "J", Lower, Part, "energy of a consumer that is no CPU, such as a GPU",
         |r| r.by_consumer(|one| one.energy_fj as f64 / 1e15);
-    "frames:CONSUMER", "1/s", Higher, Whole, "frames of a GPU a second", |r| r.by_consumer(|one| one.frames() * 1e9 / r.wall_ns());
+    "frames:CONSUMER", "1/s", Higher, Whole, "frames of a GPU a second", |r| r.by_consumer(|one| frames(one) * 1e9 / r.wall_ns());
     "power", "W", Lower, Whole, "mean power of all clusters", |r| r.one(r.energy_fj().map(|fj| r.watts(fj)));
     "power:CLUSTER", "W", Lower, Part, "mean power of a cluster", |r| r.by_energy(|fj| r.watts(fj));
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
@@ -124,4 +125,9 @@ metrics! {
         |r| r.pressure(|line| average(line, 1));
     "pressure_some_avg300", "%", Lower, Detail, "some avg300 of /proc/pressure/cpu at the end; 0 in runs of up to 2 s",
         |r| r.pressure(|line| average(line, 2));
+}
+
+/// Units of a consumer's work that were done; the last one in part.
+fn frames(one: &Consumed) -> f64 {
+    if one.frame_fj == 0 { 0.0 } else { one.energy_fj as f64 / one.frame_fj as f64 }
 }

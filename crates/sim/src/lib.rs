@@ -193,13 +193,6 @@ pub struct Consumed {
     pub frame_fj: u128,
 }
 
-impl Consumed {
-    /// Units of its work that were done; the last one in part.
-    pub fn frames(&self) -> f64 {
-        if self.frame_fj == 0 { 0.0 } else { self.energy_fj as f64 / self.frame_fj as f64 }
-    }
-}
-
 /// The part of a run before it is measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Warmup {

@@ -345,7 +345,7 @@ fn a_gpu_gets_what_the_cpus_leave() {
         let tasks = (0..2).map(|cpu| task(cpu, 0, spin())).collect();
         let outcome = checked(&machine, tasks, policy("intel_cpufreq", governor), 500 * MS);
         let all_uw = package_uw(&outcome, 0) + (outcome.consumers[0].energy_fj / (500 * u128::from(MS))) as u64;
-        (outcome.consumers[0].frames() as u64, all_uw / 1_000_000)
+        (whole_frames(&outcome.consumers[0]), all_uw / 1_000_000)
     };
     let ((slow, slow_w), (fast, fast_w)) = (frames("powersave", 30), frames("performance", 30));
     // 2 x 0.8 W or 2 x 10.7 W, and 8 W of the package, of 30 W; a frame takes 0.25 J.
@@ -550,4 +550,9 @@ fn an_idle_socket_may_draw_by_the_clock_of_the_other() {
     };
     assert!(idle_uj(true).abs_diff(4_800) < 200, "{} uJ", idle_uj(true));
     assert!(idle_uj(false).abs_diff(2_800) < 200, "{} uJ", idle_uj(false));
+}
+
+/// Whole units of a consumer's work that were done.
+fn whole_frames(one: &opplab_sim::Consumed) -> u64 {
+    (one.energy_fj / one.frame_fj) as u64
 }

@@ -385,8 +385,9 @@ def is_same(ratio: float, low: float | None, high: float | None, overview_rule: 
     """Whether a ratio has a tilde."""
     if overview_rule:
         return abs(ratio - 1) <= OVERVIEW_SAME
-    known = low is not None and high is not None and not isnan(high - low)
-    return low <= 1 <= high if known else f"{ratio:.2f}" == "1.00"
+    if low is None or high is None or isnan(high - low):
+        return f"{ratio:.2f}" == "1.00"
+    return low <= 1 <= high
 
 
 def digits_of(rows: Sequence[Row]) -> int:

@@ -268,8 +268,8 @@ def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     groups = []
     points = []
     for row in one.table.rows:
-        own = []
-        from_0 = []
+        own: list[svg.Change] = []
+        from_0: list[svg.Change] = []
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
             if cell is None or cell.change is None:
                 continue
