@@ -63,3 +63,12 @@ impl From<opplab_model::ModelError> for ReplayError {
         Self::Input(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The machine of unit tests.
+    pub(crate) fn juno() -> opplab_model::machine::Machine {
+        let text = include_str!("../../../python/opplab/data/machines/juno-r2.toml");
+        opplab_model::file::parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"))
+    }
+}

@@ -608,8 +608,7 @@ mod tests {
     /// What is set in a snapshot is the policy's, and the hardware's own limits are not.
     #[test]
     fn limits_of_a_snapshot_are_the_policys() {
-        let text = include_str!("../../../python/opplab/data/machines/juno-r2.toml");
-        let machine = opplab_model::file::parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let machine = crate::tests::juno();
         let found = |cpu: u32, limits: [u32; 4], driver: &str| {
             let [min_khz, max_khz, scaling_min_khz, scaling_max_khz] = limits.map(Some);
             let driver = Some(driver.to_owned());

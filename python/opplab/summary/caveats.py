@@ -13,7 +13,6 @@ __all__ = ["caveats", "ignored"]
 
 _MEASURED_EPP = ("", "balance_performance", 128)
 _PERFORMANCE_EPP = ("", "performance", 0)
-_UNITS = {"uw": 1e-6, "mw": 1e-3, "w": 1.0}
 _MOSTLY = 0.5
 """The share of a run's power from which what packages draw at any load is named."""
 
@@ -43,17 +42,18 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
     """Give the sentences; `powers_w`: machine and power of each line."""
-    each = {(case.machine, case.policy): json.loads(case.json) for case in experiment.cases}
-    machines = {machine: case["machine"] for (machine, _), case in each.items()}
+    each = {(case.machine, case.policy): case for case in experiment.cases}
+    files = {place: json.loads(case.json) for place, case in each.items()}
+    machines = {machine: file["machine"] for (machine, _), file in files.items()}
     settings: dict[str, list[str]] = {}
     preferences: dict[Any, None] = {}
-    for (_, label), case in each.items():
-        policy, driver = case["policy"], _driver(case)
+    for (name, label), file in files.items():
+        policy, driver = file["policy"], each[name, label].inner.driver
         for words in ignored(policy, driver):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
         hinted = driver in HINTED and not policy.get("no_hwp") and policy.get("governor") != "performance"
-        has_hwp = any("hwp" in cluster for cluster in case["machine"]["cluster"])
+        has_hwp = any("hwp" in cluster for cluster in file["machine"]["cluster"])
         if hinted and has_hwp and policy.get("epp", "") not in _MEASURED_EPP:
             preferences[policy["epp"]] = None
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
@@ -68,26 +68,12 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
     return " ".join(notes)
 
 
-def _driver(case: Mapping[str, Any]) -> str:
-    """The driver of a case: the policy's, or the machine's own, in the mode that has the governor."""
-    named = str(case["policy"].get("driver", ""))
-    drivers = [str(driver["name"]) for driver in case["machine"].get("driver", [])]
-    if named or not drivers:
-        return named
-    own = case["policy"].get("governor") in ("performance", "powersave")
-    return drivers[0] if own or drivers[0] not in ACTIVE else next((d for d in drivers if d not in ACTIVE), drivers[0])
-
-
-def _watts(table: Mapping[str, Any], name: str) -> float:
-    return next((float(table[f"{name}_{u}"]) * scale for u, scale in _UNITS.items() if f"{name}_{u}" in table), 0.0)
-
-
 def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> list[str]:
     """Report that packages without a sleep state draw most of a run's power whatever it does."""
     clusters = machine["cluster"]
     if not powers_w or any(one.get("cluster_idle") or any("cluster_idle_" in key for key in one) for one in clusters):
         return []
-    awake_w = sum(min((_watts(opp, "cluster") for opp in one["opp"]), default=0.0) for one in clusters)
+    awake_w = sum(min(opp.get("cluster_uw", 0) for opp in one["opp"]) for one in clusters) / 1e6
     share = awake_w / min(powers_w)
     if share < _MOSTLY:
         return []

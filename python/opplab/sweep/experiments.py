@@ -269,15 +269,15 @@ class Experiment:
         by_label = {case.policy: case.inner for case in self.cases}
         named = self._inner.baseline
         base_of = dict.fromkeys(by_label, named)
+        # Of each other driver the first that has it off.
+        off: dict[str, str] = {}
         if not named or not by_label[named].eas:
-            for label, case in by_label.items():
-                off = (name for name, other in by_label.items() if other.driver == case.driver and not other.eas)
-                if (
-                    case.eas
-                    and (own := next(off, None)) is not None
-                    and (not named or case.driver != by_label[named].driver)
-                ):
-                    base_of[label], base_of[own] = own, ""
+            off = {case.driver: label for label, case in reversed(by_label.items()) if not case.eas}
+        if named:
+            off.pop(by_label[named].driver, None)
+        for label, case in by_label.items():
+            if case.eas and case.driver in off:
+                base_of[label], base_of[off[case.driver]] = off[case.driver], ""
         return [(base, label) for label, base in base_of.items() if base and base != label]
 
     def manifest(self) -> dict[str, Any]:

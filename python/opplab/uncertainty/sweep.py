@@ -269,20 +269,18 @@ def _logs(changes: Mapping[int, float]) -> dict[int, float]:
     return {at: _log(change) for at, change in changes.items() if change > -100}
 
 
+def _percent(log: float) -> float:
+    return 100 * math.expm1(log)
+
+
 def _in_percent(parts: Parts) -> Parts:
     """Give parts of a ratio's logarithm as those of a change in percent."""
-
-    def percent(log: float | None) -> float | None:
-        return None if log is None else 100 * math.expm1(log)
-
-    value = 100 * math.expm1(parts.value)
-    span = parts.span and (100 * math.expm1(parts.span[0]), 100 * math.expm1(parts.span[1]))
-    assumed = parts.assumed and (
-        100 * math.expm1(parts.value + parts.assumed[0]) - value,
-        100 * math.expm1(parts.value + parts.assumed[1]) - value,
-    )
+    value = _percent(parts.value)
+    span = parts.span and (_percent(parts.span[0]), _percent(parts.span[1]))
+    low, high = (None if end is None else _percent(end) for end in (parts.low, parts.high))
+    shifted = parts.assumed and [_percent(parts.value + shift) - value for shift in parts.assumed]
     runs = None if parts.runs is None or span is None else (span[1] - span[0]) / 2
-    low, high = percent(parts.low), percent(parts.high)
+    assumed = (shifted[0], shifted[1]) if shifted else None
     return replace(parts, value=value, runs=runs, assumed=assumed, low=low, high=high, span=span)
 
 

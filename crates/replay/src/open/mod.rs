@@ -424,8 +424,7 @@ mod tests {
     /// A lowered `scaling_max_freq` takes capacity from 6.10 on, as in the engine.
     #[test]
     fn a_limit_presses_on_the_capacity() {
-        let text = include_str!("../../../../python/opplab/data/machines/juno-r2.toml");
-        let machine = opplab_model::file::parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let machine = crate::tests::juno();
         let (events, big) = (Events::default(), machine.cluster_of(1));
         let limit_khz = big.opps[0].khz;
         let lost = |kernel: &str| {
