@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from opplab.agreement.predict import known_errors, sign_probability
 from opplab.cli.compare import command
 from opplab.cli.predict import command as predict_command
+from opplab.comparison.gate import check
+from opplab.comparison.robot import tables
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
 
@@ -36,7 +38,9 @@ def test_a_mail_is_read_with_its_commits_parameters_and_every_row() -> None:
     assert hackbench.axes["nr_threads"] == "100%"
     assert hackbench.commits == ["89abcdef01", "0123456789"]
     assert hackbench.subjects[1] == "sched/fair: An example of a patch"
-    assert (hackbench.runs, hackbench.failures) == (6, 1)
+    assert hackbench.runs == 6
+    warning = "dmesg.WARNING:at_kernel/example.c:#example"
+    assert hackbench.failures == [kernel_robot.Failure(warning, ((0, 6), (1, 6)), ("", "17%"))]
     assert [row.metric for row in unixbench.rows] == ["unixbench.score"]
     rows = {row.metric: row.entries for row in hackbench.rows}
     assert len(rows) == 7
@@ -158,6 +162,21 @@ def test_numbers_of_the_json_table_are_those_of_the_mail() -> None:
 def predict(*arguments: str, results: Path) -> tuple[int, str, str]:
     done = CliRunner().invoke(predict_command, [*arguments, "--results", str(results), "--iterations", "2"])
     return done.exit_code, done.stdout, done.stderr if done.exit_code == 0 else str(done.exception) + done.output
+
+
+@pytest.mark.parametrize("rule", ["hackbench < -10%", "any < -10% clear", "any < -10% significant"])
+def test_runs_that_crash_fail_a_gate(rule: str, tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    file.write_text(STDDEV.replace("17%           1:6", "83%           5:6"))
+    (crash,) = (one for one in check(tables([file]), [rule]) if "dmesg.WARNING" in one.message)
+    assert crash.failed
+    assert "-83.33 pp" in crash.message
+
+
+def test_a_mail_without_regressions_passes_a_rule_that_asks_for_clear_ones() -> None:
+    assert not [
+        one for one in check(tables([FOLDER / "stddev.txt"]), ["hackbench.throughput < -8% clear"]) if one.failed
+    ]
 
 
 def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:

@@ -112,6 +112,19 @@ def test_a_row_says_what_of_a_benchmark_its_columns_are_of(folder: Path) -> None
     assert "rate counts compiled files" in cut
 
 
+def test_the_energy_of_a_benchmark_that_did_not_end_is_no_improvement(folder: Path) -> None:
+    """Goal: nobody mails 60 % of energy saved by a run that was cut off after half the work."""
+    words = ["hackbench", "-m", "juno-r2", "--param", "groups=1", "--governor", "performance,powersave"]
+    answer(*words, "--seconds", "2.2", "--iterations", "3", "-o", "out/cut")
+    (table,) = opplab.compare("out/cut")
+    values = {row.metric: [cell and cell.value for cell in row.cells] for row in table.rows}
+    assert set(values) == {"elapsed", "energy"}
+    assert all(base and cut is None for base, cut in values.values())
+    assert "note: 3 of 6 runs did not end: their time is unknown, their energy is left out" in str(table)
+    done = CliRunner().invoke(program, ["compare", "out/cut", "--fail-if", "energy < -50%"])
+    assert done.exit_code == 1
+
+
 def test_programs_read_what_control_groups_did_too(folder: Path) -> None:
     load = '{"tasks": {"t": {"loop": -1, "taskgroup": "/a", "run": 3000, "timer": {"ref": "t", "period": 16000}}}}'
     (folder / "load.json").write_text(load)

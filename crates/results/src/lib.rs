@@ -115,11 +115,11 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Everything that was measured after the warm-up.
     pub fn rows(&self) -> Vec<Row> {
-        let own = self.case.workload.metric.as_ref().and_then(|own| {
+        let own = self.case.workload.metric.as_ref().map(|own| {
             let Outcome { wall_ns, finished_ns, marks_ns, .. } = self.outcome;
-            let value = own.value(self.outcome.counts, *wall_ns, *finished_ns, marks_ns)?;
+            let value = own.value(self.outcome.counts, *wall_ns, *finished_ns, marks_ns);
             let better = if own.higher_is_better { Better::Higher } else { Better::Lower };
-            Some(Row { metric: own.name.clone(), unit: own.unit.clone(), better, value: Some(value) })
+            Row { metric: own.name.clone(), unit: own.unit.clone(), better, value }
         });
         let all = METRICS.iter().flat_map(|metric| {
             (metric.values)(self).into_iter().map(|(names, value)| Row {

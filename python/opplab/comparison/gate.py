@@ -197,13 +197,15 @@ def _names(table: Table) -> Iterator[str]:
 
 
 def _cells(tables: Sequence[Table], rule: Rule) -> Iterator[tuple[Table, Row, str, Cell | None]]:
+    def is_tested(row: Row) -> bool:
+        return any(cell and (cell.significant is not None or cell.cannot or cell.sample) for cell in row.cells[1:])
+
     for table in tables:
+        # Where nothing is known of the noise, every change counts.
+        by_noise = bool(rule.noise) and any(map(is_tested, table.rows))
         for row in table.rows:
             # Statistics without a test, such as mmtests' Stddev, have no significant changes.
-            tested = any(
-                cell and (cell.significant is not None or cell.cannot or cell.sample) for cell in row.cells[1:]
-            )
-            if rule.concerns(table, row) and (tested or not rule.noise or None in row.cells):
+            if rule.concerns(table, row) and (not by_noise or is_tested(row) or None in row.cells):
                 for run, cell in list(zip(table.runs, row.cells, strict=True))[1:]:
                     yield table, row, run, cell
 

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from opplab.formats.kernel_robot import Entry, Report
+    from opplab.formats.kernel_robot import Entry, Failure, Report
 
-METHOD = "means, deviations and changes as the robot printed them; it prints neither intervals nor every run"
+METHOD = (
+    "means, deviations and changes as the robot printed them; it prints neither intervals nor every run; "
+    "CSV, JSON and rules count improvements as positive"
+)
 
 # What lkp-tests' metrics are called by whose smaller values are better.
 _LOWER = ("time", "latency", "Watt", "_Power", "power_", "energy", "seconds", "buildtime", ".ms", "_us", "_ns")
@@ -62,11 +65,12 @@ def _table(report: Report) -> Table:
         base = row.entries[0]
         cells = [None if entry is None else _cell(entry, base, better) for entry in row.entries]
         rows.append(Row("", row.metric, cells, better=better, spread_kind="percent", metric=row.metric))
+    rows += [Row("", one.name, _shares(one), "%", "lower", metric=one.name) for one in report.failures]
     notes = [*report.notes, *kernel_robot.disagreements(report)]
     if report.runs is not None:
         notes.append(f"runs of the base: {report.runs}")
     if report.failures:
-        notes.append(f"rows of fail:runs, which are no metrics: {report.failures}")
+        notes.append("rows with a colon: runs that failed, of so many runs")
     commits = [
         name + (f' ("{subject}")' if subject else "")
         for name, subject in zip(report.commits, report.subjects, strict=True)
@@ -82,6 +86,14 @@ def _table(report: Report) -> Table:
         heads=commits,
         machine=report.axes.get("tbox_group", ""),
     )
+
+
+def _shares(failure: Failure) -> list[Cell | None]:
+    """Runs that failed in percent, printed as the robot prints them."""
+    return [
+        Cell(100 * fails / runs, text=f"{fails or ''}:{runs}", change_text=change or None) if runs else None
+        for (fails, runs), change in zip(failure.runs, failure.changes, strict=True)
+    ]
 
 
 def _cell(entry: Entry, base: Entry | None, better: str) -> Cell:

@@ -170,7 +170,7 @@ class Frame(Source):
 
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
-            table = _with_energy_per_work(self.table.filter(pl.col("benchmark").is_not_null()))
+            table = _without_parts(_with_energy_per_work(self.table.filter(pl.col("benchmark").is_not_null())))
             table = table.with_columns(pl.col("param").fill_null(""))
             groups = table.group_by(keys, maintain_order=True)
             # Lists of iterations, seeds and dates are only made when somebody will look at them.
@@ -274,10 +274,9 @@ class Frame(Source):
         return (energy / seconds, "energy over the time that it took") if energy is not None and seconds else None
 
     def notes(self, benchmark: str) -> list[str]:
-        """Of which part of a benchmark's time its energy is, where that is not all of it."""
+        """Which runs did not end, and of which part of a benchmark's time its energy is where that is not all of it."""
         import polars as pl
 
-        from opplab.metrics import of_models
         from opplab.report.numbers import of_a_part
 
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
@@ -286,7 +285,10 @@ class Frame(Source):
         cases = wanted.agg(pl.col("value").filter(pl.col("metric") == name).mean().alias(name) for name in _METERED)
         parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
         found = []
-        for metric in dict.fromkeys(one.name for one in of_models() if (one.unit, one.better) == ("s", "lower")):
+        whole = own.filter(pl.col("metric").is_in(_times()))
+        if cut := whole["value"].null_count():
+            found.append(f"{cut} of {whole.height} runs did not end: their time is unknown, their energy is left out")
+        for metric in _times():
             times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
             shorter = times.filter(pl.col("part") < _ALL_OF_IT * pl.col("value"))["part"].to_list()
             found += [words] if (words := of_a_part(metric, shorter)) else []
@@ -322,6 +324,9 @@ class Frame(Source):
             found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
         return found
 
+
+_CASE = ("machine", "benchmark", "param", "iteration", "seed", "date", "file")
+"""Columns that separate the cases of a run."""
 
 _METERED = ("energy", "power")
 _ALL_OF_IT = 0.8
@@ -372,14 +377,31 @@ def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
         return table
     used = {"energy", "power", "work_done", *(one.name for one in of_models())}
     whole = table.filter(pl.col("metric").is_in(used), pl.col("value").is_not_nan())
-    keys = ["run", "machine", "benchmark", "param", "iteration", "seed"]
-    keys += [name for name in ("date", "file") if name in table.columns]
+    keys = ["run", *(name for name in _CASE if name in table.columns)]
     added = []
     for part in whole.partition_by(keys, maintain_order=True) if "energy" in whole["metric"] else ():
         # Rows of several iterations that nothing separates are no case.
         if part["metric"].is_unique().all():
             added += list(with_energy_per_work(part.iter_rows(named=True)))[part.height :]
     return pl.concat([table, pl.DataFrame(added, schema=table.schema)]) if added else table
+
+
+def _without_parts(table: pl.DataFrame) -> pl.DataFrame:
+    """Take the energy of simulated cases that did not end: it is of less work than that of the others."""
+    import polars as pl
+
+    keys = [name for name in ("run", *_CASE) if name in table.columns]
+    cut = table.filter(pl.col("source") == "sim", pl.col("metric").is_in(_times()), pl.col("value").is_null())
+    marks = cut.select(*keys, pl.lit("energy").alias("metric"), pl.lit(True).alias("cut")).unique()
+    found = table.join(marks, on=[*keys, "metric"], how="left", nulls_equal=True, maintain_order="left")
+    return found.with_columns(value=pl.when(pl.col("cut").is_null()).then("value")).drop("cut")
+
+
+def _times() -> list[str]:
+    """The metrics that are the time of a whole benchmark."""
+    from opplab.metrics import of_models
+
+    return list(dict.fromkeys(one.name for one in of_models() if (one.unit, one.better) == ("s", "lower")))
 
 
 def _share_dates(table: pl.DataFrame) -> bool:

@@ -17,7 +17,8 @@ for each other commit the change and its mean::
         123456 ±  2%      -7.9%     113675 ±  3%  hackbench.throughput
 
 Means that are not per cent themselves change by ``-7.9%``; what is a percentage changes by points, ``-7.9``. The
-deviation is a percentage of the mean, and absent below 2 %. A mail's quoting, encoding, plots and boxes are passed
+deviation is a percentage of the mean, and absent below 2 %. Rows under ``fail:runs`` count the runs that failed with a
+message (``5:6``; ``:6`` for none). A mail's quoting, encoding, plots and boxes are passed
 over. A line within a table that is no row is refused with its number.
 """
 
@@ -32,15 +33,15 @@ from pathlib import Path
 from opplab.errors import InputError
 from opplab.files import check_size
 
-__all__ = ["Entry", "Report", "Row", "disagreements", "is_file", "is_report", "parse", "read_file"]
+__all__ = ["Entry", "Failure", "Report", "Row", "disagreements", "is_file", "is_report", "parse", "read_file"]
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _VALUE = rf"(?P<value>{_NUMBER}|nan)(?:\s*(?:±|\+/?-)\s*(?P<spread>-?\d+(?:\.\d+)?|nan)\s?%)?(?=\s|$)"
 _CHANGE = rf"(?P<change>[-+](?:{_NUMBER.removeprefix('[-+]?')}|[Ii]nf|nan)|0(?:\.0+)?)(?P<percent>%?)(?=\s)"
 _FIRST = re.compile(rf"\s*{_VALUE}")
 _NEXT = re.compile(rf"\s+{_CHANGE}\s+{_VALUE}")
-_FAILS = re.compile(r"\s*\d*:\d+\s+(?:[-+]?\d+(?:\.\d+)?%\s+\d*:\d+\s+)+\S")
-_RUNS = re.compile(r"\d*:(\d+)")
+_FAILS = re.compile(r"\s*\d*:\d+\s+(?:[-+]?\d+(?:\.\d+)?%\s+\d*:\d+\s+)+(?P<name>\S.*)")
+_RUNS = re.compile(r"(?:(?P<change>[-+]?\d+(?:\.\d+)?%)\s+)?(?P<fails>\d*):(?P<runs>\d+)(?=\s)")
 _QUOTE = re.compile(r"^(?:[>|]\s?)+(?![-+])")
 _DASHES = re.compile(r"\s*-{6,}(?:\s+-{6,})+\s*$")
 _PLOT = re.compile(r"\s*(?:\d[\d.e+]*)?\s*[|+](?:[-+|]|\s|$|[.*O])")
@@ -88,6 +89,15 @@ class Row:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How many runs of each commit failed with one message, of how many runs, and the changes as printed."""
+
+    name: str
+    runs: tuple[tuple[int, int], ...]
+    changes: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Report:
     """One comparison: what was run (`axes`), on which commits, and what came of it.
@@ -103,8 +113,8 @@ class Report:
     rows : list of Row
     runs : int or None
         Runs of the base, as ``fail:runs`` counts them.
-    failures : int
-        Rows of ``fail:runs``; they are no metrics.
+    failures : list of Failure
+        Rows of ``fail:runs``.
     machine : str
         The mail's words for the test machine.
     notes : list of str
@@ -116,7 +126,7 @@ class Report:
     subjects: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     runs: int | None = None
-    failures: int = 0
+    failures: list[Failure] = field(default_factory=list)
     machine: str = ""
     line: int = 0
     notes: list[str] = field(default_factory=list)
@@ -357,10 +367,14 @@ def _table(lines: _Lines, report: Report, ends: Sequence[int], file: str) -> Non
         if _is_heads(line):
             lines.at += 1
             continue
-        if _FAILS.match(line):
-            runs = _RUNS.search(line)
-            report.runs = report.runs or (int(runs[1]) if runs else None)
-            report.failures += 1
+        if failed := _FAILS.match(line):
+            counts = list(_RUNS.finditer(line, 0, failed.start("name")))
+            runs = tuple((int(one["fails"] or 0), int(one["runs"])) for one in counts)
+            changes = tuple(one["change"] or "" for one in counts)
+            report.runs = report.runs or runs[0][1]
+            if len(runs) != len(report.commits):
+                raise _refused(file, place, line, report)
+            report.failures.append(Failure(failed["name"], runs, changes))
             lines.at += 1
             continue
         if _ELIDED.match(line):
