@@ -31,6 +31,9 @@ FACTOR = 2.0
 POINTS = 50.0
 """So is a change of a share whose interval is so many percentage points to either side; at most 100 are possible."""
 
+UNVARIED = "equal in all runs"
+"""Why a change of values that do not vary has no interval."""
+
 _DIGITS = 9
 """Decimal places of a clear change, at most."""
 
@@ -140,7 +143,7 @@ def certainty(
     if n < needed:
         return Certainty(None, None, f"needs {needed} {of}, has {n}", is_clear=False)
     if not varies:
-        return Certainty(None, None, "equal in all runs", is_clear=False)
+        return Certainty(None, None, UNVARIED, is_clear=False)
     if low is None or high is None or not (isfinite(low) and isfinite(high)):
         return Certainty(None, None, "no interval", is_clear=False)
     if unit and (more := _more(low, high, n, unit)):

@@ -7,6 +7,9 @@ on the path from a cold command line to a printed table.
 
 from __future__ import annotations
 
+SHARES = frozenset(("%", "percent"))
+"""Units of shares, whose changes are in percentage points."""
+
 
 class Series:
     """All values of one operation in one run.
@@ -31,12 +34,15 @@ class Series:
         What these are: ``seeds`` or ``dates``.
     directed : bool
         Whether more or less of it is better at all; where neither is, changes are plain and gates cannot judge.
+    signed : bool
+        Whether values may be below 0.
     work : str
         What work the log names; empty where it names none. Values of unlike work have no change.
     """
 
     __slots__ = (
         *("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit"),
+        "signed",
         "work",
     )
 
@@ -52,6 +58,7 @@ class Series:
         flat: list[float] | None = None,
         keyed_by: str = "seeds",
         directed: bool = True,
+        signed: bool = False,
     ) -> None:
         self.label = label
         self.metric = metric
@@ -64,12 +71,18 @@ class Series:
         self.keys = keys
         self.keyed_by = keyed_by
         self.directed = directed
+        self.signed = signed
         self.work = ""
 
     def add_work(self, work: str) -> None:
         """Add the work of further values."""
         if work not in self.work.split(" or "):
             self.work = " or ".join(filter(None, (self.work, work)))
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is better as of a rate, which is averaged harmonically."""
+        return self.higher and not self.signed and self.unit not in SHARES
 
     @property
     def iterations(self) -> list[list[float]]:

@@ -28,6 +28,7 @@ from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
 from opplab.mmtests import statistics
 from opplab.runs import Run, Series
+from opplab.summary.answer import points
 from opplab.summary.compared import report
 
 from testdata import shared
@@ -408,6 +409,8 @@ def test_a_turbostat_log_is_one_value_and_only_watts_have_a_side(tmp_path):
     assert {one["n"] for one in table["cells"]} == {1}
     sides = {one["operation"]: one["better"] for one in table["cells"]}
     assert sides["PkgWatt"] == "lower" and not sides["Bzy_MHz"]
+    (table,) = compare([tmp_path / "old.txt", tmp_path / "new.txt"], table="overview")
+    assert {row.metric: row.better for row in table.rows} == sides
 
 
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
@@ -678,8 +681,59 @@ def test_pages_and_overviews_of_a_share_from_0():
     assert "new is clearly better in 0 and worse in 1 of 1 operations" in page
     assert "better by, percentage points" in page and "better by, %" not in page and "\u221220.00 pp" in page
     (table,) = compare(results.frame(rows), table="overview")
-    assert table.rows[0].cells[1].text == "?"
-    assert table.notes == ["svc missed_activations of new: 1 of 1 operations cannot be compared"]
+    assert [cell.text for cell in table.rows[0].cells] == ["0.00%", "-20.00 pp"]
+    assert table.rows[0].cells[1].significant
+    assert table.notes == []
+
+
+def test_shares_change_by_points_under_every_command():
+    """Goal: no mail calls more misses unclear where the gate calls the same pairs clear."""
+    misses = {"base": (0.433, 0.568, 0.568, 0.298, 0.623), "new": (1.624, 1.299, 1.354, 0.406, 0.704)}
+    rows = [
+        {"policy": policy, "benchmark": "ui", "metric": "missed_activations", "unit": "%", "better": "lower"}
+        | {"iteration": at, "seed": at, "value": value}
+        for policy, values in misses.items()
+        for at, value in enumerate(values)
+    ]
+    mailed = points(*(dict(enumerate(misses[name])) for name in ("new", "base")))
+    for kind in ("detail", "overview"):
+        (table,) = compare(results.frame(rows), table=kind)
+        cell = table.rows[0].cells[1]
+        assert (cell.change, cell.points_low, cell.points_high) == pytest.approx(
+            (-mailed.value, -mailed.certainty.high, -mailed.certainty.low)
+        )
+        assert (cell.certain, cell.significant) == (mailed.certainty.words, False)
+        assert cell.ratio is None
+        assert [one.failed for one in gate.check([table], ["any < -0.1% clear", "any < -0.1%"])] == [False, True]
+
+
+def test_slack_is_no_rate(tmp_path):
+    """Goal: one activation with hardly any slack is not 99 % of all slack gone."""
+    head = "#idx perf run period start end rel_st slack c_duration c_period wu_lat\n"
+    for name, slacks in (("old", (10000, 11000)), ("new", (10000, 2)), ("late", (10000, -500))):
+        lines = (f"   0  1  800 16000 1 2 3 {slack} 800 16000 5\n" for slack in slacks)
+        (tmp_path / f"{name}.log").write_text(head + "".join(lines))
+    (table,) = compare([tmp_path / f"{name}.log" for name in ("old", "new", "late")], metric="slack")
+    (row,) = table.rows
+    assert row.stat == "Amean"
+    assert [cell.value for cell in row.cells] == [10500, 5001, 4750]
+
+
+def test_a_rule_for_a_benchmark_is_about_all_of_it_whatever_is_shown(tmp_path):
+    """Goal: an overview, which has one metric a benchmark, opens no gate."""
+    file = tmp_path / "gate.xml"
+    words = [GIVEN / "results", "--runs", f"{MID},{ONDEMAND}", "--fail-if", "tbench < -2% clear", "--junit", file]
+    for kind in ("detail", "overview", "ppw"):
+        cli(*words, "--table", kind, code=1)
+    names = re.findall('testcase classname="([^"]*)" name="([^"]*)"', file.read_text())
+    assert len(names) == len(set(names))
+
+
+def test_files_named_after_kernels_keep_their_names(tmp_path):
+    for name in ("6.1-base", "6.1-revert"):
+        (tmp_path / f"{name}.txt").write_text("Running in process mode with 10 groups\nTime: 1.5\n")
+    tables = compare([tmp_path / "6.1-base.txt", tmp_path / "6.1-revert.txt"])
+    assert tables[0].runs == ["6.1-base", "6.1-revert"]
 
 
 def test_a_clear_change_has_no_tilde_and_is_not_printed_as_nothing():

@@ -70,9 +70,9 @@ def test_what_may_be_missing_is_left_out_and_the_rest_is_judged(name):
     allowed = checked(base, worse, "any < -5% significant", [name])
     assert (allowed.failed, allowed.skipped) == (True, False)
     assert "-9.99%" in allowed.message
-    assert "1 of 5 seeds" in allowed.message
+    assert "1 of the baseline's 5 seeds" in allowed.message
     same = checked(base, base[:4], "any < -5% significant", [name])
-    assert (same.failed, same.skipped, same.forgiven) == (False, False, "1 of 5 seeds of the baseline are missing")
+    assert (same.failed, same.skipped, same.forgiven) == (False, False, "lacks 1 of the baseline's 5 seeds")
     assert checked(base, [NAN, *worse], "any < -5%", [name]).failed, "what is left is 10 % worse"
     nothing = checked(base, [NAN] * 5, "any < -5%", [name])
     assert (nothing.failed, nothing.skipped) == (False, True)
@@ -93,7 +93,7 @@ def test_a_run_that_lost_most_of_its_values_fails(method, cut):
     base = built("base", whole)
     one = gate.check([method([base, built("new", whole[:cut])])], ["kernbench < -20%"])[0]
     assert one.failed
-    assert f"{5 - cut} of 5 values of the baseline are missing" in one.message
+    assert f"lacks {5 - cut} of the baseline's 5 values" in one.message
     allowed = gate.check([method([base, built("new", whole[:cut])])], ["kernbench < -20%"], allow_missing=["new"])
     assert not any(one.failed for one in allowed)
     assert not any(one.failed for one in gate.check([method([base, built("new", whole[:4])])], ["kernbench < -20%"]))
@@ -103,9 +103,9 @@ def test_a_table_without_seeds_that_lost_iterations_fails():
     base = [100.0, 101.0, 99.0, 100.5, 100.2]
     found = checked(base, base[:3], "any < -20%", seeds=False)
     assert found.failed
-    assert "2 of 5 iterations of the baseline are missing" in found.message
+    assert "lacks 2 of the baseline's 5 iterations" in found.message
     table = compare_runs([run_of("base", base, seeds=False), run_of("new", base[:3], seeds=False)])
-    assert "m-1 of new: 2 of 5 iterations of the baseline are missing" in table.notes
+    assert "m-1 of new: lacks 2 of the baseline's 5 iterations" in table.notes
     assert not checked(base, base[:3], "any < -20%", ["new"], seeds=False).failed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
-from opplab.comparison.compare import TABLES, mmtests_table, order_runs
+from opplab.comparison.compare import OF_BENCHMARKS, TABLES, mmtests_table, order_runs
 from opplab.errors import InputError
 from opplab.mmtests.summary import SUMMARIES
 
@@ -370,7 +370,7 @@ class Request:
             replace(one, rows=[row for row in one.rows if takes(one, row)]) for some, takes in parts for one in some
         ]
 
-    def _tables(self, everything: bool = False) -> list[Table]:
+    def _tables(self, everything: bool = False, table: str = "") -> list[Table]:
         from opplab.comparison.compare import compare
         from opplab.comparison.gate import names_of
 
@@ -383,17 +383,17 @@ class Request:
             benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
             metric=self.metric,
             report=self.report,
-            table="detail" if everything else self.table,
+            table="detail" if everything else table or self.table,
             method=str(self.options["method"]),
             summary=self.summary,
             confidence=float(str(self.options["confidence"])),
             overview_rule=bool(self.options["overview_rule"]),
             seed=int(str(self.options["seed"])),
-            layout="" if everything else str(self.options["layout"]),
+            layout="" if everything or table else str(self.options["layout"]),
             everything=everything or bool(self.options["everything"]),
             also=names_of(self._names_of("rules")),
         )
-        self.problems += [] if everything else tables.problems
+        self.problems += [] if everything or table else tables.problems
         return tables
 
     def _report(self, path: str) -> None:
@@ -447,6 +447,7 @@ class Request:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
         from pathlib import Path
 
+        from opplab.comparison.sources import run_name
         from opplab.sweep.store import Store
 
         allowed = self._names_of("allowed")
@@ -455,7 +456,7 @@ class Request:
         # A run that lacks something has empty cells, which the gate sees.
         for problem in (one for one in self.problems if one.path not in runs):
             path = Path(problem.path)
-            names = {problem.path, path.name, path.name.split(".")[0], problem.what.rpartition(" ")[2]}
+            names = {problem.path, path.name, run_name(path), problem.what.rpartition(" ")[2]}
             if problem.line is None and not names & set(allowed):
                 found.append(str(problem))
         for source in self.source:
@@ -468,6 +469,9 @@ class Request:
     def _check(self, tables: list[Table], missing: list[str]) -> None:
         from opplab.comparison import gate
 
+        if tables and self.table in OF_BENCHMARKS and not self._is_robots():
+            # A benchmark is all that it is about, whatever is shown of it.
+            tables = tables + self._tables(table="detail")
         checks = gate.check(
             tables,
             self._names_of("rules"),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 TABLES = ("detail", "ratio", "significance", "nocompare", "overview", "ppw", "power")
 
+OF_BENCHMARKS = ("overview", "ppw", "power")
+"""Tables with a row a benchmark and metric."""
+
 
 def order_runs(runs: Sequence[str], baseline: str | None) -> list[str]:
     """The runs with the baseline first."""
@@ -270,7 +273,7 @@ def compare(
     from opplab.comparison.tables import laid_out
 
     check_layout(layout, table, method)
-    several = table in ("overview", "ppw", "power")
+    several = table in OF_BENCHMARKS
     monitor = table[8:] if table.startswith("monitor:") else ""
     places = by_machine(source)
     known = dict.fromkeys(name for _, place in places for name in place.runs())

@@ -17,8 +17,8 @@ Any rule that has the star and whose failures stay failures when values get wors
 with a chance of 0.5^n at least, where all are worse: the price of ``significant``, `chance_of_pairs`.
 
 What a rule is about and cannot judge is a failure: a run, benchmark, operation or iteration that is missing, values
-that are no numbers.  What is missing and may be is left out, and the rest is judged.  A change from 0 is an absolute
-change: percentage points of a share, else without bound.
+that are no numbers.  What is missing and may be is left out, and the rest is judged.  PERCENT are percentage points for
+shares; another change from 0 is without bound.
 """
 
 from __future__ import annotations
@@ -236,6 +236,8 @@ def _nothing(table: Table, row: Row, cell: Cell | None) -> str:
 
 def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, confidence: float, may_lack: bool) -> Check:
     what = f"{row.stat} {row.operation}".strip()
+    if table.layout == "overview":
+        what = f"{row.operation} {row.metric}{' per watt' if row.group.startswith('PERFORMANCE-PER-WATT') else ''}"
     on = f" on {table.machine}" if table.machine else ""
     head = f"{table.benchmark} {what} of {run}{on}"
     suite = ".".join(filter(None, (table.machine, table.benchmark)))
@@ -255,12 +257,12 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     assert base is not None
     assert base.value is not None
     assert cell.value is not None
-    change, absolute = cell.change, base.value == 0
-    if change is None or absolute:
-        change, _ = change_of(base.value, cell.value, row.better == "higher", row.unit)
+    change, absolute = cell.change, cell.in_points or base.value == 0
+    if change is None or (absolute and not cell.in_points):
+        change, absolute = change_of(base.value, cell.value, row.better == "higher", row.unit)
     failed = rule.compare(change, rule.percent)
     outlier = ""
-    if failed and rule.noise and (rule.noise == "clear" or not absolute) and _is_noise(cell):
+    if failed and rule.noise and (rule.noise == "clear" or not absolute or cell.in_points) and _is_noise(cell):
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
     shown = f"{change:+.2f}{' pp' if absolute else '%'}" if isfinite(change) else f"from 0 to {cell.value:g} {row.unit}"
@@ -310,19 +312,26 @@ def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
     as it is belongs to the search, and no worse value can take anything out of it.
     """
     # As times and costs: less is better.
-    turn = (lambda value: 1 / value) if sample.higher else float
+    turn = (lambda value: 1 / value) if sample.is_rate else (lambda value: -value) if sample.higher else float
     base, new = [turn(value) for value in sample.base], [turn(value) for value in sample.new]
+    by_difference = sample.is_share or (sample.higher and not sample.is_rate)
+    if by_difference and sample.paired:
+        base, new = [0.0] * len(new), [ours - theirs for ours, theirs in zip(new, base, strict=True)]
     level, highest = fmean(base), fmean(new)
     if highest <= level:
         return False
-    shape = [value / level for value in base] if sample.paired else [1.0] * len(new)
+    of_pairs = bool(sample.paired) and not by_difference
+    shape = [value / level for value in base] if of_pairs else [1.0] * len(new)
     # Welch's degrees of freedom fall with a spread that falls; their bound does not depend on what is cut off.
     freedom = len(new) - 1 if sample.paired else len(base) + len(new) - 2
     t = _t_quantile(freedom, confidence)
 
     def distance(mean: float) -> float:
-        cut = [value / mean for value in _cut_to(mean, new, shape)]
-        if sample.paired:
+        cut = _cut_to(mean, new, shape)
+        if by_difference:
+            return mean - level - t * hypot(stdev(cut) / sqrt(len(cut)), stdev(base) / sqrt(len(base)))
+        cut = [value / mean for value in cut]
+        if of_pairs:
             error = stdev([one - part for one, part in zip(cut, shape, strict=True)]) / sqrt(len(cut))
         else:
             error = hypot(stdev(cut) / sqrt(len(cut)), stdev(base) / level / sqrt(len(base)))
@@ -335,10 +344,11 @@ def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
     means = sorted({min(max(mean, level), highest) for mean in means} | {level, highest})
     if any(distance(mean) > 0 for mean in means):
         return True
-    for low, high in pairwise(log(mean) for mean in means):
+    scale, back = (float, float) if by_difference else (log, exp)
+    for low, high in pairwise(map(scale, means)):
         for _ in range(_STEPS):
             first, second = low + (high - low) * 0.382, low + (high - low) * 0.618
-            ends = distance(exp(first)), distance(exp(second))
+            ends = distance(back(first)), distance(back(second))
             if max(ends) > 0:
                 return True
             low, high = (low, second) if ends[0] > ends[1] else (first, high)  # noqa: PLW2901

@@ -2,26 +2,28 @@
 
 Means are harmonic for rates.  Intervals of means are Student's t; those of ratios are Student's t on the logarithm, of
 the pairs where runs share seeds or dates, else of two independent samples (delta method with Welch's degrees of
-freedom).
+freedom).  Shares change by percentage points, with the interval of the difference.
 `opplab.certainty` decides which changes are clear.  The order of values, rows and files changes nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import isfinite, isnan, sqrt
+from statistics import variance
 from typing import TYPE_CHECKING
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, certainty
+from opplab.certainty import CONFIDENCE, ITERATIONS, certainty
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
+from opplab.runs import SHARES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opplab.runs import Run, Series
 
-__all__ = ["Sample", "change_of", "compare_runs", "digits_of", "missing", "sample_of"]
+__all__ = ["Sample", "apart", "change_of", "compare_runs", "digits_of", "missing", "sample_of"]
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -40,6 +42,10 @@ class Sample:
         Numbers only; pairs where `paired`.
     higher : bool
         Whether more is better.
+    is_rate : bool
+        Whether its mean is harmonic.
+    is_share : bool
+        Whether changes are in percentage points.
     paired : str
         What the pairs share, ``seeds`` or ``dates``; empty for independent samples.
     cannot : str
@@ -53,6 +59,8 @@ class Sample:
     base: list[float]
     new: list[float]
     higher: bool
+    is_rate: bool
+    is_share: bool
     paired: str = ""
     cannot: str = ""
     directed: bool = True
@@ -71,7 +79,7 @@ class Sample:
         return stats.compare(
             self.base,
             self.new if new is None else new,
-            harmonic=self.higher,
+            harmonic=self.is_rate,
             paired=bool(self.paired),
             confidence=confidence,
             resamples=0,
@@ -86,15 +94,16 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
     cannot = next((f"{gone} of {all_} values are no numbers" for gone, all_ in lost[::-1] if gone), "")
     cannot = cannot or missing(base, new)
     ours, theirs = observations(base, by_iteration), observations(new, by_iteration)
+    kind = base.higher, base.is_rate, base.unit in SHARES
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _by_key(base), _by_key(new)
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
             impossible = _unlike(base, new) or _impossible(base, *pairs)
-            return Sample(*pairs, base.higher, base.keyed_by, cannot, base.directed, impossible)
+            return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible)
     impossible = _unlike(base, new) or _impossible(base, ours, theirs)
-    return Sample(ours, theirs, base.higher, "", cannot, base.directed, impossible)
+    return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible)
 
 
 _NEVER_NEGATIVE = frozenset(
@@ -114,10 +123,10 @@ def _impossible(series: Series, base: Sequence[float], new: Sequence[float]) -> 
     if not base or not new:
         return ""
     least = min(*base, *new)
-    if series.higher:
+    if series.is_rate:
         # A rate of 0 is an unbounded time: there is no harmonic mean.
         return "a rate is 0 or less" if max(base) > 0 and least <= 0 else ""
-    if series.directed and least < 0 and series.unit in _NEVER_NEGATIVE:
+    if series.directed and not series.signed and least < 0 and series.unit in _NEVER_NEGATIVE:
         # A counter that has wrapped, or a clock that was set back.
         return f"a value is below 0 {series.unit}"
     return f"a run took 0 {series.unit}" if series.metric.lower() == "elapsed" and least == 0 < max(base) else ""
@@ -129,16 +138,16 @@ def _lost(series: Series) -> tuple[int, int]:
 
 
 def missing(base: Series, new: Series) -> str:
-    """Report which iterations of the baseline a run lacks, or that it lost most of their values; empty if none."""
+    """Report which of the baseline's iterations a run lacks, or that it lost most of their values; empty if none."""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         all_, gone = len(set(base.keys)), len(set(base.keys) - set(new.keys))
-        return f"{gone} of {all_} {base.keyed_by} of the baseline are missing" if gone else ""
+        return f"lacks {gone} of the baseline's {all_} {base.keyed_by}" if gone else ""
     all_, there = (len(one.iterations) if one.is_grouped() else one.count() for one in (base, new))
     if all_ > there:
-        return f"{all_ - there} of {all_} iterations of the baseline are missing"
+        return f"lacks {all_ - there} of the baseline's {all_} iterations"
     # Logs that sample until a time ends differ a little.
     all_, there = base.count(), new.count()
-    return f"{all_ - there} of {all_} values of the baseline are missing" if 2 * there < all_ else ""
+    return f"lacks {all_ - there} of the baseline's {all_} values" if 2 * there < all_ else ""
 
 
 def _independent(series: Series) -> bool:
@@ -149,7 +158,7 @@ def observations(series: Series, by_iteration: bool) -> list[float]:
     """Give the numbers that count as observations, smallest first."""
     if not by_iteration:
         return sorted(value for value in series.values() if isfinite(value))
-    means = (_mean(iteration, series.higher) for iteration in series.iterations if iteration)
+    means = (_mean(iteration, series.is_rate) for iteration in series.iterations if iteration)
     return sorted(value for value in means if isfinite(value))
 
 
@@ -164,7 +173,7 @@ def _by_key(series: Series) -> dict[int | str, float]:
     values: dict[int | str, list[float]] = {}
     for key, iteration in zip(series.keys or (), series.iterations, strict=True):
         values.setdefault(key, []).extend(iteration)  # type: ignore[arg-type]
-    means = {key: own[0] if len(own) == 1 else _mean(own, series.higher) for key, own in values.items()}
+    means = {key: own[0] if len(own) == 1 else _mean(own, series.is_rate) for key, own in values.items()}
     return {key: mean for key, mean in means.items() if isfinite(mean)}
 
 
@@ -217,13 +226,13 @@ def compare_runs(
             gone, count = _lost(one)
             if gone:
                 notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
-            cell = _summarise(observations(one, by_iteration), one.higher, confidence)
+            cell = _summarise(observations(one, by_iteration), one.is_rate, confidence)
             cells.append(cell)
             if run is base:
                 cell.ratio = 1.0 if cell.value is not None else None
             elif kind != "nocompare" and ours is not None:
                 sample = sample_of(ours, one, by_iteration)
-                unvaried = compare_cells(cell, cells[0], sample, one.unit, confidence) or unvaried
+                unvaried = compare_cells(cell, cells[0], sample, confidence) or unvaried
                 if cell.impossible:
                     notes.append(f"{label} of {run.name} has no change: {cell.impossible}")
                 tested += cell.p is not None or (cell.in_points and cell.points_low is not None)
@@ -238,7 +247,7 @@ def compare_runs(
                         f"{run.name}: changes are of the {len(sample.base)} shared {sample.paired}; "
                         f"the means are of all {counts[0]} and {counts[1]}"
                     )
-        stat = "Hmean" if known.higher else "Amean"
+        stat = "Hmean" if known.is_rate else "Amean"
         better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
@@ -301,25 +310,25 @@ def varies(values: Sequence[float]) -> bool:
     return len(values) < 2 or max(values) - min(values) > 1e-12 * max(abs(value) for value in values)
 
 
-def change_of(base: float, new: float, higher: bool, unit: str) -> tuple[float, bool]:
+def change_of(base: float, new: float, higher: bool, unit: str = "") -> tuple[float, bool]:
     """Give a change, positive being an improvement, and whether it is absolute.
 
-    In percent of the baseline; from 0 in percentage points where the values are shares, else without bound.
+    In percent of the baseline, of shares in percentage points; else from 0 without bound.
 
     Examples
     --------
-    >>> change_of(10, 8, False, "s"), change_of(0, 30, False, "%"), change_of(0, 1, True, "MB/s")
-    ((20.0, False), (-30, True), (inf, True))
+    >>> change_of(10, 8, False, "s"), change_of(10, 30, False, "%"), change_of(0, 1, True, "MB/s")
+    ((20.0, False), (-20, True), (inf, True))
     """
     gain = new - base if higher else base - new
+    if gain == 0 or unit in SHARES:
+        return gain, True
     if base:
         return 100 * gain / abs(base), False
-    if gain == 0 or unit in ("%", "percent"):
-        return gain, True
     return float("inf") if gain > 0 else float("-inf"), True
 
 
-def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, confidence: float) -> bool:
+def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: float) -> bool:
     """Write into a cell how it compares with the baseline's; gives whether nothing varied."""
     cell.sample, cell.cannot, cell.impossible = sample, sample.cannot, sample.impossible
     if base is None or base.value is None or cell.value is None or not sample.base or not sample.new:
@@ -327,16 +336,19 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, conf
     if cell.impossible:
         return False
     unvaried = not (varies(sample.base) or varies(sample.new))
+    n = min(len(sample.base), len(sample.new))
+    if sample.is_share:
+        _points(cell, sample, n, confidence)
+        return unvaried
     found = sample.compare(confidence)
     ratio = found["ratio"]
-    n = min(len(sample.base), len(sample.new))
     if not isfinite(ratio) or not ratio or _middle(sample.base) <= 0:
-        cell.change, absolute = change_of(_middle(sample.base), _middle(sample.new), sample.rises, unit)
+        cell.change, _ = change_of(_middle(sample.base), _middle(sample.new), sample.rises)
         cell.same = not any(sample.base) and not any(sample.new)
         if cell.same:
             cell.certain = certainty(None, None, n=n, varies=False).words
-        elif absolute and cell.change:
-            _points(cell, sample, n, confidence)
+        elif not isfinite(cell.change):
+            cell.change_text = cell.certain = "from 0"
         return unvaried
     cell.ratio = ratio
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
@@ -352,17 +364,45 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, unit: str, conf
 
 
 def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
-    """Write into a cell what is known of a change from 0: of a share in percentage points, else that it is from 0."""
-    assert cell.change is not None
-    if not isfinite(cell.change):
-        cell.change_text = cell.certain = "from 0"
-        return
-    # All values of the baseline are 0, so that the spread is that of the run.
-    ends = [end if sample.rises else -end for end in stats.mean(sample.new, confidence=confidence)[1]]
-    judged = certainty(min(ends), max(ends), n=n, varies=varies(sample.new), unit="points")
-    cell.change_text, cell.in_points = f"{cell.change:+.2f} pp", True
+    """Write into a cell how a share changes: by percentage points, as any base near 0 makes a ratio of anything."""
+    sign = 1 if sample.rises else -1
+    cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)), True
+    low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence)
+    ends = sorted((sign * low, sign * high))
+    judged = certainty(*ends, n=n, varies=differ, unit="points")
+    cell.same = not cell.change and not differ
+    cell.change_text = "" if cell.same else f"{cell.change:+.2f} pp"
     cell.points_low, cell.points_high, cell.certain = judged.low, judged.high, judged.words
     cell.significant = judged.is_clear
+
+
+def apart(
+    base: Sequence[float], new: Sequence[float], paired: bool, confidence: float = CONFIDENCE
+) -> tuple[float, float, bool]:
+    """Give the interval of the difference of two means (Student's t, or Welch's), and whether what it is of varies.
+
+    Examples
+    --------
+    >>> low, high, _ = apart([0.4, 0.6, 0.6, 0.3], [1.6, 1.3, 1.4, 0.4], paired=True)
+    >>> f"{low:.2f} {high:.2f}"
+    '-0.08 1.48'
+    """
+    if min(len(base), len(new)) < ITERATIONS:
+        return float("nan"), float("nan"), True
+    if paired:
+        pairs = [ours - theirs for ours, theirs in zip(new, base, strict=True)]
+        return *stats.mean(pairs, confidence=confidence)[1], len(set(pairs)) > 1
+    spreads = [variance(values) / len(values) for values in (base, new)]
+    if not any(spreads):
+        return float("nan"), float("nan"), False
+    from scipy.stats import t
+
+    freedom = sum(spreads) ** 2 / sum(
+        spread**2 / (len(values) - 1) for spread, values in zip(spreads, (base, new), strict=True)
+    )
+    half = float(t.ppf((1 + confidence) / 2, freedom)) * sqrt(sum(spreads))
+    middle = _middle(new) - _middle(base)
+    return middle - half, middle + half, True
 
 
 def _middle(values: Sequence[float]) -> float:

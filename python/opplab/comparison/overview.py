@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite, isnan, log, sqrt
+from math import exp, isfinite, isnan, log, nan, sqrt
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from opplab.certainty import CONFIDENCE, certainty
-from opplab.comparison.method import change_of, digits_of, is_same, same_rule, sample_of
+from opplab.certainty import CONFIDENCE, UNVARIED, certainty
+from opplab.comparison.method import change_of, compare_cells, digits_of, is_same, same_rule, sample_of
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
-from opplab.runs import Run
+from opplab.runs import SHARES, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from opplab.runs import Series
 
 __all__ = ["gains", "is_performance", "overall", "overview", "performance_per_watt"]
 
@@ -35,7 +38,7 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
     """
     found = []
     base = runs[0]
-    nothing = (float("nan"),) * 3
+    nothing = (nan,) * 3
     for run in runs:
         logs, below, above = [], [], []
         for label, series in base.series.items():
@@ -107,8 +110,7 @@ def gains(
     found = []
     for (ratio, _, _), known, own in zip(overall(runs, confidence), quotients, watts, strict=True):
         mean = performance_per_watt(ratio, higher, watts[0], own)
-        nothing = float("nan")
-        found.append(known if isfinite(known[0]) else (nothing if mean is None else mean, nothing, nothing))
+        found.append(known if isfinite(known[0]) else (nan if mean is None else mean, nan, nan))
     return found
 
 
@@ -164,10 +166,13 @@ def overview(
             power.append(Row("", name, cells, "W", "lower", metric="power"))
         for metric, parts in by_metric(runs):
             series = next(one for run in parts for one in run.series.values())
-            better = "higher" if series.higher else "lower"
-            ratios = overall(parts, confidence)
+            better = ("higher" if series.higher else "lower") if series.directed else ""
             group = "PERFORMANCE RATIOS"
-            shown = [_cell(column, ratio, series.higher, overview_rule) for column, ratio in enumerate(ratios)]
+            if series.unit in SHARES:
+                shown = _shares(parts, confidence)
+            else:
+                ratios = overall(parts, confidence)
+                shown = [_cell(column, one, series.higher, overview_rule) for column, one in enumerate(ratios)]
             for column, run in enumerate(parts[1:], 1):
                 if not run.series:
                     continue
@@ -176,7 +181,7 @@ def overview(
                 why = cell.impossible or cell.cannot
                 notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
             performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
-            if not is_performance(series.unit) or not any(watts):
+            if not (series.directed and is_performance(series.unit) and any(watts)):
                 continue
             by_power = per_watt.get(metric, [Run(run.name, name) for run in parts])
             found = gains(parts, by_power, watts, confidence)
@@ -226,9 +231,54 @@ def _left_out(base: Run, run: Run) -> tuple[str, str]:
             return "", f"{label}: {sample.impossible}"
         if sample is not None and sample.cannot:
             missing = missing or f"{label}: {sample.cannot}"
-        ratio = float("nan") if sample is None else sample.compare(CONFIDENCE)["ratio"]
-        gone += not (isfinite(ratio) and ratio > 0)
+        ratio = nan if sample is None else sample.compare(CONFIDENCE)["ratio"]
+        gone += not (isfinite(ratio) and ratio > 0) and series.unit not in SHARES
     return missing or (f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""), ""
+
+
+def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
+    """Give the mean share of each run over the operations of the baseline, and its change in percentage points.
+
+    The interval is put together from those of the operations, as in `overall`.
+    """
+    base = runs[0]
+    means = [mean for one in base.series.values() if (mean := _mean(one)) is not None]
+    found: list[Cell | None] = [Cell(fmean(means), text=f"{fmean(means):.2f}%") if means else None]
+    for run in runs[1:]:
+        pairs = [(one, other) for label, one in base.series.items() if (other := run.series.get(label)) is not None]
+        cells = []
+        for one, other in pairs:
+            cell, sample = Cell(_mean(other)), sample_of(one, other)
+            compare_cells(cell, Cell(_mean(one)), sample, confidence)
+            cells += [(cell, sample)] if cell.change is not None else []
+        if not cells:
+            found.append(None)
+            continue
+        changes = [cell.change for cell, _ in cells if cell.change is not None]
+        middle = fmean(changes)
+        low, high = (
+            sqrt(sum((nan if end is None else end - change) ** 2 for end, change in zip(ends, changes, strict=True)))
+            for ends in ([cell.points_low for cell, _ in cells], [cell.points_high for cell, _ in cells])
+        )
+        judged = certainty(
+            middle - low / len(cells),
+            middle + high / len(cells),
+            n=min(min(len(sample.base), len(sample.new)) for _, sample in cells),
+            varies=not all(cell.same or cell.certain == UNVARIED for cell, _ in cells),
+            unit="points",
+        )
+        whole = Cell(fmean([cell.value for cell, _ in cells if cell.value is not None]), change=middle, in_points=True)
+        whole.points_low, whole.points_high = judged.low, judged.high
+        whole.certain, whole.significant = judged.words, judged.is_clear
+        whole.same = all(cell.same for cell, _ in cells)
+        whole.text = f"{middle:+.2f} pp"
+        found.append(whole)
+    return found
+
+
+def _mean(series: Series) -> float | None:
+    values = [value for value in series.values() if isfinite(value)]
+    return fmean(values) if values else None
 
 
 def _cell(column: int, found: tuple[float, float, float], higher: bool, overview_rule: bool) -> Cell | None:

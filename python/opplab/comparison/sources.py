@@ -14,6 +14,7 @@ any other file or folder            one run a file, read by the first of `opplab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import isnan, nan
 from os import PathLike
@@ -438,7 +439,7 @@ class Files(Source):
         self.problems = []
         for path in paths:
             place = Path(path)
-            name = place.resolve().name if place.is_dir() else place.name.split(".")[0]
+            name = place.resolve().name if place.is_dir() else run_name(place)
             while name in self._runs:
                 name += "+"
             files = sorted(file for file in place.iterdir() if file.is_file()) if place.is_dir() else [place]
@@ -479,6 +480,20 @@ class Files(Source):
         """Mean package power of a turbostat log."""
         found = (_package_watts(one) for one in self._runs.get(run, []))
         return next((one for one in found if one is not None), None)
+
+
+_ENDINGS = re.compile(r"(\.[a-zA-Z][a-zA-Z0-9_]*)+$")
+
+
+def run_name(path: Path) -> str:
+    """The name of the run that a file holds: what stands before its endings.
+
+    Examples
+    --------
+    >>> run_name(Path("6.1-base.txt")), run_name(Path("new.json.gz")), run_name(Path(".log"))
+    ('6.1-base', 'new', '.log')
+    """
+    return _ENDINGS.sub("", path.name) or path.name
 
 
 def _package_watts(run: Run) -> tuple[float, str] | None:

@@ -42,8 +42,8 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
                 if column in _SHOWN:
                     samples.setdefault(column, []).append(value)
     for column, values in samples.items():
-        series = Series(column, column, "", "usec", column == "slack", [values])
-        run.series[column] = series
+        is_slack = column == "slack"
+        run.series[column] = Series(column, column, "", "usec", is_slack, [values], signed=is_slack)
     slack = samples.get("slack")
     if slack:
         missed = 100 * sum(value < 0 for value in slack) / len(slack)

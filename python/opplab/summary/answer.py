@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
+from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
@@ -586,17 +587,17 @@ def _bases(experiment: Experiment) -> dict[str, str]:
 
 def points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
     """Give the change of the means of shares, in percentage points, over the seeds that both have."""
-    apart = [
-        ours_of - theirs_of
+    pairs = [
+        (theirs_of, ours_of)
         for seed in ours
         if (ours_of := ours[seed]) is not None and (theirs_of := theirs.get(seed)) is not None
     ]
-    if not apart:
+    if not pairs:
         return None
-    value, (low, high), _ = stats.mean(apart)
-    return Change(
-        value, certainty(low, high, n=len(apart), varies=len(set(apart)) > 1 or len(apart) < 2, unit="points")
-    )
+    old, new = map(list, zip(*pairs, strict=True))
+    low, high, varies = apart(old, new, paired=True)
+    value = stats.mean(new)[0] - stats.mean(old)[0]
+    return Change(value, certainty(low, high, n=len(pairs), varies=varies, unit="points"))
 
 
 def paired_change(better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
