@@ -108,8 +108,16 @@ def test_a_row_says_what_of_a_benchmark_its_columns_are_of(folder: Path) -> None
     words = answer("gitsource", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "processes=280")
     assert "elapsed is of the whole benchmark, energy of the 0.8472 s" in words
     cut = answer("kernbench", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "jobs=8", "--seconds", "1")
-    assert "elapsed is missing in 1 of 1 runs, which did not end within 1 s (leave out --seconds)" in cut
-    assert "rate counts compiled files" in cut
+    assert "elapsed is missing in 1 of 1 runs, which did not end within 1 s (give more --seconds)" in cut
+    assert "rate is of the part that ran and counts compiled files" in cut
+
+
+def test_a_benchmark_that_ends_runs_to_its_end_by_default(folder: Path) -> None:
+    """Goal: nobody mails the rate of the first 10 s of a build as that of the build."""
+    words = answer("kernbench", "-m", "xeon-6130-2s", "--iterations", "1", "--param", "jobs=64")
+    assert words.startswith("kernbench jobs 64 on xeon-6130-2s: schedutil (Linux 6.12.117, at most 600 s, 1 run each)")
+    assert "missing" not in words
+    assert "elapsed 34" in words
 
 
 def test_the_energy_of_a_benchmark_that_did_not_end_is_no_improvement(folder: Path) -> None:

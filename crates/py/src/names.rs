@@ -47,6 +47,8 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             dict.set_item("metric", benchmark.reports.map(|reports| reports.name))?;
             dict.set_item("unit", benchmark.reports.map(|reports| reports.unit))?;
             dict.set_item("higher_is_better", benchmark.reports.map(|reports| reports.higher_is_better))?;
+            let ends = benchmark.reports.is_some_and(|reports| reports.rule.is_of_a_whole());
+            dict.set_item("ends", ends)?;
             dict.set_item("params", benchmark.params.iter().map(param_dict).collect::<PyResult<Vec<_>>>()?)?;
             Ok(dict)
         })

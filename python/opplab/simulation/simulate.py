@@ -43,7 +43,7 @@ def simulate(
     policy : Policy or str
         Or the name of a governor.
     seconds : float, optional
-        Simulated time; the workload's own duration, or 10.
+        Simulated time; by default the workload's own duration, else until a benchmark's work is done, else 10.
     seed : int
         Seed of all random draws.
     check : bool

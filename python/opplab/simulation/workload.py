@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,25 @@ class Benchmark:
 
 
 DEFAULT_S = 10.0
-"""Simulated time where neither a workload nor the user gives one; a benchmark that does a piece of work ends before."""
+"""Simulated time where neither a workload nor the user gives one."""
+
+WHOLE_S = 600.0
+"""The same of a benchmark that reports the time of a piece of work: a run is over when that is done."""
 
 
 def length_of(workload: Workload | Benchmark, seconds: float | None) -> float:
     """Give the simulated time of a run in s: what was asked for, or the workload's own duration."""
-    own = None if isinstance(workload, Benchmark) else workload.duration_s
-    return seconds if seconds is not None else float(own or DEFAULT_S)
+    if seconds is not None:
+        return seconds
+    if isinstance(workload, Benchmark):
+        return WHOLE_S if workload.name in _ending() else DEFAULT_S
+    return float(workload.duration_s or DEFAULT_S)
+
+
+@cache
+def _ending() -> frozenset[str]:
+    """The benchmarks whose runs are over when their work is done."""
+    return frozenset(model["name"] for model in _opplab.benchmarks() if model["ends"])
 
 
 class Workload:

@@ -470,12 +470,18 @@ def _metric_of(case: Case) -> str:
     return name
 
 
+def _ends(case: Case) -> bool:
+    """Whether a run is over when its work is done."""
+    rule: str = (json.loads(case.json)["workload"].get("metric") or [""] * 4)[3]
+    return rule in _TIMES
+
+
 def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
     """Report which benchmarks did not end, so that runs lack the time that they report."""
     words = []
     for case in {(case.benchmark, case.param): case for case in experiment.cases}.values():
-        name, _, _, rule = (json.loads(case.json)["workload"].get("metric") or [""] * 4)[:4]
-        if rule not in _TIMES:
+        name = _metric_of(case)
+        if not _ends(case):
             continue
         own = results.filter((results["benchmark"] == case.benchmark) & (results["param"] == case.param))
         runs = own.select("machine", "policy", "iteration").n_unique()
@@ -484,8 +490,8 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
             place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
             words.append(
                 f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
-                f"{case.duration_ns / 1e9:g} s (leave out --seconds); "
-                f"rate counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
+                f"{case.duration_ns / 1e9:g} s (give more --seconds); "
+                f"rate is of the part that ran and counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
             )
     return " ".join(words)
 
@@ -626,6 +632,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
         list(dict.fromkeys(getattr(one, name) for one in lines)) for name in ("machine", "workload", "variant")
     )
     seconds = experiment.manifest()["duration_ns"] / 1e9
+    at_most = "at most " if all(map(_ends, experiment.cases)) else ""
     kernels = ", ".join(experiment.manifest()["kernels"])
     runs = sorted({one.n for one in lines})
     each = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
@@ -636,7 +643,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
     who = base if not others else " or ".join([base, *others]) if len(others) < 3 else f"{base} or {len(others)} others"
     background = f", background {experiment.background}" if experiment.background else ""
     plural = "run" if runs == [1] else "runs"
-    facts = f"Linux {kernels}, {seconds:g} s, {each} {plural} each{background}"
+    facts = f"Linux {kernels}, {at_most}{seconds:g} s, {each} {plural} each{background}"
     return f"{what} on {where}: {who}{'?' if others else ''} ({facts})"
 
 
