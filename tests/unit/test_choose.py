@@ -367,8 +367,11 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
 
 def test_what_a_running_kernel_cannot_set_is_a_comment() -> None:
     keys = (("governor", "schedutil"), ("proposals", ("response-time",)), ("pelt_half_life_ms", 16))
+    keys += (("hwp_dynamic_boost", "off"), ("watchdog_thresh_s", 0))
     commands = commands_of(Setting(keys), {"cluster": []})
     assert commands[1:] == [
+        "echo 0 > /sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost",
+        "echo 0 > /proc/sys/kernel/watchdog_thresh",
         "# needs a kernel with the patch response-time (opplab list proposals response-time)",
         "# no file of a running kernel sets pelt_half_life_ms=16",
     ]

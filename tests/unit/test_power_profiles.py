@@ -36,11 +36,11 @@ def profiles(folder: Path, name: str, text: str, drivers: list[str] = INTEL) -> 
 
 def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
     found = profiles(tmp_path, "tlp.conf", TLP)
-    assert found["tlp AC"].keys == {"driver": "intel_pstate", "governor": "performance", "watchdog_thresh_s": 0}
+    assert found["tlp AC"].keys == {"driver": "intel_pstate", "governor": "performance"}
     assert "refuses the preference balance_performance" in found["tlp AC"].notes[0]
-    limits = {"max_perf_pct": 30, "no_turbo": True, "watchdog_thresh_s": 0}
+    limits = {"max_perf_pct": 30, "no_turbo": True}
     assert found["tlp BAT"].keys == {"governor": "powersave", "epp": "power", **limits}
-    assert found["tlp BAT"].notes == ["tlp BAT: without a key in simulations: WIFI_PWR"]
+    assert found["tlp BAT"].notes == ["tlp BAT: without a key in simulations: WIFI_PWR, NMI_WATCHDOG"]
 
 
 def test_tuned_includes_and_takes_the_first_governor_that_there_is(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_profiles_that_set_the_same_share_a_row(tmp_path: Path) -> None:
     texts = [str(tmp_path / name / "tuned.conf") for name in ("one", "two")]
     found = with_variants({}, texts, ["acpi-cpufreq"], said.append)
     assert [one.label for one in found] == ["schedutil", "one"]
-    assert said == [f"{texts[1]}: two sets what one sets, on this machine: one row, one"]
+    assert said == [f"{texts[1]}: two and one set the same of what is simulated on this machine: one row, one"]
     with pytest.raises(InputError, match="the variant `performance` is there already as `one`"):
         with_variants({}, [texts[0], "governor=performance"], ["acpi-cpufreq"])
 

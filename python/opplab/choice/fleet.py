@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -582,8 +583,12 @@ def _several(number: int, what: str) -> str:
 
 
 def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    from opplab.summary.caveats import counts_idle_as_nothing
+
     generic = sum("generic" in kind.power for kind, _ in answered)
+    without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
+    idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
     return (
-        f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; 8760 hours a year under this "
+        f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; {idle}8760 hours a year under this "
         "workload. Next: `opplab fit power` on one machine of the type that saves most."
     )

@@ -289,6 +289,10 @@ def writes_of(
     for name in ("max_perf_pct", "min_perf_pct"):
         if name in keys:
             write(name, keys[name], f"{CPU}/intel_pstate/{name}")
+    if (boost := keys.get("hwp_dynamic_boost", "auto")) != "auto":
+        write("hwp_dynamic_boost", int(boost == "on"), f"{CPU}/intel_pstate/hwp_dynamic_boost")
+    if "watchdog_thresh_s" in keys:
+        write("watchdog_thresh_s", keys["watchdog_thresh_s"], "/proc/sys/kernel/watchdog_thresh")
     if "nosmt" in keys:
         write("nosmt", "off" if keys["nosmt"] else "on", f"{CPU}/smt/control")
     for cpu in keys.get("offline_cpus", ()):
@@ -344,6 +348,8 @@ SETTABLE = (
     "scaling_min_freq",
     "max_perf_pct",
     "min_perf_pct",
+    "hwp_dynamic_boost",
+    "watchdog_thresh_s",
     "nosmt",
     "offline_cpus",
     "sched_util_clamp_min",

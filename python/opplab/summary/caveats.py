@@ -9,7 +9,7 @@ from typing import Any
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.power_profiles import ACTIVE, HINTED
 
-__all__ = ["caveats", "ignored"]
+__all__ = ["caveats", "counts_idle_as_nothing", "ignored"]
 
 _MEASURED_EPP = ("", "balance_performance", 128)
 _PERFORMANCE_EPP = ("", "performance", 0)
@@ -64,8 +64,26 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
         if who:
             notes.append(f"Energy and power of {name} are its CPUs': {who} draws beside them (energy:{who}).")
+        if counts_idle_as_nothing(machine):
+            notes.append(
+                f"{name} has no power of idle states and clusters: they count as 0, so that joules are too few."
+            )
         notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
     return " ".join(notes)
+
+
+def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
+    """Whether a machine has power of busy CPUs, and none of anything else."""
+    clusters = machine["cluster"]
+    busy = any(opp.get("uw") or opp.get("busy_uw") for cluster in clusters for opp in cluster["opp"])
+    rest = any(
+        any(state.get("uw") for state in cluster.get("idle", ()))
+        or any(opp.get("cluster_uw") for opp in cluster["opp"])
+        or any(state.get("uw") for state in cluster.get("cluster_idle", ()))
+        or any("cluster_idle_" in key for key in cluster)
+        for cluster in clusters
+    )
+    return busy and not rest and not machine.get("floor_uw")
 
 
 def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> list[str]:

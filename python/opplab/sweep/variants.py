@@ -83,7 +83,8 @@ def with_variants(
             if same is None:
                 made.append(variant)
             elif variant.label != same and is_power_profile(text):
-                said(f"{text}: {variant.label} sets what {same} sets, on this machine: one row, {same}")
+                same_of = f"{variant.label} and {same} set the same of what is simulated on this machine"
+                said(f"{text}: {same_of}: one row, {same}")
             else:
                 other = "" if variant.label == same else f" as `{same}`"
                 raise InputError(f"--vs {text}: the variant `{variant.label}` is there already{other}")
