@@ -51,6 +51,9 @@ GROUP_COLUMNS = {
 
 PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50", "latency_p99")}
 """Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
+MODELS_ERROR = "the benchmark models' error (opplab predict has it)"
+"""What no interval of runs and draws covers."""
+
 _TIMES = ("elapsed", "extrapolated")
 """Rules of benchmarks that report the time of all their work, of which a run may do a part."""
 _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench": "loops of a task"}
@@ -884,4 +887,6 @@ def _assumed(
         needed = quantile_draws(0.95)
         enough = sure.number >= needed
         step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
+    if intervals and any(work.get("metric") for work, _ in workloads):
+        intervals += f", not {MODELS_ERROR}"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."
