@@ -366,7 +366,8 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
 def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
     """Write into a cell how a share changes: by percentage points, as any base near 0 makes a ratio of anything."""
     sign = 1 if sample.rises else -1
-    cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)), True
+    # Not -0.0, which prints a sign.
+    cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)) + 0.0, True
     low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence)
     ends = sorted((sign * low, sign * high))
     judged = certainty(*ends, n=n, varies=differ, unit="points")

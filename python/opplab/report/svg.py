@@ -285,8 +285,7 @@ def changes(
         size = thick * len(own) + gap
         if number % 2:
             out.append(element("rect", x=0, y=y, width=WIDTH, height=size, class_="row"))
-        shown = name if len(name) <= 20 else f"{name[:9]}\u2026{name[-10:]}"
-        body.append(element("text", escape(shown) + tip(name), x=4, y=y + size / 2 + 4, class_="label"))
+        body.append(element("text", escape(_short(name)) + tip(name), x=4, y=y + size / 2 + 4, class_="label"))
         y += gap / 2
         for one in own:
             body.append(_change(one, name, at, (low, high), y + thick / 2))
@@ -298,6 +297,11 @@ def changes(
         body.append(text(at(tick), y + 15, _plain(tick), "middle", "tiny"))
     body.append(text((left + WIDTH - right) / 2, y + 31, x_label, "middle"))
     return document(y + 38, title, [*out, *body])
+
+
+def _short(name: str, most: int = 20) -> str:
+    """Give a name that fits beside a picture: its ends."""
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}\u2026{name[-(most // 2) :]}"
 
 
 def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[float, float], y: float) -> str:
@@ -386,9 +390,9 @@ def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     scale = (WIDTH - left - right) / 100
     body = []
     for name, bars in groups:
-        body.append(text(2, y + thick * len(bars) / 2 + 4, name))
+        body.append(text(2, y + thick * len(bars) / 2 + 4, _short(name, 14)))
         for bar in bars:
-            body.append(text(left - 5, y + thick - 2.2, bar.label, "end", f"tiny {bar.class_}"))
+            body.append(text(left - 5, y + thick - 2.2, _short(bar.label, 16), "end", f"tiny {bar.class_}"))
             x: float = left
             marks = []
             for part, class_, percent in bar.parts:

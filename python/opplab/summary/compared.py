@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from opplab.metrics import is_answer
 from opplab.report import svg
 from opplab.report.html import panel, render
+from opplab.report.numbers import quantity
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -269,28 +270,28 @@ def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     points = []
     for row in one.table.rows:
         own: list[svg.Change] = []
-        from_0: list[svg.Change] = []
+        shares: list[svg.Change] = []
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
             if cell is None or cell.change is None:
                 continue
             ends = _ends(cell, row.better == "higher")
             found = svg.Change(run.name, classes[run.name], cell.change, *ends, bool(cell.significant))
-            (from_0 if cell.in_points else own).append(found)
+            (shares if cell.in_points else own).append(found)
         groups += [(row.operation, own)] if own else []
-        points += [(row.operation, from_0)] if from_0 else []
+        points += [(row.operation, shares)] if shares else []
     panels = []
-    for rows, unit, what in ((groups, "%", "change"), (points, "percentage points", "change from 0")):
+    for rows, unit, what in ((groups, "%", "change"), (points, "percentage points", "change in points")):
         if not rows:
             continue
         left_out = f"; the first {_MOST_ROWS} of {len(rows)}" if len(rows) > _MOST_ROWS else ""
         title = f"{one.name}: {what} against {one.runs[0].name}{left_out}"
-        label = f"better by, {unit}, with its interval (pale: not clear)"
+        label = f"better by, {unit} (pale: not clear)"
         panels.append((title, svg.changes(title, rows[:_MOST_ROWS], label)))
     return panels
 
 
 def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
-    """The ends of a change's interval in percent, or of a share from 0 in points, positive being better."""
+    """The ends of a change's interval in percent, or of a share in points, positive being better."""
     if cell.in_points:
         return cell.points_low, cell.points_high
     if cell.ratio_low is None or cell.ratio_high is None:
@@ -487,7 +488,7 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
             text += f" [{low:.3f}, {high:.3f}]" if low < high else ""
         ours, theirs = one.watts[0], one.watts[column]
         if ours and theirs:
-            text += f"; average power {theirs:.2f} W against {ours:.2f} W"
+            text += f"; average power {quantity(theirs)} W against {quantity(ours)} W"
         out.append(text + ".")
     return out
 

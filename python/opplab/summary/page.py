@@ -122,7 +122,7 @@ class Report:
             sure=None if self.sure is None else sure_section(self.sure),
             findings=[
                 *([HOW_TO_GET_POWER] if is_unknown(self.results) else []),
-                *findings(self.blocks),
+                *findings(self.blocks, self.sure is not None),
                 *(self.sure.findings() if self.sure else []),
             ],
             iterations=means.iterations,
@@ -224,11 +224,14 @@ class _Axis:
         return cls({policy: float(place) for place, policy in enumerate(policies)}, names, "")
 
 
-def findings(blocks: Sequence[Block]) -> list[str]:
-    """Describe what the comparison comes to, good or bad; changes within their interval are not significant."""
+def findings(blocks: Sequence[Block], drawn: bool = False) -> list[str]:
+    """Describe what the comparison comes to, good or bad; changes within their interval are not significant.
+
+    Where assumptions were drawn (`drawn`), the intervals of the runs alone are no finding.
+    """
     names = places_of(blocks)
     groups = groupby(blocks, lambda block: ((block.machine, block.benchmark), block.metric, block.base))
-    out = [_comparison(names[place], list(run)) for (place, _, _), run in groups]
+    out = [] if drawn else [_comparison(names[place], list(run)) for (place, _, _), run in groups]
     lines = [line for block in blocks for line in block.lines]
     if lines and max(line.base.n for line in lines) < 2:
         out.append("One iteration: nothing here has an interval, so a small change may be chance.")
