@@ -187,7 +187,8 @@ def trace_signals(
     machine: Machine | None = None,
     invariance: bool = True,
     every_ns: int = 0,
-    sums: int | None = None,
+    deadline_ns: int | None = None,
+    sums: bool = False,
 ) -> dict[str, Any]: ...
 
 class Trace:

@@ -125,6 +125,54 @@ def test_fio_terse_json_and_latency(tree):
     assert values(read_run(tree.root, "base", "fio"))["kb/sec-j-read"] == [7.5]
 
 
+def test_fio_jobs_of_one_run_are_one_value(tree):
+    """Each iteration is one run of fio; mmtests takes its jobs for samples."""
+    line = ["0"] * 130
+    line[2], line[5], line[44] = "db", "10", "250"
+    job = '{{"jobname": "web", "error": {}, "read": {{"total_ios": 3, "bw_mean": {}}}}}'
+    for iteration in range(2):
+        log = [";".join([*line[:44], str(250 * nth), *line[45:]]) for nth in (1, 3)]
+        tree("fio/logs/fio.log", "\n".join(log), iteration=iteration)
+        tree("fio/logs/fio.json", f'{{"jobs": [{job.format(0, 4)}, {job.format(0, 6.5)}]}}', iteration=iteration)
+    run = read_run(tree.root, "base", "fio")
+    assert values(run) == {"kb/sec-db-read": [1000.0] * 2, "kb/sec-web-read": [10.5] * 2}
+    literal = read_run(tree.root, "base", "fio", literal=True)
+    assert values(literal)["kb/sec-db-read"] == [250.0, 750.0] * 2
+    # What is left where one of them failed is no value of the run.
+    line[4] = "5"
+    tree("fio/logs/fio.log", "\n".join([*log, ";".join(line)]), iteration=1)
+    tree("fio/logs/fio.json", f'{{"jobs": [{job.format(0, 4)}, {job.format(5, 6.5)}]}}', iteration=1)
+    run = read_run(tree.root, "base", "fio")
+    assert values(run) == {"kb/sec-db-read": [1000.0], "kb/sec-web-read": [10.5]}
+    assert len(run.problems) == 2
+
+
+@pytest.mark.parametrize("layout", ["iter", "flat"])
+def test_a_test_that_ended_with_an_error_has_no_values(tree, tmp_path, layout):
+    """mmtests writes the status of each test behind its time; a log that was cut short looks very fast."""
+    words = "test end :: {} 1600000907 {}\n"
+    good, bad = (words.format("kernbench-x", 1) + words.format("kernbench", status) for status in (0, 2))
+    if layout == "iter":
+        tree("kernbench/logs/time-4-1", TIME.format(1, 2, "3:30.00"))
+        tree("tests-timestamp.gz", bad + good)
+        tree("kernbench/logs/time-4-1", TIME.format(1, 2, "0:12.00"), iteration=1)
+        tree("tests-timestamp", bad, iteration=1)
+    else:
+        for run, elapsed, ends in (("base", "3:30.00", good), ("new", "0:12.00", bad)):
+            logs = tmp_path / f"kernbench-{run}" / "noprofile"
+            logs.mkdir(parents=True)
+            (logs / "time-4-1").write_text(TIME.format(1, 2, elapsed))
+            (tmp_path / f"tests-timestamp-{run}").write_text(ends)
+    names = ["base"] if layout == "iter" else ["base", "new"]
+    found = [read_run(str(tmp_path), name, "kernbench", "Elapsed") for name in names]
+    assert [values(run) for run in found] == [{"Elapsed-4": [210.0]}, {}][: len(names)]
+    (problem,) = found[-1].problems
+    assert "kernbench ended with status 2: its values are left out" in str(problem)
+    assert problem.line == 2
+    literal = read_run(str(tmp_path), names[-1], "kernbench", "Elapsed", literal=True)
+    assert values(literal)["Elapsed-4"][-1] == 12.0, "mmtests takes them"
+
+
 def test_schbench_takes_complete_blocks_only(tree):
     block = (
         "Wakeup Latencies percentiles (usec) runtime 10 (s) (100 total samples)\n\t  50.0th: 11  (5 samples)\n"

@@ -68,6 +68,10 @@ def test_meter_command_refuses_what_it_cannot_show() -> None:
     runner = CliRunner()
     short = runner.invoke(cli, ["meter", "battery", "juno-eas", "--seconds", "1"])
     assert "run longer than 60 s" in str(short.exception)
+    for meter in ("turbostat", "rapl", "rails"):
+        below = runner.invoke(cli, ["meter", meter, "juno-eas", "--seconds", "0.3"])
+        assert "readings are 1 s apart, and the run has no two: make it longer" in str(below.exception), meter
+        assert not below.stdout
     unknown = runner.invoke(cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--param", "tasks=11"])
     assert "it has tasks=10, tasks=20" in str(unknown.exception)
     assert runner.invoke(cli, ["meter", "turbostate", "juno-eas"]).exit_code == 2

@@ -18,7 +18,7 @@ from opplab.cli.main import opplab
 from opplab.errors import FormatError, InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench, opp_power
-from opplab.fit.curve import SPREAD
+from opplab.fit.curve import SPREAD, fit_curve
 from opplab.fit.machine_check import check
 from opplab.fit.machine_export import export, placements
 from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text
@@ -27,6 +27,7 @@ from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
+from opplab.trace.recording import read_trace
 
 SHARED = Path(__file__).parents[3] / "shared"
 FREQBENCH = SHARED / "silicon" / "freqbench"
@@ -139,6 +140,51 @@ def test_intervals_are_nested_and_named(tmp_path: Path) -> None:
         widths.append(np.mean([row["high_mw"] / row["low_mw"] for row in report["rows"]]))
     assert widths == sorted(widths)
     assert widths[0] < widths[1] / 1.5
+
+
+def test_a_machine_is_as_sure_at_each_clock_as_its_fit(tmp_path: Path) -> None:
+    """A reading of a few mW is unsure by the meter, and leaves that of the highest clock as sure as it was."""
+    three, every = write(tmp_path / "three.csv", (0, 2, -1)), write(tmp_path / "every.csv")
+    path = tmp_path / "made.toml"
+    run("machine", "import", three, "--clusters", "A55x4,A76x4", "-o", path)
+    whole, alone = (
+        {(row["cluster"], row["khz"]): row for row in json.loads(run("fit", "power", *words))["rows"]}
+        for words in (
+            (path, three, "--check", every, "--format", "json"),
+            (path, "--check", every, "--format", "json"),
+        )
+    )
+    machine = Machine.load(path)
+    low, high = (one.describe()["clusters"] for one in machine.power_ends())
+    places = {(one["name"], opp["khz"]): (c, o) for c, one in enumerate(low) for o, opp in enumerate(one["opps"])}
+    assert set(whole) < set(alone)
+    for key, row in whole.items():
+        assert alone[key]["low_mw"] == pytest.approx(row["low_mw"], rel=0.03), key
+        assert alone[key]["high_mw"] == pytest.approx(row["high_mw"], rel=0.03), key
+        cluster, opp = places[key]
+        power = high[cluster]["opps"][opp]
+        assert (power["busy_uw"] + power["cluster_uw"]) / 1000 == pytest.approx(row["high_mw"], rel=0.03), key
+    key = '"cluster.A55.opp.busy_uw" = { percent = ['
+    with pytest.raises(FormatError, match="has 7 pairs for 6 operating points"):
+        Machine.parse(path.read_text().replace(key, f"{key}[90, 110], "))
+    # A run at one clock has the range of that clock, and so has its task by `trace energy`.
+    hog = Workload.parse(json.dumps({"tasks": {"hog": {"loop": -1, "cpus": [0], "run": 1000}}}))
+    result = simulate(machine, hog, Policy(governor="performance"), seconds=1.0)
+    value = dict(zip(result.metrics["metric"], result.metrics["value"], strict=True))
+    top = alone["A55", 1000 * LITTLE[-1]]
+    assert value["energy_high"] / value["energy"] == pytest.approx(top["high_mw"] / top["predicted_mw"], rel=0.02)
+    assert value["energy_high"] < 1.5 * value["energy"]
+    result.to_trace(tmp_path / "run.dat")
+    task = read_trace(tmp_path / "run.dat").energy(machine).tasks.row(0, named=True)
+    assert task["high_j"] / task["energy_j"] == pytest.approx(top["high_mw"] / top["predicted_mw"], rel=0.02)
+
+
+@pytest.mark.parametrize("lowest_mw", [10.0, 110.0])
+def test_what_does_not_depend_on_the_clock_is_no_more_than_the_whole(lowest_mw: float) -> None:
+    mhz = np.array([845.0, 1786.0, 2841.0])
+    fit = fit_curve(mhz, lowest_mw * np.array([1.0, 4.5, 22.0]), floor=opp_power.GAUGE_MW)
+    static = {one.name: one for one in fit.parameters()}["static"]
+    assert static.low <= static.value <= static.high <= fit.interval(mhz)[1][0]
 
 
 def test_what_is_wrong_is_refused(tmp_path: Path) -> None:

@@ -230,6 +230,30 @@ def test_periodic_tasks_have_their_period_as_deadline(tmp_path: Path) -> None:
     assert abs(len(mine) - len(with_events)) <= 4
 
 
+def test_a_task_that_sleeps_for_a_set_time_cannot_be_late(tmp_path: Path) -> None:
+    """The tables say the same: work that takes longer now and then is late for a timer only."""
+
+    def task(wait: dict[str, object]) -> dict[str, object]:
+        usual, long = ({"loop": loop, "run": run_us, **wait} for loop, run_us in ((9, 27000), (1, 36000)))
+        return {"loop": -1, "phases": {"usual": usual, "long": long}}
+
+    waits = {"by_timer": {"timer": {"ref": "unique", "period": 12000}}, "by_sleep": {"sleep": 1000}}
+    work = {"tasks": {name: {**task(wait), "cpus": [cpu]} for cpu, (name, wait) in enumerate(waits.items(), 1)}}
+    (tmp_path / "two.json").write_text(json.dumps(work))
+    run_of = opplab.simulate(
+        opplab.Machine.load("juno-r2"),
+        opplab.Workload.load(tmp_path / "two.json"),
+        opplab.Policy(governor="performance"),
+        seconds=1.5,
+    )
+    run_of.to_trace(tmp_path / "run.dat")
+    trace = opplab.read_trace(tmp_path / "run.dat")
+    for table in (trace.signals().task_summary(), trace.signal_sums().task_summary()):
+        late = dict(table.select(pl.col("comm").str.strip_chars("-0123456789"), "missed").iter_rows())
+        assert late["by_timer"] > 5
+        assert late["by_sleep"] is None
+
+
 def page_data(page: str) -> dict[str, object]:
     (data,) = re.findall(r'const DATA = "([^"]+)"', page)
     raw = zlib.decompress(base64.b64decode(data))

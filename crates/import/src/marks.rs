@@ -45,10 +45,10 @@ pub(crate) fn complete(machine: &mut Machine) {
             machine.sources.push((key.to_owned(), mark.to_owned()));
         }
     }
-    for &(default, path, bounds) in RANGES {
+    for (default, path, bounds) in RANGES {
         let is_default = machine.sources.iter().any(|(known, _)| known.strip_prefix("default.") == Some(default));
-        if is_default && !machine.ranges.iter().any(|range| range.path == path) {
-            machine.ranges.push(Range { path, cluster: None, bounds });
+        if is_default && !machine.ranges.iter().any(|range| range.path == *path) {
+            machine.ranges.push(Range { path, cluster: None, bounds: bounds.clone() });
         }
     }
 }

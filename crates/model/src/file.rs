@@ -294,10 +294,17 @@ fn numbers_of(range: &Range, machine: &Machine) -> Vec<u64> {
     }
 }
 
-/// Why the range cannot hold: none of the numbers that it is about lies in it.
+/// Why the range cannot hold: none of the numbers that it is about lies in it, or it is of other operating points.
 fn excludes(range: &Range, machine: &Machine) -> Option<String> {
-    let Bounds::Between(low, high) = range.bounds else { return None };
     let numbers = numbers_of(range, machine);
+    let (low, high) = match &range.bounds {
+        Bounds::Between(low, high) => (*low, *high),
+        Bounds::PercentByOpp(of) if !numbers.is_empty() && of.len() != numbers.len() => {
+            let (key, opps) = (range.key(), numbers.len());
+            return Some(format!("range `{key}` has {} pairs for {opps} operating points", of.len()));
+        }
+        _ => return None,
+    };
     let inside = |&number: &u64| (i128::from(low)..=i128::from(high)).contains(&i128::from(number));
     match numbers.first() {
         Some(first) if !numbers.iter().any(inside) => {

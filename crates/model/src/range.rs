@@ -5,6 +5,7 @@
 //! "driver.switch_ns" = [370000, 1400000]           # Between these, in the unit of the key.
 //! "cluster.opp.uw" = { percent = [80, 125] }       # All of them together, in percent of the file's value.
 //! "cluster.A55.opp.uw" = { percent = [50, 110] }   # Those of one cluster.
+//! "cluster.A76.opp.uw" = { percent = [[60, 150], [90, 110]] }   # Those of one cluster, a pair for each operating point.
 //! ```
 //!
 //! A run takes the file's own numbers; who draws others from the ranges is not here.
@@ -57,12 +58,14 @@ pub const RANGED: &[&str] = &[
 ];
 
 /// How far a number may be off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bounds {
     /// From the first to the second, in the unit of the path.
     Between(i64, i64),
     /// From the first to the second, in percent of the file's number.
     Percent(u32, u32),
+    /// The same by operating point of one cluster: what was measured at some clocks is surer there.
+    PercentByOpp(Vec<(u32, u32)>),
 }
 
 /// The range of one number, or of all numbers of one kind.
@@ -103,7 +106,12 @@ pub fn ranges_from(node: Option<&Node>, clusters: &[String]) -> Result<Vec<Range
         let Some(path) = RANGED.iter().copied().find(|path| *path == wanted) else {
             return Err(Fault::unknown(key.at, "range", &wanted, RANGED.iter().copied()));
         };
-        let range = Range { path, cluster, bounds: bounds_from(value, &key.name, path == "thermal.ambient_mc")? };
+        let bounds = bounds_from(value, &key.name, path == "thermal.ambient_mc")?;
+        if matches!(bounds, Bounds::PercentByOpp(_)) && (cluster.is_none() || !path.starts_with("cluster.opp.")) {
+            let message = "pairs by operating point are of one cluster's: `cluster.NAME.opp...`";
+            return Err(Fault::new(value.at, message));
+        }
+        let range = Range { path, cluster, bounds };
         if ranges.iter().any(|earlier| earlier.path == range.path && earlier.cluster == range.cluster) {
             return Err(Fault::new(key.at, format!("range `{}` is repeated", key.name)));
         }
@@ -124,15 +132,20 @@ fn bounds_from(node: &Node, key: &str, signed: bool) -> Result<Bounds, Fault> {
     if matches!(node.value, Value::Table(_)) {
         let table = node.as_table(key, &["percent"])?;
         let percent = table.need("percent")?;
-        let (low, high) = pair(percent, "percent", 0, 100_000)?;
-        if !(low..=high).contains(&100) {
-            return Err(Fault::new(
-                percent.at,
-                format!("the file's own number, 100 percent, is outside of {low} to {high}"),
-            ));
+        let shares = |node: &Node| {
+            let (low, high) = pair(node, "percent", 0, 100_000)?;
+            if (low..=high).contains(&100) {
+                // Both fit: the bounds are checked.
+                return Ok((low as u32, high as u32));
+            }
+            Err(Fault::new(node.at, format!("the file's own number, 100 percent, is outside of {low} to {high}")))
+        };
+        let items = percent.as_list("percent")?;
+        if items.iter().any(|item| matches!(item.value, Value::List(_))) {
+            return Ok(Bounds::PercentByOpp(items.iter().map(shares).collect::<Result<_, _>>()?));
         }
-        // Both fit: the bounds are checked.
-        return Ok(Bounds::Percent(low as u32, high as u32));
+        let (low, high) = shares(percent)?;
+        return Ok(Bounds::Percent(low, high));
     }
     let limit = i128::from(i64::MAX);
     let (low, high) = pair(node, key, if signed { -limit } else { 0 }, limit)?;
@@ -142,11 +155,13 @@ fn bounds_from(node: &Node, key: &str, signed: bool) -> Result<Bounds, Fault> {
 /// The `[range]` table; `None` if there are no ranges.
 pub fn ranges_node(ranges: &[Range]) -> Option<Node> {
     let pair = |low: i64, high: i64| Node::list([Node::from(low), Node::from(high)]);
-    let value = |bounds: Bounds| match bounds {
-        Bounds::Between(low, high) => pair(low, high),
-        Bounds::Percent(low, high) => Node::table([("percent", Some(pair(i64::from(low), i64::from(high))))]),
+    let shares = |&(low, high): &(u32, u32)| pair(low.into(), high.into());
+    let value = |bounds: &Bounds| match bounds {
+        Bounds::Between(low, high) => pair(*low, *high),
+        Bounds::Percent(low, high) => Node::table([("percent", Some(shares(&(*low, *high))))]),
+        Bounds::PercentByOpp(of) => Node::table([("percent", Some(Node::list(of.iter().map(shares))))]),
     };
-    (!ranges.is_empty()).then(|| Node::table(ranges.iter().map(|range| (range.key(), Some(value(range.bounds))))))
+    (!ranges.is_empty()).then(|| Node::table(ranges.iter().map(|range| (range.key(), Some(value(&range.bounds))))))
 }
 
 #[cfg(test)]
@@ -164,10 +179,12 @@ mod tests {
     #[test]
     fn ranges_of_all_and_of_one_cluster_round_trip() {
         let text = "[range]\n\"driver.switch_ns\" = [370000, 1400000]\n\"cluster.opp.uw\" = { percent = [80, 125] }\n\
-                    \"cluster.A76 prime.opp.uw\" = { percent = [50, 110] }\n";
+                    \"cluster.A76 prime.opp.uw\" = { percent = [50, 110] }\n\
+                    \"cluster.A55.opp.busy_uw\" = { percent = [[30, 350], [90, 110]] }\n";
         let ranges = read(text).expect("they are understood");
         assert_eq!(ranges[0].bounds, Bounds::Between(370_000, 1_400_000));
         assert_eq!((ranges[2].path, ranges[2].cluster.as_deref()), ("cluster.opp.uw", Some("A76 prime")));
+        assert_eq!(ranges[3].bounds, Bounds::PercentByOpp(vec![(30, 350), (90, 110)]));
         let node = ranges_node(&ranges).expect("there are some");
         let clusters = ["A55".to_owned(), "A76 prime".to_owned()];
         assert_eq!(ranges_from(Some(&node), &clusters).expect("what was written is read"), ranges);
@@ -188,6 +205,10 @@ mod tests {
         wrong("\"floor_uw\" = 3", "must be a list");
         wrong("\"driver.switch_ns\" = [-5, 5]", "-5");
         wrong("\"cluster.opp.uw\" = { percent = [110, 150] }", "100 percent, is outside of 110 to 150");
+        wrong("\"cluster.opp.uw\" = { percent = [[80, 125], [90, 110]] }", "are of one cluster's");
+        wrong("\"cluster.A55.idle.uw\" = { percent = [[80, 125]] }", "are of one cluster's");
+        wrong("\"cluster.A55.opp.uw\" = { percent = [[80, 125], 90] }", "must be a list");
+        wrong("\"cluster.A55.opp.uw\" = { percent = [[80, 90]] }", "100 percent, is outside of 80 to 90");
         assert_eq!(read("[range]\n\"thermal.ambient_mc\" = [-5000, 30000]\n").map(|ranges| ranges.len()), Ok(1));
     }
 }

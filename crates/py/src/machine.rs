@@ -123,10 +123,13 @@ impl PyMachine {
         dict.set_item("sources", sources)?;
         let ranges = PyDict::new(py);
         for range in &machine.ranges {
-            match range.bounds {
+            let percent = |low: &u32, high: &u32| (format!("{low} %"), format!("{high} %"));
+            match &range.bounds {
                 Bounds::Between(low, high) => ranges.set_item(range.key(), (low, high))?,
-                Bounds::Percent(low, high) => {
-                    ranges.set_item(range.key(), (format!("{low} %"), format!("{high} %")))?
+                Bounds::Percent(low, high) => ranges.set_item(range.key(), percent(low, high))?,
+                Bounds::PercentByOpp(of) => {
+                    let of: Vec<_> = of.iter().map(|(low, high)| percent(low, high)).collect();
+                    ranges.set_item(range.key(), of)?;
                 }
             }
         }

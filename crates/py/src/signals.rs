@@ -12,7 +12,7 @@ use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
-use opplab_signals::summary::{Latencies, LatencySummary, Utils};
+use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines};
 use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -123,23 +123,24 @@ impl SchedSink for All<'_> {
 #[guarded]
 #[pyfunction]
 ///
-/// `rqs_between` are the run queues every `every_ns` (0: none). With `sums` (and a deadline, or 0 for the tasks' periods)
+/// `rqs_between` are the run queues every `every_ns` (0: none). Without `deadline_ns` the periods of tasks are their deadlines. With `sums`
 /// there are `task_util` and `task_latency`, one row a task, instead of samples, waits and activations.
-#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0, sums=None))]
+#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0, deadline_ns=None, sums=false))]
 pub(crate) fn trace_signals<'py>(
     py: Python<'py>,
     path: PathBuf,
     machine: Option<&PyMachine>,
     invariance: bool,
     every_ns: u64,
-    sums: Option<u64>,
+    deadline_ns: Option<u64>,
+    sums: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let machine = machine.map(|machine| &machine.inner);
     let options = read_options();
     let read = py.detach(|| {
         let files = RecordingFiles::open(&path)?;
         let file = &files.trace;
-        let columns = Columns { sums: sums.map(|_| Utils::default()), ..Columns::default() };
+        let columns = Columns { sums: sums.then(Utils::default), ..Columns::default() };
         let (pelt, meta) = load_tracking(file, Some(&files), machine, invariance, columns)?;
         let mut all = All {
             pelt,
@@ -151,7 +152,7 @@ pub(crate) fn trace_signals<'py>(
             groups: GroupFinder::default(),
             meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
             activations: Activations::default(),
-            latencies: sums.map(|_| Latencies::default()),
+            latencies: sums.then(Latencies::default),
         };
         let outcome = file.stream(&options, &mut decoded(&mut all))?;
         all.residency.finish();
@@ -170,7 +171,6 @@ pub(crate) fn trace_signals<'py>(
     let All { pelt, residency, meter, activations, between, latencies, .. } = all;
     let samples = pelt.into_samples();
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
-        let deadline_ns = sums.filter(|&deadline_ns| deadline_ns > 0);
         summaries(py, &dict, utils, &latencies.finish(deadline_ns))?;
     }
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
@@ -230,6 +230,12 @@ pub(crate) fn trace_signals<'py>(
         ("preemptions", all.iter().map(|one| one.preemptions).collect::<Vec<_>>().into_pyarray(py).into_any()),
     ];
     table(py, &dict, "activations", &columns)?;
+    let deadlines = deadlines(all, deadline_ns);
+    let columns = [
+        ("pid", deadlines.keys().copied().collect::<Vec<_>>().into_pyarray(py).into_any()),
+        ("deadline_ns", deadlines.values().map(|ns| *ns as i64).collect::<Vec<_>>().into_pyarray(py).into_any()),
+    ];
+    table(py, &dict, "deadlines", &columns)?;
     Ok(dict)
 }
 

@@ -9,8 +9,8 @@ use crate::pelt::Sample;
 use crate::residency::Wait;
 use crate::waits::nearest_rank;
 
-/// A task with so many activations, of which this share in percent is regular within this part in percent of the median
-/// distance, is periodic and has its period as its deadline.
+/// A task with so many activations, whose wake-ups are by this share in percent apart by the median distance within this part in percent,
+/// is periodic and has its period as its deadline, unless it sleeps for a set time.
 const PERIODIC_MIN: usize = 5;
 const PERIODIC_SHARE: u64 = 80;
 const PERIODIC_WITHIN: u64 = 10;
@@ -111,21 +111,56 @@ impl Times {
     }
 }
 
-/// The median distance of wake-ups, if most are near it.
+/// The deadlines of tasks by pid: the given one, or the periods of those that are periodic.
+pub fn deadlines(activations: &[Activation], deadline_ns: Option<u64>) -> BTreeMap<i32, u64> {
+    let mut tasks: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
+    for one in activations {
+        tasks.entry(one.pid).or_default().push((one.woken_ns, one.end_ns.saturating_sub(one.woken_ns)));
+    }
+    let of = |(pid, mut times): (i32, Vec<(u64, u64)>)| {
+        times.sort_unstable();
+        Some((pid, deadline_ns.or_else(|| period_ns(&times))?))
+    };
+    tasks.into_iter().filter_map(of).collect()
+}
+
+/// The median distance of wake-ups, if most are near it and they follow it rather than the sleeps before them.
 fn period_ns(activations: &[(u64, u64)]) -> Option<u64> {
     if activations.len() < PERIODIC_MIN {
         return None;
     }
-    let mut periods: Vec<u64> = activations.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    periods.sort_unstable();
-    // Twice the median, which may lie between two.
-    let half = periods.len() / 2;
+    let periods: Vec<u64> = activations.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    let twice = twice_median(&periods);
     // Damaged times may be far apart.
-    let at = |index: usize| u128::from(periods[index]);
-    let twice = if periods.len() % 2 == 1 { 2 * at(half) } else { at(half - 1) + at(half) };
     let near = |period: &&u64| (2 * u128::from(**period)).abs_diff(twice) * 100 <= u128::from(PERIODIC_WITHIN) * twice;
     let regular = periods.iter().filter(near).count() as u64;
-    (regular * 100 >= PERIODIC_SHARE * periods.len() as u64).then_some((twice / 2) as u64)
+    let period = u64::try_from(twice / 2).unwrap_or(u64::MAX);
+    if regular * 100 < PERIODIC_SHARE * periods.len() as u64 || period == 0 {
+        return None;
+    }
+    // Late work moves few wake-ups of a timer off the multiples of its period, and leaves the sleeps of `usleep()` as long as they are.
+    let off_period: Vec<u64> = periods.iter().map(|ns| (ns % period).min(period - ns % period)).collect();
+    let sleeps: Vec<u64> =
+        activations.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0.saturating_add(pair[0].1))).collect();
+    let usual = u64::try_from(twice_median(&sleeps) / 2).unwrap_or(u64::MAX);
+    let off_usual: Vec<u64> = sleeps.iter().map(|ns| ns.abs_diff(usual).min(period / 2)).collect();
+    let (by_timer, by_sleep) = (twice_median(&off_period), twice_median(&off_usual));
+    let sum = |off: &[u64]| off.iter().map(|&ns| u128::from(ns)).sum::<u128>();
+    // Where most are as regular either way, the others decide.
+    let is_timer = match (2 * by_timer < by_sleep, 2 * by_sleep < by_timer) {
+        (false, false) => sum(&off_period) <= sum(&off_usual),
+        (is_timer, _) => is_timer,
+    };
+    is_timer.then_some(period)
+}
+
+/// Twice the median, which may lie between two; of no values 0.
+fn twice_median(values: &[u64]) -> u128 {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    let at = |index: usize| values.get(index).copied().map_or(0, u128::from);
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 { 2 * at(half) } else { at(half.saturating_sub(1)) + at(half) }
 }
 
 #[cfg(test)]
@@ -159,5 +194,36 @@ mod tests {
         assert_eq!(period_ns(&[(0, 0), (100, 0), (200, 0), (300, 0)]), None);
         assert_eq!(period_ns(&[(0, 0), (100, 0), (200, 0), (300, 0), (401, 0)]), Some(100));
         assert_eq!(period_ns(&[(0, 0), (100, 0), (250, 0), (300, 0), (301, 0)]), None);
+    }
+
+    /// Goal: work that takes longer now and then is late for a timer, which keeps its time, and cannot be late for a sleep that follows it.
+    #[test]
+    fn a_task_that_sleeps_for_a_set_time_has_no_deadline() {
+        let (mut by_timer, mut by_sleep) = (Vec::new(), Vec::new());
+        let (mut timer, mut woken) = (0, 0);
+        for nth in 0..40 {
+            let response = if nth % 13 == 5 { 27_000 } else { 20_000 };
+            by_sleep.push((woken, response));
+            woken += response + 5_000;
+            by_timer.push((timer, response));
+            timer += if response > 25_000 { 50_000 } else { 25_000 };
+        }
+        assert_eq!((period_ns(&by_timer), period_ns(&by_sleep)), (Some(25_000), None));
+        // With interrupts that come a bit late.
+        by_timer.iter_mut().step_by(3).for_each(|one| one.0 += 40);
+        by_sleep.iter_mut().step_by(3).for_each(|one| one.0 += 40);
+        assert_eq!((period_ns(&by_timer).is_some(), period_ns(&by_sleep)), (true, None));
+    }
+
+    /// Goal: a timer that begins a new row of periods where its work was late is a timer.
+    #[test]
+    fn a_timer_that_starts_anew_when_it_is_late_has_a_period() {
+        let (mut late, mut now) = (Vec::new(), 0);
+        for nth in 0..40 {
+            let response = if nth % 13 == 5 { 47_000 } else { 20_000 + nth % 4 * 100 };
+            late.push((now, response));
+            now += if response > 25_000 { 52_000 } else { 25_000 };
+        }
+        assert_eq!(period_ns(&late), Some(25_000));
     }
 }

@@ -15,6 +15,7 @@ from opplab.cli.options import BuiltIn, interval_option, output_format_option, p
 from opplab.files import toml_of, write_text
 from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
+from opplab.simulation.ranges import ends_in_words
 
 if TYPE_CHECKING:
     from opplab.fit.opp_power import Fitted
@@ -70,7 +71,7 @@ def _text(facts: dict[str, Any]) -> str:
     lines += ["sources:", *(f"  {what}: {source}" for what, source in facts["sources"].items())]
     if facts.get("ranges"):
         lines.append("ranges of assumed numbers:")
-        lines += [f"  {what}: {low} .. {high}" for what, (low, high) in facts["ranges"].items()]
+        lines += [f"  {what}: {ends_in_words(ends)}" for what, ends in facts["ranges"].items()]
     return "\n".join(lines) + "\n"
 
 

@@ -196,13 +196,15 @@ class PowerCurve:
 
         power, static, floor, knee = _physical(self.theta)
         (low0, high0), (low1, high1), (low2, high2), (low3, high3) = (bounds(index) for index in range(4))
+        # It is part of the power at every clock.
+        most = min(power * _physical(high1)[1], float(np.min(self.interval(self._points[0])[1])))
         return [
             Parameter("power_top", power, _physical(low0)[0], _physical(high0)[0], power_unit),
-            Parameter("static", power * static, power * _physical(low1)[1], power * _physical(high1)[1], power_unit),
+            Parameter("static", power * static, power * _physical(low1)[1], most, power_unit),
             Parameter(
                 "dynamic",
                 power * (1 - static) / self._top,
-                power * (1 - _physical(high1)[1]) / self._top,
+                max(power - most, 0.0) / self._top,
                 power * (1 - _physical(low1)[1]) / self._top,
                 f"{power_unit}/{clock_unit} at the highest voltage",
             ),

@@ -16,6 +16,7 @@ from opplab.fit.opp_machine import clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import Fitted
 from opplab.fit.sources import BusyOf, read_samples
 from opplab.simulation.machine import Machine
+from opplab.simulation.ranges import shares_of
 
 __all__ = ["check"]
 
@@ -84,15 +85,15 @@ def _row(cluster: str, khz: int, measured: float, predicted: float, low: float, 
     }
 
 
-def _share(tree: Tree, cluster: Mapping[str, Any], keys: Sequence[str]) -> tuple[float, float] | None:
-    """Give the range of a cluster's power as shares of the file's number; None where it has none."""
+def _shares(tree: Tree, cluster: Mapping[str, Any], keys: Sequence[str]) -> list[tuple[float, float]]:
+    """Give the ranges of a cluster's power as shares of the file's numbers, by operating point; 1 where it has none."""
     ranges = tree.get("range", {})
     for key in keys:
         for name in (f"cluster.{cluster['name']}.{key}", f"cluster.{key}"):
             if isinstance(found := ranges.get(name), Mapping):
-                low, high = found["percent"]
-                return low / 100, high / 100
-    return None
+                shares = shares_of(found["percent"])
+                return shares if len(shares) > 1 else shares * len(cluster["opp"])
+    return [(1.0, 1.0)] * len(cluster["opp"])
 
 
 def _busy_uw(opp: Mapping[str, Any]) -> int:
@@ -125,7 +126,7 @@ def _of_points(
                 predicted = float(fitted.fit.power(mhz)[0])
             elif (opp := opps.get(point.khz)) is not None and _busy_uw(opp):
                 predicted = (_busy_uw(opp) + opp.get("cluster_uw", 0)) / 1000
-                ends = _share(tree, cluster, ("opp.busy_uw", "opp.uw")) or (1.0, 1.0)
+                ends = _shares(tree, cluster, ("opp.busy_uw", "opp.uw"))[cluster["opp"].index(opp)]
                 low, high = predicted * ends[0], predicted * ends[1]
             else:
                 what = f"{cluster['name']}: no operating point of this clock, or no power at it"
@@ -154,8 +155,11 @@ def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
         asleep = cluster.get("cluster_idle_uw", 0) / 1e6
         beside = (1 - samples.asleep) * awake + samples.asleep * asleep
         total += core + beside
-        of_core = _share(tree, cluster, ("opp.busy_uw", "opp.uw")) or (1.0, 1.0)
-        of_beside = _share(tree, cluster, ("opp.cluster_uw",)) or (1.0, 1.0)
+        listed = [khz_of_opp(opp) / 1e6 for opp in cluster["opp"]]
+        of_core, of_beside = (
+            [np.interp(samples.ghz, listed, ends) for ends in zip(*_shares(tree, cluster, keys), strict=True)]
+            for keys in (("opp.busy_uw", "opp.uw"), ("opp.cluster_uw",))
+        )
         low += of_core[0] * core + of_beside[0] * beside
         high += of_core[1] * spread * core + of_beside[1] * beside
     if not np.any(total > 0):

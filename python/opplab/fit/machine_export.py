@@ -14,6 +14,7 @@ from typing import Any
 from opplab.errors import InputError
 from opplab.fit.machine_power import INTERVAL_MARK, NEXT_MARK
 from opplab.kernel import EnergyModel, find_energy_efficient_cpu
+from opplab.simulation.ranges import ends_in_words, pairs_of
 
 __all__ = ["coefficient", "dmips_mhz", "export", "inefficient", "placements"]
 
@@ -159,8 +160,8 @@ def _next(facts: Mapping[str, Any]) -> str:
         if any(_power_uw(opp) is None for opp in cluster["opps"]):
             return f"{cluster['name']}: power of one busy CPU at each clock where it is not known"
     widths = {
-        what: _first_number(high) / max(_first_number(low), 1)
-        for what, (low, high) in facts.get("ranges", {}).items()
+        what: max(_first_number(high) / max(_first_number(low), 1) for low, high in pairs_of(ends))
+        for what, ends in facts.get("ranges", {}).items()
         if ".opp." in what and what.endswith("uw")
     }
     if not widths:
@@ -186,8 +187,8 @@ def _dts(facts: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
         f"/* most helpful measurement: {_clean(_next(facts))} */",
         *(f"/* ranges are of {_clean(sources[mark])} */" for mark in [INTERVAL_MARK] if mark in sources),
         *(
-            f"/* range of {_clean(what)}: {low} .. {high} */"
-            for what, (low, high) in facts.get("ranges", {}).items()
+            f"/* range of {_clean(what)}: {ends_in_words(ends)} */"
+            for what, ends in facts.get("ranges", {}).items()
             if ".opp." in what
         ),
         "/ {",

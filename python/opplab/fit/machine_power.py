@@ -243,6 +243,10 @@ def _percent(low: float, high: float) -> dict[str, list[int]]:
     return {"percent": [int(min(max(low, 0), 100)), round(min(max(high, 100), widest))]}
 
 
+def _percent_by_opp(ends: Sequence[tuple[float, float]]) -> dict[str, list[list[int]]]:
+    return {"percent": [_percent(low, high)["percent"] for low, high in ends]}
+
+
 INTERVALS = {
     METER: "one meter and one chip: 95 of 100 further points of the same table",
     CHIP: "another device with this chip, by a meter of the same kind: 90 of 100 points of other runs of 13 SoCs",
@@ -282,10 +286,9 @@ def _fit_points(
         for opp, mw in zip(cluster["opp"], power, strict=True):
             opp.setdefault("uw", 0)
             opp["busy_uw"], opp["cluster_uw"] = round(1000 * (float(mw) - static)), round(1000 * static)
-        ranges[f"cluster.{cluster['name']}.opp.busy_uw"] = _percent(
-            float(np.min(low / power)), float(np.max(high / power))
-        )
-        ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent(0, float(np.max(high / power)))
+        ends = [(float(one), float(other)) for one, other in zip(low / power, high / power, strict=True)]
+        ranges[f"cluster.{cluster['name']}.opp.busy_uw"] = _percent_by_opp(ends)
+        ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent_by_opp([(0, most) for _, most in ends])
     if not fits:
         raise InputError(f"{files}: nothing of the machine `{tree['name']}` was measured")
     marks["cluster.opp.busy_uw"] = f"[F] {files}, {chip}: fitted curve (opplab fit power) less what is shared"

@@ -65,6 +65,8 @@ def read_run(
     ratio_labels: dict[str, None] = {}
     for place in iteration_dirs(directory, name):
         logs = Logs(place.logs(benchmark_name), run.problems, literal)
+        if not literal and place.failed(benchmark_name, run.problems):
+            continue
         _collect(run, bench, bench.parse(logs), metric, ratio_labels)
     if ratio_labels:
         run.ratio_labels = [label for label in ratio_labels if label.startswith(metric)]

@@ -1,6 +1,7 @@
 """fio: bandwidth from terse output (``fio.log``), or from JSON (``fio*.json``); report `latency`: ``fio_lat.*.log``.
 
-A job that ended with an error has no values, but where mmtests is followed to the letter.
+A job that ended with an error has no values, and jobs of one name, which ran side by side, are one value: the sum.
+mmtests takes each, and so does a table that follows it to the letter (`literal`).
 
 Terse fields, separated by ``;``: 2 job name, 4 error, 5 KiB read, 44 mean read bandwidth, 46 KiB written, 85 mean write
 bandwidth (KiB/s).
@@ -12,7 +13,7 @@ from opplab.mmtests.registry import benchmark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from opplab.mmtests.registry import Row
@@ -24,15 +25,31 @@ _DIRECTIONS = (("read", 5, 44), ("write", 46, 85))
 @benchmark("fio", higher=True, decimal_places=6, units={"": "KiB/sec"}, default_metric="kb/sec")
 def parse(logs: Logs) -> Iterator[Row]:
     """Rows by job."""
-    for number, line in enumerate(logs.lines("fio.log"), 1):
-        fields = line.split(";")
+    for rows in (_from_terse(logs), *(_from_json(logs, name) for name in logs.names("fio", ".json"))):
+        yield from rows if logs.literal else _together(rows)
+
+
+def _together(rows: Iterable[Row]) -> Iterator[Row]:
+    """Bandwidths of jobs of one name and direction in one file added up."""
+    sums: dict[tuple[str, str, str], float] = {}
+    for metric, job, direction, value, _ in rows:
+        sums[metric, job, direction] = sums.get((metric, job, direction), 0.0) + (value or 0.0)
+    for (metric, job, direction), value in sums.items():
+        yield metric, job, direction, value, True
+
+
+def _from_terse(logs: Logs) -> Iterator[Row]:
+    table = [line.split(";") for line in logs.lines("fio.log")]
+    failed = set() if logs.literal else {fields[2] for fields in table if len(fields) >= 86 and fields[4] != "0"}
+    for number, fields in enumerate(table, 1):
         if len(fields) < 3:
             continue
         if len(fields) < 86:
             logs.skip("fio.log", f"terse line with {len(fields)} fields, at least 86 expected", number)
             continue
-        if fields[4] != "0" and not logs.literal:
-            logs.skip("fio.log", ended(fields[2], fields[4]))
+        if fields[2] in failed:
+            if fields[4] != "0":
+                logs.skip("fio.log", ended(fields[2], fields[4]))
             continue
         for direction, amount, bandwidth in _DIRECTIONS:
             try:
@@ -40,8 +57,6 @@ def parse(logs: Logs) -> Iterator[Row]:
                     yield "kb/sec", fields[2], direction, float(fields[bandwidth]), True
             except ValueError:
                 logs.skip("fio.log", f"no number for {direction}", number)
-    for name in logs.names("fio", ".json"):
-        yield from _from_json(logs, name)
 
 
 def _from_json(logs: Logs, name: str) -> Iterator[Row]:
@@ -96,7 +111,8 @@ def ended(job: str, error: object) -> str:
 def jobs(text: str, failed: Callable[[str], object] | None = None) -> Iterator[tuple[str, str, dict[str, float]]]:
     """Job name, direction and values of each job that did something; `ios` is the number of its operations.
 
-    Jobs that ended with an error are left out, and `failed` gets why; without it they are taken as they are.
+    Jobs that ended with an error are left out with those of the same name, and `failed` gets why; without it they are
+    taken as they are.
 
     Raises
     ------
@@ -115,9 +131,11 @@ def jobs(text: str, failed: Callable[[str], object] | None = None) -> Iterator[t
     listed = whole.get("jobs")
     if not isinstance(listed, list):
         raise ValueError("no list of jobs")  # noqa: TRY004 - a property of the file, not of an argument
+    broken = {job.get("jobname") for job in listed if job.get("error")} if failed is not None else set()
     for job in listed:
-        if failed is not None and job.get("error"):
-            failed(ended(str(job.get("jobname", "?")), job["error"]))
+        if failed is not None and job.get("jobname") in broken:
+            if job.get("error"):
+                failed(ended(str(job.get("jobname", "?")), job["error"]))
             continue
         for direction in ("read", "write", "trim"):
             one = job.get(direction)

@@ -178,6 +178,22 @@ class Place:
                 return f"{base}/{below}"
         return base
 
+    def failed(self, benchmark: str, problems: list[Problem]) -> bool:
+        """Report whether the benchmark ended with an error, and say so among the problems.
+
+        ``tests-timestamp`` has ``test end :: BENCHMARK TIME STATUS``; the last such line is that of the logs.
+        """
+        logs = Logs(self.monitors, problems)
+        file = f"tests-timestamp-{self.run}" if self.layout == "flat" else "tests-timestamp"
+        start = f"test end :: {benchmark} "
+        ends = [(line, number) for number, line in enumerate(logs.lines(file), 1) if line.startswith(start)]
+        line, number = ends[-1] if ends else ("", None)
+        status = line[len(start) :].split()[1:2]
+        if status in ([], ["0"]):
+            return False
+        logs.skip(file, f"{benchmark} ended with status {status[0]}: its values are left out", number)
+        return True
+
     def monitor_name(self, monitor: str, benchmark: str) -> str:
         """The name of a monitor's log."""
         if self.layout == "flat":

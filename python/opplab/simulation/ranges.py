@@ -2,9 +2,9 @@
 
 A range is a key of the machine file's ``[range]``. A number between two that are above 0 is drawn uniformly on a
 logarithmic scale (half or double is as likely), others uniformly. Numbers of one key are off together: all operating
-points of a cluster are too high or too low by the same factor. What the kernel is given (an operating point's ``uw``,
-from which the energy model is made) stays as it is where the file gives no other power: what is unsure is what the chip
-draws.
+points of a cluster are too high or too low, by the same factor or at the same share of their own ranges. What the
+kernel is given (an operating point's ``uw``, from which the energy model is made) stays as it is where the file gives
+no other power: what is unsure is what the chip draws.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Assumption", "assumptions_of", "with_draw"]
+__all__ = ["Assumption", "assumptions_of", "ends_in_words", "pairs_of", "shares_of", "with_draw"]
 
 # A time may stand in any of these units; a draw is written in the first.
 _UNITS = {"_ns": (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000)), "_uw": (("_uw", 1), ("_mw", 1_000))}
@@ -35,6 +35,8 @@ class Assumption:
     is_factor : bool
     whose : str
         What the factors are of.
+    by_opp : tuple of (float, float)
+        The factors of each operating point, where they have their own; `low` and `high` hold them all.
     """
 
     key: str
@@ -42,6 +44,7 @@ class Assumption:
     high: float
     is_factor: bool
     whose: str = "the file's"
+    by_opp: tuple[tuple[float, float], ...] = ()
 
     def at(self, share: float) -> float:
         """Give the number at a share of the probability, 0 to 1.
@@ -51,16 +54,46 @@ class Assumption:
         >>> Assumption("costs.tick_ns", 1000, 4000, False).at(0.5), Assumption("smt_power", 0, 780, False).at(0.5)
         (2000.0, 390.0)
         """
-        if self.low > 0:
-            return self.low * math.exp(share * math.log(self.high / self.low))
-        return self.low + share * (self.high - self.low)
+        return _between(self.low, self.high, share)
 
     @property
     def words(self) -> str:
         """The range as text."""
         if self.is_factor:
-            return f"{100 * self.low:.4g} to {100 * self.high:.4g} % of {self.whose}"
+            of = f"{100 * self.low:.4g} to {100 * self.high:.4g} % of {self.whose}"
+            return f"{of}, by operating point" if self.by_opp else of
         return f"{self.low:.9g} to {self.high:.9g}"
+
+
+def _between(low: float, high: float, share: float) -> float:
+    return low * math.exp(share * math.log(high / low)) if low > 0 else low + share * (high - low)
+
+
+def pairs_of(ends: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Give the pairs of a range: one, or one an operating point."""
+    return [(low, high) for low, high in (ends if isinstance(ends[0], list | tuple) else [ends])]
+
+
+def shares_of(percent: Sequence[Any]) -> list[tuple[float, float]]:
+    """Give the factors of ``percent`` in a ``[range]``: one pair, or a pair an operating point.
+
+    Examples
+    --------
+    >>> shares_of([80, 125]), shares_of([[30, 350], [90, 110]])
+    ([(0.8, 1.25)], [(0.3, 3.5), (0.9, 1.1)])
+    """
+    return [(low / 100, high / 100) for low, high in pairs_of(percent)]
+
+
+def ends_in_words(ends: Sequence[Any]) -> str:
+    """Give a range of `Machine.describe` as text.
+
+    Examples
+    --------
+    >>> ends_in_words((1000, 4000)), ends_in_words([("30 %", "350 %"), ("90 %", "110 %")])
+    ('1000 .. 4000', '30 % .. 350 %, 90 % .. 110 %')
+    """
+    return ", ".join(f"{low} .. {high}" for low, high in pairs_of(ends))
 
 
 def assumptions_of(machine: Mapping[str, Any]) -> list[Assumption]:
@@ -73,12 +106,11 @@ def assumptions_of(machine: Mapping[str, Any]) -> list[Assumption]:
     """
     found = []
     for key, value in machine.get("range", {}).items():
-        if isinstance(value, Mapping):
-            low, high = (bound / 100 for bound in value["percent"])
-        else:
-            low, high = (float(bound) for bound in value)
+        pairs = shares_of(value["percent"]) if isinstance(value, Mapping) else [(float(value[0]), float(value[1]))]
+        low, high = min(low for low, _ in pairs), max(high for _, high in pairs)
         if low < high and any(_targets(machine, key)):
-            found.append(Assumption(key, low, high, isinstance(value, Mapping)))
+            by_opp = tuple(pairs) if len(pairs) > 1 else ()
+            found.append(Assumption(key, low, high, isinstance(value, Mapping), by_opp=by_opp))
     return found
 
 
@@ -86,12 +118,13 @@ def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], sha
     """Give the machine with the numbers at these shares of their ranges; it has no ranges itself."""
     drawn = copy.deepcopy(dict(machine))
     for assumption, share in zip(assumptions, shares, strict=True):
-        _set(drawn, assumption, assumption.at(float(share)))
+        _set(drawn, assumption, float(share))
     drawn.pop("range", None)
     return drawn
 
 
-def _set(machine: dict[str, Any], assumption: Assumption, drawn: float) -> None:
+def _set(machine: dict[str, Any], assumption: Assumption, share: float) -> None:
+    drawn = assumption.at(share)
     targets = list(_targets(machine, assumption.key))
     values = [_get(item, name) for item, name in targets]
     factor = drawn
@@ -99,7 +132,8 @@ def _set(machine: dict[str, Any], assumption: Assumption, drawn: float) -> None:
         middle = sorted(values)[len(values) // 2]
         # Different numbers that lie in one range keep their proportions.
         factor = drawn / middle if middle and len(set(values)) > 1 else 0.0
-    for (item, name), value in zip(targets, values, strict=True):
+    factors = [_between(*ends, share) for ends in assumption.by_opp] or [factor] * len(targets)
+    for (item, name), value, factor in zip(targets, values, factors, strict=True):
         number = round(value * factor if factor else drawn)
         if name == "capacity":
             number = min(max(number, 1), _CAPACITY_MAX)

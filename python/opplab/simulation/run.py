@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opplab import _opplab
 from opplab.errors import InputError
@@ -12,10 +12,14 @@ from opplab.simulation.cases import Case, rows_of
 from opplab.simulation.machine import Machine
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     import polars as pl
 
     from opplab.report.notebook import Picture
     from opplab.simulation.metrics import Metrics
+
+_Readings = TypeVar("_Readings", bound="Sized")
 
 # What runs where nothing does.
 IDLE_TASK = 2**32 - 1
@@ -116,12 +120,20 @@ class Run:
         """
         import polars as pl
 
-        return pl.DataFrame(self._inner.meter(name, duration_ns(every_s)))
+        return self._shown(pl.DataFrame(self._inner.meter(name, duration_ns(every_s))), every_s)
 
     def turbostat(self, every_s: float = 1.0) -> str:
         """Give turbostat's table of the run, in its own text format, with an interval of `every_s`."""
         text: str = self._inner.meter("turbostat", duration_ns(every_s))
+        self._shown(text.splitlines()[1:], every_s)
         return text
+
+    def _shown(self, readings: _Readings, every_s: float) -> _Readings:
+        """Give the readings of a meter, of which there is at least one."""
+        if not len(readings):
+            words = f"readings are {every_s:g} s apart, and the run has no two: make it longer, or read more often"
+            raise InputError(f"the meter shows nothing: {words} (--seconds, --every)")
+        return readings
 
     def to_perfetto(self, path: str | Path) -> None:
         """Write the run as a trace for https://ui.perfetto.dev."""

@@ -239,7 +239,7 @@ class Trace:
         invariance : bool
             Whether the kernel followed the frequency (`Machine`'s highest OPP is the reference).
         deadline_us : int, optional
-            Deadline of every activation; otherwise periodic tasks have their period.
+            Deadline of every activation; otherwise periodic tasks have their period, and others none.
         every_us : int
             Sample run queues this often, too, not only after events (0: do not).
 
@@ -250,9 +250,11 @@ class Trace:
         from opplab.trace import signals
 
         self.check_memory(SIGNAL_BYTES)
-        raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, every_us * 1000)
+        deadline_ns = None if deadline_us is None else deadline_us * 1000
+        inner = machine._inner if machine else None
+        raw = _opplab.trace_signals(self.path, inner, invariance, every_us * 1000, deadline_ns)
         self._hear(raw, machine)
-        return signals.make(raw, self.task_names(), None if deadline_us is None else deadline_us * 1000)
+        return signals.make(raw, self.task_names())
 
     def signal_sums(
         self, machine: Machine | None = None, *, invariance: bool = True, deadline_us: int | None = None
@@ -263,8 +265,9 @@ class Trace:
         """
         from opplab.trace import signals
 
-        deadline_ns = 0 if deadline_us is None else deadline_us * 1000
-        raw = _opplab.trace_signals(self.path, machine._inner if machine else None, invariance, 0, deadline_ns)
+        deadline_ns = None if deadline_us is None else deadline_us * 1000
+        inner = machine._inner if machine else None
+        raw = _opplab.trace_signals(self.path, inner, invariance, deadline_ns=deadline_ns, sums=True)
         self._hear(raw, machine)
         return signals.sums(raw, self.task_names())
 

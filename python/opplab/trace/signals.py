@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SignalSums", "Signals"]
 
-# A task with this many activations of which this share is regular is periodic.
-PERIODIC_MIN = 5
-PERIODIC_SHARE = 0.8
-PERIODIC_WITHIN = 0.1
-
 
 @dataclass(frozen=True)
 class Signals:
@@ -43,7 +38,8 @@ class Signals:
         A wake-up's wait is counted from its first event, ``sched_waking`` where the trace has it.
     activations : polars.DataFrame
         From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
-        ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where there is no deadline).
+        ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the
+        task is not periodic, or sleeps for a set time after its work).
     cpu_energy, cluster_energy, task_energy : polars.DataFrame
         Energy by the machine's power, as `Trace.energy` adds it up (None without a machine): ``cpu_j`` of each CPU
         alone, running and idle; of clusters with what their CPUs share; of tasks with their part of that.
@@ -93,9 +89,9 @@ class Signals:
                 wait_ns.max().alias("latency_ns_max"),
             )
         )
-        missed = self.activations.group_by("pid").agg(
-            pl.len().alias("activations"), pl.col("missed").sum().alias("missed")
-        )
+        # Without a deadline nothing is known to be late.
+        late = pl.when(pl.col("missed").count() > 0).then(pl.col("missed").sum()).alias("missed")
+        missed = self.activations.group_by("pid").agg(pl.len().alias("activations"), late)
         return _task_summary(self.running, util, [waits, missed], self.task_energy)
 
     def cpu_summary(self) -> pl.DataFrame:
@@ -165,28 +161,12 @@ def _with_share(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(share.fill_nan(None).alias("share"))
 
 
-def _with_deadlines(table: pl.DataFrame, deadline_ns: int | None) -> pl.DataFrame:
-    """Add period, deadline and whether it was missed.
-
-    Without a given deadline a periodic task has its period as one: a task is periodic if most distances of its wake-ups
-    are near their median.
-    """
+def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFrame:
+    """Add the time to the task's next wake-up, the deadline, and whether it was missed."""
     import polars as pl
 
-    table = table.sort("pid", "time_ns").with_columns(
-        (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
-    )
-    if deadline_ns is not None:
-        table = table.with_columns(pl.lit(deadline_ns, dtype=pl.Int64).alias("deadline_ns"))
-    else:
-        median = pl.col("period_ns").median()
-        regular = ((pl.col("period_ns") - median).abs() <= PERIODIC_WITHIN * median).mean()
-        periods = table.group_by("pid").agg(
-            pl.when((pl.len() >= PERIODIC_MIN) & (regular >= PERIODIC_SHARE))
-            .then(median.cast(pl.Int64))
-            .alias("deadline_ns")
-        )
-        table = table.join(periods, on="pid", how="left")
+    to_next = (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
+    table = table.sort("pid", "time_ns").with_columns(to_next).join(deadlines, on="pid", how="left")
     missed = (pl.col("response_ns") > pl.col("deadline_ns")).alias("missed")
     return table.with_columns(missed).sort("time_ns", "pid")
 
@@ -206,7 +186,7 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
     """Make tables of what `_opplab.trace_signals` gave as sums."""
     import polars as pl
 
-    missed = pl.when(pl.col("missed") >= 0).then("missed").otherwise(0)
+    missed = pl.when(pl.col("missed") >= 0).then("missed")
     latencies = pl.DataFrame(raw["task_latency"]).with_columns(missed.alias("missed"))
     # Tasks without a wake-up or activation have no number of the kind.
     waits = ["wakeups", "latency_ns_p50", "latency_ns_p99", "latency_ns_max"]
@@ -225,7 +205,7 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
     )
 
 
-def make(raw: dict[str, Any], names: dict[int, str], deadline_ns: int | None = None) -> Signals:
+def make(raw: dict[str, Any], names: dict[int, str]) -> Signals:
     """Make tables of what `_opplab.trace_signals` gave; `names` are those of tasks by pid."""
     import polars as pl
 
@@ -239,7 +219,7 @@ def make(raw: dict[str, Any], names: dict[int, str], deadline_ns: int | None = N
         idle_residency=_with_share(table("idle_residency")),
         running=table("running"),
         waits=table("waits"),
-        activations=_with_deadlines(table("activations"), deadline_ns),
+        activations=_with_deadlines(table("activations"), pl.DataFrame(raw["deadlines"])),
         cpu_energy=table("cpu_energy") if "cpu_energy" in raw else None,
         cluster_energy=table("cluster_energy") if "cluster_energy" in raw else None,
         task_energy=table("task_energy") if "task_energy" in raw else None,
