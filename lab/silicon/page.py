@@ -23,7 +23,7 @@ Skill is 1 less the ratio of the median errors: 0 is no better than the rival, b
 
 CATALOGUE = """\
 ## The catalogue's phones beside what was measured
-No prediction: busy power of the machine files at every operating point against the median of freqbench's runs, and capacity against CoreMark at the highest clocks.
+This table is no prediction. It compares busy power of the machine files at every operating point with the median of freqbench's runs, and capacity with CoreMark at the highest clocks.
 *Doubtful* points had another clock than cpufreq's, or less power than the point below, in all runs; the files have the fitted curve there.
 *By CoreMark* is the class `coremark` where `capacity` is what the phone's kernel decides by (`pixel4`, `pixel6`).
 """
@@ -40,13 +40,14 @@ TAIL = """
   On the ODROID its cycles, instructions and the power of the memory's rail at each clock are known, its own rail's are not.
   Without counters of the program nothing better than the mean of the others was found.
 - *Package power under a cap* has one clock to start from, 2.58 GHz.
-  The cores scale as those of the EPYC 7502 do (`a f + b f^3`, b/a = 0.157), what else the package draws stays.
+  The cores scale as those of the EPYC 7502 do (`a f + b f^3`, b/a = 0.157); the package's other power stays.
   The interval is as wide as the other servers' shapes, without this one's.
-- *CoreMark by clock* is the clock less what the kernel's housekeeping takes each second, none of it negative; all errors are noise.
+- *CoreMark by clock* is the clock less the share of the kernel's housekeeping each second, which is never negative; all errors are noise.
 - *By interval* of a turbostat log: busy time, clock and idle states, of the other kernel's run.
 - *Clocks at the thermal limit*: the same package at the same temperature has the clocks of the other log, whose load has another mix.
-- *The engine's* clock and watts at PL1 and at the thermal limit are runs of the simulator: the catalogue's machine with the power of the other log, under the load of this one.
-  At PL1 of the Jasper Lake the loop keeps 6.0 W, as its firmware does (5.5 to 6.0 W); the clock that fits into them is up to 30 % too low where the benchmark's programs draw less than the mean of the log.
+- *The engine's* clock and watts at PL1 and at the thermal limit are runs of the simulator. They use the catalogue's machine with the power of the other log, under the load of this one.
+  At PL1 of the Jasper Lake the loop keeps 6.0 W, as its firmware does (5.5 to 6.0 W).
+  The clock that fits into 6.0 W is up to 30 % too low where the benchmark's programs draw less than the mean of the log.
   At the thermal limit of the Raptor Lake the watts are right and the clocks 7 % too high: one curve a GHz serves both kinds of cores.
 - *Idle decisions*: the error is the share of decisions that differ from the recorded ones, by CPU.
   The recordings' governors carry patches that no profile has.
