@@ -112,9 +112,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Accounts the last `delta` ns.
+    /// The same without a call, for whom each event needs.
+    #[inline(always)]
+    pub(crate) fn account_at_once(&mut self, cpu: CpuId) {
+        self.account_here(cpu, self.now - self.cpus[cpu].account_ns);
+    }
+
     #[inline(never)]
     fn account_for(&mut self, cpu: CpuId, delta: u64) {
+        self.account_here(cpu, delta);
+    }
+
+    /// Accounts the last `delta` ns.
+    #[inline(always)]
+    fn account_here(&mut self, cpu: CpuId, delta: u64) {
         let held = self.stream.is_held(cpu);
         let curr = self.cpus[cpu].curr;
         let speed = match curr {
@@ -704,6 +715,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         TaskId::IDLE
     }
 
+    #[inline(always)]
     pub(crate) fn put_prev_task(&mut self, cpu: CpuId, prev: TaskId) {
         match self.tasks[prev].class {
             Class::Deadline => {
@@ -718,7 +730,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The clock must be up to date and `curr` be set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_next_task(&mut self, cpu: CpuId, next: TaskId) {
         let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();

@@ -42,7 +42,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn op_end(&mut self, cpu: CpuId) {
         self.here = cpu;
         self.in_interrupt = false;
-        self.account(cpu);
+        self.account_at_once(cpu);
         self.advance_and_reprogram(cpu);
     }
 
