@@ -300,18 +300,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// core.c:enqueue_task(). The clock must be up to date.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         self.tell_queued(cpu, task, QueueChange::In);
-        if self.tasks[task].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
+        let class = self.tasks[task].class;
+        if class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
             return;
         }
-        let with_it = match self.tasks[task].class {
-            Class::RealTime => self.cpus[cpu].rt_queue.len() as u32 + 1,
-            _ => 1,
-        };
-        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, with_it);
-        if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
-            self.cpus[cpu].nr_running += 1;
+        let state = &mut self.cpus[cpu];
+        let with_it = if class == Class::RealTime { state.rt_queue.len() as u32 + 1 } else { 1 };
+        self.balancer.note_overload(state.rq_nr_running() + 1, with_it);
+        if class != Class::RealTime || !state.starvation.rt.throttled {
+            state.nr_running += 1;
             self.idle_cpus.remove(cpu);
-            if self.topology.nohz_full[cpu] && self.cpus[cpu].nr_running == 2 {
+            if self.topology.nohz_full[cpu] && state.nr_running == 2 {
                 // sched.h:sched_update_tick_dependency().
                 self.arm_tick(cpu);
             }
@@ -320,7 +319,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.gates.uclamp_after_enqueue {
             self.uclamp_rq_inc(cpu, task);
         }
-        match self.tasks[task].class {
+        match class {
             Class::Deadline => {}
             Class::RealTime => {
                 self.start_rt_period();
@@ -351,7 +350,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.tell_queued(cpu, task, QueueChange::Out);
         }
         self.uclamp_rq_dec(cpu, task);
-        match self.tasks[task].class {
+        let class = self.tasks[task].class;
+        match class {
             Class::Deadline => {
                 if !self.deactivate_dl(cpu, task, sleep) {
                     return;
@@ -365,21 +365,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
         }
-        if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
-            self.cpus[cpu].nr_running -= 1;
+        let state = &mut self.cpus[cpu];
+        if class != Class::RealTime || !state.starvation.rt.throttled {
+            state.nr_running -= 1;
         }
-        if self.tasks[task].class == Class::RealTime {
-            let count = self.cpus[cpu].rt_queue.len() as u32;
-            self.note_overload(self.cpus[cpu].rq_nr_running(), count);
+        if class == Class::RealTime {
+            self.balancer.note_overload(state.rq_nr_running(), state.rt_queue.len() as u32);
         }
         self.update_idle_like(cpu);
-    }
-
-    /// sched.h:add_nr_running(): a queue has `nr_running` tasks with the `count` that joined it; the second has idle CPUs look for
-    /// work. When a real-time task comes or goes the kernel counts all of them anew (rt.c:enqueue_top_rt_rq()).
-    #[inline]
-    pub(crate) fn note_overload(&mut self, nr_running: u32, count: u32) {
-        self.balancer.rd_overloaded |= nr_running >= 2 && nr_running - count < 2;
     }
 
     pub(crate) fn rt_priority(&self, task: TaskId) -> u8 {
@@ -609,9 +602,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if !switched {
                     self.set_next_task(cpu, next);
                 }
-                self.tasks[next].on_cpu = true;
                 self.spend(cpu, self.case.machine.costs.context_switch_ns);
                 let state = &mut self.tasks[next];
+                state.on_cpu = true;
                 if state.woken_ns != 0 {
                     state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
                     state.woken_ns = 0;

@@ -31,7 +31,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- averages ----
 
     /// fair.c:update_cfs_rq_load_avg(); returns whether the averages were computed again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: CpuId) -> bool {
         let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
@@ -227,6 +227,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- util_est ----
 
+    #[inline]
     pub(super) fn util_est_enqueue(&mut self, cpu: CpuId, task: TaskId) {
         let state = &mut self.cpus[cpu];
         match self.gates.util_est {
@@ -235,6 +236,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    #[inline]
     pub(super) fn util_est_dequeue(&mut self, cpu: CpuId, task: TaskId) {
         let state = &mut self.cpus[cpu];
         match self.gates.util_est {
@@ -431,7 +433,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
     pub(crate) fn enqueue_delayed(&mut self, cpu: CpuId, task: TaskId) {
         self.tell_queued(cpu, task, QueueChange::Asleep);
-        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
+        self.balancer.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
         if self.groups.any() {
             self.enqueue_in_groups(cpu, task, Enqueue::Migrated);
         } else {
@@ -577,6 +579,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Takes the queue's wish to reschedule to the CPU.
+    #[inline]
     pub(crate) fn propagate_resched(&mut self, cpu: CpuId) {
         if self.cpus[cpu].fair.take_resched() {
             self.resched_cpu(cpu);

@@ -23,7 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Charges the time since the last charge to whoever ran on `cpu`; whether that ended what it may run. The clock must be up to
     /// date.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge_starvation(&mut self, cpu: CpuId) -> bool {
         match self.gates.rt_throttling {
             RtThrottling::FairServer => self.charge_server(cpu),
@@ -80,7 +80,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         was_queued && !server.queued
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge_rt(&mut self, cpu: CpuId) -> bool {
         let state = &mut self.cpus[cpu];
         let from = std::mem::replace(&mut state.starvation.charged_ns, state.clk.clock);
