@@ -261,7 +261,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle_governor.reflect(&outcome);
         self.emit(Event::CpuIdle { cpu: cpu.0, state: -1 });
         self.clock_after_idle(cpu);
-        self.refresh_power(cpu);
+        self.refresh_own_power(cpu);
+        self.assert_shared_power(cpu);
         let mut pending = std::mem::take(&mut self.cpus[cpu].pending);
         for what in pending.drain(..) {
             self.handle(cpu, what);
@@ -351,8 +352,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.case.machine.clusters[cluster.index()].cluster_idle[entered].exit_latency_ns
     }
 
-    /// Sets the meter of `cpu` to what its state draws.
+    /// Sets the meters of `cpu` and of the shared logic that follows it to what their states draw.
     pub(crate) fn refresh_power(&mut self, cpu: CpuId) {
+        self.refresh_own_power(cpu);
+        if self.case.machine.shared_follows_machine {
+            for cluster in self.clusters.ids() {
+                self.refresh_cluster_power(cluster);
+            }
+        } else {
+            self.refresh_cluster_power(self.cpus[cpu].cluster);
+        }
+    }
+
+    /// The same of `cpu` alone, which has neither come to nor left an idle state, nor changed its clock: shared logic follows
+    /// nothing else.
+    pub(crate) fn refresh_own_power(&mut self, cpu: CpuId) {
         let cl = self.cpus[cpu].cluster;
         let mut power_uw = self.cpu_power_uw(cpu.0).unwrap_or(0);
         let state = &mut self.cpus[cpu];
@@ -365,13 +379,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.meter.set(self.now, power_uw);
         self.journal.power(self.now - BOOT_NS, Metered::Cpu(cpu.0), power_uw);
         self.package_power(PackageId(self.case.machine.cpus[cpu.index()].package), was_uw, power_uw);
-        if self.case.machine.shared_follows_machine {
-            for cluster in self.clusters.ids() {
-                self.refresh_cluster_power(cluster);
-            }
-        } else {
-            self.refresh_cluster_power(cl);
-        }
+    }
+
+    /// The meter of the shared logic of `cpu` shows what it draws.
+    #[inline]
+    pub(crate) fn assert_shared_power(&self, cpu: CpuId) {
+        let cluster = self.cpus[cpu].cluster;
+        debug_assert_eq!(self.shared_power_uw(cluster.0).unwrap_or(0), self.clusters[cluster].meter.power_uw());
     }
 
     /// Sets the meter of a cluster's shared logic.

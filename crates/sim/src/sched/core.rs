@@ -217,7 +217,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     self.account(other);
                     self.refresh_speed(other);
                     if self.case.machine.smt_power < 1024 {
-                        self.refresh_power(other);
+                        self.refresh_own_power(other);
                     }
                     self.reprogram(other);
                 }
@@ -235,7 +235,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             state.idle_since_ns = now;
         }
-        self.refresh_power(cpu);
+        self.refresh_own_power(cpu);
+        self.assert_shared_power(cpu);
     }
 
     // ---- clocks ----
@@ -624,7 +625,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.restart_tick(cpu);
                 self.set_busy(cpu, true);
             } else if next != TaskId::IDLE && self.tasks[prev].program != self.tasks[next].program {
-                self.refresh_power(cpu);
+                self.refresh_own_power(cpu);
             }
         }
         if next == TaskId::IDLE {
