@@ -1,5 +1,6 @@
 //! The run itself: from a case to an engine, the event loop, what tasks do, the outcome.
 
+pub(crate) mod accounts;
 pub(crate) mod agenda;
 mod case_check;
 mod changes;

@@ -47,10 +47,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let state = &mut self.cpus[cpu];
             state.meter.advance(now);
             outcome.cluster_energy_fj[state.cluster.index()] += state.meter.energy_fj();
-            outcome.busy_ns_by_opp.push(state.busy_ns_by_opp.clone());
-            outcome.time_ns_by_opp.push(state.time_ns_by_opp.clone());
-            outcome.time_ns_by_opp[cpu.index()][state.opp as usize] += now - state.opp_since_ns;
-            outcome.idle_ns_by_state.push(state.idle_ns_by_state.clone());
+            outcome.busy_ns_by_opp.push(state.at_points.busy_ns().to_vec());
+            outcome.time_ns_by_opp.push(state.at_points.time_ns(state.opp, now));
+            outcome.idle_ns_by_state.push(state.in_idle.ns().to_vec());
             if let Some((index, ns)) = idle {
                 outcome.idle_ns_by_state[cpu.index()][index] += ns;
             }

@@ -140,8 +140,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if curr == TaskId::IDLE {
             if state.idle.is_awake() {
                 // Out of idle, but without the stream to go on.
-                let outside = state.idle_ns_by_state.len() - 1;
-                state.idle_ns_by_state[outside] += delta;
+                state.in_idle.add_outside(delta);
             }
             return;
         }
@@ -186,9 +185,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let busy_ns = std::mem::take(&mut state.busy_ns);
         let khz = self.hardware.point(state.cluster, state.opp).khz;
         let reference_khz = self.topology.reference_khz[state.cluster];
-        state.busy_ns_by_opp[state.opp as usize] += busy_ns;
-        state.aperf += u128::from(khz) * u128::from(busy_ns);
-        state.mperf += u128::from(reference_khz) * u128::from(busy_ns);
+        state.at_points.busy(state.opp, busy_ns, khz, reference_khz);
     }
 
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
@@ -226,14 +223,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let state = &mut self.cpus[cpu];
         if busy {
-            state.stop_idle(now);
-            let outside = state.idle_ns_by_state.len() - 1;
-            state.idle_ns_by_state[outside] += now - state.account_ns;
+            state.idle_times.stop(now, state.nr_iowait > 0);
+            state.in_idle.add_outside(now - state.account_ns);
             state.account_ns = now;
             self.refresh_speed(cpu);
             self.hwp_watch(cpu);
         } else {
-            state.idle_since_ns = now;
+            state.idle_times.start(now);
         }
         self.refresh_own_power(cpu);
         self.assert_shared_power(cpu);
@@ -840,8 +836,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
             if matches!(self.tasks[curr].policy, SchedPolicy::Other { nice } | SchedPolicy::Batch { nice } if nice > 0)
             {
-                // kernel/sched/cputime.c:account_user_time() counts whole ticks.
-                self.cpus[cpu].nice_ns += self.tick_ns;
+                self.cpus[cpu].idle_times.niced(self.tick_ns);
             }
             match self.tasks[curr].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),
