@@ -271,7 +271,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.asked_to_push(cpu);
         if self.cpus[cpu].nr_running > 0 || self.cpus[cpu].need_resched {
             self.cpus[cpu].need_resched = true;
-            self.resched.push_back(cpu);
+            self.resched.push(cpu);
             self.stream_idle_exit(cpu);
         } else {
             self.enter_idle(cpu);

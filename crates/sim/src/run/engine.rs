@@ -24,6 +24,7 @@ use crate::run::cpu_sets::CpuSets;
 use crate::run::gates::Gates;
 use crate::run::hooks::Hooks;
 use crate::run::objects::Objects;
+use crate::run::resched::Resched;
 use crate::run::stream::Stream;
 use crate::run::task::Task;
 use crate::sched::balancer::Balancer;
@@ -76,7 +77,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// The cpufreq driver of the policy.
     pub(crate) driver: Cpufreq,
     pub(crate) objects: Objects,
-    pub(crate) resched: VecDeque<CpuId>,
+    pub(crate) resched: Resched,
     /// Work of interrupts that CPUs have raised on themselves: (CPU, frequency policy).
     pub(crate) irq_work: VecDeque<(CpuId, PolicyId)>,
     /// Timers that were armed, to order those of one instant.

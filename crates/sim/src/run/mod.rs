@@ -15,6 +15,7 @@ mod main_loop;
 pub(crate) mod objects;
 mod program;
 pub(crate) mod queue;
+pub(crate) mod resched;
 pub(crate) mod setup;
 pub(crate) mod stream;
 mod stream_turns;

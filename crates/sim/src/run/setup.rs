@@ -40,6 +40,7 @@ use crate::run::engine::Engine;
 use crate::run::gates::Gates;
 use crate::run::hooks::{CustomGovernor, Hooks};
 use crate::run::objects::Objects;
+use crate::run::resched::Resched;
 use crate::run::stream::Stream;
 use crate::run::task::{Life, NO_PROGRAM, Task};
 use crate::run::timers::{Timer, TimerKind};
@@ -125,7 +126,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             cpu_sets,
             driver,
             objects: Objects::new(&case.workload, case.seed),
-            resched: VecDeque::new(),
+            resched: Resched::default(),
             irq_work: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),

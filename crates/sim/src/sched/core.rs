@@ -786,7 +786,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         // The CPU itself does this: no interrupt delays it.
         self.cpus[cpu].stopper_ran = true;
         self.cpus[cpu].need_resched = true;
-        self.resched.push_back(cpu);
+        self.resched.push(cpu);
     }
 
     /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
