@@ -50,6 +50,7 @@ use crate::sched::fair_rq::FairRq;
 use crate::sched::groups::Groups;
 use crate::sched::hybrid::{known_capacities, packing_priorities};
 use crate::sched::idle_cpus::IdleCpus;
+use crate::sched::overutilized::OverutilizedState;
 use crate::sched::root_domain::RootDomain;
 use crate::sched::rq_clamps::asks_for_clamps;
 use crate::sched::topology::Topology;
@@ -133,13 +134,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             rd: RootDomain::new(nr, nr_in_domains),
             idle_cpus: IdleCpus::new(nr, nr_llcs, idle_like),
             stream: Stream::new(machine),
-            overutilized: false,
+            overutilized: OverutilizedState::new(BOOT_NS),
             sd_overutilized: Vec::new(),
             uclamp_used: asks_for_clamps(case)
                 && gates.profile.uclamp == Uclamp::Present
                 && !gates.profile.proposals.uclamp_sum,
-            overutilized_since_ns: BOOT_NS,
-            overutilized_noted_ns: 0,
             balancer,
             policy,
             changes_done: 0,

@@ -30,9 +30,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let mut outcome = self.outcome.clone();
         outcome.wall_ns = self.wall_ns();
-        if self.overutilized {
-            outcome.overutilized_ns += now - self.overutilized_since_ns;
-        }
+        outcome.overutilized_ns += self.overutilized.lasts_ns(now);
         for cluster in &mut self.clusters {
             cluster.meter.advance(now);
             outcome.shared_energy_fj.push(cluster.meter.energy_fj());
