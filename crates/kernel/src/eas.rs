@@ -11,7 +11,9 @@
 
 use crate::cpufreq::facts::RqFacts;
 use crate::cpufreq::perf_margin::PerfMargin;
-use crate::cpufreq::schedutil::{UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util_of};
+use crate::cpufreq::schedutil::{
+    UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util_of, schedutil_cpu_utils_of,
+};
 use crate::energy_model::EmPerfDomain;
 use crate::profile::{Eas, FeecEnergy, FeecFullCpus, FeecMargin, FeecRunnable, KernelProfile, RunnableBoost};
 use crate::sched::fitness::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
@@ -608,7 +610,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             let before = self.eenv_pd_busy_time(cpu, &own, None, Some(scale));
             busy_time =
                 busy_time.wrapping_sub(before).wrapping_add(self.eenv_pd_busy_time(cpu, &own, dst_cpu, Some(scale)));
-            max_util = without.max_perf_without(cpu).max(self.perf(cpu, dst_cpu, Some(scale)));
+            max_util = without.max_perf_without(cpu).max(self.perf_of(cpu, &own, dst_cpu, Some(scale)));
         }
         let energy = pd.em_cpu_energy(max_util, busy_time, scale.allowed, scale.capacity);
         recorder.energy(&EasEnergy { dst_cpu, domain, energy, max_util, busy_time });
@@ -628,6 +630,14 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     /// A CPU without the task.
     #[inline(always)]
     fn cpu_share(&self, cpu: usize, own: &EasCpu, scale: Option<Scale>) -> CpuShare {
+        if let Some(scale) = scale
+            && self.gates.boost() == Boost::None
+        {
+            // Busy time and performance follow from the same utilisation.
+            let util = cpu_util(cpu, own, Some(self.task), None, Boost::None);
+            let (busy, asks) = schedutil_cpu_utils_of(&own.rq, scale.capacity, util);
+            return CpuShare { busy_time: busy.min(scale.allowed), perf: asks.min(scale.allowed) };
+        }
         if self.gates.form != EasForm::V6_8 {
             let busy_time = self.eenv_pd_busy_time(cpu, own, None, scale);
             return CpuShare { busy_time, perf: self.perf_of(cpu, own, None, scale) };

@@ -147,6 +147,13 @@ impl SchedAvg {
     pub fn is_current(&self, now: u64) -> bool {
         now.wrapping_sub(self.last_update_time) >> PELT_UNIT_SHIFT == 0
     }
+
+    /// Whether an update at `now` goes forward and crosses no boundary of a period: sums grow and averages stay.
+    #[inline]
+    pub fn ends_no_period(&self, now: u64) -> bool {
+        let delta = now.wrapping_sub(self.last_update_time) >> PELT_UNIT_SHIFT;
+        delta.wrapping_add(self.period_contrib.into()) < PELT_PERIOD.into()
+    }
 }
 
 /// What a sched_entity's update needs to know about it.
@@ -532,11 +539,20 @@ mod tests {
     proptest! {
         /// What is skipped as current would have changed nothing.
         #[test]
-        fn an_update_of_what_is_current_changes_nothing(from in 1u64 << 30..1 << 40, after in 0u64..4096, back in 0u64..4096) {
-            let mut sa = SchedAvg { last_update_time: from, util_sum: 5_000, load_avg: 300, ..SchedAvg::default() };
+        fn an_update_of_what_is_current_changes_nothing(
+            from in 1u64 << 30..1 << 40, after in 0u64..2 << 20, back in 0u64..4096, period_contrib in 0u32..1024,
+        ) {
+            let mut sa = SchedAvg {
+                last_update_time: from, util_sum: 5_000, load_avg: 300, period_contrib, ..SchedAvg::default()
+            };
             let before = sa;
             let facts = SeFacts::task(NICE_0, true, true);
             prop_assert!(!sa.is_current(from.wrapping_sub(back + 1)));
+            prop_assert_eq!(sa.ends_no_period(from + after), {
+                let mut later = sa;
+                !update_load_avg_se::<HalfLife32>(from + after, &mut later, facts)
+            });
+            prop_assert!(!sa.ends_no_period(from.wrapping_sub(back + 1)));
             if sa.is_current(from + after) {
                 prop_assert!(!update_load_avg_se::<HalfLife32>(from + after, &mut sa, facts));
                 prop_assert_eq!(sa, before);

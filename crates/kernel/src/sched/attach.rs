@@ -147,6 +147,12 @@ impl CfsAvg {
         self.removed.nr == 0 && self.avg.is_current(now)
     }
 
+    /// Whether [`CfsAvg::update`] at `now` would only add to sums.
+    #[inline]
+    pub fn ends_no_period(&self, now: u64) -> bool {
+        self.removed.nr == 0 && self.avg.ends_no_period(now)
+    }
+
     /// Takes out what left and decays the rest; true if anything changed. `now` is the queue's PELT clock.
     ///
     /// kernel/sched/fair.c:`update_cfs_rq_load_avg()`, v6.12.

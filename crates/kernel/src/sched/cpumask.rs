@@ -74,7 +74,7 @@ impl<'a> CpuSet<'a> {
     /// The lowest CPU of what `keep(word index, word)` leaves of each word.
     #[inline]
     pub fn first_in(self, keep: impl Fn(usize, u64) -> u64) -> Option<usize> {
-        for (at, &word) in self.words.iter().enumerate() {
+        for (at, &word) in self.words.iter().enumerate().filter(|&(_, &word)| word != 0) {
             let index = self.first_word + at;
             let kept = keep(index, word) & word;
             if kept != 0 {

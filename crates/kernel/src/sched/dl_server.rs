@@ -50,6 +50,7 @@ impl DlServer {
     }
 
     /// When its timer fires, if it waits for one (`start_dl_timer()`).
+    #[inline]
     pub fn timer_ns(&self) -> Option<u64> {
         let waits = self.active && !self.queued;
         waits.then(|| {
@@ -139,6 +140,18 @@ impl DlServer {
         true
     }
 
+    /// A fair task ran for `ran_ns`, up to `rq_clock`: accounts it if neither a timer came nor the runtime ended meanwhile,
+    /// and tells whether that is so.
+    #[inline]
+    pub fn just_ran(&mut self, rq_clock: u64, ran_ns: u64) -> bool {
+        let left = self.entity.runtime.wrapping_sub(ran_ns as i64);
+        let only_ran = left > 0 && self.timer_ns().is_none_or(|due_ns| due_ns > rq_clock);
+        if only_ran {
+            self.entity.runtime = left;
+        }
+        only_ran
+    }
+
     /// The CPU idled for `idle_ns`, which the fair tasks could have had (deadline.c:dl_server_update_idle_time(), v6.12.117).
     pub fn update_idle_time(&mut self, idle_ns: u64) {
         if self.entity.runtime < 0 {
@@ -218,6 +231,20 @@ mod tests {
         assert!(server.timer(START_NS + 1950 * MS));
         assert!(server.update(START_NS + 2000 * MS, 50 * MS));
         assert_eq!(server.timer_ns(), Some(START_NS + 2950 * MS));
+    }
+
+    /// Goal: what is accounted at once is what an update accounts. Method: fair tasks that run up to the timer, and beyond.
+    #[test]
+    fn time_in_which_nothing_is_due_is_an_update() {
+        let mut server = DlServer::fair();
+        server.start(START_NS);
+        let mut updated = server;
+        assert!(server.just_ran(START_NS + 30 * MS, 30 * MS));
+        assert!(!updated.update(START_NS + 30 * MS, 30 * MS));
+        assert_eq!(server, updated);
+        assert!(!server.just_ran(START_NS + 50 * MS, 20 * MS), "its runtime ends");
+        assert!(!server.just_ran(START_NS + 990 * MS, MS), "its timer came");
+        assert_eq!(server, updated);
     }
 
     /// Fair tasks that run push the server's time away.

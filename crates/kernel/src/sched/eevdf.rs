@@ -478,7 +478,7 @@ impl EevdfRq {
     /// The next entity of this queue alone, delayed or not.
     ///
     /// kernel/sched/fair.c:`pick_next_entity()`, v6.12, with the `update_curr()` before it.
-    #[inline]
+    #[inline(always)]
     pub fn pick_entity(&mut self, se: &mut [SchedEntity], now: u64) -> Option<u32> {
         if self.queued_curr(se).is_some() {
             self.update_curr(se, now);

@@ -445,7 +445,10 @@ pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery
         return found(cpu, SiblingRule::IdleCpu);
     }
     if facts.smt_active() {
-        let keep = |index: usize, _| idle_like.word(index) & span.word(index) & allowed.word(index);
+        let keep = |index: usize, _| match idle_like.word(index) {
+            0 => 0,
+            idle => idle & span.word(index) & allowed.word(index),
+        };
         if let Some(cpu) = facts.smt_mask(target).first_in(keep) {
             return found(cpu, SiblingRule::IdleSmt);
         }
@@ -478,7 +481,7 @@ fn scan_idle_cpu_counted(
 ) -> (Option<usize>, u32) {
     let limit = limit.unwrap_or(u32::MAX);
     let mut looked_at = 0;
-    for (index, word) in span.wrap_words(start) {
+    for (index, word) in span.wrap_words(start).filter(|&(_, word)| word != 0) {
         let candidates = word & allowed.word(index);
         let hit = candidates & idle.word(index);
         if hit != 0 {

@@ -94,10 +94,20 @@ impl TaskLists {
     /// Moves `task` to the head of `cpu`'s list, in which it is (`list_move()`).
     #[inline]
     pub fn move_to_head(&mut self, cpu: usize, task: u32) {
-        if self.ends[cpu].towards_head != task {
-            self.remove(cpu, task);
-            self.add(cpu, task);
+        let head = self.ends[cpu].towards_head;
+        if head == task {
+            return;
         }
+        // Whoever is not the head has one before it.
+        let Links { towards_head: before, towards_tail } = self.tasks[task as usize];
+        self.tasks[before as usize].towards_tail = towards_tail;
+        match some(towards_tail) {
+            Some(after) => self.tasks[after as usize].towards_head = before,
+            None => self.ends[cpu].towards_tail = before,
+        }
+        self.tasks[task as usize] = Links { towards_head: NONE, towards_tail: head };
+        self.tasks[head as usize].towards_head = task;
+        self.ends[cpu].towards_head = task;
     }
 }
 

@@ -12,6 +12,7 @@ use opplab_model::event::{Event, Sink};
 use crate::cpufreq::freq_policy::Governor;
 use crate::hardware::hwp::Hwp;
 use crate::ids::{CpuId, PackageId, PolicyId, TaskId};
+use crate::run::accounts::cycles;
 use crate::run::engine::Engine;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
@@ -24,8 +25,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// intel_pstate_update_util(): the driver's own governor without HWP. It does not take reports from other CPUs.
     pub(crate) fn pstate_update_util(&mut self, policy: PolicyId, cpu: CpuId, flags: u32) {
-        /// kHz x ns in a cycle.
-        const CYCLE: u128 = 1_000_000;
         if self.here != cpu {
             return;
         }
@@ -33,11 +32,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Some(intel) = self.intel else { return };
         let state = &self.cpus[cpu];
         let base_khz = self.topology.reference_khz[state.cluster];
-        let counters = Counters {
-            aperf: (state.aperf / CYCLE) as u64,
-            mperf: (state.mperf / CYCLE) as u64,
-            tsc: (u128::from(base_khz) * u128::from(self.now) / CYCLE) as u64,
-        };
+        let (aperf, mperf) = state.at_points.counters();
+        let counters = Counters { aperf, mperf, tsc: cycles(base_khz, self.now) };
         let time = state.clk.clock;
         let Governor::Pstate(governor) = &mut self.policies[policy].governor else { return };
         let update = governor.update_util(time, flags, self.tick_ns, counters, &intel.globals);
@@ -161,7 +157,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             care = true;
             let reference_khz = self.topology.reference_khz[state.cluster];
             self.account_point(cpu);
-            let c0_ns = (self.cpus[cpu].mperf / u128::from(reference_khz)) as u64;
+            let c0_ns = self.cpus[cpu].at_points.executed_ns(reference_khz);
             let deep_ns = self.deep_idle_ns(cpu);
             let state = &mut self.policies[policy];
             let Some(hwp) = &mut state.hwp else { return };

@@ -377,16 +377,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The tick reads the counters of an x86 CPU (arch/x86/kernel/cpu/aperfmperf.c:scale_freq_tick(), v6.12).
     pub(crate) fn scale_freq_tick(&mut self, cpu: CpuId) {
-        /// kHz x ns in a cycle.
-        const CYCLE: u128 = 1_000_000;
         if !self.gates.freq_invariant {
             return;
         }
         self.account_point(cpu);
-        let state = &mut self.cpus[cpu];
-        let (aperf, mperf) = state.last_counters;
-        let (acnt, mcnt) = ((state.aperf - aperf) / CYCLE, (state.mperf - mperf) / CYCLE);
-        state.last_counters = (state.aperf, state.mperf);
+        let (acnt, mcnt) = self.cpus[cpu].at_points.counters_at_tick();
         let package = self.case.machine.cpus[cpu.index()].package;
         let is_due = self.freq_max.wants_power(package, self.now);
         let tick = Tick {
@@ -394,13 +389,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             cluster: self.cpus[cpu].cluster,
             package,
             now: self.now,
-            acnt: acnt as u64,
-            mcnt: mcnt as u64,
+            acnt,
+            mcnt,
             energy_fj: is_due.then(|| self.package_energy(package)),
             active_cores: if self.freq_max.wants_cores() { self.active_cores(package) } else { 0 },
         };
         let ratio = self.freq_max.at_tick(&tick);
-        if let Some(scale) = scale_freq_tick(acnt as u64, mcnt as u64, ratio) {
+        if let Some(scale) = scale_freq_tick(acnt, mcnt, ratio) {
             self.cpus[cpu].freq_scale = scale;
         }
     }

@@ -118,7 +118,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             exit_since_ns: 0,
             exit_left_ns: 0,
         };
-        state.idle_usage[choice.index].0 += 1;
+        state.in_idle.enter(choice.index);
         self.emit(Event::CpuIdle { cpu: cpu.0, state: choice.index as i32 });
         self.core_rests(cpu, choice.index);
         self.refresh_power(cpu);
@@ -150,7 +150,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let start = (now + delay_ns).max(state.idle.entry_done_ns);
         state.idle.phase = Phase::Exiting;
         state.idle.exit_since_ns = now;
-        state.idle_ns_by_state[index] += now - state.idle.since_ns;
+        state.in_idle.leave(index, now - state.idle.since_ns);
         self.emit_signal(Event::IdleExit { cpu: cpu.0 });
         self.core_works(cpu, index);
         self.refresh_power(cpu);
@@ -166,16 +166,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// How long `cpu` is in the first idle state that it took, if there is a deeper one.
     pub(crate) fn first_idle_ns(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];
-        let is_first = state.idle.is_resident() && state.idle_usage.iter().map(|usage| usage.0).sum::<u64>() == 1;
-        if is_first && state.idle.state + 1 < state.idle_usage.len() { self.now - state.idle.since_ns } else { 0 }
+        let is_first = state.idle.is_resident() && state.in_idle.usage().iter().map(|usage| usage.0).sum::<u64>() == 1;
+        if is_first && state.idle.state + 1 < state.in_idle.usage().len() { self.now - state.idle.since_ns } else { 0 }
     }
 
     /// How long `cpu` has been in states that give up its clock, ns, with the stay that lasts; without exits.
     pub(crate) fn deep_idle_ns(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];
         let deep_from = self.hardware.deep_from[state.cluster];
-        let nr_states = state.idle_usage.len();
-        let ended: u64 = state.idle_ns_by_state[..nr_states].iter().skip(deep_from).sum();
+        let ended = state.in_idle.ns_from(deep_from);
         if state.idle.is_down(deep_from) { ended + (self.now - state.idle.since_ns) } else { ended }
     }
 
@@ -245,11 +244,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let got_tick = self.cpus[cpu].pending.contains(&Interrupt::Tick);
         let state = &mut self.cpus[cpu];
-        state.stop_idle(now);
+        state.idle_times.stop(now, state.nr_iowait > 0);
         state.idle.phase = Phase::Awake;
-        let outside = state.idle_ns_by_state.len() - 1;
-        state.idle_ns_by_state[outside] += now - state.idle.exit_since_ns;
-        state.idle_usage[state.idle.state].1 += now - state.idle.since_ns;
+        state.in_idle.left(state.idle.state, now - state.idle.since_ns, now - state.idle.exit_since_ns);
         state.account_ns = now;
         let outcome = IdleOutcome {
             index: state.idle.state,
@@ -261,7 +258,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle_governor.reflect(&outcome);
         self.emit(Event::CpuIdle { cpu: cpu.0, state: -1 });
         self.clock_after_idle(cpu);
-        self.refresh_power(cpu);
+        self.refresh_own_power(cpu);
+        self.assert_shared_power(cpu);
         let mut pending = std::mem::take(&mut self.cpus[cpu].pending);
         for what in pending.drain(..) {
             self.handle(cpu, what);
@@ -273,7 +271,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.asked_to_push(cpu);
         if self.cpus[cpu].nr_running > 0 || self.cpus[cpu].need_resched {
             self.cpus[cpu].need_resched = true;
-            self.resched.push_back(cpu);
+            self.resched.push(cpu);
             self.stream_idle_exit(cpu);
         } else {
             self.enter_idle(cpu);
@@ -351,8 +349,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.case.machine.clusters[cluster.index()].cluster_idle[entered].exit_latency_ns
     }
 
-    /// Sets the meter of `cpu` to what its state draws.
+    /// Sets the meters of `cpu` and of the shared logic that follows it to what their states draw.
     pub(crate) fn refresh_power(&mut self, cpu: CpuId) {
+        self.refresh_own_power(cpu);
+        if self.case.machine.shared_follows_machine {
+            for cluster in self.clusters.ids() {
+                self.refresh_cluster_power(cluster);
+            }
+        } else {
+            self.refresh_cluster_power(self.cpus[cpu].cluster);
+        }
+    }
+
+    /// The same of `cpu` alone, which has neither come to nor left an idle state, nor changed its clock: shared logic follows
+    /// nothing else.
+    pub(crate) fn refresh_own_power(&mut self, cpu: CpuId) {
         let cl = self.cpus[cpu].cluster;
         let mut power_uw = self.cpu_power_uw(cpu.0).unwrap_or(0);
         let state = &mut self.cpus[cpu];
@@ -365,13 +376,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.meter.set(self.now, power_uw);
         self.journal.power(self.now - BOOT_NS, Metered::Cpu(cpu.0), power_uw);
         self.package_power(PackageId(self.case.machine.cpus[cpu.index()].package), was_uw, power_uw);
-        if self.case.machine.shared_follows_machine {
-            for cluster in self.clusters.ids() {
-                self.refresh_cluster_power(cluster);
-            }
-        } else {
-            self.refresh_cluster_power(cl);
-        }
+    }
+
+    /// The meter of the shared logic of `cpu` shows what it draws.
+    #[inline]
+    pub(crate) fn assert_shared_power(&self, cpu: CpuId) {
+        let cluster = self.cpus[cpu].cluster;
+        debug_assert_eq!(self.shared_power_uw(cluster.0).unwrap_or(0), self.clusters[cluster].meter.power_uw());
     }
 
     /// Sets the meter of a cluster's shared logic.
@@ -388,7 +399,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// cpuidle's `usage` and `time` of each state of `cpu`: the exit counts to the state, the stay in progress as well.
     pub(crate) fn idle_usage(&self, cpu: CpuId) -> Vec<(u64, u64)> {
         let state = &self.cpus[cpu];
-        let mut usage = state.idle_usage.clone();
+        let mut usage = state.in_idle.usage().to_vec();
         if state.idle.phase != Phase::Awake {
             usage[state.idle.state].1 += self.now - state.idle.since_ns;
         }
@@ -401,7 +412,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match state.idle.phase {
             Phase::Awake => None,
             Phase::Resident => Some((state.idle.state, self.now - state.idle.since_ns)),
-            Phase::Exiting => Some((state.idle_ns_by_state.len() - 1, self.now - state.idle.exit_since_ns)),
+            Phase::Exiting => Some((state.in_idle.outside(), self.now - state.idle.exit_since_ns)),
         }
     }
 }

@@ -215,8 +215,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.account_point(cpu);
             let now = self.now;
             let state = &mut self.cpus[cpu];
-            state.time_ns_by_opp[state.opp as usize] += now - state.opp_since_ns;
-            state.opp_since_ns = now;
+            state.at_points.leave(state.opp, now);
             state.opp = point;
             self.refresh_speed(cpu);
             self.refresh_power(cpu);

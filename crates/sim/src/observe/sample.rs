@@ -5,11 +5,9 @@ use opplab_model::counters::{CpuCounters, Sample};
 use opplab_model::event::Sink;
 
 use crate::ids::CpuId;
+use crate::run::accounts::cycles;
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
-
-/// kHz x ns in a cycle.
-const CYCLE: u128 = 1_000_000;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Gives the sink all the samples that it wants up to `time_ns`.
@@ -44,14 +42,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let energy_fj = state.meter.energy_fj();
             cluster_energy_fj[state.cluster.index()] += energy_fj;
             let base_khz = self.topology.reference_khz[state.cluster];
-            cpus.push(CpuCounters {
-                aperf: (state.aperf / CYCLE) as u64,
-                mperf: (state.mperf / CYCLE) as u64,
-                tsc: (u128::from(base_khz) * u128::from(time_ns) / CYCLE) as u64,
-                idle_ns,
-                idle_entries,
-                energy_fj,
-            });
+            let (aperf, mperf) = state.at_points.counters();
+            cpus.push(CpuCounters { aperf, mperf, tsc: cycles(base_khz, time_ns), idle_ns, idle_entries, energy_fj });
         }
         let consumer_energy_fj = self.consumers_fj();
         let floor_energy_fj = u128::from(self.case.machine.floor_uw) * u128::from(time_ns);

@@ -1,7 +1,7 @@
 //! The agenda of a run: what is awaited, and when. The one place that knows which slot of the [`Queue`] is whose.
 
 use crate::ids::{CpuId, DeviceId, PackageId, PolicyId};
-use crate::run::queue::{GROUP, Queue, Slot};
+use crate::run::queue::{Due, GROUP, Queue, Slot};
 
 /// What a CPU waits for. The order of the variants is the order of events at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,12 @@ impl Agenda {
         self.queue.set(self.slot(waiter), time_ns, waiter.rank());
     }
 
+    /// `cpu` waits until `time_ns`, or not at all: nothing is set or moved that is so already.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, cpu: CpuId, wait: Wait, time_ns: Option<u64>) {
+        self.queue.keep(Slot::new(cpu.0, wait as u32), time_ns, wait as u8);
+    }
+
     /// `waiter` waits no longer.
     #[inline]
     pub(crate) fn clear(&mut self, waiter: Waiter) {
@@ -115,17 +121,17 @@ impl Agenda {
         self.queue.time_of(self.slot(waiter))
     }
 
-    /// The next event's time.
+    /// The next event.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<u64> {
-        self.queue.peek()
+    pub(crate) fn next(&mut self) -> Option<Due> {
+        self.queue.next()
     }
 
-    /// Takes the next event.
+    /// Takes the next event, which has been asked for; whom it concerns.
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<(u64, Waiter)> {
-        let (time_ns, slot) = self.queue.pop()?;
-        Some((time_ns, self.waiter(slot)))
+    pub(crate) fn take(&mut self, due: Due) -> Waiter {
+        let slot = self.queue.take(due);
+        self.waiter(slot)
     }
 }
 
@@ -167,7 +173,7 @@ mod tests {
         }
         agenda.set(Waiter::Cpu(CpuId(0), Wait::Ipi), 6);
         agenda.clear(Waiter::Cpu(CpuId(0), Wait::Ipi));
-        let popped: Vec<_> = std::iter::from_fn(|| agenda.pop()).map(|(_, waiter)| waiter).collect();
-        assert_eq!(popped, order);
+        let taken: Vec<_> = std::iter::from_fn(|| agenda.next().map(|due| agenda.take(due))).collect();
+        assert_eq!(taken, order);
     }
 }

@@ -67,7 +67,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.change_cpus(policy);
         }
         self.eas = EasState::new(machine, &driver, policy, &self.gates, &self.topology)?.ok();
-        if self.eas.is_none() && self.overutilized {
+        if self.eas.is_none() && self.overutilized.is_set() {
             self.set_overutilized(false);
         }
         self.driver = driver;

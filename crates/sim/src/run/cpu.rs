@@ -13,6 +13,7 @@ use opplab_model::machine::Cluster;
 use crate::hardware::energy::Meter;
 use crate::hardware::idle_run::IdleRun;
 use crate::ids::{ClusterId, PolicyId, TaskId};
+use crate::run::accounts::{IdleTimes, PointTimes, Residency};
 use crate::run::timers::CpuTimers;
 use crate::sched::fair_rq::FairRq;
 use crate::sched::proposed::CpuProposed;
@@ -114,14 +115,7 @@ pub(crate) struct Cpu {
     /// Whom the CPU's idle task woke.
     pub(crate) idle_flips: WakeFlips,
     pub(crate) idle_calls: u64,
-    /// Idle time without I/O wait up to `idle_since_ns` (`idle_sleeptime` of `struct tick_sched`).
-    pub(crate) idle_total_ns: u64,
-    /// Idle time that ended while a task waited for I/O (`iowait_sleeptime`).
-    pub(crate) iowait_total_ns: u64,
-    /// When the idle task started last, or an interrupt came last (`idle_entrytime`).
-    pub(crate) idle_since_ns: u64,
-    /// Ticks in tasks of positive nice values (`CPUTIME_NICE`), ns.
-    pub(crate) nice_ns: u64,
+    pub(crate) idle_times: IdleTimes,
     pub(crate) idle_governor: Box<dyn IdleGovernor>,
     /// When the RCU callbacks that the CPU has are done.
     pub(crate) rcu_until_ns: u64,
@@ -132,30 +126,14 @@ pub(crate) struct Cpu {
     /// Time in interrupts since the start (irq_time_read()), where it is accounted.
     pub(crate) irq_time_ns: u64,
     pub(crate) meter: Meter,
-    /// APERF and MPERF, in kHz x ns while the CPU executes.
-    pub(crate) aperf: u128,
-    pub(crate) mperf: u128,
-    /// Their values at the last tick that read them.
-    pub(crate) last_counters: (u128, u128),
-    pub(crate) busy_ns_by_opp: Vec<u64>,
-    pub(crate) time_ns_by_opp: Vec<u64>,
-    pub(crate) opp_since_ns: u64,
-    pub(crate) idle_ns_by_state: Vec<u64>,
-    /// Entries into each idle state, and ns until the exit was complete.
-    pub(crate) idle_usage: Vec<(u64, u64)>,
+    pub(crate) at_points: PointTimes,
+    pub(crate) in_idle: Residency,
     pub(crate) clamps: RqClamps,
     /// What proposals keep of it.
     pub(crate) proposed: CpuProposed,
 }
 
 impl Cpu {
-    /// tick-sched.c:tick_nohz_stop_idle(), v6.12: what was idle counts as I/O wait if a task still waits for I/O.
-    pub(crate) fn stop_idle(&mut self, now: u64) {
-        let total_ns = if self.nr_iowait > 0 { &mut self.iowait_total_ns } else { &mut self.idle_total_ns };
-        *total_ns += now - self.idle_since_ns;
-        self.idle_since_ns = now;
-    }
-
     /// What it can do, as placement and balance look at it.
     #[inline]
     pub(crate) fn capacities(&self) -> CpuCapacity {
@@ -209,18 +187,12 @@ impl Cpu {
             cpufreq_pressure: 0,
             freq_scale: 1024,
             busy_ns: 0,
-            aperf: 0,
-            mperf: 0,
-            last_counters: (0, 0),
             opp: 0,
             speed: 1,
             idle: IdleRun::default(),
             idle_flips: WakeFlips::default(),
             idle_calls: 0,
-            idle_total_ns: 0,
-            iowait_total_ns: 0,
-            nice_ns: 0,
-            idle_since_ns: BOOT_NS,
+            idle_times: IdleTimes::new(BOOT_NS),
             idle_governor,
             tick_stopped: false,
             got_idle_tick: false,
@@ -249,11 +221,8 @@ impl Cpu {
                 ..SisProp::default()
             },
             meter,
-            busy_ns_by_opp: vec![0; nr_points],
-            time_ns_by_opp: vec![0; nr_points],
-            opp_since_ns: BOOT_NS,
-            idle_ns_by_state: vec![0; described.idle.len().max(1) + 1],
-            idle_usage: vec![(0, 0); described.idle.len().max(1)],
+            at_points: PointTimes::new(nr_points, BOOT_NS),
+            in_idle: Residency::new(described.idle.len().max(1)),
         }
     }
 

@@ -24,12 +24,14 @@ use crate::run::cpu_sets::CpuSets;
 use crate::run::gates::Gates;
 use crate::run::hooks::Hooks;
 use crate::run::objects::Objects;
+use crate::run::resched::Resched;
 use crate::run::stream::Stream;
 use crate::run::task::Task;
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::EasState;
 use crate::sched::groups::{Entities, Groups};
 use crate::sched::idle_cpus::IdleCpus;
+use crate::sched::overutilized::OverutilizedState;
 use crate::sched::root_domain::RootDomain;
 use crate::sched::topology::Topology;
 use crate::{Case, CaseError, Outcome, Wakes};
@@ -76,7 +78,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// The cpufreq driver of the policy.
     pub(crate) driver: Cpufreq,
     pub(crate) objects: Objects,
-    pub(crate) resched: VecDeque<CpuId>,
+    pub(crate) resched: Resched,
     /// Work of interrupts that CPUs have raised on themselves: (CPU, frequency policy).
     pub(crate) irq_work: VecDeque<(CpuId, PolicyId)>,
     /// Timers that were armed, to order those of one instant.
@@ -87,7 +89,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// f_max of frequency invariance (x86).
     pub(crate) freq_max: FreqMaxRatios,
     pub(crate) stream: Stream,
-    pub(crate) overutilized: bool,
+    pub(crate) overutilized: OverutilizedState,
     /// Overutilised scheduling domains (first CPU, number of CPUs), where the kernel notes it of each.
     pub(crate) sd_overutilized: Vec<(usize, u32)>,
     /// uclamp_is_used().
@@ -96,9 +98,6 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(super) policy: &'c Policy,
     /// How many of the policy's changes were made.
     pub(super) changes_done: usize,
-    pub(crate) overutilized_since_ns: u64,
-    /// When a CPU was last seen to be overutilised.
-    pub(crate) overutilized_noted_ns: u64,
     pub(crate) eas: Option<EasState>,
     pub(crate) balancer: Balancer,
     /// The benchmark's own tasks that have not ended.

@@ -107,7 +107,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.run_wake_list(cpu);
         self.asked_to_push(cpu);
         if self.cpus[cpu].need_resched {
-            self.resched.push_back(cpu);
+            self.resched.push(cpu);
         }
         self.reprogram(cpu);
     }
@@ -140,14 +140,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let remote = cpu != self.here;
         let state = &self.cpus[cpu];
         if !remote && state.idle.is_awake() && self.wakes.preempt_ns.is_empty() {
-            return self.resched.push_back(cpu);
+            return self.resched.push(cpu);
         }
         let ipi_ns = if remote { self.case.machine.costs.ipi_ns } else { 0 };
         if !state.idle.is_awake() {
             let is_written = self.hardware.wakes_by_memory(state.cluster, state.idle.state);
             self.leave_idle(cpu, if is_written { 0 } else { ipi_ns });
         } else if self.stream.shared {
-            self.resched.push_back(cpu);
+            self.resched.push(cpu);
         } else if self.preempts_late(cpu) {
             if self.armed_ns(cpu, Wait::Ipi).is_none() {
                 let late_ns = self.drawn_ns(|engine| &engine.wakes.preempt_ns);
@@ -158,7 +158,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.arm(cpu, Wait::Ipi, self.now + ipi_ns);
             }
         } else if !remote {
-            self.resched.push_back(cpu);
+            self.resched.push(cpu);
         } else {
             self.arm(cpu, Wait::Ipi, self.now);
         }
@@ -282,14 +282,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     pub(crate) fn rearm_timer(&mut self, cpu: CpuId) {
-        match self.next_timer_ns(cpu) {
-            Some(time) => {
-                let time = time.max(self.now);
-                if self.armed_ns(cpu, Wait::Timer) != Some(time) {
-                    self.arm(cpu, Wait::Timer, time);
-                }
-            }
-            None => self.disarm(cpu, Wait::Timer),
-        }
+        let time_ns = self.next_timer_ns(cpu).map(|time_ns| time_ns.max(self.now));
+        self.agenda.keep(cpu, Wait::Timer, time_ns);
     }
 }

@@ -36,7 +36,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Handles all events up to `end`, or until the benchmark's own tasks have ended. The clock is then there.
     fn run_until(&mut self, end: u64) {
-        while let Some(time) = self.agenda.peek() {
+        while let Some(due) = self.agenda.next() {
+            let time = due.time_ns;
             if self.change_before(time.min(end)) {
                 self.settle();
                 continue;
@@ -45,7 +46,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 break;
             }
             self.samples_until(time);
-            let Some((time, waiter)) = self.agenda.pop() else { break };
+            let waiter = self.agenda.take(due);
             self.now = time;
             self.outcome.engine_events += 1;
             self.dispatch(waiter);
@@ -83,7 +84,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.stream.shared {
             return self.settle_stream();
         }
-        while let Some(cpu) = self.resched.pop_front() {
+        while let Some(cpu) = self.resched.pop() {
             if std::mem::take(&mut self.cpus[cpu].need_resched) {
                 self.schedule(cpu);
                 self.balance_push(cpu);

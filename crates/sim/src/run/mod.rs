@@ -1,5 +1,6 @@
 //! The run itself: from a case to an engine, the event loop, what tasks do, the outcome.
 
+pub(crate) mod accounts;
 pub(crate) mod agenda;
 mod case_check;
 mod changes;
@@ -14,6 +15,7 @@ mod main_loop;
 pub(crate) mod objects;
 mod program;
 pub(crate) mod queue;
+pub(crate) mod resched;
 pub(crate) mod setup;
 pub(crate) mod stream;
 mod stream_turns;

@@ -23,6 +23,12 @@ type Key = u128;
 /// No event.
 const NONE: Key = Key::MAX;
 
+/// Whether a key is that of an event: no order of setting is as large as that of none.
+#[inline]
+const fn is_event(key: Key) -> bool {
+    key as u64 != NONE as u64
+}
+
 /// Where an event stands: a group and a place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
@@ -42,6 +48,13 @@ impl Slot {
     pub(crate) const fn place(self) -> u32 {
         self.0 % (1 << PLACE_BITS)
     }
+}
+
+/// The next event, as long as no other is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) time_ns: u64,
+    slot: Slot,
 }
 
 /// A tournament of slots.
@@ -84,6 +97,17 @@ impl Queue {
         self.put(slot, (Key::from(time_ns) << 64) | Key::from(order));
     }
 
+    /// The event of `slot` is due at `time_ns`, or there is none: what is so already stays, also its place among those of one time.
+    #[inline(always)]
+    pub(crate) fn keep(&mut self, slot: Slot, time_ns: Option<u64>, rank: u8) {
+        if self.time_of(slot) != time_ns {
+            match time_ns {
+                Some(time_ns) => self.set(slot, time_ns, rank),
+                None => self.put(slot, NONE),
+            }
+        }
+    }
+
     /// Forgets the event of `slot`, if any.
     #[inline]
     pub(crate) fn clear(&mut self, slot: Slot) {
@@ -96,29 +120,26 @@ impl Queue {
     #[inline]
     pub(crate) fn time_of(&self, slot: Slot) -> Option<u64> {
         let key = self.groups[slot.group() as usize][slot.place() as usize];
-        (key != NONE).then_some((key >> 64) as u64)
+        is_event(key).then_some((key >> 64) as u64)
     }
 
-    /// The next event's time.
+    /// The next event.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<u64> {
+    pub(crate) fn next(&mut self) -> Option<Due> {
         self.report();
-        (self.first != NONE).then_some((self.first >> 64) as u64)
+        let (key, slots) = (self.first, (1 << self.slot_bits) - 1);
+        is_event(key).then_some(Due { time_ns: (key >> 64) as u64, slot: Slot(key as u32 & slots) })
     }
 
-    /// Takes the next event.
-    #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<(u64, Slot)> {
-        self.report();
-        let key = self.first;
-        if key == NONE {
-            return None;
-        }
-        let (time_ns, slot) = ((key >> 64) as u64, Slot(key as u32 & ((1 << self.slot_bits) - 1)));
+    /// Takes the next event, which has been asked for.
+    #[inline]
+    pub(crate) fn take(&mut self, due: Due) -> Slot {
+        let Due { time_ns, slot } = due;
+        debug_assert_eq!(self.time_of(slot), Some(time_ns), "nothing came between");
         assert!(time_ns >= self.now_ns, "time may not go back");
         self.now_ns = time_ns;
         self.put(slot, NONE);
-        Some((time_ns, slot))
+        slot
     }
 
     #[inline]
@@ -187,11 +208,13 @@ mod tests {
         }
 
         fn peek(&mut self) -> Option<u64> {
-            self.0.peek()
+            self.0.next().map(|due| due.time_ns)
         }
 
         fn pop(&mut self) -> Option<(u64, u32)> {
-            self.0.pop().map(|(time_ns, slot)| (time_ns, slot.group() * GROUP as u32 + slot.place()))
+            let due = self.0.next()?;
+            let slot = self.0.take(due);
+            Some((due.time_ns, slot.group() * GROUP as u32 + slot.place()))
         }
     }
 

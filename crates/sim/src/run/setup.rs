@@ -40,6 +40,7 @@ use crate::run::engine::Engine;
 use crate::run::gates::Gates;
 use crate::run::hooks::{CustomGovernor, Hooks};
 use crate::run::objects::Objects;
+use crate::run::resched::Resched;
 use crate::run::stream::Stream;
 use crate::run::task::{Life, NO_PROGRAM, Task};
 use crate::run::timers::{Timer, TimerKind};
@@ -49,6 +50,7 @@ use crate::sched::fair_rq::FairRq;
 use crate::sched::groups::Groups;
 use crate::sched::hybrid::{known_capacities, packing_priorities};
 use crate::sched::idle_cpus::IdleCpus;
+use crate::sched::overutilized::OverutilizedState;
 use crate::sched::root_domain::RootDomain;
 use crate::sched::rq_clamps::asks_for_clamps;
 use crate::sched::topology::Topology;
@@ -125,20 +127,18 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             cpu_sets,
             driver,
             objects: Objects::new(&case.workload, case.seed),
-            resched: VecDeque::new(),
+            resched: Resched::default(),
             irq_work: VecDeque::new(),
             timer_seq: 0,
             rng: Pcg64::new(case.seed.into(), RNG_STREAM),
             rd: RootDomain::new(nr, nr_in_domains),
             idle_cpus: IdleCpus::new(nr, nr_llcs, idle_like),
             stream: Stream::new(machine),
-            overutilized: false,
+            overutilized: OverutilizedState::new(BOOT_NS),
             sd_overutilized: Vec::new(),
             uclamp_used: asks_for_clamps(case)
                 && gates.profile.uclamp == Uclamp::Present
                 && !gates.profile.proposals.uclamp_sum,
-            overutilized_since_ns: BOOT_NS,
-            overutilized_noted_ns: 0,
             balancer,
             policy,
             changes_done: 0,

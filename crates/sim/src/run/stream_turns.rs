@@ -38,7 +38,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Lets the CPUs act, each when it holds the stream, until nothing is left to do at this instant.
     pub(crate) fn settle_stream(&mut self) {
         loop {
-            while let Some(cpu) = self.resched.pop_front() {
+            while let Some(cpu) = self.resched.pop() {
                 // Another CPU schedules when it gets the stream, each after its interrupts.
                 let ready = self.stream.is_held(cpu) && self.cpus[cpu].pending.is_empty();
                 if ready && std::mem::take(&mut self.cpus[cpu].need_resched) {
@@ -47,7 +47,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.run_irq_work();
             }
             // What else expires now belongs to the same end of turns.
-            if self.stream.expired && self.agenda.peek() != Some(self.now) {
+            if self.stream.expired && self.agenda.next().map(|due| due.time_ns) != Some(self.now) {
                 self.stream.expired = false;
                 let further = u32::from(self.stream.moved_by_timers);
                 let nr = self.cpus.len() as u32;
@@ -68,7 +68,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     }
                 }
                 Some(cpu) if self.cpus[cpu].need_resched && self.cpus[cpu].idle.is_awake() => {
-                    self.resched.push_back(cpu);
+                    self.resched.push(cpu);
                 }
                 Some(cpu) if self.wants_stream(cpu) => break,
                 // Who gets it is decided when all that expires at this instant has.
@@ -105,7 +105,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.run_wake_list(cpu);
         }
         if self.cpus[cpu].need_resched && self.cpus[cpu].idle.is_awake() {
-            self.resched.push_back(cpu);
+            self.resched.push(cpu);
         }
         self.resume_idle_exit(cpu);
         self.reprogram(cpu);

@@ -140,10 +140,14 @@ impl CpuTimers {
 
     /// When the next timer comes by itself, or with `tick_stopped` the tick that the wheel needs.
     pub(crate) fn next_ns(&self, tick_stopped: bool, tick_ns: u64) -> Option<u64> {
-        let own = self.own.first().map(|timer| timer.latest_ns);
-        let wheel = self.wheel.first().filter(|_| tick_stopped);
-        let wheel = wheel.map(|timer| timer.latest_ns.div_ceil(tick_ns) * tick_ns);
-        own.into_iter().chain(wheel).min()
+        let own_ns = self.own.first().map(|timer| timer.latest_ns);
+        match self.wheel.first() {
+            Some(timer) if tick_stopped => {
+                let wheel_ns = timer.latest_ns.div_ceil(tick_ns) * tick_ns;
+                Some(own_ns.map_or(wheel_ns, |own_ns| own_ns.min(wheel_ns)))
+            }
+            _ => own_ns,
+        }
     }
 }
 

@@ -30,9 +30,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let mut outcome = self.outcome.clone();
         outcome.wall_ns = self.wall_ns();
-        if self.overutilized {
-            outcome.overutilized_ns += now - self.overutilized_since_ns;
-        }
+        outcome.overutilized_ns += self.overutilized.lasts_ns(now);
         for cluster in &mut self.clusters {
             cluster.meter.advance(now);
             outcome.shared_energy_fj.push(cluster.meter.energy_fj());
@@ -47,10 +45,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let state = &mut self.cpus[cpu];
             state.meter.advance(now);
             outcome.cluster_energy_fj[state.cluster.index()] += state.meter.energy_fj();
-            outcome.busy_ns_by_opp.push(state.busy_ns_by_opp.clone());
-            outcome.time_ns_by_opp.push(state.time_ns_by_opp.clone());
-            outcome.time_ns_by_opp[cpu.index()][state.opp as usize] += now - state.opp_since_ns;
-            outcome.idle_ns_by_state.push(state.idle_ns_by_state.clone());
+            outcome.busy_ns_by_opp.push(state.at_points.busy_ns().to_vec());
+            outcome.time_ns_by_opp.push(state.at_points.time_ns(state.opp, now));
+            outcome.idle_ns_by_state.push(state.in_idle.ns().to_vec());
             if let Some((index, ns)) = idle {
                 outcome.idle_ns_by_state[cpu.index()][index] += ns;
             }

@@ -205,7 +205,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
         let mut scratch = std::mem::take(&mut balancer.scratch);
         let active = std::mem::take(&mut balancer.active);
         let tunables = balancer.tunables;
-        let was_overutilized = self.engine.overutilized;
+        let was_overutilized = self.engine.overutilized.is_set();
         let overutilized = if each_domain { sd_balances } else { was_overutilized };
         let mut rd = RootDomain { overloaded: balancer.rd_overloaded, overutilized };
         let interval = msecs_to_jiffies(domain.pass.balance_interval as u32, balancer.hz);
@@ -236,7 +236,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
             self.record_pass(level, view.span_weight, idle, src, &pass);
         }
         // A task that arrived in this pass may have set the state again.
-        if !each_domain && (was_overutilized || !self.engine.overutilized) {
+        if !each_domain && (was_overutilized || !self.engine.overutilized.is_set()) {
             self.engine.set_overutilized(rd.overutilized);
         }
         self.engine.run_pushes();

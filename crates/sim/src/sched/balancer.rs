@@ -75,6 +75,13 @@ impl Balancer {
         }
     }
 
+    /// sched.h:add_nr_running(): a queue has `nr_running` tasks with the `count` that joined it; the second has idle CPUs look for
+    /// work. When a real-time task comes or goes the kernel counts all of them anew (rt.c:enqueue_top_rt_rq()).
+    #[inline]
+    pub(super) fn note_overload(&mut self, nr_running: u32, count: u32) {
+        self.rd_overloaded |= nr_running >= 2 && nr_running - count < 2;
+    }
+
     pub(super) fn clock(&self, jiffies: u64) -> BalanceClock {
         BalanceClock { hz: self.hz, jiffies, max_interval: self.clock_max_interval, thresholds: self.thresholds }
     }

@@ -112,9 +112,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Accounts the last `delta` ns.
+    /// The same without a call, for whom each event needs.
+    #[inline(always)]
+    pub(crate) fn account_at_once(&mut self, cpu: CpuId) {
+        self.account_here(cpu, self.now - self.cpus[cpu].account_ns);
+    }
+
     #[inline(never)]
     fn account_for(&mut self, cpu: CpuId, delta: u64) {
+        self.account_here(cpu, delta);
+    }
+
+    /// Accounts the last `delta` ns.
+    #[inline(always)]
+    fn account_here(&mut self, cpu: CpuId, delta: u64) {
         let held = self.stream.is_held(cpu);
         let curr = self.cpus[cpu].curr;
         let speed = match curr {
@@ -129,8 +140,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if curr == TaskId::IDLE {
             if state.idle.is_awake() {
                 // Out of idle, but without the stream to go on.
-                let outside = state.idle_ns_by_state.len() - 1;
-                state.idle_ns_by_state[outside] += delta;
+                state.in_idle.add_outside(delta);
             }
             return;
         }
@@ -175,9 +185,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let busy_ns = std::mem::take(&mut state.busy_ns);
         let khz = self.hardware.point(state.cluster, state.opp).khz;
         let reference_khz = self.topology.reference_khz[state.cluster];
-        state.busy_ns_by_opp[state.opp as usize] += busy_ns;
-        state.aperf += u128::from(khz) * u128::from(busy_ns);
-        state.mperf += u128::from(reference_khz) * u128::from(busy_ns);
+        state.at_points.busy(state.opp, busy_ns, khz, reference_khz);
     }
 
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
@@ -206,7 +214,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     self.account(other);
                     self.refresh_speed(other);
                     if self.case.machine.smt_power < 1024 {
-                        self.refresh_power(other);
+                        self.refresh_own_power(other);
                     }
                     self.reprogram(other);
                 }
@@ -215,16 +223,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let state = &mut self.cpus[cpu];
         if busy {
-            state.stop_idle(now);
-            let outside = state.idle_ns_by_state.len() - 1;
-            state.idle_ns_by_state[outside] += now - state.account_ns;
+            state.idle_times.stop(now, state.nr_iowait > 0);
+            state.in_idle.add_outside(now - state.account_ns);
             state.account_ns = now;
             self.refresh_speed(cpu);
             self.hwp_watch(cpu);
         } else {
-            state.idle_since_ns = now;
+            state.idle_times.start(now);
         }
-        self.refresh_power(cpu);
+        self.refresh_own_power(cpu);
+        self.assert_shared_power(cpu);
     }
 
     // ---- clocks ----
@@ -289,18 +297,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// core.c:enqueue_task(). The clock must be up to date.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         self.tell_queued(cpu, task, QueueChange::In);
-        if self.tasks[task].class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
+        let class = self.tasks[task].class;
+        if class == Class::Deadline && !self.activate_dl(cpu, task, kind) {
             return;
         }
-        let with_it = match self.tasks[task].class {
-            Class::RealTime => self.cpus[cpu].rt_queue.len() as u32 + 1,
-            _ => 1,
-        };
-        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, with_it);
-        if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
-            self.cpus[cpu].nr_running += 1;
+        let state = &mut self.cpus[cpu];
+        let with_it = if class == Class::RealTime { state.rt_queue.len() as u32 + 1 } else { 1 };
+        self.balancer.note_overload(state.rq_nr_running() + 1, with_it);
+        if class != Class::RealTime || !state.starvation.rt.throttled {
+            state.nr_running += 1;
             self.idle_cpus.remove(cpu);
-            if self.topology.nohz_full[cpu] && self.cpus[cpu].nr_running == 2 {
+            if self.topology.nohz_full[cpu] && state.nr_running == 2 {
                 // sched.h:sched_update_tick_dependency().
                 self.arm_tick(cpu);
             }
@@ -309,7 +316,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.gates.uclamp_after_enqueue {
             self.uclamp_rq_inc(cpu, task);
         }
-        match self.tasks[task].class {
+        match class {
             Class::Deadline => {}
             Class::RealTime => {
                 self.start_rt_period();
@@ -340,7 +347,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.tell_queued(cpu, task, QueueChange::Out);
         }
         self.uclamp_rq_dec(cpu, task);
-        match self.tasks[task].class {
+        let class = self.tasks[task].class;
+        match class {
             Class::Deadline => {
                 if !self.deactivate_dl(cpu, task, sleep) {
                     return;
@@ -354,21 +362,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Class::Fair => self.dequeue_task_fair(cpu, task, sleep),
         }
-        if self.tasks[task].class != Class::RealTime || !self.rt_throttled(cpu) {
-            self.cpus[cpu].nr_running -= 1;
+        let state = &mut self.cpus[cpu];
+        if class != Class::RealTime || !state.starvation.rt.throttled {
+            state.nr_running -= 1;
         }
-        if self.tasks[task].class == Class::RealTime {
-            let count = self.cpus[cpu].rt_queue.len() as u32;
-            self.note_overload(self.cpus[cpu].rq_nr_running(), count);
+        if class == Class::RealTime {
+            self.balancer.note_overload(state.rq_nr_running(), state.rt_queue.len() as u32);
         }
         self.update_idle_like(cpu);
-    }
-
-    /// sched.h:add_nr_running(): a queue has `nr_running` tasks with the `count` that joined it; the second has idle CPUs look for
-    /// work. When a real-time task comes or goes the kernel counts all of them anew (rt.c:enqueue_top_rt_rq()).
-    #[inline]
-    pub(crate) fn note_overload(&mut self, nr_running: u32, count: u32) {
-        self.balancer.rd_overloaded |= nr_running >= 2 && nr_running - count < 2;
     }
 
     pub(crate) fn rt_priority(&self, task: TaskId) -> u8 {
@@ -598,9 +599,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 if !switched {
                     self.set_next_task(cpu, next);
                 }
-                self.tasks[next].on_cpu = true;
                 self.spend(cpu, self.case.machine.costs.context_switch_ns);
                 let state = &mut self.tasks[next];
+                state.on_cpu = true;
                 if state.woken_ns != 0 {
                     state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
                     state.woken_ns = 0;
@@ -620,7 +621,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.restart_tick(cpu);
                 self.set_busy(cpu, true);
             } else if next != TaskId::IDLE && self.tasks[prev].program != self.tasks[next].program {
-                self.refresh_power(cpu);
+                self.refresh_own_power(cpu);
             }
         }
         if next == TaskId::IDLE {
@@ -704,6 +705,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         TaskId::IDLE
     }
 
+    #[inline(always)]
     pub(crate) fn put_prev_task(&mut self, cpu: CpuId, prev: TaskId) {
         match self.tasks[prev].class {
             Class::Deadline => {
@@ -718,7 +720,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The clock must be up to date and `curr` be set.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_next_task(&mut self, cpu: CpuId, next: TaskId) {
         let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
@@ -784,7 +786,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         // The CPU itself does this: no interrupt delays it.
         self.cpus[cpu].stopper_ran = true;
         self.cpus[cpu].need_resched = true;
-        self.resched.push_back(cpu);
+        self.resched.push(cpu);
     }
 
     /// A dequeued task arrives on `dest`, and runs there if it comes before the running one.
@@ -834,8 +836,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.spend_irq(cpu, self.case.machine.costs.tick_ns);
             if matches!(self.tasks[curr].policy, SchedPolicy::Other { nice } | SchedPolicy::Batch { nice } if nice > 0)
             {
-                // kernel/sched/cputime.c:account_user_time() counts whole ticks.
-                self.cpus[cpu].nice_ns += self.tick_ns;
+                self.cpus[cpu].idle_times.niced(self.tick_ns);
             }
             match self.tasks[curr].class {
                 Class::Fair => self.task_tick_fair(cpu, curr),

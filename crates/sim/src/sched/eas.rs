@@ -56,11 +56,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let facts = self.eas_facts(self.tasks[task].allowed);
         let (domains, gates) = (&self.eas.as_ref()?.domains, self.gates.eas?);
         if !S::DECISIONS {
-            let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut ());
+            let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized.is_set(), &facts, gates, &mut ());
             return cpu.map(CpuId::of);
         }
         let mut seen = EasExplanation::default();
-        let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized, &facts, gates, &mut seen);
+        let cpu = find_energy_efficient_cpu(domains, &eas_task, self.overutilized.is_set(), &facts, gates, &mut seen);
         let decision = self.journal.placement();
         let records: Vec<Decision> = seen
             .candidates

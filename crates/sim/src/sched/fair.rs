@@ -9,6 +9,7 @@ use opplab_kernel::sched::attach::{
 };
 use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
 use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
+use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
 use opplab_model::event::{Event, QueueChange, Sink};
 
@@ -19,15 +20,29 @@ use crate::run::task::{Class, Enqueue, Life};
 use crate::sched::fair_rq::{FairRq, entity_of};
 use crate::sched::groups::{cfs_of, fair_of};
 
+/// What the averages of a task follow from.
+#[inline]
+fn task_facts(entity: &SchedEntity, running: bool) -> SeFacts {
+    let runnable = u64::from(entity.on_rq && !entity.sched_delayed);
+    SeFacts { weight: entity.load.weight, on_rq: entity.on_rq, runnable, running }
+}
+
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- averages ----
 
     /// fair.c:update_cfs_rq_load_avg(); returns whether the averages were computed again.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update_cfs_rq_load_avg(&mut self, cpu: CpuId) -> bool {
-        let state = &self.cpus[cpu];
-        // Most updates follow another at the same instant.
-        !state.cfs.is_current(state.clk.rq_clock_pelt()) && self.update_old_cfs_rq_load_avg(cpu)
+        let state = &mut self.cpus[cpu];
+        let now = state.clk.rq_clock_pelt();
+        // Most updates follow another at the same instant, and most of the others another in the same period.
+        if state.cfs.is_current(now) {
+            return false;
+        }
+        if !state.cfs.ends_no_period(now) || self.gates.scaled_contribution {
+            return self.update_old_cfs_rq_load_avg(cpu);
+        }
+        state.cfs.update::<H>(now, state.fair.facts())
     }
 
     #[inline(never)]
@@ -60,11 +75,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.groups.any() {
             return self.update_entity_avg(cpu, self.entities.of_task(task), attach);
         }
-        let now = self.cpus[cpu].clk.rq_clock_pelt();
-        let sa = &self.tasks[task].sa;
+        let state = &self.cpus[cpu];
+        let now = state.clk.rq_clock_pelt();
+        let sa = &mut self.tasks[task].sa;
         let is_new = sa.last_update_time == 0;
         if !is_new && !sa.is_current(now) {
-            self.update_old_se_load_avg(cpu, task, now);
+            if !sa.ends_no_period(now) || self.gates.scaled_contribution {
+                self.update_old_se_load_avg(cpu, task, now);
+            } else {
+                let running = state.fair.curr() == Some(task.0);
+                update_load_avg_se::<H>(now, sa, task_facts(&self.entities[task], running));
+            }
         }
         let decayed = self.update_cfs_rq_load_avg(cpu);
         let attaches = attach && is_new;
@@ -80,13 +101,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn update_old_se_load_avg(&mut self, cpu: CpuId, task: TaskId, now: u64) {
         let entity = &self.entities[task];
         let running = self.cpus[cpu].fair.curr() == Some(task.0);
-        let (weight, on_rq, delayed) = (entity.load.weight, entity.on_rq, entity.sched_delayed);
-        let facts = || SeFacts { weight, on_rq, runnable: u64::from(on_rq && !delayed), running };
+        let facts = task_facts(entity, running);
         let decayed = if self.gates.scaled_contribution {
-            let (scales, facts) = (self.scales(cpu), facts());
+            let scales = self.scales(cpu);
             update_load_avg_se_scaled::<H>(now, &mut self.tasks[task].sa, facts, scales)
         } else {
-            update_load_avg_se::<H>(now, &mut self.tasks[task].sa, facts())
+            update_load_avg_se::<H>(now, &mut self.tasks[task].sa, facts)
         };
         let state = &mut self.tasks[task];
         if decayed {
@@ -207,6 +227,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- util_est ----
 
+    #[inline]
     pub(super) fn util_est_enqueue(&mut self, cpu: CpuId, task: TaskId) {
         let state = &mut self.cpus[cpu];
         match self.gates.util_est {
@@ -215,6 +236,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    #[inline]
     pub(super) fn util_est_dequeue(&mut self, cpu: CpuId, task: TaskId) {
         let state = &mut self.cpus[cpu];
         match self.gates.util_est {
@@ -411,7 +433,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// It is queued there: it counts, but will not run; the CPU that picks it finishes its dequeue.
     pub(crate) fn enqueue_delayed(&mut self, cpu: CpuId, task: TaskId) {
         self.tell_queued(cpu, task, QueueChange::Asleep);
-        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
+        self.balancer.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
         if self.groups.any() {
             self.enqueue_in_groups(cpu, task, Enqueue::Migrated);
         } else {
@@ -557,6 +579,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Takes the queue's wish to reschedule to the CPU.
+    #[inline]
     pub(crate) fn propagate_resched(&mut self, cpu: CpuId) {
         if self.cpus[cpu].fair.take_resched() {
             self.resched_cpu(cpu);

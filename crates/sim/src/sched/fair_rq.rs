@@ -6,7 +6,8 @@ use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_model::workload::SchedPolicy;
 
-/// The queue of one CPU, in the order of the kernel profile.
+/// The queue of one CPU, in the order of the kernel profile. It has a tag of its own, which one comparison tells.
+#[repr(u8)]
 pub(crate) enum FairRq {
     /// From v6.6.
     Eevdf(EevdfRq),

@@ -16,6 +16,7 @@ pub(crate) mod fair_rq;
 pub(crate) mod groups;
 pub(crate) mod hybrid;
 pub(crate) mod idle_cpus;
+pub(crate) mod overutilized;
 mod placement;
 mod proposals;
 pub(crate) mod proposed;

@@ -19,11 +19,11 @@ use opplab_model::policy_values::Placement;
 use rand_core::Rng;
 
 use crate::ids::{CpuId, CpuSetId, TaskId};
-use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Life};
 use crate::sched::balance::{LOOK_COST_NS, cpu_load};
 use crate::sched::fair_rq::FairRq;
+use crate::sched::overutilized::Change;
 
 /// What the fair class's placement looked at, kept for the record of it.
 #[derive(Debug, Clone, Copy)]
@@ -181,7 +181,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             nr_allowed: self.cpu_sets.cpus(state.allowed).weight(),
             util_avg: state.sa.util_avg as u32,
             util_est: self.task_util_est(task) as u32,
-            overutilized: self.overutilized,
+            overutilized: self.overutilized.is_set(),
             eas_rule: note.eas_rule,
             wake_wide: note.wake_wide,
             imbalance_pct: note.imbalance_pct,
@@ -265,7 +265,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         flips.record_wakee(task.0, jiffies, hz);
         let waker_flips = flips.flips;
-        if self.topology.asym.is_some() || (self.eas.is_some() && (self.gates.eas_groups || !self.overutilized)) {
+        if self.topology.asym.is_some()
+            || (self.eas.is_some() && (self.gates.eas_groups || !self.overutilized.is_set()))
+        {
             // Others know only what the task was when it was enqueued or ticked last.
             self.sync_entity_load_avg(task, prev);
         }
@@ -276,7 +278,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 return chosen;
             }
         } else if self.eas.is_some()
-            && !self.overutilized
+            && !self.overutilized.is_set()
             && let Some(cpu) = self.find_energy_efficient_cpu(task, prev, &mut note.eas_rule)
         {
             return (cpu, PlacementRule::Eas);
@@ -502,27 +504,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if self.gates.sd_overutilized {
             self.check_update_sd_overutilized(cpu);
-        } else if !self.overutilized && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu) {
+        } else if !self.overutilized.is_set() && !self.topology.excluded[cpu] && self.cpu_overutilized(cpu) {
             self.set_overutilized(true);
         }
     }
 
     pub(crate) fn set_overutilized(&mut self, overutilized: bool) {
         let linger_ns = u64::from(self.gates.profile.proposals.overutilized_linger_ticks) * self.tick_ns;
-        if overutilized {
-            self.overutilized_noted_ns = self.now;
-        } else if self.now - self.overutilized_noted_ns < linger_ns {
-            return;
-        }
-        if overutilized == self.overutilized || (overutilized && self.case.policy.no_overutilized) {
-            return;
-        }
-        self.overutilized = overutilized;
+        let ignored = self.case.policy.no_overutilized;
+        let Some(change) = self.overutilized.note(overutilized, self.now, linger_ns, ignored) else { return };
         self.outcome.overutilized_changes += 1;
-        if overutilized {
-            self.overutilized_since_ns = self.now;
-        } else {
-            self.outcome.overutilized_ns += self.now - self.overutilized_since_ns.max(BOOT_NS);
+        if let Change::Cleared(lasted_ns) = change {
+            self.outcome.overutilized_ns += lasted_ns;
         }
         self.emit(Event::SchedOverutilized { overutilized });
     }

@@ -127,7 +127,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Pushes a fair task that is stuck on `cpu`: the running one if it is alone, else the first that waits.
     pub(crate) fn push_stuck(&mut self, cpu: CpuId) {
         let curr = self.cpus[cpu].curr;
-        if self.eas.is_none() || self.overutilized || curr == TaskId::IDLE || self.tasks[curr].class != Class::Fair {
+        if self.eas.is_none()
+            || self.overutilized.is_set()
+            || curr == TaskId::IDLE
+            || self.tasks[curr].class != Class::Fair
+        {
             return;
         }
         let waiting = self.balancer.lists.iter(cpu.index()).map(TaskId).find(|&task| {

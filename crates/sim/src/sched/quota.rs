@@ -278,7 +278,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let more = (tasks.queued - tasks.delayed) as u32;
             state.nr_running += more;
             let nr_running = state.rq_nr_running();
-            self.note_overload(nr_running, tasks.queued as u32);
+            self.balancer.note_overload(nr_running, tasks.queued as u32);
             if more > 0 {
                 self.idle_cpus.remove(cpu);
             }
@@ -310,7 +310,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// A task that had stopped is queued again, without asking for the CPU.
     fn unthrottle_task(&mut self, cpu: CpuId, task: TaskId) {
         self.tasks[task].throttled = false;
-        self.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
+        self.balancer.note_overload(self.cpus[cpu].rq_nr_running() + 1, 1);
         self.cpus[cpu].nr_running += 1;
         self.idle_cpus.remove(cpu);
         self.enqueue_task_fair(cpu, task, Enqueue::Wakeup);

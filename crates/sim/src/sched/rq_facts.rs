@@ -38,16 +38,9 @@ pub(crate) fn cfs_util_est(cpu: &Cpu, gates: &Gates) -> u64 {
     }
 }
 
-/// tick-sched.c:get_cpu_sleep_time_us(), v6.12, of a CPU that counts idle time exactly, and its time in niced tasks.
+/// The idle and niced times of a CPU, as sampling governors read them.
 pub(crate) fn cpu_times(cpu: &Cpu, now: u64) -> CpuTimes {
-    let lasting_ns = if cpu.curr == TaskId::IDLE { now - cpu.idle_since_ns } else { 0 };
-    let (idle_ns, iowait_ns) = if cpu.nr_iowait > 0 { (0, lasting_ns) } else { (lasting_ns, 0) };
-    CpuTimes {
-        wall_us: now / 1000,
-        idle_us: (cpu.idle_total_ns + idle_ns) / 1000,
-        iowait_us: (cpu.iowait_total_ns + iowait_ns) / 1000,
-        nice_ns: cpu.nice_ns,
-    }
+    cpu.idle_times.times(now, cpu.curr == TaskId::IDLE, cpu.nr_iowait > 0)
 }
 
 /// The bandwidth of deadline tasks on `cpu`. That of the fair tasks' server stays once it has served, as recorded kernels show it.

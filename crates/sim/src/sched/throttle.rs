@@ -23,7 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Charges the time since the last charge to whoever ran on `cpu`; whether that ended what it may run. The clock must be up to
     /// date.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge_starvation(&mut self, cpu: CpuId) -> bool {
         match self.gates.rt_throttling {
             RtThrottling::FairServer => self.charge_server(cpu),
@@ -32,9 +32,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn charge_server(&mut self, cpu: CpuId) -> bool {
-        let class = self.curr_class(cpu);
         let state = &mut self.cpus[cpu];
         let clock = state.clk.clock;
         let from = std::mem::replace(&mut state.starvation.charged_ns, clock);
@@ -42,6 +41,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !server.active || from == 0 || from >= clock {
             return false;
         }
+        // Most often a fair task ran and nothing was due meanwhile.
+        let runs_fair = state.curr != TaskId::IDLE && self.tasks[state.curr].class == Class::Fair;
+        (!runs_fair || !server.just_ran(clock, clock - from)) && self.charge_server_from(cpu, from)
+    }
+
+    /// Charges what happened since `from`.
+    #[inline(never)]
+    fn charge_server_from(&mut self, cpu: CpuId, from: u64) -> bool {
+        let class = self.curr_class(cpu);
+        let state = &mut self.cpus[cpu];
+        let clock = state.clk.clock;
+        let server = &mut state.starvation.server;
         let was_queued = server.queued;
         let has_fair = state.fair.nr_queued() > 0;
         let mut since = from;
@@ -69,8 +80,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         was_queued && !server.queued
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn charge_rt(&mut self, cpu: CpuId) -> bool {
+        let state = &mut self.cpus[cpu];
+        let from = std::mem::replace(&mut state.starvation.charged_ns, state.clk.clock);
+        // Before the first real-time task there is nothing to limit.
+        self.rt_period_start_ns != 0 && self.charge_rt_from(cpu, from)
+    }
+
+    /// Charges what happened since `from`.
+    #[inline(never)]
+    fn charge_rt_from(&mut self, cpu: CpuId, from: u64) -> bool {
         let start_ns = self.rt_period_start_ns;
         // The governor's threads, deadline tasks without a budget, are charged to nobody.
         let counts = match self.curr_class(cpu) {
@@ -80,8 +100,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let state = &mut self.cpus[cpu];
         let clock = state.clk.clock;
-        let from = std::mem::replace(&mut state.starvation.charged_ns, clock);
-        if start_ns == 0 || !counts {
+        if !counts {
             return false;
         }
         let was_throttled = state.starvation.rt.throttled;

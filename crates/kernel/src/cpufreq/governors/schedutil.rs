@@ -159,6 +159,16 @@ pub(crate) fn schedutil_cpu_util_of(
     bounded_cpu_util(facts, max, util_cfs, kind, p_uclamp).0
 }
 
+/// [`schedutil_cpu_util_of`] for energy and for frequency. They differ where clamps, real-time tasks or deadlines do.
+#[inline]
+pub(crate) fn schedutil_cpu_utils_of(facts: &RqFacts, max: u64, util_cfs: u64) -> (u64, u64) {
+    let energy = schedutil_cpu_util_of(facts, max, util_cfs, UtilType::Energy, None);
+    let differ = facts.uclamp_used || facts.rt_runnable || facts.util_dl != 0 || facts.dl_running_bw != 0;
+    let frequency =
+        if differ { schedutil_cpu_util_of(facts, max, util_cfs, UtilType::Frequency, None) } else { energy };
+    (energy, frequency)
+}
+
 /// [`schedutil_cpu_util_of`], and what bounded it last.
 #[inline]
 fn bounded_cpu_util(

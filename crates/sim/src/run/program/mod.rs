@@ -42,7 +42,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn op_end(&mut self, cpu: CpuId) {
         self.here = cpu;
         self.in_interrupt = false;
-        self.account(cpu);
+        self.account_at_once(cpu);
         self.advance_and_reprogram(cpu);
     }
 
@@ -212,11 +212,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[inline(always)]
     fn reprogram_here(&mut self, cpu: CpuId) {
         let end = self.time_to_op_end(cpu).map(|ns| self.now + ns);
-        if self.armed_ns(cpu, Wait::Op) != end {
-            match end {
-                Some(time) => self.arm(cpu, Wait::Op, time),
-                None => self.disarm(cpu, Wait::Op),
-            }
-        }
+        self.agenda.keep(cpu, Wait::Op, end);
     }
 }
