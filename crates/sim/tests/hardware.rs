@@ -82,6 +82,19 @@ fn more_active_cores_mean_a_lower_bin() {
     assert_eq!(khz(12, 12), 3_100_000);
 }
 
+/// Goal: busy small cores leave a lone big core its highest bin, since each kind counts its own active cores.
+#[test]
+fn small_cores_do_not_lower_the_bins_of_big_ones() {
+    let machine = machine!("alder-lake-i7-1260p");
+    let khz = |busy: &[u32]| {
+        let tasks = busy.iter().map(|&cpu| task(cpu, 0, spin())).collect();
+        let outcome = checked(&machine, tasks, policy("intel_cpufreq", "performance"), 100 * MS);
+        [0, 8].map(|cpu| busy_khz(&machine, &outcome, cpu))
+    };
+    assert_eq!(khz(&[0, 8, 9, 10, 11]), [4_700_000, 3_400_000]);
+    assert_eq!(khz(&[0, 2, 4, 6, 8]), [3_800_000, 3_400_000]);
+}
+
 /// On a client processor a CPU that asks for little runs as fast as one beside it that asks for all; with a clock for each
 /// core it does not.
 #[test]
