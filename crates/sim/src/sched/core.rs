@@ -210,6 +210,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                         self.refresh_power(other);
                     }
                     self.reprogram(other);
+                } else if other != cpu && self.case.machine.smt_power < 1024 {
+                    self.refresh_power(other);
                 }
             }
         }
