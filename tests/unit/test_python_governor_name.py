@@ -23,3 +23,9 @@ def test_results_have_the_name_of_the_class():
 def test_the_place_of_another_governor_is_refused():
     with pytest.raises(opplab.InputError, match="takes schedutil's place"):
         opplab.simulate("juno-r2", WORK, "performance", seconds=0.1, governor=Highest())
+
+
+def test_explain_names_the_class():
+    run = opplab.simulate("juno-r2", WORK, opplab.Policy(), seconds=0.1, governor=Highest())
+    assert "reported to Highest (Python)" in str(opplab.explain(run, cpu=0, at=0.05))
+    assert opplab.explain(run, cpu=0, at=0.05).about["governor"] == "Highest (Python)"

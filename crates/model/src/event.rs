@@ -115,6 +115,10 @@ pub trait Sink {
     fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
         let _ = (now_ns, task, policy);
     }
+    /// Takes when the timer that wakes a task was due, before the task's [`Event::SchedWaking`].
+    fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
+        let _ = (task, due_ns);
+    }
 }
 
 /// What has a meter of its own.
@@ -172,6 +176,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
         self.0.policy(now_ns, task, policy);
         self.1.policy(now_ns, task, policy);
+    }
+    fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
+        self.0.timer_due(task, due_ns);
+        self.1.timer_due(task, due_ns);
     }
 }
 

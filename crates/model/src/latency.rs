@@ -1,4 +1,5 @@
-//! How long tasks of a run wait: from being woken to running, and from a timer to the end of the activation that it started.
+//! How long tasks of a run wait: from a timer's due time, or else from being woken, to running; and from a timer to the end of the
+//! activation that it started.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ pub struct Latencies {
     /// What was before does not count, ns.
     pub from_ns: u64,
     woken: BTreeMap<TaskIdx, u64>,
+    /// Tasks that timers wake, and since when these were due.
+    due: BTreeMap<TaskIdx, u64>,
     wakeup_ns: Vec<(TaskIdx, u64)>,
     response_ns: Vec<(TaskIdx, u64)>,
 }
@@ -25,7 +28,8 @@ impl Latencies {
         Self { from_ns, ..Self::default() }
     }
 
-    /// From `sched_waking` to running, of all tasks, and from a loop's timer to its end: each a value for each of
+    /// To running, of all tasks: from the due time of the timer that woke the task, as rt-app's `wu_lat` is, and of other wake-ups
+    /// from `sched_waking`. And from a loop's timer to its end: each a value for each of
     /// [`PERCENTILES`]; `None` if there was nothing.
     ///
     /// Tasks of `background`, in ascending order, do not count.
@@ -53,8 +57,11 @@ pub fn percentiles(mut values: Vec<u64>) -> Option<[u64; 5]> {
 impl Sink for Latencies {
     fn event(&mut self, now_ns: u64, event: &Event) {
         match *event {
-            Event::SchedWaking { task, .. } | Event::SchedWakeupNew { task, .. } if now_ns >= self.from_ns => {
-                self.woken.entry(task).or_insert(now_ns);
+            Event::SchedWaking { task, .. } | Event::SchedWakeupNew { task, .. } => {
+                let woken_ns = self.due.remove(&task).unwrap_or(now_ns);
+                if now_ns >= self.from_ns {
+                    self.woken.entry(task).or_insert(woken_ns);
+                }
             }
             Event::SchedSwitch { next, .. } if next != IDLE_TASK => {
                 if let Some(woken_ns) = self.woken.remove(&next) {
@@ -67,12 +74,25 @@ impl Sink for Latencies {
             _ => {}
         }
     }
+
+    fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
+        self.due.insert(task, due_ns);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::TaskState;
+
+    #[test]
+    fn a_wait_for_a_timer_begins_when_it_is_due() {
+        let mut sink = Latencies::from(0);
+        sink.timer_due(1, 100);
+        sink.event(400, &Event::SchedWaking { cpu: 0, task: 1, target_cpu: 0 });
+        sink.event(410, &Event::SchedSwitch { cpu: 0, prev: IDLE_TASK, prev_state: TaskState::Running, next: 1 });
+        assert_eq!(sink.waits()[0], [(1, 310)]);
+    }
 
     #[test]
     fn a_wait_ends_when_the_task_runs() {

@@ -122,7 +122,7 @@ file_table! {
     /// The highest frequency that is granted while at most a number of cores is active.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct TurboBin(this) {
-        /// The limit holds up to so many active cores of the package.
+        /// The limit holds up to so many active cores of the package; on an Intel hybrid, of the cluster's kind.
         active_cores: u32 = int(1, NR_CPUS_MAX as i128),
         /// The limit in kHz.
         khz: u32 = int(1, 100_000_000),

@@ -37,7 +37,7 @@ const NO_CLOCK: PointPower = PointPower { busy_uw: 0, cluster_uw: 0, idle_uw: No
 pub enum CpuActivity {
     /// It runs a task, and no other thread of its core does.
     Busy,
-    /// It runs a task, and so does the other thread of its core; two busy threads draw this much of one, in 1/1024
+    /// It runs a task or spins, and so does the other thread of its core; two busy threads draw this much of one, in 1/1024
     /// ([`crate::machine::Machine::smt_power`]) more, of which each has half.
     BusyPair(u32),
     /// It spins in this idle state ([`Cluster::polls`]).
@@ -74,8 +74,8 @@ pub trait AtWork {
     fn machine(&self) -> &Machine;
     /// What a CPU does.
     fn cpu_state(&self, cpu: u32) -> CpuState;
-    /// Whether another thread of the CPU's core runs a task.
-    fn sibling_runs(&self, cpu: u32) -> bool;
+    /// Whether this holds of another thread of the CPU's core.
+    fn any_sibling(&self, cpu: u32, holds: impl Fn(CpuState) -> bool) -> bool;
     /// The clock of a CPU in kHz and what it costs, if that is known.
     fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)>;
     /// What the shared logic of a cluster costs that follows the clock of another cluster.
@@ -88,19 +88,30 @@ pub trait AtWork {
     #[inline]
     fn cpu_power_uw(&self, cpu: u32) -> Option<u64> {
         let machine = self.machine();
+        let cluster = machine.cluster_of(cpu);
         let clock = self.clock(cpu).map(|(_, point)| point);
-        let (point, activity) = match self.cpu_state(cpu) {
-            CpuState::Runs if machine.smt_power < 1024 && self.sibling_runs(cpu) => {
-                (clock?, CpuActivity::BusyPair(machine.smt_power))
+        // Threads of a core have one clock.
+        let executes = |state: CpuState| match state {
+            CpuState::Runs => true,
+            CpuState::Resident(state) => {
+                cluster.polls(state) && cluster.told_polling_uw(clock.unwrap_or(&NO_CLOCK), state).is_none()
             }
+            CpuState::Awake => false,
+        };
+        let is_pair = || machine.smt_power < 1024 && self.any_sibling(cpu, executes);
+        let (point, activity) = match self.cpu_state(cpu) {
+            CpuState::Runs if is_pair() => (clock?, CpuActivity::BusyPair(machine.smt_power)),
             CpuState::Runs => (clock?, CpuActivity::Busy),
-            CpuState::Resident(state) if machine.cluster_of(cpu).polls(state) => {
+            state @ CpuState::Resident(_) if executes(state) && is_pair() => {
+                (clock.unwrap_or(&NO_CLOCK), CpuActivity::BusyPair(machine.smt_power))
+            }
+            CpuState::Resident(state) if cluster.polls(state) => {
                 (clock.unwrap_or(&NO_CLOCK), CpuActivity::Polling(state))
             }
             CpuState::Awake => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(0)),
             CpuState::Resident(state) => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(state)),
         };
-        Some(machine.cluster_of(cpu).cpu_power_uw(point, activity))
+        Some(cluster.cpu_power_uw(point, activity))
     }
 
     /// Whether all CPUs of a cluster are in their deepest state.
@@ -195,12 +206,12 @@ impl Cluster {
         state == 0 && self.idle.first().is_some_and(|idle| idle.name == "POLL")
     }
 
-    /// What a CPU draws that spins. A file that gives it no more than the next state, which halts, does not know it:
-    /// then it is what a busy CPU draws.
-    fn polling_uw(&self, point: &PointPower, state: usize) -> u64 {
+    /// What a CPU draws that spins, as the file has it. One that gives it no more than the next state, which halts, does
+    /// not know it: then a spinning CPU is as a busy one.
+    fn told_polling_uw(&self, point: &PointPower, state: usize) -> Option<u64> {
         let told = point.idle_uw.unwrap_or(self.idle[state].power_uw);
         let halted = self.idle.get(state + 1).map_or(0, |idle| idle.power_uw);
-        if told > halted { told } else { told.max(point.busy_uw) }
+        (told > halted).then_some(told)
     }
 
     /// What one of the cluster's CPUs draws at a clock, in uW. A state that does not exist draws nothing.
@@ -209,7 +220,7 @@ impl Cluster {
         match activity {
             CpuActivity::Busy => point.busy_uw,
             CpuActivity::BusyPair(smt_power) => point.busy_uw * (1024 + u64::from(smt_power)) / 2048,
-            CpuActivity::Polling(state) => self.polling_uw(point, state),
+            CpuActivity::Polling(state) => self.told_polling_uw(point, state).unwrap_or(point.busy_uw),
             CpuActivity::Idle(0) => point.idle_uw.unwrap_or_else(|| state_uw(0)),
             CpuActivity::Idle(state) => state_uw(state),
         }

@@ -199,7 +199,12 @@ impl PyCase {
 
     /// What explanations need to know of it beside its events.
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        run::facts(py, &self.case(py))
+        let facts = run::facts(py, &self.case(py))?;
+        if let Some(governor) = self.policies.as_ref().and_then(|policies| policies.governor.as_ref()) {
+            let class = governor.bind(py).get_type().name()?;
+            facts.set_item("governor", format!("{class} (Python)"))?;
+        }
+        Ok(facts)
     }
 
     /// Runs it and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.

@@ -15,6 +15,7 @@ use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
+use crate::rerun::shows_requests;
 use crate::setup::{Recorded, Setup, recording_files};
 use crate::tick::{idle_ticks, phase_ns};
 
@@ -344,7 +345,7 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
     let told = Told::of(&events);
     let recorded = measure(&events, &case.machine, window, &setup.start_khz, told, is_thread);
 
-    let by_request = !case.machine.cpufreq.freq_table;
+    let by_request = shows_requests(&case.machine, &case.policy);
     shift_births(&mut case.workload, &threads, -(RUNS as i64 / 2 * SHIFT_NS as i64));
     let mut runs = Vec::new();
     for _ in 0..RUNS {

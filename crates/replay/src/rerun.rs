@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use opplab_kernel::cpufreq::driver::Governors;
+use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::machine::{Costs, Machine};
@@ -470,8 +472,9 @@ impl Replay {
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }
+        let by_request = shows_requests(machine, policy);
         let run = |case: &Case| {
-            let mut sink = Simulated::new(machine.nr_cpus(), !machine.cpufreq.freq_table);
+            let mut sink = Simulated::new(machine.nr_cpus(), by_request);
             let outcome = run_from(case, &start, &mut sink).map_err(|error| ReplayError::Input(error.0))?;
             let mut events = sink.finish(&outcome.task_names, case.duration_ns);
             for ev in &mut events.list {
@@ -491,6 +494,15 @@ impl Replay {
         let counts = |task: TaskIdx| !events.is_engines(task);
         measure(events, &self.setup.machine, window, &self.setup.start_khz, Told::of(&self.events), counts)
     }
+}
+
+/// Whether clocks are what the governor asks for, as `cpu_frequency` shows them where the driver has no table. A driver's own
+/// governors ask for a range, in which the firmware chooses.
+pub(crate) fn shows_requests(machine: &Machine, policy: &Policy) -> bool {
+    let driver = machine.driver(&policy.driver).unwrap_or(&machine.cpufreq);
+    let by_firmware =
+        matches!(driver.driver.governors, Governors::Own { .. }) && PstatePolicy::named(&policy.governor).is_some();
+    !driver.freq_table && !by_firmware
 }
 
 /// Births no further than this from where they were recorded count as on time, ns.

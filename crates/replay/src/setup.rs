@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use opplab_import::Facts;
-use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::driver::{DriverKind, Governors};
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::governors::GovernorId;
+use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
 use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
@@ -216,6 +217,20 @@ impl Setup {
                 machine.cpufreq.driver,
                 others.collect::<Vec<_>>().join(", ")
             ));
+        }
+        if matches!(machine.cpufreq.driver.governors, Governors::Own { .. }) {
+            if PstatePolicy::named(&policy.governor).is_none() {
+                notes.push(format!(
+                    "{} has the governors performance and powersave, not {}: the passive mode is replayed",
+                    machine.cpufreq.driver, policy.governor
+                ));
+            } else {
+                notes.push(format!(
+                    "an open loop has no firmware: it takes {}'s {} for the generic governor of that name; --mode closed \
+                     and `opplab choose TRACE` have it",
+                    machine.cpufreq.driver, policy.governor
+                ));
+            }
         }
         let governor_known = recorded.governor.is_some();
         let told_khz: Vec<Option<u32>> = machine

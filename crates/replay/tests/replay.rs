@@ -620,3 +620,30 @@ fn an_emulated_clock_that_runs_with_the_frequency_is_refused() {
     let error = Replay::read(&folder, None).expect_err("its times are not real times").to_string();
     assert!(error.contains("trace.dat: its times are not real times"), "{error}");
 }
+
+/// Goal: a closed loop of intel_pstate's active mode has the clocks that the firmware grants, since nobody asks for one, and so
+/// comes near the run that it was recorded from.
+#[test]
+fn the_firmware_chooses_the_clocks_of_a_closed_loop() {
+    let path = root().join("python/opplab/data/machines/alder-lake-i7-1260p.toml");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let machine = parse_machine("alder-lake-i7-1260p.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let capacities: Vec<u32> = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
+    let options = CompileOptions { name: "known", capacities: &capacities };
+    let workload =
+        load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
+    let policy = Policy { governor: "powersave".into(), driver: "intel_pstate".into(), ..Policy::default() };
+    let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 3 * SECOND_NS };
+    let mut sink = Simulated::new(case.machine.nr_cpus(), false);
+    let outcome = run_from(&case, &Start::default(), &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    let events = sink.finish(&outcome.task_names, case.duration_ns);
+    let said = Recorded {
+        governor: Some("powersave".into()),
+        driver: Some("intel_pstate".into()),
+        kernel: Some(case.policy.kernel.clone()),
+    };
+    let setup = Setup::of_machine(machine, &events, &said).unwrap_or_else(|error| panic!("{error}"));
+    let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));
+    let (_, energy) = self_check(&replay, Mode::Closed);
+    assert!(energy < 5_000, "{energy}");
+}

@@ -72,7 +72,7 @@ metrics! {
     "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency without boost",
         |r| r.one((r.outcome.work_done - r.outcome.background_work) as f64 / f64::from(1 << 20) / 1e9);
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
-    "latency_PERCENTILE", "ms", Lower, Whole, "from a task's wake-up to its running; of a benchmark where somebody asks for it (choose)",
+    "latency_PERCENTILE", "ms", Lower, Whole, "from the due time of the timer that wakes a task, of other wake-ups from sched_waking, to its running; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.0);
     "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.1);
@@ -95,7 +95,7 @@ metrics! {
             let figures = group.figures;
             (figures.activations > 0).then(|| Some(percent(figures.missed_activations, figures.activations)))
         });
-    "group_latency_p50:GROUP", "ms", Lower, Whole, "from a wake-up of its tasks to running, median",
+    "group_latency_p50:GROUP", "ms", Lower, Whole, "from the due time of a timer or another wake-up of its tasks to running, median",
         |r| r.by_group(|group| at(group.figures.latency_ns, 50).map(Some));
     "group_latency_p99:GROUP", "ms", Lower, Whole, "the same, 99th percentile",
         |r| r.by_group(|group| at(group.figures.latency_ns, 99).map(Some));

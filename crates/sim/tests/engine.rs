@@ -8,6 +8,7 @@ use opplab_model::event::NullSink;
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::samples::Samples;
+use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
 use opplab_sim::{Case, Outcome, run};
 
@@ -221,7 +222,6 @@ fn cpus_that_write_one_line_share_its_rate_and_are_busy() {
 
 #[test]
 fn a_program_without_time_is_refused() {
-    use opplab_model::workload::Op;
     let mut case = juno(1, 50, policy(EnergyModelSource::None), 1);
     case.workload.tasks[0].ops = vec![Op::LoopBegin { slot: 0, count: None }, Op::LoopEnd { slot: 0, begin: 0 }];
     let error = run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default();
@@ -284,7 +284,6 @@ impl opplab_model::event::Sink for LastUtil {
 #[test]
 fn x86_counters_make_utilisation_invariant() {
     use opplab_model::machine::{CppcCaps, InvarianceSource, PackagePower, Processor, TurboBin};
-    use opplab_model::workload::Op;
     let case_of = |invariance: &str, freq_max: &str| {
         let mut case =
             juno(1, 50, Policy { kernel: "6.12.117".into(), governor: "powersave".into(), ..Policy::default() }, 1);
@@ -386,6 +385,31 @@ fn full_little_cpus_do_not_end_energy_awareness_of_each_domain() {
     };
     let (android, mainline) = (little_ns("4.14-android"), little_ns("5.0"));
     assert!(android > mainline * 11 / 10, "{android} {mainline}");
+}
+
+/// Goal: a task that always runs leaves the little CPU that it had to begin on, on every kernel that has misfits: where one
+/// domain has all CPUs, and where clusters have their own below it.
+#[test]
+fn a_busy_task_leaves_a_little_cpu() {
+    for kernel in ["4.14-android", "4.20", "5.4", "5.18"] {
+        for own_domains in [false, true] {
+            let mut case = juno(0, 0, Policy { kernel: kernel.into(), ..policy(EnergyModelSource::Registered) }, 2);
+            for (cpu, place) in case.machine.cpus.iter_mut().enumerate() {
+                place.llc = u32::from(own_domains && (1..=2).contains(&cpu));
+            }
+            let busy = |seconds: u64| Op::Run { work_ns: seconds * 100_000_000, fixed: 0 };
+            let hog = TaskSpec {
+                name: String::from("hog"),
+                initial: true,
+                cpus: Some(0),
+                ops: vec![busy(1), Op::SetCpus { set: None }, busy(100)],
+                ..TaskSpec::default()
+            };
+            case.workload = Workload { tasks: vec![hog], cpu_sets: vec![vec![0]], ..case.workload };
+            let on_little_ns: u64 = checked(&case).task_ns_by_cluster.iter().map(|clusters| clusters[0]).sum();
+            assert!(on_little_ns < 500_000_000, "{kernel} {own_domains}: {on_little_ns} ns on little CPUs");
+        }
+    }
 }
 
 /// Goal: text 003: on Juno an artificial energy model saves more than the registered one at small loads, since 6 % of all

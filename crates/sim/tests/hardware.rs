@@ -82,6 +82,19 @@ fn more_active_cores_mean_a_lower_bin() {
     assert_eq!(khz(12, 12), 3_100_000);
 }
 
+/// Goal: busy small cores leave a lone big core its highest bin, since each kind counts its own active cores.
+#[test]
+fn small_cores_do_not_lower_the_bins_of_big_ones() {
+    let machine = machine!("alder-lake-i7-1260p");
+    let khz = |busy: &[u32]| {
+        let tasks = busy.iter().map(|&cpu| task(cpu, 0, spin())).collect();
+        let outcome = checked(&machine, tasks, policy("intel_cpufreq", "performance"), 100 * MS);
+        [0, 8].map(|cpu| busy_khz(&machine, &outcome, cpu))
+    };
+    assert_eq!(khz(&[0, 8, 9, 10, 11]), [4_700_000, 3_400_000]);
+    assert_eq!(khz(&[0, 2, 4, 6, 8]), [3_800_000, 3_400_000]);
+}
+
 /// On a client processor a CPU that asks for little runs as fast as one beside it that asks for all; with a clock for each
 /// core it does not.
 #[test]
@@ -555,4 +568,23 @@ fn an_idle_socket_may_draw_by_the_clock_of_the_other() {
 /// Whole units of a consumer's work that were done.
 fn whole_frames(one: &opplab_sim::Consumed) -> u64 {
     (one.energy_fj / one.frame_fj) as u64
+}
+
+/// Goal: two threads of a core that spin in POLL draw what two busy ones do, and a busy one beside a spinning one as well,
+/// where the file does not know what spinning draws.
+#[test]
+fn spinning_threads_share_the_power_of_their_core() {
+    let mut machine = machine!("xeon-6130-2s");
+    let sibling = (1..machine.nr_cpus() as u32).find(|&cpu| machine.cpus[cpu as usize].core == machine.cpus[0].core);
+    let sibling = sibling.expect("the machine has two threads a core");
+    for cluster in &mut machine.clusters {
+        cluster.idle.truncate(1);
+    }
+    let power_uw = |busy: &[u32]| {
+        let tasks = busy.iter().map(|&cpu| task(cpu, 0, spin())).collect();
+        let outcome = checked(&machine, tasks, policy("intel_cpufreq", "performance"), 100 * MS);
+        outcome.cluster_energy_fj.iter().sum::<u128>() / 100_000_000
+    };
+    let (none, one, two) = (power_uw(&[]), power_uw(&[0]), power_uw(&[0, sibling]));
+    assert!(none.abs_diff(two) * 200 < two && one.abs_diff(two) * 200 < two, "{none} {one} {two}");
 }

@@ -1,11 +1,12 @@
 //! intel_pstate with and without hardware P-states, and text 001's chain: short fsyncs, low clocks, boosts, the GPU.
 
 use opplab_kernel::cpufreq::drivers::DriverId;
-use opplab_model::event::NullSink;
+use opplab_model::event::{Event, NullSink, Sink};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Consumer, Cpufreq, Machine, PackagePower, PmProfile};
 use opplab_model::policy::Policy;
-use opplab_model::policy_values::HwpDynamicBoost;
+use opplab_model::policy_keys::PolicyChange;
+use opplab_model::policy_values::{HwpDynamicBoost, SetLimit};
 use opplab_model::workload::{DeviceSpec, Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
 use opplab_sim::{Case, Outcome, run};
@@ -307,4 +308,42 @@ fn without_turbo_f_max_is_the_base_frequency() {
 /// Whole units of a consumer's work that were done.
 fn whole_frames(one: &opplab_sim::Consumed) -> u64 {
     (one.energy_fj / one.frame_fj) as u64
+}
+
+/// When CPU 0's clock changed, and to what, in ns and kHz.
+#[derive(Default)]
+struct Clocks(Vec<(u64, u32)>);
+
+impl Sink for Clocks {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if let Event::CpuFrequency { cpu: 0, khz } = *event {
+            self.0.push((now_ns, khz));
+        }
+    }
+}
+
+/// Goal: conservative's steps go on from the P-state that the driver makes of a new limit, not from the limit: from 1.55 GHz,
+/// which is 1.5 GHz, each sample of a small load lowers the clock by one P-state.
+#[test]
+fn steps_go_on_from_the_p_state_below_a_limit() {
+    let machine = skylake_sp();
+    let before = Policy { no_hwp: true, ..policy("6.12", "intel_cpufreq", "conservative") };
+    let after = Policy { scaling_max_freq: SetLimit { all_khz: 1_550_000, ..SetLimit::default() }, ..before.clone() };
+    let changes = vec![PolicyChange { at_ms: 400, policy: after }];
+    // Busy until shortly before the change, then a little each ms.
+    let mut workload = load_of(&machine, 0, 50, MS);
+    workload.tasks[0].ops.insert(0, Op::Runtime { wall_ns: 380 * MS });
+    for op in &mut workload.tasks[0].ops {
+        if let Op::LoopEnd { begin, .. } = op {
+            *begin += 1;
+        }
+    }
+    let case = Case { machine, workload, policy: Policy { changes, ..before }, seed: 1, duration_ns: 600 * MS };
+    let mut clocks = Clocks::default();
+    run(&case, &mut clocks).unwrap_or_else(|error| panic!("{error:?}"));
+    let at = |wanted: u32| clocks.0.iter().find(|&&(time_ns, khz)| time_ns >= 400 * MS && khz == wanted).map(|at| at.0);
+    let times: Vec<Option<u64>> = [1_500_000, 1_400_000, 1_300_000, 1_200_000].into_iter().map(at).collect();
+    let [Some(limited), Some(first), Some(second), Some(third)] = times[..] else { panic!("{:?}", clocks.0) };
+    assert!(limited < 401 * MS && third - second < 12 * MS, "{:?}", clocks.0);
+    assert!(second - first < 12 * MS, "{:?}", clocks.0);
 }

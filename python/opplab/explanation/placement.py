@@ -15,6 +15,8 @@ from opplab.explanation.slow import quotas_that_acted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
+
 
 def _energies(records: Records, row: dict[str, Any]) -> tuple[list[Finding], list[tuple[str, dict[str, Any]]]]:
     """Explain the candidates of an energy-aware placement, whose records are given too."""
@@ -68,6 +70,20 @@ def _placement(records: Records, index: int) -> list[Finding]:
     return [Finding(row["time_ns"], "placement", f"{seconds(row['time_ns'])}: {words['text']}", row)]
 
 
+def _left_idle(records: Records, cpu: int, idles: npt.NDArray[np.intp]) -> tuple[int, int] | None:
+    """Give the idle state that a CPU left last, and how long the exit took in ns; None if that is not recorded."""
+    if len(idles) < 2:
+        return None
+    left_ns = records.row("cpu_idle", int(idles[-1]))["time_ns"]
+    before = records.row("cpu_idle", int(idles[-2]))
+    exits = records.where("idle_exit", cpu=cpu)
+    begun = records.until("idle_exit", exits, left_ns)
+    if before["state"] < 0 or not begun:
+        return None
+    begun_ns = records.row("idle_exit", int(exits[begun - 1]))["time_ns"]
+    return (before["state"], left_ns - begun_ns) if begun_ns >= before["time_ns"] else None
+
+
 def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
     """Explain how long a woken task took to run, and why."""
     runs = records.where("sched_switch", cpu=cpu, next=task)
@@ -85,11 +101,18 @@ def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -
     idles = records.where("cpu_idle", cpu=cpu)
     entered = int(np.searchsorted(records.tables["cpu_idle"]["time_ns"][idles], woken_ns, side="right"))
     state = records.row("cpu_idle", int(idles[entered - 1]))["state"] if entered else -1
+    names = records.idle_states[cpu]
     after = f"{length(latency_ns)} after the wake-up" if latency_ns else "at once"
     if running == IDLE_TASK and state >= 0:
-        names = records.idle_states[cpu]
         data["idle_state"] = names[state] if state < len(names) else str(state)
         text = f"CPU {cpu} was in idle state {data['idle_state']}; {name} ran from {seconds(run['time_ns'])}, {after}."
+    elif running == IDLE_TASK and (left := _left_idle(records, cpu, idles[:entered])) is not None:
+        state, data["exit_ns"] = left
+        data["idle_state"] = names[state] if state < len(names) else str(state)
+        text = (
+            f"CPU {cpu} had left idle state {data['idle_state']} for it, which took {length(data['exit_ns'])}; "
+            f"{name} ran from {seconds(run['time_ns'])}, {after}."
+        )
     elif running == IDLE_TASK:
         text = f"CPU {cpu} was awake without a task; {name} ran from {seconds(run['time_ns'])}, {after}."
     else:

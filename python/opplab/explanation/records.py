@@ -26,6 +26,7 @@ TABLES = (
     "sched_migrate_task",
     "cpu_frequency",
     "cpu_idle",
+    "idle_exit",
     "placement",
     "sugov_decision",
     "dbs_decision",

@@ -284,11 +284,12 @@ pub fn update_sd_lb_stats<'a, H: BalanceHost>(
         sum_util = sum_util.wrapping_add(stats.group_util);
     }
     sds.prefer_sibling = sds.busiest.is_some_and(|(group, _)| group.flags & SD_PREFER_SIBLING != 0);
+    let tips = host.energy_aware() && host.notices_overutilized();
     if sd.parent_sgc.is_none() {
         rd.overloaded = overloaded;
-        rd.set_overutilized(host.energy_aware(), overutilized);
+        rd.set_overutilized(tips, overutilized);
     } else if overutilized {
-        rd.set_overutilized(host.energy_aware(), true);
+        rd.set_overutilized(tips, true);
     }
     if let Some(llc_size) = host.llc_size(env.dst_cpu)
         && let Some(nr) = update_idle_cpu_scan(env.idle, llc_size, sd.span_weight, sd.imbalance_pct, sum_util)

@@ -179,11 +179,12 @@ fn sums_of<'a, H: BalanceHost>(
     }
     sums.avg = load_by_capacity(total_load, total_capacity);
     let (overloaded, overutilized) = seen;
+    let tips = host.energy_aware() && host.notices_overutilized();
     if sd.parent_sgc.is_none() {
         rd.overloaded = overloaded;
-        rd.set_overutilized(host.energy_aware(), overutilized);
+        rd.set_overutilized(tips, overutilized);
     } else if overutilized {
-        rd.set_overutilized(host.energy_aware(), true);
+        rd.set_overutilized(tips, true);
     }
     sums
 }

@@ -167,6 +167,11 @@ pub trait NewidleHost {
     fn try_serialize(&mut self) -> bool;
     /// Gives the token back.
     fn end_serialize(&mut self);
+    /// Energy decides in the domain at `level`: no periodic pass looks there (`!sd_overutilized()`, Android before v5.0).
+    fn leaves_to_energy(&self, level: usize) -> bool {
+        let _ = level;
+        false
+    }
 }
 
 /// The state of a run queue that balancing changes.
@@ -338,6 +343,9 @@ pub fn sched_balance_domains<H: NewidleHost>(
     for (level, domain) in domains.iter_mut().enumerate() {
         need_decay = domain.update_newidle_cost(0, 0, clock.jiffies, clock.hz);
         max_cost = max_cost.wrapping_add(domain.max_newidle_lb_cost);
+        if host.leaves_to_energy(level) {
+            continue;
+        }
         if !goes_on {
             // Somebody else balances from here on; the costs of the levels above only fade.
             if need_decay {

@@ -496,7 +496,9 @@ fn candidate(decision: &Decision, lines: &[Decision]) -> Words {
     };
     let energy_on = |dst: i32| {
         lines.iter().find_map(|line| match *line {
-            Decision::Energy { dst_cpu, domain: of, energy, .. } if dst_cpu == dst && of == domain => Some(energy),
+            Decision::Energy { dst_cpu, domain: of, energy, max_util, .. } if dst_cpu == dst && of == domain => {
+                Some((energy, max_util))
+            }
             _ => None,
         })
     };
@@ -506,9 +508,9 @@ fn candidate(decision: &Decision, lines: &[Decision]) -> Words {
         how += ", but its lower clamp can not be granted";
     }
     let with_task = i32::try_from(cpu).ok().and_then(energy_on);
-    if let Some((without, with)) = energy_on(-1).zip(with_task) {
+    if let Some(((without, _), (with, max_util))) = energy_on(-1).zip(with_task) {
         let delta = i128::from(with) - i128::from(without);
-        how += &format!("; energy of its domain {without} -> {with} ({delta:+})");
+        how += &format!("; energy of its domain {without} -> {with} ({delta:+}), its clock for {max_util}");
     }
     let chosen = lines.iter().any(|line| matches!(*line, Decision::Placement { cpu: to, .. } if to == cpu));
     Words {

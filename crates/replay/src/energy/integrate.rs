@@ -374,9 +374,8 @@ impl AtWork for Integrator<'_> {
         }
     }
 
-    fn sibling_runs(&self, cpu: u32) -> bool {
-        let siblings = &self.cpus[cpu as usize].siblings;
-        siblings.iter().any(|&other| matches!(self.cpus[other as usize].runs, Runs::Task(_)))
+    fn any_sibling(&self, cpu: u32, holds: impl Fn(CpuState) -> bool) -> bool {
+        self.cpus[cpu as usize].siblings.iter().any(|&other| holds(self.cpu_state(other)))
     }
 
     fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)> {

@@ -84,7 +84,7 @@ impl FreqMaxRatios {
             FreqMax::from_name(&policy.freq_max)
                 .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
         };
-        let nr_cores = |package| cores_of(machine, package).len() as u32;
+        let nr_cores = |package: u32| cores_of(machine, |cpu| cpu.package == package).len() as u32;
         let ratio = |cluster: &Cluster, freq_max: FreqMax| {
             let level = |bin: &opplab_model::machine::TurboBin| TurboLevel {
                 active_cores: bin.active_cores,

@@ -122,6 +122,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.emit(Event::CpuIdle { cpu: cpu.0, state: choice.index as i32 });
         self.core_rests(cpu, choice.index);
         self.refresh_power(cpu);
+        self.refresh_siblings_of_polling(cpu, choice.index);
         self.cluster_may_sleep(cl);
     }
 
@@ -154,6 +155,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.emit_signal(Event::IdleExit { cpu: cpu.0 });
         self.core_works(cpu, index);
         self.refresh_power(cpu);
+        self.refresh_siblings_of_polling(cpu, index);
         if !self.stream.is_held(cpu) {
             self.cpus[cpu].idle.exit_left_ns = start + exit_ns - now;
         } else if start + exit_ns == now {
@@ -385,6 +387,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         debug_assert_eq!(self.shared_power_uw(cluster.0).unwrap_or(0), self.clusters[cluster].meter.power_uw());
     }
 
+    /// `cpu` enters or leaves `state`: where it spins, the other threads of its core draw less each.
+    fn refresh_siblings_of_polling(&mut self, cpu: CpuId, state: usize) {
+        let machine = &self.case.machine;
+        if machine.smt_power == 1024 || !machine.cluster_of(cpu.0).polls(state) {
+            return;
+        }
+        for index in 0..self.topology.siblings[cpu].len() {
+            let other = self.topology.siblings[cpu][index];
+            if other != cpu {
+                self.refresh_power(other);
+            }
+        }
+    }
+
     /// Sets the meter of a cluster's shared logic.
     pub(crate) fn refresh_cluster_power(&mut self, cluster: ClusterId) {
         let power_uw = self.shared_power_uw(cluster.0).unwrap_or(0);
@@ -434,8 +450,9 @@ impl<S: Sink, H: HalfLife> AtWork for Engine<'_, S, H> {
     }
 
     #[inline]
-    fn sibling_runs(&self, cpu: u32) -> bool {
-        self.sibling_is_busy(CpuId(cpu))
+    fn any_sibling(&self, cpu: u32, holds: impl Fn(CpuState) -> bool) -> bool {
+        let siblings = &self.topology.siblings[CpuId(cpu)];
+        siblings.iter().any(|other| other.0 != cpu && holds(self.cpu_state(other.0)))
     }
 
     #[inline]

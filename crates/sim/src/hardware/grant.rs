@@ -49,8 +49,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if *threads > 0 {
             return self.shared_clock(cpu);
         }
-        package.active_cores -= 1;
-        if package.class_of[package.active_cores as usize] != package.class {
+        let bins = package.bins(ClusterId(place.cluster));
+        bins.active_cores -= 1;
+        if bins.class_now() != bins.class {
             self.arm_pcu(PackageId(place.package));
         }
         if self.case.machine.package_clock {
@@ -71,10 +72,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if *threads > 1 {
             return self.shared_clock(cpu);
         }
-        package.active_cores += 1;
-        let class = package.class_of[package.active_cores as usize];
-        if class > package.class {
-            package.class = class;
+        let bins = package.bins(ClusterId(place.cluster));
+        bins.active_cores += 1;
+        let class = bins.class_now();
+        if class > bins.class {
+            bins.class = class;
             self.refresh_caps(PackageId(place.package));
         }
         if self.case.machine.package_clock {
@@ -95,7 +97,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn pcu(&mut self, package: PackageId) {
         let state = &mut self.hardware.packages[package];
         state.armed = false;
-        state.class = state.class_of[state.active_cores as usize];
+        for bins in &mut state.bins {
+            bins.class = bins.class_now();
+        }
         self.look_at_budget(package);
         self.refresh_caps(package);
         self.hwp_look(package);

@@ -1,7 +1,7 @@
 //! Packages: what all their cores share, and what holds down their clocks.
 
 use opplab_model::decision::GrantLimit;
-use opplab_model::machine::{Cpufreq, Machine};
+use opplab_model::machine::{Cluster, CpuPlace, Cpufreq, Machine};
 
 use crate::hardware::budget::{Budget, UNLIMITED_KHZ};
 use crate::hardware::points::{OperatingPoint, Points};
@@ -11,17 +11,37 @@ use crate::ids::{ClusterId, IdVec, PackageId, PolicyId};
 /// of half a millisecond (Hackenberg et al., 2015); budgets and HWP are slower.
 pub(crate) const PCU_INTERVAL_NS: u64 = 1_000_000;
 
-/// A package: what all its cores share.
+/// Cores that count together for turbo bins: all of a package, or on an Intel hybrid those of one kind, since each kind has a
+/// register of its own (MSR 0x1AD, 0x650).
 #[derive(Debug, Default)]
-pub(crate) struct Package {
+pub(crate) struct Bins {
     /// Cores with a thread that is not in a deep idle state.
     pub(super) active_cores: u32,
     /// Of each number of active cores its class of bins; one class: nothing to count.
     pub(super) class_of: Vec<u32>,
     /// Of each class the limit of each cluster in kHz.
-    pub(super) limits_khz: Vec<Vec<u32>>,
+    limits_khz: Vec<Vec<u32>>,
     /// The class that holds.
     pub(super) class: u32,
+}
+
+impl Bins {
+    /// The class of the cores that are active now.
+    pub(super) fn class_now(&self) -> u32 {
+        self.class_of[self.active_cores as usize]
+    }
+
+    fn is_limited(&self) -> bool {
+        self.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ)
+    }
+}
+
+/// A package: what all its cores share.
+#[derive(Debug, Default)]
+pub(crate) struct Package {
+    pub(super) bins: Vec<Bins>,
+    /// Which of its bins each cluster has.
+    bins_of: IdVec<ClusterId, usize>,
     /// The highest clock of any of the machine's clusters in kHz.
     pub(super) top_khz: u32,
     /// Of each cluster the highest point that may be granted.
@@ -56,9 +76,9 @@ fn keeps_core_active(name: &str) -> bool {
     name == "POLL" || name == "WFI" || name.starts_with("C1_") || ["C1", "C1E"].contains(&name)
 }
 
-/// The cores of a package, each once, in ascending order.
-pub(crate) fn cores_of(machine: &Machine, package: u32) -> Vec<u32> {
-    let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.package == package).map(|cpu| cpu.core).collect();
+/// The cores of the CPUs that count, each once, in ascending order.
+pub(crate) fn cores_of(machine: &Machine, counts: impl Fn(&CpuPlace) -> bool) -> Vec<u32> {
+    let mut cores: Vec<u32> = machine.cpus.iter().filter(|cpu| counts(cpu)).map(|cpu| cpu.core).collect();
     cores.sort_unstable();
     cores.dedup();
     cores
@@ -88,9 +108,7 @@ impl Hardware {
             wakes_by_memory: wakes_by_memory.collect(),
             deep_from: deep_from.collect(),
             limited: machine.package_clock
-                || packages.iter().any(|package| {
-                    package.budget.is_some() || package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ)
-                }),
+                || packages.iter().any(|package| package.budget.is_some() || package.bins.iter().any(Bins::is_limited)),
             clusters,
             packages,
             awake_threads,
@@ -99,11 +117,10 @@ impl Hardware {
 
     /// Turbo and boost may be used, or not any more.
     pub(crate) fn set_no_turbo(&mut self, machine: &Machine, no_turbo: bool) {
-        for (index, package) in self.packages.iter_mut().enumerate() {
-            package.set_limits(machine, &self.clusters, index as u32, no_turbo);
+        for package in &mut self.packages {
+            package.set_limits(machine, &self.clusters, no_turbo);
         }
-        let is_limited = |package: &Package| package.limits_khz.iter().flatten().any(|&khz| khz != UNLIMITED_KHZ);
-        self.limited |= self.packages.iter().any(is_limited);
+        self.limited |= self.packages.iter().flat_map(|package| &package.bins).any(Bins::is_limited);
     }
 
     /// Whether a CPU of `cluster` leaves idle state `state` without an interrupt.
@@ -119,43 +136,71 @@ impl Hardware {
 
 impl Package {
     fn new(machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool, now_ns: u64) -> Self {
-        let cores = cores_of(machine, index);
-        let budget = Budget::new(machine, index, now_ns);
-        let top_khz = clusters.iter().map(Points::top_khz).max().unwrap_or(0);
-        let mut package = Self { active_cores: cores.len() as u32, budget, top_khz, ..Self::default() };
-        package.set_limits(machine, clusters, index, no_turbo);
+        let kind =
+            |cluster: u32| if machine.is_intel_hybrid() { machine.clusters[cluster as usize].capacity } else { 0 };
+        let of_cluster: Vec<u32> = (0..machine.clusters.len() as u32).map(kind).collect();
+        let mut kinds = of_cluster.clone();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let bins = kinds.iter().map(|&wanted| {
+            let counts = |cpu: &CpuPlace| cpu.package == index && kind(cpu.cluster) == wanted;
+            let nr_cores = cores_of(machine, counts).len();
+            Bins { active_cores: nr_cores as u32, class_of: vec![0; nr_cores + 1], ..Bins::default() }
+        });
+        let mut package = Self {
+            bins: bins.collect(),
+            bins_of: of_cluster.iter().map(|own| kinds.partition_point(|kind| kind < own)).collect(),
+            budget: Budget::new(machine, index, now_ns),
+            top_khz: clusters.iter().map(Points::top_khz).max().unwrap_or(0),
+            ..Self::default()
+        };
+        package.set_limits(machine, clusters, no_turbo);
         package
     }
 
     /// The clocks that it grants by the number of active cores.
-    fn set_limits(&mut self, machine: &Machine, clusters: &[Points], index: u32, no_turbo: bool) {
-        let nr_cores = cores_of(machine, index).len() as u32;
+    fn set_limits(&mut self, machine: &Machine, clusters: &[Points], no_turbo: bool) {
         // More cores than the last bin has: the last bin.
-        let limits = |active: u32| -> Vec<u32> {
-            let of_cluster = |(cluster, points): (&opplab_model::machine::Cluster, &Points)| {
-                let bin = cluster.turbo.iter().find(|bin| bin.active_cores >= active).or(cluster.turbo.last());
-                let base = cluster.base_khz > 0 && no_turbo;
-                let base_khz = if base { cluster.base_khz } else { UNLIMITED_KHZ };
-                let khz = bin.map_or(base_khz, |bin| bin.khz.min(base_khz));
-                Some(khz).filter(|&khz| khz < points.top_khz()).unwrap_or(UNLIMITED_KHZ)
-            };
-            machine.clusters.iter().zip(clusters).map(of_cluster).collect()
+        let limit = |cluster: &Cluster, points: &Points, active: u32| {
+            let bin = cluster.turbo.iter().find(|bin| bin.active_cores >= active).or(cluster.turbo.last());
+            let base = cluster.base_khz > 0 && no_turbo;
+            let base_khz = if base { cluster.base_khz } else { UNLIMITED_KHZ };
+            let khz = bin.map_or(base_khz, |bin| bin.khz.min(base_khz));
+            if khz < points.top_khz() { khz } else { UNLIMITED_KHZ }
         };
-        (self.limits_khz, self.class_of) = (Vec::new(), Vec::new());
-        for active in 0..=nr_cores {
-            let limits = limits(active);
-            if self.limits_khz.last() != Some(&limits) {
-                self.limits_khz.push(limits);
+        for (which, bins) in self.bins.iter_mut().enumerate() {
+            bins.limits_khz.clear();
+            for active in 0..bins.class_of.len() {
+                let of_cluster = |((cluster, points), &own): ((&Cluster, &Points), &usize)| match own == which {
+                    true => limit(cluster, points, active as u32),
+                    false => UNLIMITED_KHZ,
+                };
+                let limits: Vec<u32> =
+                    machine.clusters.iter().zip(clusters).zip(&self.bins_of).map(of_cluster).collect();
+                if bins.limits_khz.last() != Some(&limits) {
+                    bins.limits_khz.push(limits);
+                }
+                bins.class_of[active] = bins.limits_khz.len() as u32 - 1;
             }
-            self.class_of.push(self.limits_khz.len() as u32 - 1);
+            bins.class = bins.class_now();
         }
-        self.class = self.class_of[self.active_cores as usize];
         self.find_caps(clusters);
+    }
+
+    /// The bins of the cores of `cluster`.
+    pub(super) fn bins(&mut self, cluster: ClusterId) -> &mut Bins {
+        &mut self.bins[self.bins_of[cluster]]
+    }
+
+    /// What the bins allow a cluster.
+    fn bin_khz(&self, cluster: ClusterId) -> u32 {
+        let bins = &self.bins[self.bins_of[cluster]];
+        bins.limits_khz[bins.class as usize][cluster.index()]
     }
 
     /// Which of the limits holds down the clocks of `cluster`.
     pub(super) fn limit(&self, cluster: ClusterId, points: &Points) -> GrantLimit {
-        let bin_khz = self.limits_khz[self.class as usize][cluster.index()];
+        let bin_khz = self.bin_khz(cluster);
         match &self.budget {
             Some(budget) if self.ceiling_khz(points) < bin_khz => budget.limit(),
             _ => GrantLimit::TurboBin,
@@ -174,9 +219,10 @@ impl Package {
 
     /// Computes the caps again; true if one has changed.
     pub(super) fn find_caps(&mut self, clusters: &[Points]) -> bool {
-        let limits = &self.limits_khz[self.class as usize];
-        let cap = |(points, &khz): (&Points, &u32)| points.at_most(khz.min(self.ceiling_khz(points)));
-        let caps = clusters.iter().zip(limits).map(cap).collect();
+        let cap = |(cluster, points): (u32, &Points)| {
+            points.at_most(self.bin_khz(ClusterId(cluster)).min(self.ceiling_khz(points)))
+        };
+        let caps = (0..).zip(clusters).map(cap).collect();
         std::mem::replace(&mut self.caps, caps) != self.caps
     }
 }

@@ -164,6 +164,10 @@ impl Sink for ByGroup {
         }
     }
 
+    fn timer_due(&mut self, task: u32, due_ns: u64) {
+        self.sink.timer_due(task, due_ns);
+    }
+
     fn power(&mut self, now_ns: u64, metered: opplab_model::event::Metered, power_uw: u64) {
         self.sink.power(now_ns, metered, power_uw);
     }

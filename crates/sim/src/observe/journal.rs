@@ -70,6 +70,14 @@ impl<'c, S: Sink> Journal<'c, S> {
         }
     }
 
+    /// The timer that wakes `task` was due.
+    #[inline]
+    pub(crate) fn timer_due(&mut self, task: TaskId, due_ns: u64) {
+        if S::ENABLED {
+            self.sink.timer_due(task.0, due_ns);
+        }
+    }
+
     /// The time of the next sample, if the sink wants one up to `time_ns`; the one after it is next then.
     #[inline]
     pub(crate) fn next_sample(&mut self, time_ns: u64) -> Option<u64> {

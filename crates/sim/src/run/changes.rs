@@ -168,6 +168,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if let Some((khz, relation)) = khz.filter(|&(khz, _)| khz != cur_khz) {
             let khz = self.passive_khz(id, khz, relation);
             self.fast_switch(id, khz);
+            // cs_limits(): steps go on from the frequency that the driver made of it.
+            if let Governor::Kernel { worker: Worker::Kworker, state: Some(governor) } = &mut self.policies[id].governor
+            {
+                governor.follow(khz);
+            }
         }
         self.start_thread(id);
     }

@@ -22,6 +22,7 @@ trait Watcher {
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64);
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
+    fn timer_due(&mut self, task: u32, due_ns: u64);
 }
 
 impl<S: Sink> Watcher for S {
@@ -51,6 +52,10 @@ impl<S: Sink> Watcher for S {
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
         Sink::policy(self, now_ns, task, policy);
+    }
+
+    fn timer_due(&mut self, task: u32, due_ns: u64) {
+        Sink::timer_due(self, task, due_ns);
     }
 }
 
@@ -86,6 +91,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
         self.0.policy(now_ns, task, policy);
+    }
+
+    fn timer_due(&mut self, task: u32, due_ns: u64) {
+        self.0.timer_due(task, due_ns);
     }
 }
 

@@ -198,7 +198,7 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
             return Pulled { ld_moved: 0, continue_balancing: false };
         };
         self.clock_ns += PASS_COST_NS + LOOK_COST_NS * u64::from(view.span_weight);
-        let each_domain = self.engine.gates.sd_overutilized && self.engine.eas.is_some();
+        let each_domain = self.engine.has_domain_flags();
         let sd_balances = each_domain && self.engine.sd_balances(self.cpu, level, idle);
         let balancer = &mut self.engine.balancer;
         let mut sgc = std::mem::take(&mut balancer.sgc);
@@ -270,6 +270,9 @@ impl<S: Sink, H: HalfLife> NewidleHost for Host<'_, '_, S, H> {
     }
     fn end_serialize(&mut self) {
         self.engine.balancer.serialized = false;
+    }
+    fn leaves_to_energy(&self, level: usize) -> bool {
+        self.engine.leaves_to_energy(self.cpu, level)
     }
 }
 

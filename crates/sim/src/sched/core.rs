@@ -13,6 +13,7 @@ use opplab_model::workload::SchedPolicy;
 
 use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
+use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Doing, Enqueue, Life, NO_PROGRAM, WORK_SHIFT};
 
@@ -217,6 +218,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                         self.refresh_own_power(other);
                     }
                     self.reprogram(other);
+                } else if other != cpu && self.case.machine.smt_power < 1024 {
+                    self.refresh_power(other);
                 }
             }
         }
@@ -419,6 +422,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.tasks[task];
         let prev = state.cpu;
         state.woken_ns = state.due_ns.unwrap_or(self.now);
+        if let Some(due_ns) = state.due_ns {
+            self.journal.timer_due(task, due_ns.saturating_sub(BOOT_NS));
+        }
         if state.in_iowait {
             // The flag stays for the enqueue of this wake-up (p->in_iowait).
             self.cpus[prev].nr_iowait -= 1;

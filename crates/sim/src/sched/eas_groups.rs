@@ -49,6 +49,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.sd_overutilized.contains(&domain)
     }
 
+    /// Energy may decide, and each domain has its flag.
+    pub(crate) fn has_domain_flags(&self) -> bool {
+        self.gates.sd_overutilized && self.eas.is_some()
+    }
+
+    /// fair.c:rebalance_domains(), msm-4.14: periodic passes look at overutilised domains only.
+    pub(crate) fn leaves_to_energy(&self, cpu: CpuId, level: usize) -> bool {
+        self.has_domain_flags() && self.domain_key(cpu, level).is_some_and(|domain| !self.is_sd_overutilized(domain))
+    }
+
     fn set_sd_overutilized(&mut self, domain: DomainKey, overutilized: bool) {
         let wanted = overutilized && !self.case.policy.no_overutilized;
         match self.sd_overutilized.iter().position(|&other| other == domain) {
