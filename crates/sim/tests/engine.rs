@@ -280,6 +280,26 @@ impl opplab_model::event::Sink for LastUtil {
     }
 }
 
+/// A task that always runs on a small CPU within a low cap: before v6.2 the cap does not count for the overutilised state.
+#[test]
+fn a_capped_task_overutilises_before_clamps_are_bounds() {
+    use opplab_model::workload::Op;
+    let share = |kernel: &str, cap: u16| {
+        let mut case = juno(4, 100, Policy { kernel: kernel.into(), ..Policy::default() }, 2);
+        case.workload.cpu_sets = vec![vec![3]];
+        let task = &mut case.workload.tasks[0];
+        (task.cpus, task.spawn_cpu, task.delay_ns) = (Some(0), Some(3), 0);
+        task.ops = vec![Op::SetUclamp { min: None, max: Some(cap) }, Op::Runtime { wall_ns: 1 << 50 }, Op::Exit];
+        checked(&case).overutilized_ns as f64 / case.duration_ns as f64
+    };
+    for (kernel, counts) in
+        [("5.10", false), ("5.10.179", true), ("5.15", false), ("6.1", false), ("6.1.2", true), ("6.2", true)]
+    {
+        let (capped, free) = (share(kernel, 150), share(kernel, 1024));
+        assert!(free > 0.9 && (capped < 0.1) == counts && (capped > 0.9) != counts, "{kernel}: {capped} {free}");
+    }
+}
+
 /// The fair task's utilisation before and after clock changes of CPU 0, on which the policy's thread waits for the hardware.
 #[derive(Default)]
 struct AcrossChanges {
