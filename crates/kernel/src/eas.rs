@@ -15,9 +15,10 @@ use crate::cpufreq::schedutil::{
     UtilType, effective_cpu_util, scale_irq_capacity, schedutil_cpu_util_of, schedutil_cpu_utils_of,
 };
 use crate::energy_model::EmPerfDomain;
-use crate::profile::{Eas, FeecEnergy, FeecFullCpus, FeecMargin, FeecRunnable, KernelProfile, RunnableBoost};
-use crate::sched::fitness::{Clamps, CpuCapacity, fits_capacity, util_fits_cpu};
-use crate::uclamp::uclamp_util;
+use crate::profile::{
+    Eas, FeecEnergy, FeecFullCpus, FeecMargin, FeecRunnable, KernelProfile, RunnableBoost, UclampFit,
+};
+use crate::sched::fitness::{Clamps, CpuCapacity, util_fits_cpu};
 use crate::util_est::UTIL_AVG_UNCHANGED;
 
 /// What is known of one CPU.
@@ -189,8 +190,7 @@ pub enum EasForm {
     /// v5.14 to v5.19: the base energy of the domains with a candidate, busy time apart from frequency, the margin. From
     /// the notes and public history, without vectors.
     V5_14,
-    /// v6.0 to v6.7: no margin; the frequency follows the clamped utilisation. From public history, without vectors;
-    /// fits are judged as in v6.12.
+    /// v6.0 to v6.7: no margin; the frequency follows the clamped utilisation (vectors: 6.1.192).
     V6_0,
     /// v6.8 and later (vectors: 6.12).
     V6_8,
@@ -207,6 +207,8 @@ pub struct EasGates {
     pub runnable_moves: bool,
     /// A CPU without spare capacity is a candidate where the task fits all the same, by its cap (v6.7).
     pub full_cpus: bool,
+    /// How clamps count where it is asked which CPUs the task fits.
+    pub fit: UclampFit,
     /// What a utilisation is multiplied by on its way to a frequency (v6.8 and later).
     pub margin: PerfMargin,
 }
@@ -218,6 +220,7 @@ impl EasGates {
         runnable_boost: true,
         runnable_moves: true,
         full_cpus: true,
+        fit: UclampFit::LowerApart,
         margin: PerfMargin::QUARTER,
     };
     /// v6.8 to v7.1.
@@ -227,7 +230,7 @@ impl EasGates {
     /// v6.1.63 to v6.1.192.
     pub const V6_1: Self = Self { runnable_boost: false, ..Self::V6_6 };
     /// v5.14 to v5.19.
-    pub const V5_18: Self = Self { form: EasForm::V5_14, full_cpus: false, ..Self::V6_1 };
+    pub const V5_18: Self = Self { form: EasForm::V5_14, full_cpus: false, fit: UclampFit::ClampedUtil, ..Self::V6_1 };
     /// v5.4 to v5.12.
     pub const V5_10: Self = Self { form: EasForm::V5_10, ..Self::V5_18 };
 
@@ -293,10 +296,10 @@ pub fn cpu_util(cpu: usize, facts: &EasCpu, task: Option<&EasTask>, dst_cpu: Opt
 /// The CPU has no room left for its fair tasks, so that loads must be balanced rather than energy
 /// (fair.c:cpu_overutilized(), v6.12).
 #[inline]
-pub fn cpu_overutilized(facts: &EasCpu, uclamp_used: bool) -> bool {
+pub fn cpu_overutilized(facts: &EasCpu, uclamp_used: bool, fit: UclampFit) -> bool {
     let util = cpu_util(0, facts, None, None, Boost::None);
-    let clamps = uclamp_used.then_some(Clamps { min: facts.rq.uclamp_min, max: facts.rq.uclamp_max });
-    util_fits_cpu(util, clamps, &facts.capacity) == 0
+    let clamps = Clamps { min: facts.rq.uclamp_min, max: facts.rq.uclamp_max, fit };
+    util_fits_cpu(util, clamps.of_queue(fit).filter(|_| uclamp_used), &facts.capacity) == 0
 }
 
 /// What a CPU adds to its domain.
@@ -377,16 +380,35 @@ pub fn find_energy_efficient_cpu<F: EasFacts + ?Sized, R: EasRecorder>(
     Some(target)
 }
 
+/// A task's clamps beside those of a run queue that it joins: the larger of each.
+#[inline]
+fn with_queue(p_clamps: Clamps, rq: &RqFacts) -> Clamps {
+    Clamps { min: rq.uclamp_min.max(p_clamps.min), max: rq.uclamp_max.max(p_clamps.max), ..p_clamps }
+}
+
 impl<F: EasFacts + ?Sized> Call<'_, F> {
+    /// The task's clamps; without clamps in the system they do nothing.
+    #[inline]
+    fn p_clamps(&self) -> Clamps {
+        let Self { task, gates, .. } = self;
+        let asked = if self.uclamp_used { (task.uclamp_min, task.uclamp_max) } else { (0, Clamps::NONE.max) };
+        Clamps { min: asked.0, max: asked.1, fit: gates.fit }
+    }
+
+    /// The task uses nothing; since v6.2 a lower clamp is a reason to look all the same.
+    fn asks_nothing(&self) -> bool {
+        let p_clamps = self.p_clamps();
+        self.task.task_util_est() == 0 && (p_clamps.min == 0 || p_clamps.fit == UclampFit::ClampedUtil)
+    }
+
     /// v6.0 and later: no margin, candidates ranked by fit.
     fn least_energy<R: EasRecorder>(&self, domains: &[EmPerfDomain], recorder: &mut R) -> (usize, EasRule) {
         let task = self.task;
         let prev_cpu = task.prev_cpu;
-        let p_clamps =
-            if self.uclamp_used { Clamps { min: task.uclamp_min, max: task.uclamp_max } } else { Clamps::NONE };
-        if task.task_util_est() == 0 && p_clamps.min == 0 {
+        if self.asks_nothing() {
             return (prev_cpu, EasRule::NoUtilisation);
         }
+        let p_clamps = self.p_clamps();
         let task_busy_time = self.eenv_task_busy_time();
         let (mut prev_delta, mut best_delta) = (u64::MAX, u64::MAX);
         let (mut prev_fits, mut best_fits) = (-1, -1);
@@ -402,7 +424,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             let mut prev_spare_cap = none;
             let mut max_spare: Option<usize> = None;
             let (mut max_spare_cap, mut max_fits) = (none, -1);
-            // These persist from CPU to CPU of the domain where a run queue is idle, as in the kernel.
+            // Since v6.2 these persist from CPU to CPU of the domain where a run queue is idle, as in the kernel.
             let mut clamps = p_clamps;
             let mut without = DomainShare::NONE;
             for &cpu in pd.cpus.iter().filter(|&&cpu| self.facts.online(cpu)) {
@@ -414,8 +436,9 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                 }
                 let util = cpu_util(cpu, &own, Some(task), Some(cpu), Boost::None);
                 if self.uclamp_used && !own.uclamp_idle {
-                    clamps =
-                        Clamps { min: own.rq.uclamp_min.max(p_clamps.min), max: own.rq.uclamp_max.max(p_clamps.max) };
+                    clamps = with_queue(p_clamps, &own.rq);
+                } else if p_clamps.fit == UclampFit::ClampedUtil {
+                    clamps = p_clamps;
                 }
                 let fits = util_fits_cpu(util, self.uclamp_used.then_some(clamps), &own.capacity);
                 if fits == 0 {
@@ -494,7 +517,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     /// v5.4 to v5.12 (vectors: 5.10).
     fn least_energy_v5_10<R: EasRecorder>(&self, domains: &[EmPerfDomain], recorder: &mut R) -> (usize, EasRule) {
         let mut margin = Margin::new(self.task);
-        if self.task.task_util_est() == 0 {
+        if self.asks_nothing() {
             return (self.task.prev_cpu, EasRule::NoUtilisation);
         }
         for (domain, pd) in domains.iter().enumerate() {
@@ -522,7 +545,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
     fn least_energy_v5_14<R: EasRecorder>(&self, domains: &[EmPerfDomain], recorder: &mut R) -> (usize, EasRule) {
         let prev_cpu = self.task.prev_cpu;
         let mut margin = Margin::new(self.task);
-        if self.task.task_util_est() == 0 {
+        if self.asks_nothing() {
             return (prev_cpu, EasRule::NoUtilisation);
         }
         for (domain, pd) in domains.iter().enumerate() {
@@ -567,13 +590,8 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             let own = self.facts.cpu(cpu);
             let util = cpu_util(cpu, &own, Some(task), Some(cpu), Boost::None);
             let spare_cap = own.capacity.of.saturating_sub(util);
-            let clamped = if self.uclamp_used {
-                let rq = self.uclamp_rq_util_with(&own);
-                uclamp_util(util, rq.uclamp_min.max(task.uclamp_min), rq.uclamp_max.max(task.uclamp_max))
-            } else {
-                util
-            };
-            if !fits_capacity(clamped, own.capacity.of) {
+            let clamps = with_queue(self.p_clamps(), &self.uclamp_rq_util_with(&own));
+            if util_fits_cpu(util, self.uclamp_used.then_some(clamps), &own.capacity) == 0 {
                 continue;
             }
             if cpu == task.prev_cpu {
@@ -789,7 +807,8 @@ impl KernelProfile {
         let runnable_boost = self.runnable_boost == RunnableBoost::On;
         let runnable_moves = self.feec_runnable == FeecRunnable::Moved;
         let full_cpus = self.feec_full_cpus == FeecFullCpus::Capped;
-        let gates = EasGates { form, runnable_boost, runnable_moves, full_cpus, margin: self.proposals.margin };
+        let (fit, margin) = (self.uclamp_fit, self.proposals.margin);
+        let gates = EasGates { form, runnable_boost, runnable_moves, full_cpus, fit, margin };
         (self.eas != Eas::Absent).then_some(gates)
     }
 }

@@ -501,6 +501,11 @@ gates! {
         Absent = "absent" since (4, 14), "no", [Replaced("69842cba9ace")];
         Present = "present" since (5, 3), vectors ["v510_schedutil_cpu_util", "effective_cpu_util"], "yes", [Commit("69842cba9ace"), Commit("982d9cdc22c9"), Code("core.c:uclamp_rq_inc()", "6.1.192")];
     }
+    uclamp_fit: UclampFit, "How clamps count where it is asked whether something fits a CPU." {
+        ClampedUtil = "clamped-util" since (4, 14), "the clamped utilisation must leave a fifth of the CPU free; the overutilised state knows no clamps", [Replaced("244226035a1f"), Replaced("c56ab1b3506b")];
+        Bounds = "bounds" since (6, 2), stable [Backport::mailed((5, 10), 179, "[PATCH 5.10 40/68] sched/uclamp: Make cpu_overutilized() use util_fits_cpu()"), Backport::mailed((5, 15), 109, "[PATCH 5.15 46/73] sched/uclamp: Make cpu_overutilized() use util_fits_cpu()"), Backport::mailed((6, 0), 16, "[PATCH 6.0 0100/1073] sched/uclamp: Make cpu_overutilized() use util_fits_cpu()"), Backport::mailed((6, 1), 2, "[PATCH 6.1 0000/1146] 6.1.2-rc1 review")], "the utilisation must leave a fifth free, but a cap within the CPU makes all fit and a lower clamp beyond a smaller CPU nothing; a queue's clamps count for the overutilised state", [Commit("48d5e9daa8b7"), Commit("244226035a1f"), Commit("b759caa1d9f6"), Commit("c56ab1b3506b")];
+        LowerApart = "lower-apart" since (6, 3), stable [Backport::listed((6, 1), 47, "6.1.47")], vectors ["util_fits_cpu_v61", "util_fits_cpu", "feec_v61", "feec"], "the same, but a CPU that can not grant the lower clamp alone is the second choice and not overutilised", [Commit("e5ed0550c04c"), Code("fair.c:util_fits_cpu()", "6.12.117")];
+    }
     uclamp_inc: UclampInc, "When a task's clamps begin to count." {
         BeforeEnqueue = "before-enqueue" since (4, 14), "before its class queues it", [Code("core.c:enqueue_task()", "6.1.192")];
         AfterEnqueue = "after-enqueue" since (6, 12), "after that, since it may end a delayed dequeue", [Code("core.c:enqueue_task()", "6.12.117")];
@@ -1077,6 +1082,11 @@ mod tests {
         for (kernel, when) in [("6.11", "before-enqueue"), ("6.15", "after-enqueue"), ("6.16", "before-update")] {
             check(kernel, "uclamp_inc", when);
         }
+        for (kernel, fit) in
+            [("6.1", "clamped-util"), ("6.2", "bounds"), ("6.3", "lower-apart"), ("5.15.109", "bounds")]
+        {
+            check(kernel, "uclamp_fit", fit);
+        }
         // The factor of 10 came with the division by performance.
         for (kernel, cost) in [("6.6", "uW"), ("6.8", "uW"), ("6.9", "performance")] {
             check(kernel, "em_cost", cost);
@@ -1169,12 +1179,16 @@ mod tests {
     /// The forms of energy-aware placement by version.
     #[test]
     fn placement_agrees() {
+        let v6_1 = |fit| EasGates { fit, full_cpus: false, ..EasGates::V6_1 };
         for (name, gates) in [
             ("4.17", None),
             ("5.0", Some(EasGates::V5_10)),
             ("5.9", Some(EasGates::V5_10)),
             ("5.18", Some(EasGates::V5_18)),
-            ("6.1", Some(EasGates { full_cpus: false, ..EasGates::V6_1 })),
+            ("5.10.179", Some(EasGates { fit: UclampFit::Bounds, ..EasGates::V5_10 })),
+            ("6.1", Some(v6_1(UclampFit::ClampedUtil))),
+            ("6.1.2", Some(v6_1(UclampFit::Bounds))),
+            ("6.1.47", Some(v6_1(UclampFit::LowerApart))),
             ("6.1.63", Some(EasGates::V6_1)),
             ("6.6", Some(EasGates { full_cpus: false, ..EasGates::V6_6 })),
             ("6.7", Some(EasGates::V6_6)),
@@ -1188,7 +1202,7 @@ mod tests {
         }
         let mut profile = named("5.18");
         profile.set("feec_margin", "none").expect("is one");
-        assert_eq!(profile.eas_gates(), Some(EasGates { full_cpus: false, ..EasGates::V6_1 }));
+        assert_eq!(profile.eas_gates(), Some(v6_1(UclampFit::ClampedUtil)));
     }
 
     /// acpi-cpufreq's 10 us: 10 ms in old kernels, 15 us today.

@@ -280,6 +280,95 @@ impl opplab_model::event::Sink for LastUtil {
     }
 }
 
+/// A task that always runs on a small CPU within a low cap: before v6.2 the cap does not count for the overutilised state.
+#[test]
+fn a_capped_task_overutilises_before_clamps_are_bounds() {
+    use opplab_model::workload::Op;
+    let share = |kernel: &str, cap: u16| {
+        let mut case = juno(4, 100, Policy { kernel: kernel.into(), ..Policy::default() }, 2);
+        case.workload.cpu_sets = vec![vec![3]];
+        let task = &mut case.workload.tasks[0];
+        (task.cpus, task.spawn_cpu, task.delay_ns) = (Some(0), Some(3), 0);
+        task.ops = vec![Op::SetUclamp { min: None, max: Some(cap) }, Op::Runtime { wall_ns: 1 << 50 }, Op::Exit];
+        checked(&case).overutilized_ns as f64 / case.duration_ns as f64
+    };
+    for (kernel, counts) in
+        [("5.10", false), ("5.10.179", true), ("5.15", false), ("6.1", false), ("6.1.2", true), ("6.2", true)]
+    {
+        let (capped, free) = (share(kernel, 150), share(kernel, 1024));
+        assert!(free > 0.9 && (capped < 0.1) == counts && (capped > 0.9) != counts, "{kernel}: {capped} {free}");
+    }
+}
+
+/// The fair task's utilisation before and after clock changes of CPU 0, on which the policy's thread waits for the hardware.
+#[derive(Default)]
+struct AcrossChanges {
+    task: Option<u32>,
+    running: bool,
+    khz: u32,
+    /// Its utilisation at the last update since it woke, and when that was.
+    last: Option<(u64, u32)>,
+    /// When the clock changed last, and what was known before.
+    waiting: Option<(u64, (u64, u32), u32)>,
+    /// Time between both updates, utilisation before, clock before, utilisation after.
+    changes: Vec<(u64, u32, u32, u32)>,
+}
+
+impl opplab_model::event::Sink for AcrossChanges {
+    fn event(&mut self, now_ns: u64, event: &opplab_model::event::Event) {
+        use opplab_model::event::{Event, TaskState};
+        match *event {
+            Event::SchedSwitch { cpu: 0, prev, prev_state, next } => {
+                self.running = self.task == Some(next);
+                // The thread's own work is short; a sleep is not.
+                self.last = self.last.filter(|_| self.task != Some(prev) || prev_state == TaskState::Running);
+            }
+            Event::PeltSe { task, util_avg, .. } => {
+                self.task = Some(task);
+                // Where the signal moves at the thread's wake-up, and not only at a later tick.
+                let moved = self.waiting.take().filter(|(changed_ns, ..)| now_ns - changed_ns < 200_000);
+                self.changes.extend(moved.map(|(_, (since_ns, util), khz)| (now_ns - since_ns, util, khz, util_avg)));
+                self.last = Some((now_ns, util_avg));
+            }
+            Event::CpuFrequency { cpu: 0, khz } => {
+                let before = std::mem::replace(&mut self.khz, khz);
+                self.waiting = self.last.filter(|_| self.running).map(|last| (now_ns, last, before));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The kernel learns of a clock once the driver's thread, which the hardware's answer wakes, runs again. Where it wakes the run
+/// queue's clock is brought up to date first: what ran before counts with the clock that it ran at.
+#[test]
+fn time_before_a_slow_switch_counts_with_the_old_clock() {
+    use opplab_model::workload::Op;
+    let mut case = juno(1, 100, Policy { kernel: "6.12.117".into(), ..Policy::default() }, 6);
+    case.workload.cpu_sets = vec![vec![0]];
+    let task = &mut case.workload.tasks[0];
+    (task.cpus, task.spawn_cpu, task.delay_ns) = (Some(0), Some(0), 0);
+    task.ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: 3_400_000, fixed: 0 },
+        Op::Timer { timer: 0, period_ns: 30_000_000, absolute: false, own: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let mut sink = AcrossChanges::default();
+    run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    let cluster = case.machine.cluster_of(0);
+    let top_khz = cluster.opps.last().map_or(0, |opp| opp.khz);
+    assert!(sink.changes.len() >= 20, "{}", sink.changes.len());
+    for (ran_ns, before, khz, after) in sink.changes {
+        let share = f64::from(khz) / f64::from(top_khz) * cluster.capacity as f64 / 1024.0;
+        let half_lives = ran_ns as f64 * share / 1_048_576.0 / 32.0;
+        let expected = 1024.0 - (1024.0 - f64::from(before)) * 0.5f64.powf(half_lives);
+        // The signal moves at the ends of periods, and the thread's own time is left out.
+        let near = (f64::from(after) - expected).abs() < 4.0;
+        assert!(near, "{ran_ns} ns at {khz} kHz from {before}: {after} for {expected:.1}");
+    }
+}
+
 /// On x86 the tick's counters slow PELT's clock at low frequency, relative to the f_max that the policy names.
 #[test]
 fn x86_counters_make_utilisation_invariant() {

@@ -34,7 +34,7 @@ mod tests {
         let capacity = |orig| CpuCapacity { orig, of: orig, hw_pressure: 0, cpufreq_pressure: 0 };
         assert!(is_stuck(350, None, &capacity(383)));
         assert!(!is_stuck(250, None, &capacity(383)));
-        assert!(is_stuck(250, Some(Clamps { min: 0, max: 200 }), &capacity(1024)));
-        assert!(!is_stuck(150, Some(Clamps { min: 0, max: 200 }), &capacity(1024)));
+        assert!(is_stuck(250, Some(Clamps { max: 200, ..Clamps::NONE }), &capacity(1024)));
+        assert!(!is_stuck(150, Some(Clamps { max: 200, ..Clamps::NONE }), &capacity(1024)));
     }
 }

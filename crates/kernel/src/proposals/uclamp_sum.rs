@@ -33,8 +33,8 @@ mod tests {
 
     #[test]
     fn biases_add_up() {
-        let boosted = util_bias(100, Clamps { min: 300, max: 1024 });
-        let capped = util_bias(1000, Clamps { min: 0, max: 200 });
+        let boosted = util_bias(100, Clamps { min: 300, ..Clamps::NONE });
+        let capped = util_bias(1000, Clamps { max: 200, ..Clamps::NONE });
         assert_eq!((boosted, capped, util_bias(500, Clamps::NONE)), (200, -800, 0));
         assert_eq!(biased(1100, boosted + capped), 500);
         assert_eq!(biased(100, capped), 0);

@@ -1,4 +1,8 @@
-//! Whether a task's utilisation fits a CPU (kernel/sched/fair.c: `util_fits_cpu()` and what it is made of, v6.12).
+//! Whether a task's utilisation fits a CPU (kernel/sched/fair.c: `util_fits_cpu()` and what it is made of, v6.12; before v6.2
+//! `fits_capacity()` of the clamped utilisation).
+
+use crate::profile::UclampFit;
+use crate::uclamp::uclamp_util;
 
 /// What a CPU can do, as `util_fits_cpu()` and the energy model look at it. All in capacity units, 0 to 1024.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,11 +44,18 @@ pub struct Clamps {
     pub min: u64,
     /// `uclamp.max`, 0 to 1024.
     pub max: u64,
+    /// How they count where it is asked what fits.
+    pub fit: UclampFit,
 }
 
 impl Clamps {
     /// No clamp.
-    pub const NONE: Self = Self { min: 0, max: 1024 };
+    pub const NONE: Self = Self { min: 0, max: 1024, fit: UclampFit::LowerApart };
+
+    /// A run queue's clamps as the overutilised state takes them (fair.c:`cpu_overutilized()`, v6.12); before v6.2 it knows none.
+    pub fn of_queue(self, fit: UclampFit) -> Option<Self> {
+        (fit != UclampFit::ClampedUtil).then_some(Self { fit, ..self })
+    }
 }
 
 /// Does `util` fit the CPU: 1 yes, 0 no, -1 when only the minimum clamp cannot be granted.
@@ -52,18 +63,24 @@ impl Clamps {
 /// `clamps` is `None` when nobody uses clamps (`uclamp_is_used()`). A maximum clamp that lies within the CPU's capacity makes
 /// any utilisation fit, except on the biggest CPU with the clamp fully open, where it would hide overutilisation.
 ///
-/// kernel/sched/fair.c:`util_fits_cpu()`, v6.12.
+/// kernel/sched/fair.c:`util_fits_cpu()`, v6.12. v6.2 asks for the minimum clamp on all but the biggest CPUs, and before the
+/// clamped utilisation is compared (`uclamp_task_util()`, `uclamp_rq_util_with()`, v6.1).
 #[inline]
 pub fn util_fits_cpu(util: u64, clamps: Option<Clamps>, capacity: &CpuCapacity) -> i32 {
     let fits = fits_capacity(util, capacity.of);
     let Some(clamps) = clamps else { return i32::from(fits) };
+    if clamps.fit == UclampFit::ClampedUtil {
+        return i32::from(fits_capacity(uclamp_util(util, clamps.min, clamps.max), capacity.of));
+    }
     let open_on_biggest = capacity.orig == 1024 && clamps.max == 1024;
     let fits = fits || (!open_on_biggest && clamps.max <= capacity.orig);
     let clamp_min = clamps.min.min(clamps.max);
-    if fits && util < clamp_min && clamp_min > capacity.actual() {
-        return -1;
+    let is_refused = fits && util < clamp_min && clamp_min > capacity.actual();
+    match clamps.fit {
+        UclampFit::LowerApart if is_refused => -1,
+        UclampFit::Bounds if is_refused && capacity.orig != 1024 => 0,
+        _ => i32::from(fits),
     }
-    i32::from(fits)
 }
 
 /// The load of a task that does not fit its CPU although a bigger one is allowed, 0 if it fits or nothing runs; at least 1.
@@ -83,4 +100,25 @@ pub fn misfit_task_load(
         return 0;
     }
     h_load.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clamps_count_as_the_version_has_them() {
+        let fits = |util, (min, max), orig| {
+            let capacity = CpuCapacity { orig, of: orig, ..CpuCapacity::default() };
+            [UclampFit::ClampedUtil, UclampFit::Bounds, UclampFit::LowerApart]
+                .map(|fit| util_fits_cpu(util, Some(Clamps { min, max, fit }), &capacity))
+        };
+        assert_eq!(fits(383, (0, 1024), 383), [0, 0, 0], "busy");
+        assert_eq!(fits(383, (0, 350), 383), [0, 1, 1], "a cap above four fifths");
+        assert_eq!(fits(383, (0, 150), 383), [1, 1, 1]);
+        assert_eq!(fits(100, (900, 1024), 1024), [0, 1, 1], "a lower clamp above four fifths");
+        assert_eq!(fits(100, (500, 1024), 383), [0, 0, -1]);
+        let of_queue = |fit| Clamps { max: 150, ..Clamps::NONE }.of_queue(fit).map(|clamps| clamps.max);
+        assert_eq!((of_queue(UclampFit::ClampedUtil), of_queue(UclampFit::Bounds)), (None, Some(150)));
+    }
 }

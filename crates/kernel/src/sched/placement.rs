@@ -397,13 +397,15 @@ impl SisProp {
 ///
 /// [`SiblingFacts::nr_idle_scan`] is what [`SisProp::limit`] allows; before v5.6 CPUs that the task may not use counted, too.
 /// The task's `recent_used_cpu` changes only when it was used; 5.10 also sets the waker's when a wake-up may pull, which is the
-/// caller's. Clamps limit the task's utilisation, which the caller does.
+/// caller's.
 /// kernel/sched/fair.c:`select_idle_sibling()`, v5.10. From public source, without vectors.
 pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>) -> SiblingChoice {
     let SiblingQuery { prev, target, recent_used_cpu: recent, allowed, .. } = *query;
     let asym = facts.asym_active();
     let idle_like = facts.idle_or_sched_idle();
-    let usable = |cpu: usize| idle_like.contains(cpu) && (!asym || fits_capacity(query.util, facts.capacity(cpu).of));
+    let usable = |cpu: usize| {
+        idle_like.contains(cpu) && (!asym || util_fits_cpu(query.util, query.clamps, &facts.capacity(cpu)) > 0)
+    };
     let choose = |cpu: usize, rule: SiblingRule| SiblingChoice {
         cpu,
         recent_used_cpu: recent,
@@ -425,8 +427,7 @@ pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery
         return SiblingChoice { recent_used_cpu: prev, ..choose(recent, SiblingRule::RecentIdle) };
     }
     if asym && let Some(span) = facts.asym_span(target) {
-        let without_clamps = SiblingQuery { clamps: None, ..*query };
-        return match select_idle_capacity(facts, &without_clamps, span) {
+        return match select_idle_capacity(facts, query, span) {
             Some(cpu) => choose(cpu, SiblingRule::Capacity),
             None => choose(target, SiblingRule::Target),
         };

@@ -58,6 +58,8 @@ pub(crate) struct FreqPolicy {
     pub(crate) cur_khz: u32,
     /// What the hardware is on its way to.
     pub(crate) switching_khz: Option<u32>,
+    /// What the hardware has answered and the kthread that waits for it has not seen yet.
+    pub(crate) answered_khz: Option<u32>,
     /// The operating point that the hardware is asked for.
     pub(crate) wanted: u32,
     pub(crate) kthread: Option<TaskId>,

@@ -1,7 +1,8 @@
 //! cpufreq in the engine: policies, governors, fast and slow switches, the sugov kthreads.
 //!
 //! A fast switch is made where the governor decides. A slow switch wakes the policy's kthread, a special deadline
-//! task: it runs, asks the hardware, sleeps until the hardware has answered, and the new clock holds from then on.
+//! task: it runs, asks the hardware and sleeps until the hardware has answered with the new clock. The kernel knows of that
+//! clock once the thread runs again.
 
 use opplab_kernel::cpufreq::facts::Request;
 use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts};
@@ -199,8 +200,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// cpufreq_driver_fast_switch(): the driver is called where the governor decides.
     pub(crate) fn fast_switch(&mut self, policy: PolicyId, khz: u32) {
-        self.policies[policy].cur_khz = khz;
-        self.set_freq_scale(policy, khz);
+        self.policies[policy].answered_khz = None;
+        self.know_frequency(policy, khz);
         self.begin_switch(policy, khz);
     }
 
@@ -277,7 +278,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 true
             }
             _ => {
+                // cpufreq.c:cpufreq_freq_transition_end(), v6.12.
                 self.tasks[kthread].stage = 0;
+                if let Some(khz) = self.policies[policy].answered_khz.take() {
+                    self.know_frequency(policy, khz);
+                }
                 false
             }
         }
@@ -303,7 +308,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match kthread {
             None => self.carry_out(policy, khz),
             Some(task) => {
-                self.slow_switch_done(policy, khz);
+                self.policies[policy].answered_khz = Some(khz);
+                self.carry_out(policy, khz);
                 // The answer is an interrupt where the kthread slept.
                 self.here = self.tasks[task].cpu;
                 let cpu = self.here;
@@ -313,9 +319,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     pub(crate) fn slow_switch_done(&mut self, policy: PolicyId, khz: u32) {
+        self.know_frequency(policy, khz);
+        self.carry_out(policy, khz);
+    }
+
+    /// The kernel learns of the policy's frequency. Run queues' clocks are not updated for it: the time since the last update
+    /// of each counts with the new scale (arch_set_freq_scale()).
+    fn know_frequency(&mut self, policy: PolicyId, khz: u32) {
         self.policies[policy].cur_khz = khz;
         self.set_freq_scale(policy, khz);
-        self.carry_out(policy, khz);
     }
 
     /// What a driver's frequency becomes: a request to the package, or one to the firmware.

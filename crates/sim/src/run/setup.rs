@@ -456,6 +456,7 @@ pub(super) fn freq_policies(
             limits,
             cur_khz,
             switching_khz: None,
+            answered_khz: None,
             wanted: 0,
             kthread: None,
             hwp,

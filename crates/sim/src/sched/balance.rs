@@ -52,7 +52,7 @@ pub(crate) fn cpu_load<S: Sink, H: HalfLife>(engine: &Engine<'_, S, H>, cpu: usi
         h_nr_queued: state.fair.nr_queued(),
         capacity: state.capacities(),
         misfit_task_load: state.misfit_task_load,
-        clamps: engine.uclamp_used.then(|| state.clamps.value()),
+        clamps: if engine.uclamp_used { state.clamps.value().of_queue(engine.gates.profile.uclamp_fit) } else { None },
     }
 }
 

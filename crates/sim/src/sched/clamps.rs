@@ -35,7 +35,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         // core.c:uclamp_eff_get(): nobody gets more than the machine's limits.
         let (min, max) = (min.min(limit(policy.sched_util_clamp_min)), max.min(limit(policy.sched_util_clamp_max)));
-        Clamps { min: min.min(max).into(), max: max.into() }
+        Clamps { min: min.min(max).into(), max: max.into(), fit: self.gates.profile.uclamp_fit }
     }
 
     /// core.c:uclamp_rq_inc(): the fair and real-time classes know clamps.

@@ -143,6 +143,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 facts.rq.uclamp_min = 0;
             }
         }
-        cpu_overutilized(&facts, self.uclamp_used)
+        cpu_overutilized(&facts, self.uclamp_used, self.gates.profile.uclamp_fit)
     }
 }

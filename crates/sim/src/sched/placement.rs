@@ -312,11 +312,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let allowed = self.cpu_sets.cpus(self.tasks[task].allowed);
         let (util, clamps) = (self.task_util_est(task), self.task_clamps(task));
-        let util = match clamps {
-            // uclamp_task_util(), v5.10.
-            Some(clamps) if scan == SelectIdleScan::SisProp => util.max(clamps.min).min(clamps.max),
-            _ => util,
-        };
         let this_is_per_cpu_kthread = self.gates.profile.bound_kworker_wakes == BoundKworkerWakes::Stacks
             && !self.in_interrupt
             && waker != TaskId::IDLE

@@ -24,8 +24,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn summed_clamps(&self, task: TaskId) -> Option<Clamps> {
         let state = &self.tasks[task];
         let (min, max) = (u64::from(state.uclamp_min), u64::from(state.uclamp_max));
-        (self.gates.profile.proposals.uclamp_sum && state.class == Class::Fair)
-            .then_some(Clamps { min: min.min(max), max })
+        (self.gates.profile.proposals.uclamp_sum && state.class == Class::Fair).then_some(Clamps {
+            min: min.min(max),
+            max,
+            ..Clamps::NONE
+        })
     }
 
     /// A task comes to `cpu`'s queue.

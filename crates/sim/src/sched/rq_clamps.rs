@@ -34,7 +34,7 @@ impl RqClamps {
 
     /// What holds for the run queue.
     pub(crate) fn value(&self) -> Clamps {
-        Clamps { min: self.min.value(), max: self.max.value() }
+        Clamps { min: self.min.value(), max: self.max.value(), ..Clamps::NONE }
     }
 
     pub(super) fn inc(&mut self, clamps: Clamps) {

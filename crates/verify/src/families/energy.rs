@@ -397,7 +397,7 @@ fn feec_since_v61(
     let uclamp_used = json.flag("uclamp_used")?;
     let (online, affinity) = (json.num("online")?, task_json.num("affinity")?);
     let case = Case { cpus: cpus_from(json, names)?, online, affinity, uclamp_used };
-    let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used) as u64).collect();
+    let overutilized = case.cpus.iter().map(|cpu| cpu_overutilized(cpu, uclamp_used, gates.fit) as u64).collect();
     diff.eq("overutilized", json.nums::<u64>("overutilized")?, overutilized);
     let placing = Placing { case, domains, task: task_of(task_json, pair_form)?, overutilized: false };
     place(json, diff, &placing, gates)

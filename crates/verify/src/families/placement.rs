@@ -54,7 +54,7 @@ fn run_util_fits_cpu_v61(source: &Source, tally: &mut Tally) -> Result<(), Verif
             hw_pressure: row.num("thermal_pressure")?,
             cpufreq_pressure: 0,
         };
-        let clamps = Clamps { min: row.num("uclamp_min")?, max: row.num("uclamp_max")? };
+        let clamps = Clamps { min: row.num("uclamp_min")?, max: row.num("uclamp_max")?, ..Clamps::NONE };
         let clamps = row.flag("uclamp_used")?.then_some(clamps);
         diff.eq("fits", row.num("fits")?, util_fits_cpu(row.num("util")?, clamps, &capacity));
         Ok(())
@@ -69,7 +69,7 @@ fn run_util_fits_cpu(source: &Source, tally: &mut Tally) -> Result<(), VerifyErr
             hw_pressure: row.num("hw_pressure")?,
             cpufreq_pressure: row.num("cpufreq_pressure")?,
         };
-        let clamps = Clamps { min: row.num("uclamp_min")?, max: row.num("uclamp_max")? };
+        let clamps = Clamps { min: row.num("uclamp_min")?, max: row.num("uclamp_max")?, ..Clamps::NONE };
         let clamps = row.flag("uclamp_used")?.then_some(clamps);
         diff.eq("fits", row.num("fits")?, util_fits_cpu(row.num("util")?, clamps, &capacity));
         Ok(())
@@ -191,7 +191,7 @@ fn run_select_idle_sibling(source: &Source, tally: &mut Tally) -> Result<(), Ver
         let mut machine = SiblingLine::read(line)?;
         let (util, clamps) = if machine.asym {
             let clamps = line.get("uclamp")?;
-            let clamps = Clamps { min: clamps.nth(0)?, max: clamps.nth(1)? };
+            let clamps = Clamps { min: clamps.nth(0)?, max: clamps.nth(1)?, ..Clamps::NONE };
             let util = line.num::<u64>("util_avg")?.max(line.num("util_est")?);
             (util, line.flag("uclamp_used")?.then_some(clamps))
         } else {
