@@ -83,6 +83,17 @@ pub enum QueueChange {
     Asleep,
 }
 
+/// Whose timer expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpiredTimer {
+    /// The tick.
+    Tick,
+    /// One that a task waits for.
+    Task(TaskIdx),
+    /// One of the kernel's own.
+    Kernel,
+}
+
 /// Who watches a run.
 pub trait Sink {
     /// Whether [`Sink::event`] does anything; `false` lets the compiler drop the events.
@@ -114,6 +125,10 @@ pub trait Sink {
     /// Takes the policy of a task: when the task is made, before its first event, and when the policy changes.
     fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
         let _ = (now_ns, task, policy);
+    }
+    /// Takes the expiry of a timer in an interrupt of `cpu`.
+    fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
+        let _ = (now_ns, cpu, timer);
     }
 }
 
@@ -172,6 +187,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
         self.0.policy(now_ns, task, policy);
         self.1.policy(now_ns, task, policy);
+    }
+    fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
+        self.0.timer(now_ns, cpu, timer);
+        self.1.timer(now_ns, cpu, timer);
     }
 }
 

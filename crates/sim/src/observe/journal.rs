@@ -2,7 +2,7 @@
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Fingerprint, Metered, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, Fingerprint, Metered, QueueChange, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use crate::ids::{CpuId, GroupId, TaskId};
@@ -67,6 +67,14 @@ impl<'c, S: Sink> Journal<'c, S> {
     pub(crate) fn policy(&mut self, time_ns: u64, task: TaskId, policy: SchedPolicy) {
         if S::ENABLED {
             self.sink.policy(time_ns, task.0, policy);
+        }
+    }
+
+    /// A timer expires in an interrupt.
+    #[inline]
+    pub(crate) fn timer(&mut self, time_ns: u64, cpu: CpuId, timer: ExpiredTimer) {
+        if S::ENABLED {
+            self.sink.timer(time_ns, cpu.0, timer);
         }
     }
 

@@ -6,7 +6,7 @@
 use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Metered, NullSink, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, Metered, NullSink, QueueChange, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
@@ -22,6 +22,7 @@ trait Watcher {
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64);
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
 }
 
 impl<S: Sink> Watcher for S {
@@ -51,6 +52,10 @@ impl<S: Sink> Watcher for S {
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
         Sink::policy(self, now_ns, task, policy);
+    }
+
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
+        Sink::timer(self, now_ns, cpu, timer);
     }
 }
 
@@ -86,6 +91,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
         self.0.policy(now_ns, task, policy);
+    }
+
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
+        self.0.timer(now_ns, cpu, timer);
     }
 }
 
