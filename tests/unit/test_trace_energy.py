@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import tomllib
@@ -89,6 +90,38 @@ def test_control_groups_share_all_that_their_tasks_cost(
     assert sum(found.values()) == pytest.approx(energy.tasks["energy_j"].sum(), rel=1e-12)
     assert set(found) == {"/background", "/top app", None}
     assert before.cgroups["cgroup"].to_list() == [None]
+
+
+def test_traces_of_runs_have_control_groups_and_no_made_up_processes(tmp_path: Path) -> None:
+    task = {"loop": -1, "run": 800, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "w.json").write_text(json.dumps({"tasks": {"in": {**task, "taskgroup": "/top-app"}, "out": task}}))
+    machine = opplab.Machine.load("juno-r2")
+    run = opplab.simulate(machine, opplab.Workload.load(tmp_path / "w.json"), opplab.Policy(), seconds=0.3)
+    run.to_perfetto(tmp_path / "run.pftrace")
+    energy = opplab.read_trace(tmp_path / "run.pftrace").energy(machine)
+    rows = {row["comm"].split("-")[0]: row for row in energy.tasks.to_dicts()}
+    assert (rows["in"]["cgroup"], rows["out"]["cgroup"]) == ("top-app", None)
+    assert all(row["process"] == row["pid"] and row["process_name"] == row["comm"] for row in rows.values())
+    cost = dict(energy.cgroups.select("cgroup", "energy_j").iter_rows())
+    assert cost["top-app"] == rows["in"]["energy_j"]
+
+
+def test_a_trace_without_events_of_energy_has_none(tmp_path: Path) -> None:
+    """0 J is no answer."""
+    trace = tmp_path / "t.txt"
+    trace.write_text("".join(f"x-7 [000] {nth}.000000: thermal_temperature: temp={nth}\n" for nth in range(1, 5)))
+    shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2"])
+    assert isinstance(shown.exception, opplab.InputError)
+    assert "no energy to count: energy is that of sched_switch" in str(shown.exception)
+    trace.write_text(
+        "x-0 [000] 1.000000: cpu_frequency: state=450000 cpu_id=0\n"
+        "x-0 [000] 1.000000: sched_switch: prev_comm=x prev_pid=0 prev_prio=120 prev_state=R ==> "
+        "next_comm=a next_pid=7 next_prio=120\n"
+        "a-7 [000] 1.010000: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> "
+        "next_comm=x next_pid=0 next_prio=120\n"
+    )
+    shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2", "--by", "cgroups"])
+    assert "the trace does not show control groups" in shown.stderr
 
 
 def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:

@@ -113,10 +113,33 @@ def test_decisions_of_an_mt8196(recording: str, decisions: int, equal_teo: int, 
 
 
 def test_a_trace_without_timers_says_that_it_judges_nobody(tmp_path: Path) -> None:
-    work = opplab.Workload.periodic(2, run_us=800, period_us=16000)
-    made = opplab.simulate("pixel6", work, "schedutil", seconds=0.1)
-    path = tmp_path / "run.pftrace"
-    made.to_perfetto(path)
+    path = tmp_path / "t.txt"
+    path.write_text(
+        "x-0 [000] 1.000000: cpu_idle: state=0 cpu_id=0\nx-0 [000] 1.002000: cpu_idle: state=4294967295 cpu_id=0\n"
+    )
     told = CliRunner().invoke(command_line, ["trace", "idle", str(path), "-m", "pixel6"])
     assert told.exit_code == 0
     assert "menu and teo choose by the time to the next timer" in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize("governor", ["menu", "teo"])
+@pytest.mark.parametrize("name", ["run.pftrace", "run.dat", "run.txt"])
+def test_traces_of_runs_have_the_timers_that_idle_governors_look_at(tmp_path: Path, name: str, governor: str) -> None:
+    """The governor of the run decides on its trace as it did in the run."""
+    machine = opplab.Machine.load("pixel6")
+    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 16667}}
+    (tmp_path / "w.json").write_text(json.dumps({"tasks": {"a": task, "b": {"loop": -1, "run": 300, "sleep": 2700}}}))
+    load = opplab.Workload.load(tmp_path / "w.json")
+    run = opplab.simulate(machine, load, opplab.Policy(idle_governor=governor), seconds=1)
+    run.to_trace(tmp_path / name)
+    trace = opplab.read_trace(tmp_path / name)
+    assert idle.shows_timers(trace)
+    table = idle.decisions(trace, idle.states_of_machine(machine))
+    total = {row["governor"]: row for row in table.filter(pl.col("cpu").is_null()).to_dicts()}
+    assert total[governor]["equal_share"] > 0.95
+    recorded = total["recorded"]["above"]
+    assert abs(total[governor]["above"] - recorded) <= 0.02 * total["recorded"]["decisions"]
+    # Each wake-up of a sleeping task is a timer's, and no CPU has more ticks than time for them.
+    timers = trace.events("hrtimer_expire_entry")
+    assert len(timers) >= len(trace.events("sched_waking").filter(pl.col("common_pid") == 0)) / 2
+    assert len(timers) < len(trace.events("sched_waking")) + machine.nr_cpus * 250

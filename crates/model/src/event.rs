@@ -83,6 +83,17 @@ pub enum QueueChange {
     Asleep,
 }
 
+/// Whose timer expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpiredTimer {
+    /// The tick.
+    Tick,
+    /// One that a task waits for.
+    Task(TaskIdx),
+    /// One of the kernel's own.
+    Kernel,
+}
+
 /// Who watches a run.
 pub trait Sink {
     /// Whether [`Sink::event`] does anything; `false` lets the compiler drop the events.
@@ -118,6 +129,10 @@ pub trait Sink {
     /// Takes when the timer that wakes a task was due, before the task's [`Event::SchedWaking`].
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         let _ = (task, due_ns);
+    }
+    /// Takes the expiry of a timer in an interrupt of `cpu`.
+    fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
+        let _ = (now_ns, cpu, timer);
     }
 }
 
@@ -180,6 +195,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         self.0.timer_due(task, due_ns);
         self.1.timer_due(task, due_ns);
+    }
+    fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
+        self.0.timer(now_ns, cpu, timer);
+        self.1.timer(now_ns, cpu, timer);
     }
 }
 

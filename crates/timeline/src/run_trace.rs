@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{Event, IDLE_TASK, Metered, PlacementRule, Sink, TaskState};
+use opplab_model::event::{Event, ExpiredTimer, IDLE_TASK, Metered, PlacementRule, Sink, TaskState};
 use opplab_model::groups::GroupSpec;
 use opplab_model::machine::Machine;
 use opplab_model::workload::SchedPolicy;
@@ -31,6 +31,9 @@ const STOPPER_PID: i32 = 1 << 21;
 const IDLE_PRIO: i32 = 120;
 /// Priority of a stopper thread as trace events print it.
 const STOPPER_PRIO: i32 = 0;
+/// The timer of a task has the address `TIMER + pid`, the tick of CPU `n` `TICK + n`; those of the kernel have `TIMER`.
+const TIMER: u64 = 0xffff_8000_0000_0000;
+const TICK: u64 = 0xffff_9000_0000_0000;
 /// No idle state, as the kernel's events have it.
 const AWAKE: u32 = u32::MAX;
 
@@ -69,6 +72,7 @@ struct Ids {
     exit: EventId,
     frequency: EventId,
     idle: EventId,
+    timer: EventId,
     mark: EventId,
 }
 
@@ -187,6 +191,8 @@ impl RunTrace {
             ("next_prio", SIGNED),
         ];
         let power = [("state", UNSIGNED), ("cpu_id", UNSIGNED)];
+        let address = Kind::Int { signed: false, hex: true };
+        let timer = [("hrtimer", address), ("function", address), ("now", SIGNED)];
         let ids = Ids {
             switch: builder.event("sched", "sched_switch", &switch),
             waking: builder.event("sched", "sched_waking", &wake),
@@ -195,6 +201,7 @@ impl RunTrace {
             exit: builder.event("sched", "sched_process_exit", &task),
             frequency: builder.event("power", "cpu_frequency", &power),
             idle: builder.event("power", "cpu_idle", &power),
+            timer: builder.event("timer", "hrtimer_expire_entry", &timer),
             mark: builder.event(
                 "ftrace",
                 "print",
@@ -650,6 +657,15 @@ impl Sink for RunTrace {
             self.prios.resize(task + 1, IDLE_PRIO);
         }
         self.prios[task] = policy.prio();
+    }
+
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
+        let address = match timer {
+            ExpiredTimer::Tick => TICK + u64::from(cpu),
+            ExpiredTimer::Task(task) => TIMER + pid(task) as u64,
+            ExpiredTimer::Kernel => TIMER,
+        };
+        self.push(self.ids.timer, now_ns, cpu, &[uint(address), uint(0u64), int(now_ns as i64)]);
     }
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {

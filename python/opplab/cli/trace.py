@@ -311,6 +311,8 @@ def energy(
     found = trace.energy(Machine.load(machine), from_ns=from_ns, to_ns=to_ns)
     if by is not None:
         print_table(getattr(found, by).to_dicts(), output_format)
+        if by == "cgroups" and found.cgroups["cgroup"].is_null().all():
+            note("the trace does not show control groups (no cgroup_attach_task event): all tasks are one row")
         if unknown := _unknown_clock(found):
             note(f"energies are {unknown}")
     elif output_format == "json":

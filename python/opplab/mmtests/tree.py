@@ -179,7 +179,7 @@ class Place:
         return base
 
     def failed(self, benchmark: str, problems: list[Problem]) -> bool:
-        """Report whether the benchmark ended with an error, and say so among the problems.
+        """Report whether the benchmark ended with an error, which is among the problems then.
 
         ``tests-timestamp`` has ``test end :: BENCHMARK TIME STATUS``; the last such line is that of the logs.
         """

@@ -44,7 +44,7 @@ class TraceEnergy:
         Sums of processes by program: of Android's processes the package (``com.app:service`` is ``com.app``).
     cgroups : polars.DataFrame
         Sums of tasks by control group: the last one that the trace moves the task, or its process, to
-        (``cgroup_attach_task``); null where it moves neither.
+        (``cgroup_attach_task``), or that of the run which wrote the trace; null where there is neither.
     rails : polars.DataFrame
         Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative.
     steps : polars.DataFrame
@@ -110,6 +110,9 @@ def app_of(process: str) -> str:
     return process.split(":", 1)[0].rsplit("/", 1)[-1] or process
 
 
+PID_MAX_LIMIT = 1 << 22
+"""The kernel has no larger pid (include/linux/threads.h)."""
+
 SCHEMAS: dict[str, dict[str, str]] = {
     "tasks": {
         "pid": "Int64",
@@ -160,10 +163,16 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         return pl.col(column).replace_strict(cgroups, default=None, return_dtype=pl.String)
 
     tasks = table("tasks").with_columns(named("pid").alias("comm"))
+    # In traces of runs the processes beyond the kernel's are control groups.
+    is_group = pl.col("process") >= PID_MAX_LIMIT
+    tasks = tasks.with_columns(
+        pl.when(is_group).then("pid").otherwise("process").alias("process"),
+        pl.when(is_group).then(named("process")).alias("group_of_run"),
+    )
     tasks = tasks.with_columns(
         pl.when(pl.col("process").is_not_null()).then(named("process")).alias("process_name"),
         pl.col("comm").map_elements(group_of, return_dtype=pl.String).alias("group"),
-        pl.coalesce(told("pid"), told("process")).alias("cgroup"),
+        pl.coalesce("group_of_run", told("pid"), told("process")).alias("cgroup"),
     )
     tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
     # What ran at no known clock has no energy that is known.

@@ -288,11 +288,14 @@ class Trace:
         Raises
         ------
         InputError
-            If the trace has more CPUs than the machine.
+            If the trace has more CPUs than the machine, or no event that energy follows from.
         """
         from opplab.trace import energy
 
         found, raw = energy.of(self, machine, from_ns, to_ns)
+        if not found.window_ns:
+            why = "energy is that of sched_switch, cpu_frequency and cpu_idle"
+            raise InputError(f"{self.path}: no energy to count: {why}, and the trace shows no time between two of them")
         if found.tasks.is_empty():
             raw["notes"].append("no task is seen to run (sched_switch), so that only idle and shared power is counted")
         self._hear(raw, machine)

@@ -2,7 +2,7 @@
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Fingerprint, Metered, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, Fingerprint, Metered, QueueChange, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use crate::ids::{CpuId, GroupId, TaskId};
@@ -75,6 +75,13 @@ impl<'c, S: Sink> Journal<'c, S> {
     pub(crate) fn timer_due(&mut self, task: TaskId, due_ns: u64) {
         if S::ENABLED {
             self.sink.timer_due(task.0, due_ns);
+        }
+    }
+    /// A timer expires in an interrupt.
+    #[inline]
+    pub(crate) fn timer(&mut self, time_ns: u64, cpu: CpuId, timer: ExpiredTimer) {
+        if S::ENABLED {
+            self.sink.timer(time_ns, cpu.0, timer);
         }
     }
 

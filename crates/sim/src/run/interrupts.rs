@@ -2,11 +2,11 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::nohz::nohz_idle_balance;
-use opplab_model::event::Sink;
+use opplab_model::event::{ExpiredTimer, Sink};
 
 use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
-use crate::run::cpu::Interrupt;
+use crate::run::cpu::{BOOT_NS, Interrupt};
 use crate::run::engine::Engine;
 use crate::run::task::{Life, WORK_SHIFT};
 use crate::run::timers::{Timer, TimerKind};
@@ -72,12 +72,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Interrupt::Timers => {
                 if self.wheel_is_due(cpu) {
                     // A stopped tick comes once for the wheel (tick-sched.c:tick_nohz_stop_tick()).
+                    self.journal.timer(self.now - BOOT_NS, cpu, ExpiredTimer::Tick);
                     self.tick(cpu);
                 }
                 self.run_timers(cpu);
                 self.raise_timer_softirq(cpu);
             }
             Interrupt::Tick => {
+                self.journal.timer(self.now - BOOT_NS, cpu, ExpiredTimer::Tick);
                 self.tick(cpu);
                 // The tick is a timer like the others (tick_nohz_handler()).
                 self.run_timers(cpu);
@@ -180,6 +182,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 break;
             }
             self.cpus[cpu].timers.pop();
+            let whose = match timer.kind {
+                TimerKind::Wake(task) | TimerKind::Replenish(task) | TimerKind::Inactive(task) => {
+                    ExpiredTimer::Task(task.0)
+                }
+                _ => ExpiredTimer::Kernel,
+            };
+            self.journal.timer(self.now - BOOT_NS, cpu, whose);
             match timer.kind {
                 TimerKind::Wake(task) => self.timer_wakes(task, time),
                 TimerKind::Replenish(task) => self.dl_task_timer(task),

@@ -6,7 +6,7 @@
 use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Metered, NullSink, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, Metered, NullSink, QueueChange, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
@@ -23,6 +23,7 @@ trait Watcher {
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
     fn timer_due(&mut self, task: u32, due_ns: u64);
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
 }
 
 impl<S: Sink> Watcher for S {
@@ -56,6 +57,9 @@ impl<S: Sink> Watcher for S {
 
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         Sink::timer_due(self, task, due_ns);
+    }
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
+        Sink::timer(self, now_ns, cpu, timer);
     }
 }
 
@@ -95,6 +99,9 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         self.0.timer_due(task, due_ns);
+    }
+    fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
+        self.0.timer(now_ns, cpu, timer);
     }
 }
 
