@@ -1,9 +1,9 @@
 //! Why CPUs ran below what their tasks needed: a sink that attributes the time of a whole run.
 //!
 //! What a CPU needs at an instant is known afterwards: the highest utilisation of its fair run queue from then to the end
-//! of its busy period, with the kernel's headroom of 1.25, as an operating point. That is what the governor asks for once
-//! load tracking has seen what is there. A CPU that runs a task at a lower clock is slow, and the first of these that
-//! holds is the reason:
+//! of its busy period, as the operating point that schedutil asks for then, with the headroom of the policy's kernel. That
+//! is what it asks for once load tracking has seen what is there. A CPU that runs a task at a lower clock is slow, and the
+//! first of these that holds is the reason:
 //!
 //! ```text
 //!   granted = what scaling_max_freq, max_perf_pct or no_turbo allow
@@ -22,7 +22,8 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::facts::SugovOutcome;
+use opplab_kernel::cpufreq::facts::{PerfBound, RqFacts, SugovOutcome};
+use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
 use opplab_model::governor::cpuinfo_max_khz;
@@ -209,6 +210,8 @@ pub struct WhySlow {
     clusters: Vec<(Vec<u32>, u32, u32)>,
     /// From when on, in ns, the point of each cluster at which a set limit holds it.
     limits: Vec<(u64, Vec<Option<u32>>)>,
+    /// schedutil as the policy's kernel has it.
+    gates: SugovGates,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
     memory_ns: u64,
     /// Until then nothing counts.
@@ -246,6 +249,7 @@ impl WhySlow {
             clusters: clusters.collect(),
             limits: limits.collect(),
             memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
+            gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             warmup_ns: case.workload.warmup_ns,
             energy: TaskEnergy::from(machine, case.workload.warmup_ns),
             rows: BTreeMap::new(),
@@ -360,8 +364,10 @@ impl WhySlow {
         let mut stretches = std::mem::take(&mut own.busy);
         for stretch in stretches.iter().rev() {
             peak = peak.max(stretch.util).min(*capacity);
-            let raw = u64::from(*ref_khz) * u64::from(peak + peak / 4) / u64::from((*capacity).max(1));
-            let above = opps.iter().copied().find(|&khz| u64::from(khz) >= raw);
+            let rq = RqFacts { capacity: (*capacity).into(), ..RqFacts::default() };
+            let asked = self.gates.perf(&rq, (peak.into(), peak.into()), None);
+            let raw_khz = self.gates.raw_freq(asked.util, rq.capacity, *ref_khz);
+            let above = opps.iter().copied().find(|&khz| khz >= raw_khz);
             let needed = above.or(opps.last().copied()).unwrap_or(0);
             if stretch.khz >= needed || stretch.ns == 0 {
                 continue;
@@ -437,9 +443,7 @@ impl Sink for WhySlow {
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         match *decision {
-            Decision::Freq {
-                cpu, outcome, wanted_khz, next_khz, util_sum, uclamp_max, max_cap, iowait_boost, ..
-            } => {
+            Decision::Freq { cpu, outcome, wanted_khz, next_khz, bound, iowait_boost, .. } => {
                 let index = self.cpus[cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
@@ -450,7 +454,7 @@ impl Sink for WhySlow {
                     // A kthread that is under way takes it along without a request of its own.
                     (policy.requested_khz, policy.limit) = (next_khz, None);
                 }
-                policy.is_capped = uclamp_max < max_cap && util_sum + util_sum / 4 > uclamp_max;
+                policy.is_capped = bound == PerfBound::UclampMax as u8;
                 policy.is_boosted = iowait_boost > 0;
                 if policy.is_boosted {
                     policy.boosted_ns = Some(now_ns);
