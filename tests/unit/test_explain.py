@@ -15,6 +15,7 @@ from opplab.cli.main import main
 from opplab.cli.main import opplab as program
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
+from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.placement import task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
@@ -776,6 +777,31 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     assert reasons(snapped) == {"fixed-governor"}
     sysfs.write_text(line.format(0, "powersave") + line.format(1, "schedutil"), "utf-8")
     assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False
+
+
+def test_a_change_of_the_clock_belongs_to_the_request_that_caused_it() -> None:
+    """Goal: a request is not given the clock of an earlier one that was on its way.
+
+    Method: the hardware takes longer than the rate limit; each request is explained where the next one comes.
+    """
+    work = opplab.Workload.periodic(12, run_us=3000, period_us=16000)
+    policy = opplab.Policy(tunables={"rate_limit_us": "500"})
+    records = Records(opplab.simulate("juno-r2", work, policy, seconds=1)._inner)
+    rows = [records.row("sugov_decision", index) for index in range(len(records.tables["sugov_decision"]["time_ns"]))]
+    nr_told, nr_late = 0, 0
+    for policy_cpu in {row["policy_cpu"] for row in rows}:
+        asked = [row for row in rows if (row["policy_cpu"], row["outcome"]) == (policy_cpu, "requested")]
+        for row, later in itertools.pairwise(asked):
+            found = {one.kind: one for one in frequency_findings(records, policy_cpu, later["time_ns"] - 1)}
+            assert found["frequency"].data["time_ns"] == row["time_ns"]
+            delivery = found["delivery"].data if "delivery" in found else {}
+            if "granted_khz" in delivery:
+                nr_told += 1
+                assert delivery["granted_khz"] == row["next_khz"]
+                assert delivery["kthread_ns"] <= delivery["delay_ns"]
+            else:
+                nr_late += 1
+    assert nr_told > 10 and nr_late > 5
 
 
 def test_an_emulators_cpus_lose_no_time_at_low_clocks(capsys: pytest.CaptureFixture[str]) -> None:

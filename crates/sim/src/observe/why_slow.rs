@@ -136,6 +136,8 @@ struct PolicyState {
     cpus: Vec<CpuIdx>,
     requested_khz: u32,
     wanted_khz: u32,
+    /// When it last asked.
+    asked_ns: u64,
     limit: Option<GrantLimit>,
     is_capped: bool,
     has_decided: bool,
@@ -208,10 +210,10 @@ pub struct WhySlow {
     tasks: Vec<TaskLife>,
     /// Of each cluster: operating points in kHz, the frequency of its capacity as governors have it, its capacity.
     clusters: Vec<(Vec<u32>, u32, u32)>,
-    /// From when on, in ns, the point of each cluster at which a set limit holds it.
-    limits: Vec<(u64, Vec<Option<u32>>)>,
     /// schedutil as the policy's kernel has it.
     gates: SugovGates,
+    /// From when on, in ns, the point of each cluster at which a set limit holds it.
+    limits: Vec<(u64, Vec<Option<u32>>)>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
     memory_ns: u64,
     /// Until then nothing counts.
@@ -247,9 +249,9 @@ impl WhySlow {
             policies,
             tasks: Vec::new(),
             clusters: clusters.collect(),
+            gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             limits: limits.collect(),
             memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
-            gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             warmup_ns: case.workload.warmup_ns,
             energy: TaskEnergy::from(machine, case.workload.warmup_ns),
             rows: BTreeMap::new(),
@@ -432,6 +434,7 @@ impl Sink for WhySlow {
                 self.cut_policy(policy, now_ns);
                 let state = &mut self.policies[policy];
                 (state.requested_khz, state.wanted_khz, state.limit) = (khz, khz, None);
+                state.asked_ns = now_ns;
             }
             _ => {}
         }
@@ -452,7 +455,7 @@ impl Sink for WhySlow {
                 // Performance levels instead of frequencies come as requests of their own.
                 if outcome == SugovOutcome::Requested as u8 && next_khz > 0 {
                     // A kthread that is under way takes it along without a request of its own.
-                    (policy.requested_khz, policy.limit) = (next_khz, None);
+                    (policy.requested_khz, policy.limit, policy.asked_ns) = (next_khz, None, now_ns);
                 }
                 policy.is_capped = bound == PerfBound::UclampMax as u8;
                 policy.is_boosted = iowait_boost > 0;
@@ -463,10 +466,14 @@ impl Sink for WhySlow {
             Decision::Sample { policy_cpu, .. } => {
                 self.policies[self.cpus[policy_cpu as usize].policy].has_sampled = true
             }
-            Decision::Grant { policy_cpu, requested_khz, limit, .. } => {
+            Decision::Grant { policy_cpu, requested_khz, limit, delay_ns, .. } => {
                 let index = self.cpus[policy_cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
+                if u64::try_from(delay_ns).is_ok_and(|delay_ns| now_ns - delay_ns < policy.asked_ns) {
+                    // It answers an earlier request; the last one is on its way.
+                    return;
+                }
                 policy.limit = Some(limit);
                 policy.has_firmware |= limit == GrantLimit::Firmware;
                 // The request as the hardware resolved it.

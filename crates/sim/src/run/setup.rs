@@ -456,6 +456,8 @@ pub(super) fn freq_policies(
             limits,
             cur_khz,
             switching_khz: None,
+            decided_ns: None,
+            switching_for_ns: None,
             wanted: 0,
             kthread: None,
             hwp,
