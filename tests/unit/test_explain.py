@@ -804,6 +804,13 @@ def test_a_change_of_the_clock_belongs_to_the_request_that_caused_it() -> None:
     assert nr_told > 10 and nr_late > 5
 
 
+def test_a_held_frequency_has_the_kernels_reason() -> None:
+    """Goal: a CPU that idled with its tick running is held, too: sugov_hold_freq() looks at idle_calls."""
+    row = dict.fromkeys(opplab._opplab.recorded_frequencies(shared("traces/arm64-612-juno-eas-homog6"))[0], 0)
+    words = words_of("sugov_decision", {**row, "outcome": "held", "next_khz": 600000, "max_cap": 1024})
+    assert words["outcome"] == "600 MHz stays: the CPU had not idled with its tick stopped."
+
+
 def test_an_emulators_cpus_lose_no_time_at_low_clocks(capsys: pytest.CaptureFixture[str]) -> None:
     folder = shared("traces/x86-612-xeon16-any1-schedutil-ramp_up")
     assert "-accel tcg" in (folder / "qemu_cmdline.txt").read_text()

@@ -351,7 +351,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("cannot-update", "came from a CPU that may not change it"),
             code("rate-limited", "came within the rate limit"),
             code("unchanged", "wanted the same frequency"),
-            code("held", "kept it because the CPU had not idled"),
+            code("held", "kept it because the CPU had not idled with its tick stopped"),
             code("requested", "asked for another frequency"),
             code("sampled", "came when a sample was due"),
             code("not-due", "came before the next sample was due"),

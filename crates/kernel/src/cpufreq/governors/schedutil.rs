@@ -952,8 +952,8 @@ impl SugovPolicy {
         best
     }
 
-    /// sugov_hold_freq(), v6.12: true if the CPU did not idle since the last look. Not where a cap holds the
-    /// frequency down.
+    /// sugov_hold_freq(), v6.12: true if the CPU's `idle_calls` did not grow since the last look: it did not idle, or only with
+    /// its tick running. Not where a cap holds the frequency down.
     #[inline]
     fn hold_freq(&mut self, cpu: usize, facts: &CpuFacts) -> bool {
         let rq = &facts.rq;
