@@ -779,6 +779,56 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False
 
 
+def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: no decision of a governor that is only assumed stands for the clock that the trace has.
+
+    Method: a busy CPU under a limit that the trace does not show; without it schedutil would ask for more.
+    """
+    machine = opplab.Machine.load("juno-r2")
+    tasks = {"hog": {"cpus": [1], "loop": -1, "run": 10_000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="hog", file="<hog>")
+    trace = tmp_path / "trace.dat"
+    simulated = opplab.simulate(machine, work, opplab.Policy(scaling_max_freq=800000, variation="none"), seconds=0.9)
+    simulated.to_trace(trace)
+    bare = opplab.explain(trace, cpu=1, at=0.8, machine=machine)
+    kinds = [finding.kind for finding in bare]
+    assert kinds[:2] == ["clock", "mismatch"]
+    clock, mismatch = bare.findings[:2]
+    khz = simulated.events("cpu_frequency").filter(pl.col("cpu") == 1)["khz"][-1]
+    assert clock.data["khz"] == khz < mismatch.data["asked_khz"]
+    assert "1200 MHz, which does not explain this clock: it is assumed (--recorded-governor)." in mismatch.text
+    _, out, _ = run(capsys, "explain", str(trace), "-m", "juno-r2", "--cpu", "1", "--at", "0.8s")
+    shown = " ".join(out.split())
+    assert "schedutil (assumed) with scmi" in shown
+    assert "note: the trace does not name its governor: schedutil is assumed" in shown
+
+    given = opplab.explain(trace, cpu=1, at=0.8, machine=machine, recorded_governor="schedutil")
+    assert "does not explain this clock: the recorded kernel decided otherwise" in str(given)
+    given = opplab.explain(trace, cpu=1, at=0.8, machine=machine, recorded_governor="userspace")
+    assert [finding.kind for finding in given] == ["clock", "frequency"]
+    assert given.findings[0].data["khz"] == khz
+    assert "No decision of userspace is known for this clock" in str(given)
+    with pytest.raises(opplab.InputError, match="leave out --recorded-governor"):
+        opplab.explain(shared("traces/arm64-612-juno-eas-homog6"), cpu=0, recorded_governor="powersave")
+
+
+def test_the_clock_of_a_near_trace_is_explained(tmp_path: Path) -> None:
+    machine, trace = opplab.Machine.load("juno-r2"), tmp_path / "trace.dat"
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    simulated = opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=0.6)
+    simulated.to_trace(trace)
+    clocks = simulated.events("cpu_frequency").filter(pl.col("cpu") == 0)
+    nr_unlike = 0
+    for at in (0.2, 0.3, 0.4, 0.5):
+        found = opplab.explain(trace, cpu=0, at=at, machine=machine, recorded_governor="schedutil")
+        at_ns = found.findings[0].time_ns
+        recorded = clocks.filter(pl.col("time_ns") <= at_ns)["khz"][-1]
+        assert (found.findings[0].kind, found.findings[0].data["khz"]) == ("clock", recorded)
+        assert found.about["governor_known"]
+        nr_unlike += any(finding.kind == "mismatch" for finding in found)
+    assert nr_unlike <= 1
+
+
 def test_a_change_of_the_clock_belongs_to_the_request_that_caused_it() -> None:
     """Goal: a request is not given the clock of an earlier one that was on its way.
 
