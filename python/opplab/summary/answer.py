@@ -483,7 +483,7 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
             place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
             words.append(
                 f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
-                f"{case.duration_ns / 1e9:g} s (leave out --seconds); "
+                f"{case.duration_ns / 1e9:g} s (a longer --seconds lets them end); "
                 f"rate counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
             )
     return " ".join(words)
