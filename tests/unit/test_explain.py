@@ -15,6 +15,7 @@ from opplab.cli.main import main
 from opplab.cli.main import opplab as program
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
+from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.placement import task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
@@ -629,6 +630,8 @@ def test_one_limit_acts(
     assert acting_limit(outcome, 100, held, beside)[0] == limit
     if limit == "full":
         assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside)[0] == "top"
+    if not any((line_ns, io_ns, throttled_ns)) and beside == (0, 0):
+        assert acting_limit(outcome, 100, held, beside, fixed_speed=True)[0] == "full"
 
 
 def hogs(machine: str, *cpus: int, **policy: Any) -> Explanation:
@@ -778,6 +781,88 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False
 
 
+def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: no decision of a governor that is only assumed stands for the clock that the trace has.
+
+    Method: a busy CPU under a limit that the trace does not show; without it schedutil would ask for more.
+    """
+    machine = opplab.Machine.load("juno-r2")
+    tasks = {"hog": {"cpus": [1], "loop": -1, "run": 10_000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="hog", file="<hog>")
+    trace = tmp_path / "trace.dat"
+    simulated = opplab.simulate(machine, work, opplab.Policy(scaling_max_freq=800000, variation="none"), seconds=0.9)
+    simulated.to_trace(trace)
+    bare = opplab.explain(trace, cpu=1, at=0.8, machine=machine)
+    kinds = [finding.kind for finding in bare]
+    assert kinds[:2] == ["clock", "mismatch"]
+    clock, mismatch = bare.findings[:2]
+    khz = simulated.events("cpu_frequency").filter(pl.col("cpu") == 1)["khz"][-1]
+    assert clock.data["khz"] == khz < mismatch.data["asked_khz"]
+    assert "1200 MHz, which does not explain this clock: it is assumed (--recorded-governor)." in mismatch.text
+    _, out, _ = run(capsys, "explain", str(trace), "-m", "juno-r2", "--cpu", "1", "--at", "0.8s")
+    shown = " ".join(out.split())
+    assert "schedutil (assumed) with scmi" in shown
+    assert "note: the trace does not name its governor: schedutil is assumed" in shown
+
+    given = opplab.explain(trace, cpu=1, at=0.8, machine=machine, recorded_governor="schedutil")
+    assert "does not explain this clock: the recorded kernel decided otherwise" in str(given)
+    given = opplab.explain(trace, cpu=1, at=0.8, machine=machine, recorded_governor="userspace")
+    assert [finding.kind for finding in given] == ["clock", "frequency"]
+    assert given.findings[0].data["khz"] == khz
+    assert "No decision of userspace is known for this clock" in str(given)
+    with pytest.raises(opplab.InputError, match="leave out --recorded-governor"):
+        opplab.explain(shared("traces/arm64-612-juno-eas-homog6"), cpu=0, recorded_governor="powersave")
+
+
+def test_the_clock_of_a_near_trace_is_explained(tmp_path: Path) -> None:
+    machine, trace = opplab.Machine.load("juno-r2"), tmp_path / "trace.dat"
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    simulated = opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=0.6)
+    simulated.to_trace(trace)
+    clocks = simulated.events("cpu_frequency").filter(pl.col("cpu") == 0)
+    nr_unlike = 0
+    for at in (0.2, 0.3, 0.4, 0.5):
+        found = opplab.explain(trace, cpu=0, at=at, machine=machine, recorded_governor="schedutil")
+        at_ns = found.findings[0].time_ns
+        recorded = clocks.filter(pl.col("time_ns") <= at_ns)["khz"][-1]
+        assert (found.findings[0].kind, found.findings[0].data["khz"]) == ("clock", recorded)
+        assert found.about["governor_known"]
+        nr_unlike += any(finding.kind == "mismatch" for finding in found)
+    assert nr_unlike <= 1
+
+
+def test_a_change_of_the_clock_belongs_to_the_request_that_caused_it() -> None:
+    """Goal: a request is not given the clock of an earlier one that was on its way.
+
+    Method: the hardware takes longer than the rate limit; each request is explained where the next one comes.
+    """
+    work = opplab.Workload.periodic(12, run_us=3000, period_us=16000)
+    policy = opplab.Policy(tunables={"rate_limit_us": "500"})
+    records = Records(opplab.simulate("juno-r2", work, policy, seconds=1)._inner)
+    rows = [records.row("sugov_decision", index) for index in range(len(records.tables["sugov_decision"]["time_ns"]))]
+    nr_told, nr_late = 0, 0
+    for policy_cpu in {row["policy_cpu"] for row in rows}:
+        asked = [row for row in rows if (row["policy_cpu"], row["outcome"]) == (policy_cpu, "requested")]
+        for row, later in itertools.pairwise(asked):
+            found = {one.kind: one for one in frequency_findings(records, policy_cpu, later["time_ns"] - 1)}
+            assert found["frequency"].data["time_ns"] == row["time_ns"]
+            delivery = found["delivery"].data if "delivery" in found else {}
+            if "granted_khz" in delivery:
+                nr_told += 1
+                assert delivery["granted_khz"] == row["next_khz"]
+                assert delivery["kthread_ns"] <= delivery["delay_ns"]
+            else:
+                nr_late += 1
+    assert nr_told > 10 and nr_late > 5
+
+
+def test_a_held_frequency_has_the_kernels_reason() -> None:
+    """Goal: a CPU that idled with its tick running is held, too: sugov_hold_freq() looks at idle_calls."""
+    row = dict.fromkeys(opplab._opplab.recorded_frequencies(shared("traces/arm64-612-juno-eas-homog6"))[0], 0)
+    words = words_of("sugov_decision", {**row, "outcome": "held", "next_khz": 600000, "max_cap": 1024})
+    assert words["outcome"] == "600 MHz stays: the CPU had not idled with its tick stopped."
+
+
 def test_an_emulators_cpus_lose_no_time_at_low_clocks(capsys: pytest.CaptureFixture[str]) -> None:
     folder = shared("traces/x86-612-xeon16-any1-schedutil-ramp_up")
     assert "-accel tcg" in (folder / "qemu_cmdline.txt").read_text()
@@ -785,7 +870,11 @@ def test_an_emulators_cpus_lose_no_time_at_low_clocks(capsys: pytest.CaptureFixt
     shown = " ".join(out.split())
     assert "speed: an emulator executed this as fast at every clock" in shown
     assert "hardware would take" in shown
-    assert "that took" not in shown
+    assert "Higher clocks save no time here." in shown
+    assert "No clock helps: the speed does not follow it" in shown
+    assert " lost on hardware, " in shown
+    for words in ("that took", "At the highest clocks", "decide the rate"):
+        assert words not in shown
 
 
 def test_a_case_of_a_changed_file_is_not_explained_in_place_of_the_one_that_ran(

@@ -108,7 +108,7 @@ def test_a_row_says_what_of_a_benchmark_its_columns_are_of(folder: Path) -> None
     words = answer("gitsource", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "processes=280")
     assert "elapsed is of the whole benchmark, energy of the 0.8472 s" in words
     cut = answer("kernbench", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "jobs=8", "--seconds", "1")
-    assert "elapsed is missing in 1 of 1 runs, which did not end within 1 s (give more --seconds)" in cut
+    assert "elapsed is missing in 1 of 1 runs, which did not end within 1 s (a longer --seconds lets them end)" in cut
     assert "rate is of the part that ran and counts compiled files" in cut
 
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use opplab_guarded::guarded;
 use opplab_model::decision::Decision;
 use opplab_model::policy_values::EnergyModelSource;
+use opplab_replay::events::What;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json};
 use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayError};
@@ -104,17 +105,21 @@ pub(crate) fn replay_trace(
 }
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
-/// `recorded_frequencies`, with times of the trace's clock.
+/// `recorded_frequencies`, with times of the trace's clock. A policy has also its recorded clocks, `[(time_ns, khz)]`, whether its
+/// governor is known, and what is assumed of the recording. `governor`: that of the recording, where somebody knows it.
 #[guarded]
 #[pyfunction]
+#[pyo3(signature = (path, machine, governor=None))]
 pub(crate) fn replayed_frequencies<'py>(
     py: Python<'py>,
     path: &str,
     machine: Option<PyRef<'_, PyMachine>>,
+    governor: Option<String>,
 ) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (replay, decisions) = run(py, move || {
-        let replay = Replay::read(Path::new(path), machine)?;
+        let recorded = Recorded { governor, ..Recorded::default() };
+        let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let decisions = replay.open_decisions()?;
         Ok((replay, decisions))
     })?;
@@ -134,6 +139,17 @@ pub(crate) fn replayed_frequencies<'py>(
     let machine = &replay.setup.machine;
     let policies = machine.policies().into_iter().map(|(cluster, cpus)| {
         let entry = PyDict::new(py);
+        let changes = replay.events.list.iter().filter_map(|ev| match ev.what {
+            What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some((ev.time_ns, freq_khz)),
+            _ => None,
+        });
+        let clocks = replay.events.start_khz.get(&cpus[0]).copied().into_iter().chain(changes);
+        let mut clocks: Vec<_> = clocks.map(|(time_ns, khz)| (first_ns.saturating_add(time_ns), khz)).collect();
+        clocks.sort_by_key(|&(time_ns, _)| time_ns);
+        clocks.dedup_by_key(|&mut (_, khz)| khz);
+        entry.set_item("clocks", clocks)?;
+        entry.set_item("governor_known", replay.setup.governor_known)?;
+        entry.set_item("notes", &replay.setup.notes)?;
         entry.set_item("cpus", cpus)?;
         entry.set_item("driver", machine.cpufreq.driver.name)?;
         entry.set_item("governor", &replay.setup.policy.governor)?;

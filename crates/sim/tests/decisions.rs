@@ -157,6 +157,31 @@ fn frequency_records_hold_the_bandwidth_of_deadline_tasks() {
     }
 }
 
+/// Goal: a change of the clock belongs to the decision that caused it. Method: where the hardware takes longer than the rate limit,
+/// the next decision comes while an earlier one is on its way; each answer's decision asked for what the answer holds.
+#[test]
+fn answers_of_the_hardware_have_their_decisions() {
+    let mut case = juno("6.12.117", "scmi", 12);
+    case.policy.tunables = vec![("rate_limit_us".into(), "500".into())];
+    let decisions = records(&case).decisions;
+    let (mut nr, mut nr_later) = (0, 0);
+    let mut asked: Vec<(u64, u32, u32)> = Vec::new();
+    for (now_ns, decision) in decisions {
+        match decision {
+            Decision::Freq { policy_cpu, outcome: 4, next_khz, .. } => asked.push((now_ns, policy_cpu, next_khz)),
+            Decision::Grant { policy_cpu, requested_khz, delay_ns, .. } if delay_ns >= 0 => {
+                let of = asked.iter().rposition(|&(ns, of, _)| of == policy_cpu && ns + delay_ns as u64 == now_ns);
+                let of = of.unwrap_or_else(|| panic!("{now_ns}: {decision:?}"));
+                assert_eq!(asked[of].2, requested_khz, "{now_ns}");
+                nr += 1;
+                nr_later += u32::from(asked[of + 1..].iter().any(|&(_, of, _)| of == policy_cpu));
+            }
+            _ => {}
+        }
+    }
+    assert!(nr > 20 && nr_later > 5, "{nr} {nr_later}");
+}
+
 /// Goal: a wake-up's record says what the event says, an energy-aware one holds the cheapest candidate.
 #[test]
 fn placement_records_hold_the_choice() {
@@ -687,6 +712,50 @@ fn slow_time_has_a_reason() {
     );
     assert_eq!(why("performance", ""), [SlowTime::default(); 16]);
     assert!(slow(&why("ondemand", ""), SlowReason::Sampling) > 1_000_000);
+}
+
+/// Goal: a CPU at the clock that its policy asks for in a steady state is not slow, whatever the headroom and where the kernel
+/// applies it. Method: with a headroom of 1.1 a load stays at 450 MHz that the kernel's 1.25 runs at 800 MHz.
+#[test]
+fn what_is_needed_has_the_headroom_of_the_policy() {
+    use opplab_sim::why_slow::WhySlow;
+    for kernel in ["5.9", "6.6", "6.12.117"] {
+        let run_with = |proposals: &[&str]| {
+            let mut case = juno(kernel, "scmi", 1);
+            let task = &mut case.workload.tasks[0];
+            task.spawn_cpu = Some(0);
+            task.ops[1] = Op::Run { work_ns: 605_000, fixed: 0 };
+            task.ops[2] = Op::Timer { timer: 0, period_ns: 4_000_000, absolute: false, own: true };
+            case.workload.warmup_ns = 1_000_000_000;
+            case.duration_ns = 2_000_000_000;
+            case.policy.proposals = proposals.iter().map(|&name| name.to_owned()).collect();
+            let mut sink = WhySlow::new(&case);
+            let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+            let at_opp = |opp: usize| outcome.busy_ns_by_opp.iter().map(|busy_ns| busy_ns[opp]).sum::<u64>();
+            let slow_ns: u64 = sink.finish(&outcome).values().map(|time| time.slow_ns).sum();
+            (at_opp(0), at_opp(1), slow_ns)
+        };
+        let (low, high, slow_ns) = run_with(&[]);
+        assert!(high > 10 * low && slow_ns * 20 < high, "{kernel}: {low} {high} {slow_ns}");
+        let (low, high, slow_ns) = run_with(&["headroom:percent=110"]);
+        assert!(low > 10 * high && slow_ns * 20 < low, "{kernel}: {low} {high} {slow_ns}");
+    }
+}
+
+/// Goal: an answer to an earlier request does not hide the last one, which is on its way. Method: without a rate limit none holds a
+/// request, though decisions come while the hardware answers the one before.
+#[test]
+fn an_earlier_answer_is_no_rate_limit() {
+    use opplab_sim::why_slow::{SlowReason, WhySlow};
+    let mut case = juno("6.12.117", "scmi", 12);
+    case.policy.tunables = vec![("rate_limit_us".into(), "0".into())];
+    let mut sink = WhySlow::new(&case);
+    let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    let rows = sink.finish(&outcome);
+    let slow_ns = |of: SlowReason| {
+        rows.iter().filter(|((_, _, reason, _), _)| *reason == of).map(|(_, time)| time.slow_ns).sum::<u64>()
+    };
+    assert!(slow_ns(SlowReason::Transition) > 1_000_000 && slow_ns(SlowReason::RateLimit) == 0, "{rows:?}");
 }
 
 /// Goal: a long sleep is a reason until the task has its utilisation of before again; what grows beyond it is a ramp.

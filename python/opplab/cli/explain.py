@@ -33,7 +33,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option(
     "--recorded-governor",
     type=NameOf("governors"),
-    help="Governor of the recording, where the trace lacks it (--why-slow, --task).",
+    help="Governor of the recording, where the trace lacks it (--why-slow, --task, --cpu).",
 )
 @output_format_option(only=("text", "json"))
 def command(
@@ -85,8 +85,11 @@ def command(
         return
     about = found.about
     if "recording" in about:
-        what = f"{about['governor']} with {about['driver']}, " if "governor" in about else ""
-        head = [f"{about['recording']}: {what}from {about['from']}."]
+        what = ""
+        if "governor" in about:
+            assumed = "" if about["governor_known"] else " (assumed)"
+            what = f"{about['governor']}{assumed} with {about['driver']}, "
+        head = [f"{about['recording']}: {what}from {about['from']}.", *about.get("assumed", [])]
     elif "trace" in about:
         from opplab.trace.replayed import check_text
 

@@ -65,31 +65,48 @@ def _after(ns: int) -> str:
     return f"{length(ns)} after the request" if ns else "at once"
 
 
-def _delivery(records: Records, cpu: int, asked_ns: int, until_ns: int) -> Finding | None:
-    """Explain how a request reached the hardware."""
+def _kthread(records: Records, policy: int, asked_ns: int, until_ns: int) -> tuple[str, dict[str, int]]:
+    """Explain when the kthread took a request to the hardware; nothing for a driver that needs none."""
+    kthread = f"sugov:{policy}"
+    if records.facts["fast_switch"] or kthread not in records.names:
+        return "", {}
+    task = records.names.index(kthread)
+    runs, ends = records.where("sched_switch", next=task), records.where("sched_switch", prev=task)
+    begun = records.until("sched_switch", runs, asked_ns - 1)
+    ended = records.until("sched_switch", ends, asked_ns)
+    if begun > ended:
+        run = records.row("sched_switch", int(runs[begun - 1]))
+        text = f"{seconds(asked_ns)}: {kthread} was running on CPU {run['cpu']} and took it along"
+        return text, {"kthread_cpu": run["cpu"], "kthread_ns": 0}
+    if begun == len(runs):
+        return "", {}
+    run = records.row("sched_switch", int(runs[begun]))
+    if run["time_ns"] > until_ns:
+        return "", {}
+    data = {"kthread_cpu": run["cpu"], "kthread_ns": run["time_ns"] - asked_ns}
+    where = f"on CPU {run['cpu']} in place of {records.task(run['prev'])}"
+    return f"{seconds(run['time_ns'])}: {kthread} ran {where}, {_after(data['kthread_ns'])}", data
+
+
+def _change(records: Records, cpu: int, asked_ns: int) -> dict[str, Any] | None:
+    """Give the change of the clock that answers a request; of firmware, which chooses by itself, the next one."""
     policy = records.policy_of[cpu]["cpus"][0]
     clocks = records.where("cpu_frequency", cpu=cpu)
-    place = int(np.searchsorted(records.tables["cpu_frequency"]["time_ns"][clocks], asked_ns))
-    changed = None
-    if place < len(clocks):
-        change = records.row("cpu_frequency", int(clocks[place]))
-        changed = change if change["time_ns"] <= until_ns else None
-    text, data = "", {}
-    kthread = f"sugov:{policy}"
-    if not records.facts["fast_switch"] and kthread in records.names:
-        task = records.names.index(kthread)
-        runs = records.where("sched_switch", next=task)
-        times = records.tables["sched_switch"]["time_ns"][runs]
-        first = int(np.searchsorted(times, asked_ns))
-        if first < len(runs):
-            run = records.row("sched_switch", int(runs[first]))
-            if run["time_ns"] <= until_ns:
-                data = {"kthread_cpu": run["cpu"], "kthread_ns": run["time_ns"] - asked_ns}
-                text = (
-                    f"{seconds(run['time_ns'])}: {kthread} ran on CPU {run['cpu']} in place of "
-                    f"{records.task(run['prev'])}, {_after(data['kthread_ns'])}"
-                )
-    if changed is not None:
+    times_ns = records.tables["cpu_frequency"]["time_ns"][clocks]
+    found = times_ns >= asked_ns
+    if not len(records.where("hwp_decision", policy_cpu=policy)):
+        answers = records.where("freq_grant", policy_cpu=policy)
+        answered_ns = records.tables["freq_grant"]["time_ns"][answers]
+        delay_ns = records.tables["freq_grant"]["delay_ns"][answers]
+        found = np.isin(times_ns, answered_ns[(delay_ns >= 0) & (answered_ns.astype(np.int64) - delay_ns == asked_ns)])
+    return records.row("cpu_frequency", int(clocks[found][0])) if found.any() else None
+
+
+def _delivery(records: Records, cpu: int, asked_ns: int, until_ns: int) -> Finding | None:
+    """Explain how a request reached the hardware."""
+    text, data = _kthread(records, records.policy_of[cpu]["cpus"][0], asked_ns, until_ns)
+    changed = _change(records, cpu, asked_ns)
+    if changed is not None and changed["time_ns"] <= until_ns:
         data |= {"granted_khz": changed["khz"], "delay_ns": changed["time_ns"] - asked_ns}
         head = f"{text}; the" if text else f"{seconds(changed['time_ns'])}: the"
         text = f"{head} clock became {point_name(records, cpu, changed['khz'])}, {_after(data['delay_ns'])}"

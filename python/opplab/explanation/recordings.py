@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 # What explanations of traces are from.
 RECORDS = "the kernel's own records"
-EVENTS = "its events: schedutil on the averages that follow from them (the open loop of `opplab replay`)"
+EVENTS = "its events"
+OPEN_LOOP = f"{EVENTS}: schedutil on the averages that follow from them (the open loop of `opplab replay`)"
 
 
 def _is_recording(path: Path) -> bool:
@@ -46,18 +48,19 @@ def explain_trace(
     governor: str | None = None,
 ) -> Explanation:
     """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow (under its `governor`)."""
-    if cpu is not None:
-        return _recorded(path, machine, cpu, at)
-    if task is not None and machine is None and _is_recording(path):
-        placements = _opplab.recorded_placements(path)
-        if placements:
-            return _recorded_task(path, placements, str(task), at)
-    from opplab.trace.replayed import assumed
-
     inner = machine._inner if machine else None
     (misfit,) = _opplab.trace_misfits(str(path), [inner]) if inner else (None,)
     if misfit is not None:
         raise InputError(f"{path}: {misfit}")
+    if cpu is not None:
+        return _recorded(path, machine, cpu, at, governor)
+    if task is not None and machine is None and _is_recording(path):
+        placements = _opplab.recorded_placements(path)
+        if placements:
+            _refuse(path, governor)
+            return _recorded_task(path, placements, str(task), at)
+    from opplab.trace.replayed import assumed
+
     case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
     checked = json.loads(check)
     known: bool = checked["governor_known"]
@@ -149,18 +152,57 @@ def _recorded_placement(row: dict[str, Any]) -> list[Finding]:
     return [Finding(row["time_ns"], "placement", f"{seconds(row['time_ns'])}: {told['text']}{kernel}", row)]
 
 
-def _frequencies(path: Path, machine: Machine | None) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
+def _refuse(path: Path, governor: str | None) -> None:
+    """Refuse a governor for a recording that is explained without one."""
+    if governor is not None:
+        raise InputError(f"{path} has {RECORDS} of its decisions: leave out --recorded-governor")
+
+
+def _frequencies(
+    path: Path, machine: Machine | None, governor: str | None
+) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
     """Give schedutil's decisions in a trace, the cpufreq policies, and what the decisions are from."""
     if machine is None and _is_recording(path):
         columns, policies = _opplab.recorded_frequencies(path)
         if columns["time_ns"]:
+            _refuse(path, governor)
             return columns, policies, RECORDS
-    return *_opplab.replayed_frequencies(str(path), machine._inner if machine else None), EVENTS
+    columns, policies = _opplab.replayed_frequencies(str(path), machine._inner if machine else None, governor)
+    return columns, policies, OPEN_LOOP if columns["time_ns"] else EVENTS
 
 
-def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None) -> Explanation:
+def _recorded_clock(
+    policy: dict[str, Any], cpu: int, at_ns: int, asked_khz: int | None, asked_ns: int | None
+) -> list[Finding]:
+    """Report the clock that a trace has, and whether a governor that asks for `asked_khz` since then explains it."""
+    clocks = policy["clocks"]
+    place = bisect_right(clocks, at_ns, key=lambda clock: clock[0])
+    if not place:
+        return [Finding(at_ns, "clock", f"The trace does not show the clock of CPU {cpu} at {seconds(at_ns)}.")]
+    since_ns, khz = clocks[place - 1]
+    name = _opplab.point_name(policy["driver"], policy["opps_khz"], khz)
+    data = {"khz": khz, "clock_since_ns": since_ns}
+    text = f"At {seconds(at_ns)} CPU {cpu} ran at {name}, its clock in the trace since {seconds(since_ns)}."
+    findings = [Finding(at_ns, "clock", text, data)]
+    if asked_khz in (None, khz):
+        return findings
+    if asked_ns is not None and asked_ns > since_ns and place < len(clocks) and clocks[place][1] == asked_khz:
+        delay_ns = clocks[place][0] - asked_ns
+        text = f"It became {mhz(asked_khz)} at {seconds(clocks[place][0])}, {length(delay_ns)} after the decision."
+        return [
+            *findings,
+            Finding(clocks[place][0], "delivery", text, {"granted_khz": asked_khz, "delay_ns": delay_ns}),
+        ]
+    hint = (
+        "the recorded kernel decided otherwise" if policy["governor_known"] else "it is assumed (--recorded-governor)"
+    )
+    text = f"{policy['governor']} would ask for {mhz(asked_khz)}, which does not explain this clock: {hint}."
+    return [*findings, Finding(at_ns, "mismatch", text, {"asked_khz": asked_khz})]
+
+
+def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None, governor: str | None) -> Explanation:
     """Explain the clock of a CPU of a real kernel, from its own records or from the events."""
-    columns, policies, origin = _frequencies(folder, machine)
+    columns, policies, origin = _frequencies(folder, machine, governor)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
     if policy is None:
         raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")
@@ -169,13 +211,21 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
         for values in zip(*columns.values(), strict=True)
         if values[1] == policy["cpus"][0]
     ]
-    if not rows:
+    clocks = policy.get("clocks", [])
+    times_ns = [row["time_ns"] for row in rows] or [time_ns for time_ns, _ in clocks]
+    if not times_ns:
         raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
-    first_ns, last_ns = rows[0]["time_ns"], rows[-1]["time_ns"]
+    first_ns, last_ns = times_ns[0], times_ns[-1]
     at_ns = _recorded_ns(at, first_ns, last_ns, (first_ns + last_ns) // 2)
     before = [row for row in rows if row["time_ns"] <= at_ns]
     place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
     findings = []
+    if origin != RECORDS:
+        asked_khz = before[-1]["next_khz"] if before else None
+        findings = _recorded_clock(policy, cpu, at_ns, asked_khz, None if place is None else before[place]["time_ns"])
+    if not rows:
+        text = f"No decision of {policy['governor']} is known for this clock; events show schedutil's only."
+        findings.append(Finding(at_ns, "frequency", text))
     if place is not None:
         row = before[place]
         findings.append(Finding(row["time_ns"], "frequency", _recorded_formula(policy, row), row))
@@ -184,6 +234,8 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None)
         text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
         findings.append(Finding(rest[-1]["time_ns"], "reports", text + _recorded_formula(policy, rest[-1]), rest[-1]))
     about = {"recording": str(folder), "from": origin, "governor": policy["governor"], "driver": policy["driver"]}
+    about["governor_known"] = policy.get("governor_known", True)
+    about["assumed"] = [f"note: {note}" for note in policy.get("notes", [])]
     return Explanation(about, findings)
 
 

@@ -61,16 +61,21 @@ FULL_PCT = 95
 """A CPU that is busy for so much of the time is full."""
 
 
-def at_clocks(outcome: _opplab.Outcome, busy_ns: int) -> str:
+def at_clocks(busy_ns: int, top_ns: int) -> str:
     """Give in words what the clocks mean for a quota, which limits time and not cycles."""
-    percent = 100 * busy_at_top_ns(outcome) / busy_ns if busy_ns else 100.0
+    percent = 100 * top_ns / busy_ns if busy_ns else 100.0
     if percent >= NEAR_TOP_PCT:
         return "and the clocks were near their highest"
     return f"at these clocks: at the highest ones the same cycles take {percent:.0f} % of the time that quotas limit"
 
 
 def acting_limit(
-    outcome: _opplab.Outcome, busy_ns: int, held_ns: dict[str, int], beside_ns: tuple[int, int] = (0, 0)
+    outcome: _opplab.Outcome,
+    busy_ns: int,
+    held_ns: dict[str, int],
+    beside_ns: tuple[int, int] = (0, 0),
+    *,
+    fixed_speed: bool = False,
 ) -> tuple[str, str]:
     """Give the limit that acts on the rate of a run, and what shows it.
 
@@ -84,6 +89,8 @@ def acting_limit(
         Time that they were slow, by the limit that held them, of `HELD_BY`.
     beside_ns : tuple
         Time that they were busy beside a busy thread of their core, and how much of it was lost by that.
+    fixed_speed : bool
+        They execute as fast at every clock, so that no clock acts.
 
     Notes
     -----
@@ -103,22 +110,24 @@ def acting_limit(
     if io_ns > busy_ns:
         return "disk", f"The disk decides the rate{told}."
     if 2 * throttled_ns > busy_ns:
-        return "quota", f"Quotas of control groups decide the rate, {at_clocks(outcome, busy_ns)}{told}."
+        clocks = "whatever the clock" if fixed_speed else at_clocks(busy_ns, busy_at_top_ns(outcome))
+        return "quota", f"Quotas of control groups decide the rate, {clocks}{told}."
     if 2 * line_ns > busy_ns:
         return "line", f"A cache line that all CPUs write decides the rate, whatever the clock{told}."
-    saved_ns = busy_ns - busy_at_top_ns(outcome)
+    saved_ns = 0 if fixed_speed else busy_ns - busy_at_top_ns(outcome)
     both_ns, lost_ns = beside_ns
     if 2 * both_ns > busy_ns and lost_ns > saved_ns:
         return "smt", f"Threads that share cores decide the rate, more than the clock{told}."
     most = max(held_ns, key=lambda name: held_ns[name], default="")
-    if most and 2 * held_ns[most] > busy_ns:
+    if most and 2 * held_ns[most] > busy_ns and not fixed_speed:
         return most, f"The clocks decide the rate, held by {SLOW[most]}{told}."
     if 100 * saved_ns < busy_ns:
         busy = [100 * sum(times) for times in outcome["busy_ns_by_opp"]]
         full = [cpu for cpu, times in enumerate(busy) if times >= FULL_PCT * outcome["wall_ns"]]
         if full:
             return "full", f"No clock helps: {cpu_list(full)} {'is' if len(full) == 1 else 'are'} full{told}."
-        return "top", f"No clock helps: the CPUs are at their highest ones, and none is full{told}."
+        clocks = "the speed does not follow it" if fixed_speed else "the CPUs are at their highest ones"
+        return "top", f"No clock helps: {clocks}, and none is full{told}."
     return "clock", f"The clocks that software asks for decide the rate{told}."
 
 
@@ -174,13 +183,15 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     lost_ns = sum(entry["lost_ns"] for entry in sums.values())
     facts = case.facts()
     share = 100 * slow_ns / busy_ns if busy_ns else 0.0
-    top_ns = busy_at_top_ns(outcome)
+    fixed_speed = facts["fixed_speed"]
+    top_ns = busy_ns if fixed_speed else busy_at_top_ns(outcome)
+    at_top = f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}."
     missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
-    took = "hardware would take" if facts["fixed_speed"] else "that took"
+    took, lost = ("hardware would take", "lost on hardware") if fixed_speed else ("that took", "lost")
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
-        f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}. {missed}."
+        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}."
     )
     totals = {
         "busy_ns": busy_ns,
@@ -193,7 +204,7 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
-    limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns)
+    limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed)
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
@@ -208,7 +219,7 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
         more = f" and {len(entry['tasks']) - 3} more" if len(entry["tasks"]) > 3 else ""
         line = (
             f"{reason}: {SLOW[reason]}: {length(entry['slow_ns'])} ({of_busy:.1f} % of the busy time), "
-            f"{length(entry['lost_ns'])} lost, {of_energy:.1f} % of the CPUs' energy; {tasks}{more} "
+            f"{length(entry['lost_ns'])} {lost}, {of_energy:.1f} % of the CPUs' energy; {tasks}{more} "
             f"on {cpu_list(sorted(entry['cpus']))}, mostly at {mhz(entry['khz'].most_common(1)[0][0])}."
         )
         data = {

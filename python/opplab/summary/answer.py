@@ -493,7 +493,7 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
             place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
             words.append(
                 f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
-                f"{case.duration_ns / 1e9:g} s (give more --seconds); "
+                f"{case.duration_ns / 1e9:g} s (a longer --seconds lets them end); "
                 f"rate is of the part that ran and counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
             )
     return " ".join(words)

@@ -190,7 +190,7 @@ pub enum SugovOutcome {
     RateLimited,
     /// The frequency is the requested one already.
     Unchanged,
-    /// A lower frequency was not asked for because the CPU did not idle since the last look.
+    /// A lower frequency was not asked for because the CPU did not idle with its tick stopped since the last look.
     Held,
     /// A request was made (or is under way to the kthread).
     Requested,

@@ -226,8 +226,11 @@ decisions! {
         cpu: CpuIdx, state: u32, nr_states: u32, residency_ns: u64, deeper_ns: u64, sleep_length_ns: i64,
         delta_tick_ns: i64, stop_tick: bool, tick_stopped: bool, queried: bool,
     }
-    /// The hardware of a policy answered: it was asked for `requested_khz` and runs at `granted_khz`.
-    Grant = freq_grant { policy_cpu: CpuIdx, requested_khz: u32, granted_khz: u32, limit: GrantLimit }
+    /// The hardware of a policy answered: it was asked for `requested_khz` and runs at `granted_khz`, `delay_ns` after the
+    /// decision of schedutil that this answers (-1: none; a limit changed, or the request is not schedutil's).
+    Grant = freq_grant {
+        policy_cpu: CpuIdx, requested_khz: u32, granted_khz: u32, limit: GrantLimit, delay_ns: i64,
+    }
     /// A task was placed at a wake-up (`fork`: at its birth) by `rule`. `waker_cpu` ran the wake-up, on behalf of
     /// `waker` or in an interrupt. `overutilized` switches energy-aware placement off; `eas_rule` is that placement's
     /// reason. Without it the search for an idle CPU starts at `target`: `prev_cpu`, or the waking CPU if `wake_wide`
@@ -348,7 +351,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("cannot-update", "came from a CPU that may not change it"),
             code("rate-limited", "came within the rate limit"),
             code("unchanged", "wanted the same frequency"),
-            code("held", "kept it because the CPU had not idled"),
+            code("held", "kept it because the CPU had not idled with its tick stopped"),
             code("requested", "asked for another frequency"),
             code("sampled", "came when a sample was due"),
             code("not-due", "came before the next sample was due"),

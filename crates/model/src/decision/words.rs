@@ -170,8 +170,10 @@ fn asked(outcome: u8, prev_khz: u32, next_khz: u32, names: &Names<'_>) -> String
         Some("requested") if next_khz == 0 => "Requested.".to_owned(),
         Some("requested") if prev_khz == 0 => "Requested for the first time.".to_owned(),
         Some("requested") => format!("Requested instead of {}.", mhz(prev_khz)),
-        Some("held") if next_khz == 0 => "The level before stays, because the CPU had not idled.".to_owned(),
-        Some("held") => format!("{} stays, because the CPU had not idled.", names.point(next_khz)),
+        Some("held") if next_khz == 0 => {
+            "The level before stays: the CPU had not idled with its tick stopped.".to_owned()
+        }
+        Some("held") => format!("{} stays: the CPU had not idled with its tick stopped.", names.point(next_khz)),
         Some("rate-limited") => format!("The rate limit keeps {}.", mhz(next_khz)),
         Some("unchanged") => format!("{} is what was asked for before.", mhz(next_khz)),
         Some(other) => format!("It {}.", phrase("outcome", outcome).unwrap_or(other)),

@@ -60,6 +60,9 @@ pub(crate) struct FreqPolicy {
     pub(crate) switching_khz: Option<u32>,
     /// What the hardware has answered and the kthread that waits for it has not seen yet.
     pub(crate) answered_khz: Option<u32>,
+    /// The last decision that the hardware has not been asked for yet, and the one that it is on its way to; known to records only.
+    pub(crate) decided_ns: Option<u64>,
+    pub(crate) switching_for_ns: Option<u64>,
     /// The operating point that the hardware is asked for.
     pub(crate) wanted: u32,
     pub(crate) kthread: Option<TaskId>,

@@ -5,7 +5,7 @@
 //! clock once the thread runs again.
 
 use opplab_kernel::cpufreq::facts::Request;
-use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts};
+use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts, SugovOutcome};
 use opplab_kernel::cpufreq::facts::{CpuTimes, SampleNote};
 use opplab_kernel::cpufreq::freq_table::{Relation, cpufreq_pressure};
 use opplab_kernel::cpufreq::governor::{self as kernel, Report, Worker};
@@ -117,6 +117,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let (form, iowait) = (self.gates.sugov.util, flags & SCHED_CPUFREQ_IOWAIT != 0);
             let context = FreqContext { members: &members, form, iowait, prev_khz, wait_ns };
             record = wanted.zip(seen).map(|(wanted, seen)| Decision::freq(&context, &wanted, &seen));
+            if seen.is_some_and(|seen| seen.outcome == SugovOutcome::Requested) {
+                self.policies[index].decided_ns = Some(self.now);
+            }
             request
         } else {
             governor.update_util(&report, &view, None)
@@ -267,6 +270,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[kthread].stage = 0;
                 let Some(khz) = next else { return false };
                 if self.driver.switch_ns == 0 {
+                    let state = &mut self.policies[policy];
+                    state.switching_for_ns = state.decided_ns.take();
                     self.slow_switch_done(policy, khz);
                     return false;
                 }
@@ -290,7 +295,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Programs the hardware; the clock changes after the driver's switch time.
     pub(crate) fn begin_switch(&mut self, policy: PolicyId, khz: u32) {
-        self.policies[policy].switching_khz = Some(khz);
+        let state = &mut self.policies[policy];
+        (state.switching_khz, state.switching_for_ns) = (Some(khz), state.decided_ns.take());
         if self.driver.switch_ns == 0 {
             self.carry_out(policy, khz);
         } else {
@@ -339,6 +345,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             (Governor::Hwp(_), Some(_)) => self.hwp_grant(policy),
             (_, Some(_)) => self.hwp_desire(policy, khz),
         }
+        self.policies[policy].switching_for_ns = None;
     }
 
     /// intel_cpufreq runs at P-states (intel_cpufreq_target(), intel_cpufreq_fast_switch(), v6.12).

@@ -249,6 +249,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             () if granted_khz < requested_khz => GrantLimit::Firmware,
             () => GrantLimit::None,
         };
-        self.record(Decision::Grant { policy_cpu: policy_cpu.0, requested_khz, granted_khz, limit });
+        // What is still on its way is not answered by it.
+        let answered = state.switching_for_ns.filter(|_| state.switching_khz.is_none());
+        let delay_ns = answered.map_or(-1, |decided_ns| (self.now - decided_ns) as i64);
+        let policy_cpu = policy_cpu.0;
+        self.record(Decision::Grant { policy_cpu, requested_khz, granted_khz, limit, delay_ns });
     }
 }

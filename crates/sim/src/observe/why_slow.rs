@@ -1,9 +1,9 @@
 //! Why CPUs ran below what their tasks needed: a sink that attributes the time of a whole run.
 //!
 //! What a CPU needs at an instant is known afterwards: the highest utilisation of its fair run queue from then to the end
-//! of its busy period, with the kernel's headroom of 1.25, as an operating point. That is what the governor asks for once
-//! load tracking has seen what is there. A CPU that runs a task at a lower clock is slow, and the first of these that
-//! holds is the reason:
+//! of its busy period, as the operating point that schedutil asks for then, with the headroom of the policy's kernel. That
+//! is what it asks for once load tracking has seen what is there. A CPU that runs a task at a lower clock is slow, and the
+//! first of these that holds is the reason:
 //!
 //! ```text
 //!   granted = what scaling_max_freq, max_perf_pct or no_turbo allow
@@ -22,7 +22,8 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::facts::SugovOutcome;
+use opplab_kernel::cpufreq::facts::{PerfBound, RqFacts, SugovOutcome};
+use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
 use opplab_model::governor::cpuinfo_max_khz;
@@ -135,6 +136,8 @@ struct PolicyState {
     cpus: Vec<CpuIdx>,
     requested_khz: u32,
     wanted_khz: u32,
+    /// When it last asked.
+    asked_ns: u64,
     limit: Option<GrantLimit>,
     is_capped: bool,
     has_decided: bool,
@@ -207,6 +210,8 @@ pub struct WhySlow {
     tasks: Vec<TaskLife>,
     /// Of each cluster: operating points in kHz, the frequency of its capacity as governors have it, its capacity.
     clusters: Vec<(Vec<u32>, u32, u32)>,
+    /// schedutil as the policy's kernel has it.
+    gates: SugovGates,
     /// From when on, in ns, the point of each cluster at which a set limit holds it.
     limits: Vec<(u64, Vec<Option<u32>>)>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
@@ -244,6 +249,7 @@ impl WhySlow {
             policies,
             tasks: Vec::new(),
             clusters: clusters.collect(),
+            gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             limits: limits.collect(),
             memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
             warmup_ns: case.workload.warmup_ns,
@@ -360,8 +366,10 @@ impl WhySlow {
         let mut stretches = std::mem::take(&mut own.busy);
         for stretch in stretches.iter().rev() {
             peak = peak.max(stretch.util).min(*capacity);
-            let raw = u64::from(*ref_khz) * u64::from(peak + peak / 4) / u64::from((*capacity).max(1));
-            let above = opps.iter().copied().find(|&khz| u64::from(khz) >= raw);
+            let rq = RqFacts { capacity: (*capacity).into(), ..RqFacts::default() };
+            let asked = self.gates.perf(&rq, (peak.into(), peak.into()), None);
+            let raw_khz = self.gates.raw_freq(asked.util, rq.capacity, *ref_khz);
+            let above = opps.iter().copied().find(|&khz| khz >= raw_khz);
             let needed = above.or(opps.last().copied()).unwrap_or(0);
             if stretch.khz >= needed || stretch.ns == 0 {
                 continue;
@@ -426,6 +434,7 @@ impl Sink for WhySlow {
                 self.cut_policy(policy, now_ns);
                 let state = &mut self.policies[policy];
                 (state.requested_khz, state.wanted_khz, state.limit) = (khz, khz, None);
+                state.asked_ns = now_ns;
             }
             _ => {}
         }
@@ -437,9 +446,7 @@ impl Sink for WhySlow {
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         match *decision {
-            Decision::Freq {
-                cpu, outcome, wanted_khz, next_khz, util_sum, uclamp_max, max_cap, iowait_boost, ..
-            } => {
+            Decision::Freq { cpu, outcome, wanted_khz, next_khz, bound, iowait_boost, .. } => {
                 let index = self.cpus[cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
@@ -448,9 +455,9 @@ impl Sink for WhySlow {
                 // Performance levels instead of frequencies come as requests of their own.
                 if outcome == SugovOutcome::Requested as u8 && next_khz > 0 {
                     // A kthread that is under way takes it along without a request of its own.
-                    (policy.requested_khz, policy.limit) = (next_khz, None);
+                    (policy.requested_khz, policy.limit, policy.asked_ns) = (next_khz, None, now_ns);
                 }
-                policy.is_capped = uclamp_max < max_cap && util_sum + util_sum / 4 > uclamp_max;
+                policy.is_capped = bound == PerfBound::UclampMax as u8;
                 policy.is_boosted = iowait_boost > 0;
                 if policy.is_boosted {
                     policy.boosted_ns = Some(now_ns);
@@ -459,10 +466,14 @@ impl Sink for WhySlow {
             Decision::Sample { policy_cpu, .. } => {
                 self.policies[self.cpus[policy_cpu as usize].policy].has_sampled = true
             }
-            Decision::Grant { policy_cpu, requested_khz, limit, .. } => {
+            Decision::Grant { policy_cpu, requested_khz, limit, delay_ns, .. } => {
                 let index = self.cpus[policy_cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
+                if u64::try_from(delay_ns).is_ok_and(|delay_ns| now_ns - delay_ns < policy.asked_ns) {
+                    // It answers an earlier request; the last one is on its way.
+                    return;
+                }
                 policy.limit = Some(limit);
                 policy.has_firmware |= limit == GrantLimit::Firmware;
                 // The request as the hardware resolved it.

@@ -457,6 +457,8 @@ pub(super) fn freq_policies(
             cur_khz,
             switching_khz: None,
             answered_khz: None,
+            decided_ns: None,
+            switching_for_ns: None,
             wanted: 0,
             kthread: None,
             hwp,

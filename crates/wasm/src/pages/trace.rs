@@ -108,6 +108,8 @@ struct Slow {
     missed: (u64, u64),
     governor: String,
     governor_known: bool,
+    /// The recording is an emulator's, whose speed does not follow the clock.
+    fixed_speed: bool,
     kernel: String,
     /// How near a run of the same work under the same policy is to the trace, in words.
     check: String,
@@ -609,6 +611,7 @@ impl Slow {
             names: outcome.task_names.clone(),
             governor: case.policy.governor.clone(),
             governor_known: replay.setup.governor_known,
+            fixed_speed: case.machine.speed_is_constant(),
             kernel: case.policy.kernel.clone(),
             rows: sink.finish(&outcome),
             check: String::new(),
@@ -638,12 +641,13 @@ impl Slow {
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
         out.say(format!(
             "Its work run again under {}{}, kernel {}: CPUs were busy for {}, {:.1} % of it at a lower clock than their utilisation \
-             asks for; that took {} longer. {} of {} activations were missed.",
+             asks for; {} {} longer. {} of {} activations were missed.",
             self.governor,
             if self.governor_known { "" } else { " (assumed; reasons that hang on the governor are left out)" },
             self.kernel,
             ms(self.busy_ns),
             percent(slow_ns as f64, self.busy_ns as f64),
+            if self.fixed_speed { "hardware would take" } else { "that took" },
             ms(lost_ns),
             self.missed.0,
             self.missed.1

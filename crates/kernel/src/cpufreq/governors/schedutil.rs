@@ -272,6 +272,19 @@ impl SugovGates {
         }
     }
 
+    /// The frequency before it is resolved, in kHz, that `util` of `max` as [`Self::perf`] gives it asks for where the capacity is
+    /// reached at `ref_khz` (get_next_freq(), v6.12, truncated to 32 bits as there).
+    #[inline]
+    pub fn raw_freq(&self, util: u64, max: u64, ref_khz: u32) -> u32 {
+        let khz = ref_khz.into();
+        let raw = match self.headroom {
+            HeadroomPlace::InEffectivePerf => map_util_freq(util, khz, max),
+            HeadroomPlace::InClampedUtil => map_util_freq(self.margin.map_util_perf(util), khz, max),
+            HeadroomPlace::InFrequency => map_util_freq(util, self.margin.map_util_perf(khz), max),
+        };
+        raw as u32
+    }
+
     /// From a CPU's utilisation to the performance that it asks for (sugov_get_util(), v6.12, without the I/O boost's own
     /// state); `boost` is what [`SugovCpu::sugov_iowait_apply`] gives, `None` without a boost.
     #[inline(always)]
@@ -949,8 +962,8 @@ impl SugovPolicy {
         best
     }
 
-    /// sugov_hold_freq(), v6.12: true if the CPU did not idle since the last look. Not where a cap holds the
-    /// frequency down.
+    /// sugov_hold_freq(), v6.12: true if the CPU's `idle_calls` did not grow since the last look: it did not idle, or only with
+    /// its tick running. Not where a cap holds the frequency down.
     #[inline]
     fn hold_freq(&mut self, cpu: usize, facts: &CpuFacts) -> bool {
         let rq = &facts.rq;
@@ -961,16 +974,10 @@ impl SugovPolicy {
         saved == facts.idle_calls
     }
 
-    /// The first half of get_next_freq(), truncated to 32 bits as there.
+    /// The first half of get_next_freq(), v6.12.
     #[inline]
     fn get_raw_freq(&self, policy: &PolicyFacts, util: u64, max: u64) -> u32 {
-        let khz = self.gates.capacity_ref_freq(policy, self.cpuinfo.max_khz).into();
-        let raw = match self.gates.headroom {
-            HeadroomPlace::InEffectivePerf => map_util_freq(util, khz, max),
-            HeadroomPlace::InClampedUtil => map_util_freq(self.gates.margin.map_util_perf(util), khz, max),
-            HeadroomPlace::InFrequency => map_util_freq(util, self.gates.margin.map_util_perf(khz), max),
-        };
-        raw as u32
+        self.gates.raw_freq(util, max, self.gates.capacity_ref_freq(policy, self.cpuinfo.max_khz))
     }
 
     /// The second half of get_next_freq(), v6.12: the raw frequency is only resolved when it changed.
