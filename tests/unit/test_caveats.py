@@ -43,8 +43,42 @@ def test_a_gpu_hides_no_lateness_and_is_named_beside_the_power(load: Path, tmp_p
 
 
 def test_preferences_that_nobody_measured_are_named(load: Path, tmp_path: Path) -> None:
-    words = ("-m", "alder-lake-i7-1260p", "--power", "generic", "-o")
-    assert "only 128 was measured" in told(load, *words, str(tmp_path / "a"), "--vs", "epp=power")
-    plain = told(load, *words, str(tmp_path / "b"), "--vs", "governor=performance")
-    assert "only 128 was measured" not in plain
-    assert "is its packages awake, at any load" in plain
+    """By the numbers that names have on the processor's model: 102 on Alder Lake's laptops, 128 on Kaby Lake's."""
+    words = ("--power", "generic", "-o", str(tmp_path / "a"), "-m", "alder-lake-i7-1260p")
+    shown = told(load, *words, "--vs", "epp=power", "--vs", "epp=balance_performance", "--vs", "epp=128")
+    which = "102 (default, balance_performance), 255 (power)"
+    assert f"the energy preference {which} is assumed, and in no draw: only 128 was measured." in shown
+    assert "epp=balance_performance changes nothing here" in shown
+    assert "is its packages awake, at any load" in shown
+    measured = ("--vs", "governor=performance", "-o", str(tmp_path / "b"), "-m", "kaby-lake-i7-7500u")
+    assert "was measured" not in told(load, *measured, "--power", "generic")
+
+
+@pytest.mark.parametrize(
+    ("words", "which"),
+    [
+        (("kaby-lake-i7-7500u-gpu", "intel_pstate", "--epp", "balance_performance,power"), "255 (power)"),
+        (("epyc-7742-2s", "amd-pstate-epp", "--epp", "balance_performance,128"), "128 (balance_performance)"),
+    ],
+)
+def test_a_choice_names_the_preferences_that_it_assumes(load: Path, words: tuple[str, ...], which: str) -> None:
+    machine, driver, *epp = words
+    asked = ("-m", machine, "--driver", driver, "--governor", "powersave,performance", *epp)
+    short = ("--seconds", "0.3", "--iterations", "2", "--uncertainty", "0")
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, ["choose", str(load), *asked, *short])
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    on = "none was measured on AMD" if driver.startswith("amd") else "only 128 was measured"
+    assert f"the energy preference {which} is assumed, and in no draw: {on}." in " ".join(done.stdout.split())
+
+
+def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:
+    """schedutil keeps the clock of the first milliseconds under short writes: a boost for I/O then changes nothing."""
+    words = ["run", "sqlite", "-m", "kaby-lake-i7-7500u", "--power", "generic", "--driver", "intel_cpufreq"]
+    words += ["--governor", "schedutil", "--vs", "proposal=no-iowait-boost", "--seconds", "2", "--iterations", "2"]
+    for background, is_held in ((), True), (("--background", "debian-12-idle"), False):
+        out = ("-o", str(tmp_path / str(is_held)))
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*words, *background, *out])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        held = "The clock under schedutil, no-iowait-boost is that of the first milliseconds"
+        assert (held in " ".join(done.stdout.split())) is is_held
+        assert "sqlite is not calibrated on kaby-lake-i7-7500u: its constants are the model's own" in done.stderr

@@ -352,7 +352,7 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     for words in ("Recommended", "best in all", "to set it:", "change against", "opplab machine show"):
         assert words not in done.stdout
     assert f"opplab choose {folder} -m MACHINE" in " ".join(done.stdout.split())
-    assert "these, not the assumed power" in " ".join(done.stdout.split())
+    assert "the assumed power is in no draw" in " ".join(done.stdout.split())
     found = json.loads(CliRunner().invoke(program, [*args, "--uncertainty", "0", "--format", "json"]).stdout)
     assert found["recommended"] is None
     assert [one["best"] for one in found["settings"]] == [None, None]
@@ -777,3 +777,25 @@ def test_a_choice_says_what_a_workload_asks_for_in_vain_and_what_its_watts_are_o
     assert "watts are the sum of the clusters' meters, without the rest of the machine" in str(found).replace("\n", " ")
     model = opplab.Workload.benchmark("hackbench", groups=1, loops=100)
     assert "energy of the" in str(opplab.choose("juno-r2", model, **(how | {"seconds": None}))).replace("\n", " ")
+
+
+def test_misses_of_the_cold_start_leave_no_setting_out() -> None:
+    """A task of which schedutil misses the first activations, before load tracking knows it, and none later."""
+    task = {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 11111}}
+    load = opplab.Workload.parse(json.dumps({"global": LOAD["global"], "tasks": {"t": task}}), name="load")
+    asked: dict[str, Any] = {"governors": ["performance", "schedutil"], "iterations": 2, "uncertainty": 0, "jobs": 2}
+    found = opplab.choose("pixel4", load, seconds=2, **asked)
+    schedutil = next(option for option in found.options if option.label == "schedutil")
+    assert schedutil.parts["missed_activations"].value > 0.1
+    assert schedutil.parts["missed_later"].value == 0
+    assert found.recommended is schedutil
+    assert "misses of the first 0.2 s, when load tracking starts from 0, leave no setting out" in found.block().assumed
+    short = opplab.choose("pixel4", load, seconds=0.3, **asked)
+    assert any("does less than performance" in line for line in short.findings()), "it is all start"
+
+
+def test_fewer_draws_than_an_interval_needs_have_none(choice: opplab.Choice) -> None:
+    words = choice.block().assumed
+    assert "drawn 8 times; no intervals: these need 40 draws" in words
+    assert words.endswith("Next: --uncertainty 40.")
+    assert "Values are means; intervals need 40 draws." in page(choice)

@@ -128,6 +128,8 @@ def test_constraints_and_repeated_paths_are_named(dumps: Path) -> None:
     words = " ".join(done.stdout.split())
     assert "on 1 machine of 1 type? Least energy by unit of work, response_p99 <= 60ms" in words
     assert "2 repeated paths left out: each machine is a dump of its own." in words
+    anyway = run(paths, "--constraint", "none")
+    assert "of 1 type? Least energy by unit of work, less work too" in " ".join(anyway.stdout.split())
 
 
 def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Path) -> None:

@@ -18,7 +18,7 @@ from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
 from opplab.uncertainty.draws import Draws, Values, latin_hypercube
-from opplab.uncertainty.parts import Influence, influences, parts_of, why_open
+from opplab.uncertainty.parts import Influence, influences, parts_of, standing_out, why_open
 from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, change_of, how_sure
 
 LOAD = {
@@ -412,3 +412,17 @@ def test_several_machines_are_named_and_each_has_shares_of_its_own() -> None:
     alone = Sureness(lines[:1], None, 40)
     assert "machine" not in alone.deciding()[0]
     assert alone.text_rows()[0]["at"] == "b"
+
+
+def test_only_what_is_beyond_chance_stands_out() -> None:
+    rng = np.random.default_rng(1)
+    keys = [f"k{at}" for at in range(17)]
+    named, found = 0, 0
+    for _ in range(100):
+        shares = rng.random((63, len(keys)))
+        noise = rng.normal(size=63)
+        named += bool(standing_out(influences(shares.tolist(), keys, noise.tolist())))
+        moved = noise + 6 * shares[:, 3]
+        found += [one.key for one in standing_out(influences(shares.tolist(), keys, moved.tolist()))][:1] == ["k3"]
+    assert named <= 10, "5 % of questions whose answer hangs on nothing"
+    assert found == 100

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use opplab_kernel::cpufreq::amd_pstate::AMD_PSTATE_TRANSITION_LATENCY_NS;
 use opplab_kernel::cpufreq::driver::{DelayFacts, DriverKind};
 use opplab_kernel::cpufreq::drivers::DriverId;
-use opplab_kernel::cpufreq::intel_pstate::INTEL_CPUFREQ_TRANSITION_LATENCY_NS;
+use opplab_kernel::cpufreq::intel_pstate::{EnergyPerfPreference, INTEL_CPUFREQ_TRANSITION_LATENCY_NS};
+use opplab_kernel::release;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::{
@@ -340,9 +341,13 @@ impl Maker<'_> {
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.mark("cluster.turbo", "cpuinfo_max_freq");
         }
-        let hwp = msr::hwp_caps_of(facts, first);
-        if hwp.is_some() {
+        let mut hwp = msr::hwp_caps_of(facts, first);
+        if let Some(caps) = &mut hwp {
             self.mark("cluster.hwp", "msr.0x771");
+            if let Some(epp) = self.epp_of_firmware(policy.as_ref(), first) {
+                caps.balance_performance = epp;
+                self.mark("cluster.hwp.balance_performance", "msr.0x774");
+            }
         }
         if kind.efficiency_class.is_some() {
             self.mark("cluster.efficiency_class", "efficiency_class");
@@ -366,6 +371,18 @@ impl Maker<'_> {
             turbo,
             hwp,
         })
+    }
+
+    /// The EPP that sysfs calls `balance_performance`, where it is not the number that the dump's kernel has for the
+    /// model: firmware chose it.
+    fn epp_of_firmware(&self, policy: Option<&PolicyFacts>, cpu: u32) -> Option<u32> {
+        policy?.epp.as_deref().filter(|&name| name == "balance_performance")?;
+        let epp = msr::epp_of(self.facts, cpu)?;
+        let model = self.facts.processor.as_ref().filter(|processor| processor.family == 6)?.model;
+        let words = self.facts.kernel.as_deref().unwrap_or("").split_ascii_whitespace();
+        let version = words.filter_map(release::parse).map(|release| release.version).next();
+        let by_kernel = version.map(|version| EnergyPerfPreference::of_model(-1, model, version).epp_values[2]);
+        (epp != 0 && by_kernel != Some(epp)).then_some(epp)
     }
 
     /// The highest frequency without turbo: by cpufreq, the registers, CPPC or the table, in this order.

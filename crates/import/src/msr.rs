@@ -18,13 +18,15 @@ pub(crate) const TURBO_RATIO_LIMIT1: u32 = 0x1ae;
 const TURBO_RATIO_LIMIT2: u32 = 0x1af;
 /// `MSR_HWP_CAPABILITIES`.
 const HWP_CAPABILITIES: u32 = 0x771;
+/// `MSR_HWP_REQUEST`.
+const HWP_REQUEST: u32 = 0x774;
 const RAPL_POWER_UNIT: u32 = 0x606;
 const PKG_POWER_LIMIT: u32 = 0x610;
 const PKG_POWER_INFO: u32 = 0x614;
 
 /// Registers of which each CPU (of a kind) has its copy, so that one that lacks it is a hole in the dump.
 const EACH_CPU: &[u32] =
-    &[PLATFORM_INFO, TURBO_RATIO_LIMIT, TURBO_RATIO_LIMIT1, 0x770, HWP_CAPABILITIES, 0x772, 0x774, 0x1b0];
+    &[PLATFORM_INFO, TURBO_RATIO_LIMIT, TURBO_RATIO_LIMIT1, 0x770, HWP_CAPABILITIES, 0x772, HWP_REQUEST, 0x1b0];
 
 /// Registers that are read; the others are skipped.
 fn is_used(address: u32) -> bool {
@@ -95,7 +97,13 @@ pub(crate) fn hwp_caps(value: u64) -> HwpCaps {
         guaranteed: byte(value, 1),
         most_efficient: byte(value, 2),
         lowest: byte(value, 3),
+        ..HwpCaps::default()
     }
+}
+
+/// The EPP in a CPU's `MSR_HWP_REQUEST`.
+pub(crate) fn epp_of(facts: &Facts, cpu: u32) -> Option<u32> {
+    facts.cpus.get(&cpu)?.msrs.get(&HWP_REQUEST).map(|&value| byte(value, 3))
 }
 
 /// The value of `MSR_HWP_CAPABILITIES` of a CPU, if HWP is there.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use opplab_import::fmax::{FmaxInput, FmaxReport, acpi_max_boost_khz, boost_numerator, fmax};
-use opplab_import::{Imported, import, to_machine};
+use opplab_import::{Facts, Imported, import, to_machine};
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::TurboBin;
 
@@ -214,4 +214,30 @@ fn sources_name_only_what_the_dump_has() {
         let turbo = machine.clusters.iter().any(|cluster| !cluster.turbo.is_empty());
         assert_eq!(marked("cluster.turbo"), turbo, "{}", machine.name);
     }
+}
+
+/// What sysfs calls `balance_performance` is the kernel's number for the model on every dump; another one is kept.
+#[test]
+fn balance_performance_is_the_kernels_or_the_firmwares() {
+    let Some(paths) = dumps() else { return };
+    let mut measured = 0;
+    for path in paths {
+        let mut facts = import(&path).unwrap_or_else(|error| panic!("{error}"));
+        let chosen = |facts: &Facts| {
+            let machine = to_machine(facts).unwrap_or_else(|error| panic!("{error}")).machine;
+            machine.clusters.iter().filter_map(|cluster| Some(cluster.hwp?.balance_performance)).collect::<Vec<_>>()
+        };
+        let by_kernel = chosen(&facts);
+        assert!(by_kernel.iter().all(|&epp| epp == 0), "{}: {by_kernel:?}", path.display());
+        let named = facts.policies.values().all(|policy| policy.epp.as_deref() == Some("balance_performance"));
+        if !named || by_kernel.is_empty() {
+            continue;
+        }
+        measured += 1;
+        for cpu in facts.cpus.values_mut() {
+            cpu.msrs.entry(0x774).and_modify(|request| *request = *request & !(0xff << 24) | 0x60 << 24);
+        }
+        assert!(chosen(&facts).iter().all(|&epp| epp == 0x60), "{}", path.display());
+    }
+    assert!(measured >= 8, "{measured}");
 }

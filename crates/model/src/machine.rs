@@ -131,6 +131,7 @@ file_table! {
 
 file_table! {
     /// MSR_HWP_CAPABILITIES (0x771): performance levels of the firmware's own scale, 0..255.
+    /// And what the firmware chose of MSR_HWP_REQUEST (0x774).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct HwpCaps(this) {
         /// Highest performance, bits 7:0.
@@ -141,6 +142,8 @@ file_table! {
         most_efficient: u32 = int(0, 255),
         /// Lowest performance, bits 31:24.
         lowest: u32 = int(0, 255),
+        /// EPP of `balance_performance`, where firmware chose it; 0: the kernel's for the model.
+        balance_performance: u32 = int(0, 255).or(0),
     }
 }
 

@@ -728,7 +728,8 @@ fn limit(draw: &mut Draw, machine: &mut Machine) {
             let mut levels = [(); 4].map(|()| draw.u32(0, 255));
             levels.sort_unstable();
             let [lowest, most_efficient, guaranteed, highest] = levels;
-            cluster.hwp = hwp.then_some(HwpCaps { highest, guaranteed, most_efficient, lowest });
+            let caps = HwpCaps { highest, guaranteed, most_efficient, lowest, ..HwpCaps::default() };
+            cluster.hwp = hwp.then_some(caps);
         }
     }
     machine.thermal = draw.chance(30).then(|| Thermal {

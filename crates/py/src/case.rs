@@ -169,6 +169,13 @@ impl PyCase {
         Ok(found.into_iter().map(|(name, within)| (name, within.to_string())).collect())
     }
 
+    /// The energy preferences of which it is assumed what the firmware makes of them.
+    fn assumed_preferences(&self, py: Python<'_>) -> PyResult<Vec<u16>> {
+        let found = opplab_sim::assumed_preferences(&self.case(py).case);
+        let found = found.map_err(|error| raise(py, "CaseError", error.0))?;
+        Ok(found.into_iter().map(u16::from).collect())
+    }
+
     /// Whether its kernel has utilisation clamps; the workload does not matter.
     fn has_clamps(&self, py: Python<'_>) -> PyResult<bool> {
         opplab_sim::has_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
@@ -203,6 +210,11 @@ impl PyCase {
         if let Some(governor) = self.policies.as_ref().and_then(|policies| policies.governor.as_ref()) {
             let class = governor.bind(py).get_type().name()?;
             facts.set_item("governor", format!("{class} (Python)"))?;
+        }
+        if self.file.workload.name.is_empty() {
+            // The programs of a model have no name of their own.
+            let words = [self.file.benchmark.as_str(), self.file.param.as_str()];
+            facts.set_item("workload", words.join(" ").trim())?;
         }
         Ok(facts)
     }

@@ -330,6 +330,14 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     run::setup::why_no_eas(case)
 }
 
+/// The energy preferences (EPP) at which `case` starts and of which it is assumed what the firmware makes of them.
+///
+/// # Errors
+/// As [`run`].
+pub fn assumed_preferences(case: &Case) -> Result<Vec<u8>, CaseError> {
+    run::setup::assumed_preferences(case)
+}
+
 /// Whether the kernel of `case` has utilisation clamps; its workload does not matter.
 ///
 /// # Errors

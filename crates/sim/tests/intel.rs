@@ -3,13 +3,13 @@
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::event::{Event, NullSink, Sink};
 use opplab_model::file::parse_machine;
-use opplab_model::machine::{Consumer, Cpufreq, Machine, PackagePower, PmProfile};
+use opplab_model::machine::{Consumer, Cpufreq, Machine, PackagePower, PmProfile, Processor};
 use opplab_model::policy::Policy;
 use opplab_model::policy_keys::PolicyChange;
 use opplab_model::policy_values::{HwpDynamicBoost, SetLimit};
 use opplab_model::workload::{DeviceSpec, Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
-use opplab_sim::{Case, Outcome, run};
+use opplab_sim::{Case, Outcome, assumed_preferences, run};
 
 const MS: u64 = 1_000_000;
 
@@ -181,6 +181,34 @@ fn the_preference_counts() {
     let deep = load_of(&machine, 5, 500, 50 * MS);
     let policy = Policy { epp: "balance_performance".into(), ..policy("6.12.117", "intel_pstate", "powersave") };
     assert!(bzy_mhz(&machine, &checked(&machine, &deep, policy, 1000 * MS)) > clocks[1] * 3 / 2);
+}
+
+/// The names of preferences are the numbers that the kernel has for the processor's model, but where firmware chose one.
+#[test]
+fn names_of_preferences_follow_the_model() {
+    let mut machine = skylake_sp();
+    let model = |model| Some(Processor { vendor: "GenuineIntel".into(), family: 6, model, ..Processor::default() });
+    let half = load_of(&machine, 5, 500, 100_000);
+    let energies = |machine: &Machine, kernel: &str, epps: &[&str]| {
+        let of = |epp: &&str| {
+            let policy = Policy { epp: (*epp).into(), ..policy(kernel, "intel_pstate", "powersave") };
+            checked(machine, &half, policy, 100 * MS).busy_ns_by_opp
+        };
+        epps.iter().map(of).collect::<Vec<_>>()
+    };
+    machine.processor = model(0xaa);
+    let names = ["", "balance_performance", "performance", "balance_power"];
+    assert_eq!(energies(&machine, "6.12", &names), energies(&machine, "6.12", &["64", "64", "16", "179"]));
+    assert_eq!(energies(&machine, "6.8", &names), energies(&machine, "6.8", &["128", "128", "0", "192"]));
+    machine.clusters.iter_mut().for_each(|cluster| cluster.hwp.as_mut().expect("HWP").balance_performance = 96);
+    assert_eq!(energies(&machine, "6.8", &names[..2]), energies(&machine, "6.8", &["96", "96"]));
+    let assumed = |epp: &str, governor| {
+        let policy = Policy { epp: epp.into(), ..policy("6.12", "intel_pstate", governor) };
+        let (machine, workload) = (machine.clone(), half.clone());
+        assumed_preferences(&Case { machine, workload, policy, seed: 1, duration_ns: MS })
+    };
+    assert_eq!(assumed("balance_performance", "powersave"), Ok(vec![96]));
+    assert_eq!([assumed("128", "powersave"), assumed("", "performance")], [Ok(vec![]), Ok(vec![])]);
 }
 
 /// Without HWP the P-state is 1.25 times the busy fraction of the turbo limit.

@@ -330,6 +330,7 @@ def _simulated(
     import os
 
     from opplab.files import write_text
+    from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.fitted import with_calibration
@@ -346,7 +347,7 @@ def _simulated(
         length = length_of(Workload.load(path), None)
         text = experiment_text(folder.name, on, f"../{path.name}", variants, length, iterations=iterations)
     else:
-        params = with_calibration(dict(model.params), model.benchmark, file.stem if file.suffix else machine)
+        params = with_calibration(dict(model.params), model.benchmark, Machine.load(machine).name)
         length = length_of(Benchmark(model.benchmark), None)
         text = experiment_text(
             folder.name, on, model.benchmark, variants, length, iterations=iterations, benchmark=params

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab.uncertainty.parts import LEVEL, Influence, Parts
+from opplab.certainty import quantile_draws
+from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
@@ -24,6 +25,9 @@ COLUMNS = (
     *("response_p50", "response_p99", "latency_p50", "latency_p99"),
 )
 """The columns of every answer, in their order; others stand before them."""
+
+LATER = "missed_later"
+"""Activations that were missed after the start of the runs, in percent: these count as work that is not done."""
 
 LEFT_OUT = 3
 """Settings that are named for doing less work."""
@@ -137,6 +141,8 @@ class Choice:
         The machine file's marks.
     notes : sequence of str
         What the numbers are of, for the last line.
+    missing : sequence of str
+        What they do not hold, in sentences.
     unranked : bool
         Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended.
     assumed_power : bool
@@ -161,6 +167,7 @@ class Choice:
     sources: dict[str, str] = field(default_factory=dict)
     undrawn: bool = False
     notes: Sequence[str] = ()
+    missing: Sequence[str] = ()
     samples: tuple[int, str] = (1, "runs")
     beside: list[str] = field(default_factory=list)
     baseline: str = ""
@@ -303,7 +310,7 @@ class Choice:
             f"(Linux {facts['kernel profile']}, {facts['simulated time']}, runs of each: {runs})"
         )
         units = {metric: self.units[metric] for metric in columns}
-        return Answer(question, "\n".join(self.findings()), lines, units, self._assumed())
+        return Answer(question, "\n".join(self.findings()), lines, units, self._assumed(), " ".join(self.missing))
 
     def _compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
@@ -320,12 +327,13 @@ class Choice:
             notes = "; ".join(["no numbers were drawn", "intervals cover the runs", *self.notes])
             return f"Assumed: {notes}. Next: --uncertainty 40."
         number, _ = self.samples
+        needed = quantile_draws(LEVEL)
         drawn = f"{len(self.assumptions)} numbers, drawn {number} times"
-        covered = "intervals cover runs and " + (
-            "these, not the assumed power" if self.assumed_power else "assumptions"
-        )
-        notes = "; ".join([drawn, covered, *self.notes])
-        return f"Assumed: {notes}. Next: {self.next_step}."
+        enough = number >= needed
+        covered = "intervals cover runs and these" if enough else f"no intervals: these need {needed} draws"
+        power = "the assumed power is in no draw" if self.assumed_power else ""
+        notes = "; ".join(filter(None, [drawn, covered, power, *self.notes]))
+        return f"Assumed: {notes}. Next: {self.next_step if enough or power else f'--uncertainty {needed}'}."
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
@@ -376,9 +384,11 @@ class Choice:
         if not self.assumptions:
             none = "Nothing was drawn" if self.undrawn else "The machine file states no ranges"
             out.append(f"{none}: what its numbers leave open is not in this.")
-        keys = [one.key for one in self.hangs if one.p < 0.05][:3]
+        keys = [one.key for one in standing_out(self.hangs)][:3]
         if keys:
             out.append(f"Between these two it depends on {', '.join(keys)}.")
+        elif self.hangs:
+            out.append(f"Between these two no assumed value stands out in {self.samples[0]} draws.")
         if max(chosen.best, chosen.ties) < SURE and not same:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
@@ -434,9 +444,11 @@ class Choice:
             words = []
             for text in broken:
                 metric = text.partition(" ")[0]
-                ours, theirs = option.parts[metric].value, base.parts[metric].value
+                counted = LATER if metric == "missed_activations" and LATER in option.parts else metric
+                ours, theirs = option.parts[counted].value, base.parts[counted].value
                 if self.units[metric][0] == "%":
-                    words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %)")
+                    start = "" if ours == option.parts[metric].value else ", without those of the start"
+                    words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
                 else:
                     words.append(f"{metric} {100 * (ours / theirs - 1):+.1f} %" if theirs else f"{metric} {ours:.4g}")
                 if text in option.kept_by_means:
@@ -450,17 +462,15 @@ class Choice:
         """Report which constraints separate no settings, because all have one value."""
         out = []
         for text, metric in self.idle:
-            value = f"{self.options[0].parts[metric].value:.4g} {self.units[metric][0]}"
             if text in self.constraints:
+                value = f"{self.options[0].parts[metric].value:.4g} {self.units[metric][0]}"
                 out.append(f"The constraint {text} tests nothing here: {metric} is {value} under every setting.")
         return out
 
     def measures(self) -> list[str]:
         """Describe what to measure, or to run, to be surer."""
         out = []
-        for one in self.hangs[:3]:
-            if one.p >= 0.05:
-                continue
+        for one in standing_out(self.hangs)[:3]:
             words = next((words for end, words in _MEASURES if one.key.endswith(end) or one.key.startswith(end)), "")
             out.append(f"measure {one.key} (assumed {self.assumptions[one.key]}){': ' + words if words else ''}")
         gap = self.gap

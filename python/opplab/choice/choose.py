@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
-from opplab.choice.answer import Choice, Option
+from opplab.choice.answer import LATER, Choice, Option
 from opplab.choice.cases import Program, program_of
 from opplab.choice.criteria import (
     ANY_WORK,
@@ -32,6 +32,7 @@ from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
+from opplab.summary.caveats import assumed_preferences
 from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["choose"]
 
 RESAMPLES = 2000
+MISSED = "missed_activations"
 _DETAILS = ("freq_residency:", "busy:", "idle_residency:")
 
 
@@ -179,7 +181,10 @@ def choose(
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
-    return _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
+    notes = assumed_preferences({case.policy: case for case in cases}.values())
+    return replace(
+        _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole), missing=notes
+    )
 
 
 class _Runner:
@@ -254,7 +259,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import PAIRS, periods_together, start_up, whole_of
+    from opplab.summary.answer import COLD_NS, PAIRS, periods_together, start_up, whole_of
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -266,6 +271,10 @@ def _answer(
             raise InputError(f"neither more nor less of `{metric}` is better, so it is no goal")
     work = of_the_work(units, own, metrics, limits) if whole else []
     bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
+    # What load tracking misses while it starts from 0 is no setting's work.
+    values, units = {**values, **_later_misses(values, point, labels)}, {**units, LATER: ("%", "lower")}
+    settled = program.bases[0]["duration_ns"] >= 2 * COLD_NS
+    bounds = [(LATER if settled and name == MISSED and one in work else name, one) for name, one in bounds]
     counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
     done = own[0] if own else "work_done"
     # With deadlines the time from the timer to the end of the work counts, as in the answer of a run.
@@ -273,8 +282,9 @@ def _answer(
     latencies = timed[0] if timed and not own else ()
     beside = [name for name in (done, "energy", "power", "missed_activations", *latencies) if name in units]
     shown = list(dict.fromkeys([*counted, *beside]))
+    used = list(dict.fromkeys([*shown, *(metric for metric, _ in bounds)]))
     assumed = draws if draws is not None and any(draws.assumptions.values()) else None
-    samples = {metric: _samples([values[point, label, metric] for label in labels], assumed) for metric in shown}
+    samples = {metric: _samples([values[point, label, metric] for label in labels], assumed) for metric in used}
     feasible = np.ones_like(samples[shown[0]], dtype=bool)
     kept = {}
     for metric, limit in bounds:
@@ -295,7 +305,7 @@ def _answer(
     for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
         parts = {}
         changes = {}
-        for metric in shown:
+        for metric in used:
             ours, theirs = values[point, label, metric], values[point, labels[0], metric]
             if (own_parts := change_of(ours, None, units[metric][1])) is not None:
                 parts[metric] = own_parts[0]
@@ -362,6 +372,13 @@ def _answer(
         start_up([(base["workload"], base["duration_ns"])]),
         whole_of([{name: one.value for name, one in option.parts.items()} for option in ranked], [base["workload"]]),
         periods_together(base["workload"]) if latencies else "",
+        f"misses of the first {COLD_NS / 1e9:g} s, when load tracking starts from 0, leave no setting out"
+        if any(
+            metric == LATER and option.parts[LATER].value < option.parts[MISSED].value
+            for metric, _ in bounds
+            for option in ranked
+        )
+        else "",
     ]
     return Choice(
         options=ranked,
@@ -393,6 +410,26 @@ def _answer(
         notes=list(filter(None, notes)),
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
+
+
+def _later_misses(
+    values: Mapping[tuple[Point, str, str], Values], point: Point, labels: Sequence[str]
+) -> dict[tuple[Point, str, str], Values]:
+    """Give the activations that were missed after the start of the runs, in percent."""
+    out = {}
+    for label in labels:
+        every = values.get((point, label, MISSED))
+        if every is None:
+            continue
+        # Runs without such a miss have no row of it.
+        cold = values.get((point, label, "missed_at_start"), Values())
+        own = {at: value - cold.own.get(at, 0.0) for at, value in every.own.items()}
+        drawn = {
+            draw: {at: value - cold.drawn.get(draw, {}).get(at, 0.0) for at, value in found.items()}
+            for draw, found in every.drawn.items()
+        }
+        out[point, label, LATER] = Values(own, drawn)
+    return out
 
 
 def _clocks_differ(settings: Sequence[Setting]) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.choice import GOALS
-from opplab.choice.criteria import MISSED_SLACK
+from opplab.choice.criteria import ANY_WORK, MISSED_SLACK
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
 
@@ -88,6 +88,8 @@ class Saving:
         Why the saving has no interval; empty if it has one.
     broken : str
         Constraints that no setting keeps, or, where one does, that the baseline does not.
+    missing : list of str
+        What its numbers do not hold, in sentences.
     base_missed : float
         Activations that the baseline misses, in percent.
     power : float
@@ -108,6 +110,7 @@ class Saving:
     passed: str
     reason: str
     broken: str
+    missing: list[str]
     base_missed: float
     power: float
 
@@ -147,6 +150,7 @@ class Saving:
             passed=passed,
             reason="" if change is None else change.certainty.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
+            missing=list(choice.missing),
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
         )
@@ -188,11 +192,11 @@ class Fleet(Block):
         """Give what was refused, and what was assumed."""
         prices = [f"{kind.name} {saving.price}" for kind, saving in self.types if saving.price]
         price = [f"Price of the settings against the baseline: {'; '.join(prices)}."] if prices else []
-        twins: dict[str, list[str]] = {}
+        told: dict[str, list[str]] = {}
         for kind, saving in self.types:
-            for words in saving.twins:
-                twins.setdefault(words, []).append(kind.name)
-        same = [f"{'; '.join(names)}: {words}" for words, names in twins.items()]
+            for words in (*saving.twins, *saving.missing):
+                told.setdefault(words, []).append(kind.name)
+        same = [f"{'; '.join(names)}: {words}" for words, names in told.items()]
         passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
         return [
             *self._at_equal_work(),
@@ -407,7 +411,9 @@ def fleet(
     asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
     goals = tuple(options.get("goals") or GOALS)
     best = "Least energy by unit of work" if goals == GOALS else f"Best in {' and '.join(map(title_of, goals))}"
-    limits = "".join(f", {limit}" for limit in options.get("constraints") or ())
+    limits = "".join(
+        f", {'less work too' if limit.strip() == ANY_WORK else limit}" for limit in options.get("constraints") or ()
+    )
     return Fleet(
         f"{asked} {best}{limits}",
         f"{_finding(answered)}{_missed(answered)}",

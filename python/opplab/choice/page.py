@@ -18,11 +18,13 @@ __all__ = ["page", "pareto_picture"]
 def page(choice: Choice) -> str:
     """Give the page."""
     from opplab import _opplab
+    from opplab.certainty import quantile_draws
     from opplab.report.html import panel, render
     from opplab.summary.sure import table_of, tornado
     from opplab.uncertainty.parts import LEVEL
 
     chosen = choice.recommended
+    needed = quantile_draws(LEVEL)
     panels = [panel(picture_title(choice), pareto_picture(choice))]
     if not choice.unranked:
         panels.append(panel("Probability of being the best", probabilities(choice)))
@@ -59,8 +61,13 @@ def page(choice: Choice) -> str:
             ),
         ],
         note=(
-            f"Values are means with {100 * LEVEL:g} % intervals, which cover the variation of runs and the ranges of "
-            "assumed values. All settings run the same programs with the same seeds and draws. Two settings may "
+            (
+                f"Values are means; intervals need {needed} draws. "
+                if choice.assumptions and choice.samples[0] < needed
+                else f"Values are means with {100 * LEVEL:g} % intervals, which cover the variation of runs and the "
+                "ranges of assumed values. "
+            )
+            + "All settings run the same programs with the same seeds and draws. Two settings may "
             "differ clearly although their intervals overlap: compare the probability of being the best, and the gap "
             "between the first two. Values without a range count as known, and no interval covers the model's form."
         ),

@@ -138,8 +138,7 @@ def new(
         where = workload.name
         if len(machine) > 1:
             raise InputError(f"the constants of {where} are those of one machine: give one --machine")
-        own = Path(machine[0]).stem if machine[0].endswith(".toml") else machine[0]
-        benchmark = with_calibration(benchmark, where, own)
+        benchmark = with_calibration(benchmark, where, Machine.load(machine[0]).name)
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     write_new(
         path,

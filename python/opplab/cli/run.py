@@ -351,8 +351,7 @@ def _write_experiment(
 
         if len(machines) > 1:
             raise InputError(f"the constants of {workload.name} are those of one machine: give one --machine a run")
-        file = Path(machines[0])
-        benchmark = with_calibration(benchmark, workload.name, file.stem if file.suffix == ".toml" else machines[0])
+        benchmark = with_calibration(benchmark, workload.name, names[0])
     on = [from_folder(one, folder) for one in machines]
     text = experiment_text(
         folder.name,

@@ -19,9 +19,10 @@ from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
-from opplab.summary.caveats import caveats
+from opplab.summary.caveats import caveats, held_clocks
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
+from opplab.uncertainty.parts import CHANCE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -463,7 +464,7 @@ def answer_of(
 
         answer.missing = " ".join(filter(None, (answer.missing, f"{HOW_TO_GET_POWER}.")))
     notes = caveats(experiment, [(one.machine, one.values.get("power")) for one in lines])
-    answer.missing = " ".join(filter(None, (answer.missing, notes)))
+    answer.missing = " ".join(filter(None, (answer.missing, notes, held_clocks(experiment.cases, cases))))
     return answer
 
 
@@ -690,13 +691,16 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             missed.append((theirs - ours, one, misses))
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     deciding = sure.deciding() if sure is not None else []
-    strong = [row for row in deciding if row["p"] < 0.05 and row["metric"] in found_of]
+    own_rows = [row for row in deciding if row["metric"] in found_of]
+    strong = [row for row in own_rows if row["p"] < CHANCE]
     if several := list(dict.fromkeys(row["machine"] for row in strong if "machine" in row)):
         first = [next(row for row in strong if row["machine"] == name) for name in several]
         keys = [f"{row['assumption']} on {row['machine']}" for row in first[:2]]
     else:
         keys = [row["assumption"] for row in strong[:2]]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
+    if own_rows and not keys and sure is not None:
+        depends = [f"No assumed value stands out in {sure.number} draws."]
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
     less = [_worst_first(answer, found) for found in (missed, work_done) if found]
     shown = max(SENTENCES - len(depends) - len(less), 0)
@@ -883,9 +887,11 @@ def _assumed(
         covered = {line.metric for line in (*sure.lines, *sure.beside)}
         every = {metric for one in lines for metric in one.changes} <= covered
         of = "" if every else f" of {', '.join(dict.fromkeys(line.metric for line in sure.lines))}"
-        intervals = f"intervals{of} cover runs and assumptions"
         needed = quantile_draws(0.95)
         enough = sure.number >= needed
+        intervals = (
+            f"intervals{of} cover runs and assumptions" if enough else f"no intervals: these need {needed} draws"
+        )
         step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
     if intervals and any(work.get("metric") for work, _ in workloads):
         intervals += f", not {MODELS_ERROR}"

@@ -6,13 +6,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from opplab.errors import CaseError
+from opplab.simulation.cases import Case
 from opplab.sweep.experiments import Experiment
-from opplab.sweep.power_profiles import ACTIVE, HINTED
+from opplab.sweep.power_profiles import ACTIVE
+from opplab.trace.sql import cpus_of
 
-__all__ = ["caveats", "counts_idle_as_nothing", "ignored"]
+__all__ = ["assumed_preferences", "caveats", "counts_idle_as_nothing", "held_clocks", "ignored"]
 
-_MEASURED_EPP = ("", "balance_performance", 128)
 _PERFORMANCE_EPP = ("", "performance", 0)
+_HELD_BUSY = 0.4
+"""CPUs that may be busy under a clock that was held: what is busy for less asks for less than this clock."""
+_HELD_CHANGES = 2.0
+"""Changes of the clock a second, of all policies together, that are those of the start."""
 _MOSTLY = 0.5
 """The share of a run's power from which what packages draw at any load is named."""
 
@@ -46,20 +52,13 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
     files = {place: json.loads(case.json) for place, case in each.items()}
     machines = {machine: file["machine"] for (machine, _), file in files.items()}
     settings: dict[str, list[str]] = {}
-    preferences: dict[Any, None] = {}
     for (name, label), file in files.items():
         policy, driver = file["policy"], each[name, label].inner.driver
         for words in ignored(policy, driver):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
-        hinted = driver in HINTED and not policy.get("no_hwp") and policy.get("governor") != "performance"
-        has_hwp = any("hwp" in cluster for cluster in file["machine"]["cluster"])
-        if hinted and has_hwp and policy.get("epp", "") not in _MEASURED_EPP:
-            preferences[policy["epp"]] = None
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
-    if preferences:
-        names = ", ".join(map(str, preferences))
-        notes.append(f"What the firmware makes of the energy preference {names} is assumed: only 128 was measured.")
+    notes += assumed_preferences(each.values())
     for name, machine in machines.items():
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
         if who:
@@ -84,6 +83,71 @@ def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
         for cluster in clusters
     )
     return busy and not rest and not machine.get("floor_uw")
+
+
+def assumed_preferences(cases: Iterable[Case]) -> list[str]:
+    """Name the energy preferences of which nobody measured what the firmware makes of them; no draw is of that."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for case in cases:
+        name = str(json.loads(case.json)["policy"].get("epp") or "default")
+        measured = "none was measured on AMD" if case.inner.driver.startswith("amd") else "only 128 was measured"
+        try:
+            assumed = case.inner.assumed_preferences()
+        except CaseError:
+            # It does not run, and is named for that elsewhere.
+            continue
+        for epp in assumed:
+            names = found.setdefault(measured, {}).setdefault(epp, [])
+            names += [name] if name not in (*names, str(epp)) else []
+    notes = []
+    for measured, each in found.items():
+        which = ", ".join(f"{epp} ({', '.join(each[epp])})" if each[epp] else str(epp) for epp in sorted(each))
+        notes.append(
+            f"What the firmware makes of the energy preference {which} is assumed, and in no draw: {measured}."
+        )
+    return notes
+
+
+def held_clocks(
+    cases: Iterable[Case], runs: Mapping[tuple[tuple[str, str, str], str], Mapping[int, Mapping[str, float | None]]]
+) -> str:
+    """Name the policies under which light work kept the clock of the run's start, as no CPU idled for long enough.
+
+    Parameters
+    ----------
+    cases : iterable of Case
+    runs : mapping
+        The metrics of each run by (point, policy) and seed.
+    """
+    each = {((case.machine, case.benchmark, case.param), case.policy): case for case in cases}
+    labels = []
+    for key, case in each.items():
+        of = [] if key not in runs else runs[key].values()
+        file = json.loads(case.json)
+        if file["policy"].get("governor") != "schedutil" or file["workload"].get("nr_background") or not of:
+            continue
+        if all(_is_held(run, file["machine"]["cluster"], case.duration_ns / 1e9) for run in of):
+            labels.append(case.policy)
+    if not labels:
+        return ""
+    who = ", ".join(dict.fromkeys(labels))
+    return (
+        f"The clock under {who} is that of the first milliseconds: schedutil keeps it where a CPU did not idle between "
+        "two reports. --background NAME adds the work of an idle system, under which clocks fall."
+    )
+
+
+def _is_held(run: Mapping[str, float | None], clusters: Sequence[Mapping[str, Any]], seconds: float) -> bool:
+    """Report whether a run's clock hardly changed although its work asks for far less."""
+    changes = sum(value or 0.0 for name, value in run.items() if name.startswith("freq_changes:"))
+    busy, above = 0.0, 0.0
+    for cluster in clusters:
+        lowest = f"busy:{cluster['name']}@{min(opp['khz'] for opp in cluster['opp'])}"
+        shares = {name: value or 0.0 for name, value in run.items() if name.startswith(f"busy:{cluster['name']}@")}
+        cpus = len(cpus_of(cluster["cpus"]))
+        busy += sum(shares.values()) / 100 * cpus
+        above += sum(share for name, share in shares.items() if name != lowest) / 100 * cpus
+    return changes <= _HELD_CHANGES * seconds and busy < _HELD_BUSY and above > busy / 2
 
 
 def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> list[str]:

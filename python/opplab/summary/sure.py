@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.report import svg
 from opplab.report.html import panel
-from opplab.uncertainty.parts import LEVEL
+from opplab.uncertainty.parts import CHANCE, LEVEL
 
 if TYPE_CHECKING:
     from opplab.uncertainty.sweep import SureLine, Sureness
@@ -108,7 +108,7 @@ def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
             y=y + 4,
             width=max(abs(signed) * half, 0.5),
             height=step - 8,
-            class_="f3" if row["p"] < 0.05 else "f0",
+            class_="f3" if row["p"] < CHANCE else "f0",
         )
         out += [svg.text(4, y + step / 2 + 4, shown), bar]
         y += step

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
+from opplab.stats import holm
 from opplab.sweep.confidence import estimate
 
-__all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "runs_within", "why_open"]
+__all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "runs_within", "standing_out", "why_open"]
 
 LEVEL = CONFIDENCE
 """Coverage of intervals."""
@@ -103,7 +104,7 @@ class Influence:
     share : float
         Its square: the part of the value's order that this number alone explains.
     p : float
-        Probability of a correlation as strong by chance.
+        Probability that chance gives one of all assumptions such a correlation (Spearman's test, by Holm).
     """
 
     key: str
@@ -262,10 +263,18 @@ def influences(shares: Sequence[Sequence[float]], keys: Sequence[str], values: S
     table = np.asarray(shares, dtype=float)
     found = []
     if len(values) > 2 and np.ptp(values) > 1e-12 * max(abs(float(np.max(values))), 1e-300):
-        for column, key in enumerate(keys):
-            rho, p = stats.spearmanr(table[:, column], values)
-            found.append(Influence(key, float(rho), float(rho) ** 2, float(p)))
+        tests = [stats.spearmanr(column, values) for column in table.T]
+        by_chance = holm([float(p) for _, p in tests])
+        found = [
+            Influence(key, float(rho), float(rho) ** 2, p)
+            for key, (rho, _), p in zip(keys, tests, by_chance, strict=True)
+        ]
     return sorted(found, key=lambda one: -one.share)
+
+
+def standing_out(deciding: Sequence[Influence]) -> list[Influence]:
+    """Give the assumptions that a value hangs on beyond chance, in their order."""
+    return [one for one in deciding if one.p < CHANCE]
 
 
 def why_open(parts: Parts, deciding: Sequence[Influence]) -> str:
@@ -275,7 +284,7 @@ def why_open(parts: Parts, deciding: Sequence[Influence]) -> str:
         return ""
     if judged.reason:
         return judged.reason
-    keys = [one.key for one in deciding[:2] if one.p < CHANCE]
+    keys = [one.key for one in standing_out(deciding)[:2]]
     hangs = f"; it depends on {' and '.join(keys)}" if keys else ""
     if parts.turns >= (1 - parts.level) / 2:
         return f"its sign turns in {100 * parts.turns:.0f} % of {parts.draws} draws{hangs}"

@@ -121,7 +121,7 @@ class Sureness:
                         "assumption": name,
                         "share": means[name],
                         "rank_correlation": strongest.rank_correlation,
-                        "p": strongest.p,
+                        "p": min(len(own) * min(one.p for one in found[name]), 1.0),
                     }
                 )
         return rows

@@ -111,6 +111,7 @@ fn firmware(caps: CppcCaps, cpu: &AmdCpu, register: AmdCppcRequest, now_ns: u64)
         guaranteed: caps.nominal_perf,
         most_efficient: caps.lowest_nonlinear_perf,
         lowest: caps.lowest_perf,
+        ..HwpCaps::default()
     };
     let mut hwp = Hwp::new(levels, (max_khz / caps.highest_perf).max(1), Preference::AMD, now_ns);
     hwp.request = as_hwp(register);

@@ -6,9 +6,10 @@
 use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::intel_pstate::{
-    ActiveCpu, ENERGY_PERF_STRINGS, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, Globals, HwpBoost,
-    HwpRequest, INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US, INTEL_CPUFREQ_TRANSITION_DELAY_US, IdlePlacementBoost,
-    PassiveCpu, PerfLimits, PstateData, PstatePolicy, hwp_set, update_perf_limits,
+    ActiveCpu, ENERGY_PERF_STRINGS, EnergyPerfPreference, EnergyPref, EppMemory, EppSetting, Globals,
+    HWP_EPP_BALANCE_PERFORMANCE, HwpBoost, HwpRequest, INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,
+    INTEL_CPUFREQ_TRANSITION_DELAY_US, IdlePlacementBoost, PassiveCpu, PerfLimits, PstateData, PstatePolicy, hwp_set,
+    update_perf_limits,
 };
 use opplab_kernel::profile::{IntelAdjustPerf, IntelPassiveHwp};
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
@@ -20,8 +21,8 @@ use crate::cpufreq::freq_policy::{ActiveHwp, Governor};
 use crate::hardware::hwp::{Hwp, Preference, scaling_khz};
 use crate::run::gates::Gates;
 
-/// The firmware's preference at boot (EPP 0x80, `balance_performance` on most models).
-const EPP_AT_BOOT: i16 = 128;
+/// The firmware's preference at boot.
+const EPP_AT_BOOT: i16 = HWP_EPP_BALANCE_PERFORMANCE as i16;
 
 /// The driver of Intel's processors as a policy sets it up.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +34,7 @@ pub(crate) struct IntelSetup {
     boost: bool,
     idle_placement: Option<IdlePlacementBoost>,
     setting: EppSetting,
+    preference: EnergyPerfPreference,
 }
 
 impl IntelSetup {
@@ -91,6 +93,12 @@ impl IntelSetup {
             boost: boost && active && hwp,
             idle_placement: (policy.idle_boost && active).then(IdlePlacementBoost::default),
             setting: epp_setting(&policy.epp)?,
+            preference: match &machine.processor {
+                Some(processor) if processor.family == 6 => {
+                    EnergyPerfPreference::of_model(EPP_AT_BOOT, processor.model, profile.version)
+                }
+                _ => EnergyPerfPreference::new(EPP_AT_BOOT),
+            },
         }))
     }
 
@@ -147,8 +155,10 @@ impl IntelSetup {
             .map(|caps| Hwp::new(caps, scaling_khz(cluster, top_khz), Preference::INTEL, now_ns));
         let mut governor = None;
         if let Some(hwp) = &mut hwp {
-            let boot = HwpRequest(0).with_max(pstate.turbo_pstate).with_epp(EPP_AT_BOOT as u32);
-            let preference = EnergyPerfPreference::new(EPP_AT_BOOT);
+            let by_firmware = cluster.hwp.map_or(0, |caps| caps.balance_performance as u8);
+            let preference =
+                if by_firmware == 0 { self.preference } else { self.preference.set_by_firmware(by_firmware) };
+            let boot = HwpRequest(0).with_max(pstate.turbo_pstate).with_epp(preference.epp_default as u32);
             // Asked for before the governor is chosen; performance sets its own.
             let (boot, _) = preference
                 .set(self.setting, PstatePolicy::Powersave, boot, EnergyPref::Epp)

@@ -43,15 +43,17 @@ pub(crate) struct Preference {
     full_least: u64,
     /// Time in states that give up the clock is left out.
     leaves_out_deep: bool,
+    /// The preference at which the clock was measured, if it was.
+    measured: Option<u64>,
 }
 
 impl Preference {
     /// At an EPP of 128 as the logs have it, otherwise assumed.
-    pub(crate) const INTEL: Self = Self { full_least: 360, leaves_out_deep: true };
+    pub(crate) const INTEL: Self = Self { full_least: 360, leaves_out_deep: true, measured: Some(MIDDLE_EPP) };
     /// The driver's performance policy is an EPP of 0 with the limits of any other policy
     /// (amd-pstate.c:amd_pstate_epp_update_limit(), v6.15), so 0 means the highest level. No
     /// measurement shows how time in deep states counts.
-    pub(crate) const AMD: Self = Self { full_least: 0, leaves_out_deep: false };
+    pub(crate) const AMD: Self = Self { full_least: 0, leaves_out_deep: false, measured: None };
 
     /// The shares at which the level is lowest and highest.
     fn line(self, epp: u32) -> (u64, u64) {
@@ -198,6 +200,13 @@ impl Hwp {
         self.request.desired() == 0 && self.preference.line(self.request.epp().into()).1 != 0
     }
 
+    /// The preference, where what the firmware makes of it is assumed and decides: a level that follows the load.
+    pub(crate) fn assumed_preference(&self) -> Option<u8> {
+        let epp = self.request.epp();
+        let decides = self.follows_load() && self.request.min() < self.request.max();
+        (decides && self.preference.measured != Some(epp.into())).then_some(epp)
+    }
+
     /// Whether the firmware takes no notice of time in states that give up the clock.
     pub(crate) fn leaves_out_deep(&self) -> bool {
         self.preference.leaves_out_deep
@@ -216,7 +225,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn skylake() -> Hwp {
-        let caps = HwpCaps { highest: 39, guaranteed: 24, most_efficient: 10, lowest: 7 };
+        let caps = HwpCaps { highest: 39, guaranteed: 24, most_efficient: 10, lowest: 7, ..HwpCaps::default() };
         let mut hwp = Hwp::new(caps, 100_000, Preference::INTEL, 0);
         hwp.request = HwpRequest(0).with_min(10).with_max(39).with_epp(128);
         hwp
@@ -246,7 +255,7 @@ mod tests {
     /// highest clock is 3.3 GHz, the medians of the rows with this share of C0 of the time outside C6 are from the logs.
     #[test]
     fn clock_by_share_is_that_of_the_logs() {
-        let caps = HwpCaps { highest: 33, guaranteed: 11, most_efficient: 8, lowest: 8 };
+        let caps = HwpCaps { highest: 33, guaranteed: 11, most_efficient: 8, lowest: 8, ..HwpCaps::default() };
         for (permille, logged_mhz) in [(425, 860), (525, 1240), (575, 1390), (625, 1550), (675, 1690), (775, 2340)] {
             let mut hwp = Hwp::new(caps, 100_000, Preference::INTEL, 0);
             hwp.request = HwpRequest(0).with_min(8).with_max(33).with_epp(128);

@@ -1,6 +1,6 @@
 //! The beginning of a run: from a case to an engine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::marker::PhantomData;
 
 use opplab_kernel::cpufreq::driver::AmdMode;
@@ -9,7 +9,7 @@ use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
-use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, Uclamp, XfsCil};
+use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, IntelHwpTarget, Uclamp, XfsCil};
 use opplab_kernel::proposals::Within;
 use opplab_kernel::proposals::proposal::parse;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
@@ -368,6 +368,28 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
         Topology::new(machine, policy, &gates.profile, &case.workload.isolated_cpus(), &capacities, priorities);
     IntelSetup::new(machine, &mut driver, policy, &gates)?;
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
+}
+
+/// The preferences of which it is assumed what the firmware makes of them, ascending.
+///
+/// # Errors
+/// [`CaseError`] as of a run.
+pub(crate) fn assumed_preferences(case: &Case) -> Result<Vec<u8>, CaseError> {
+    check_case(case)?;
+    let (machine, policy) = (&case.machine, &case.policy);
+    let gates = Gates::new(policy, machine)?;
+    let mut driver = driver_of(machine, policy);
+    let intel = IntelSetup::new(machine, &mut driver, policy, &gates)?;
+    let hardware = Hardware::new(machine, &driver, policy.no_turbo, BOOT_NS);
+    let policies = freq_policies(machine, policy, &driver, intel.as_ref(), &gates, &hardware, false)?;
+    // A governor whose level is asked for leaves nothing to the firmware.
+    let adjust_perf = intel.is_some_and(|intel| intel.adjust_perf());
+    let asks = |policy: &FreqPolicy| {
+        adjust_perf || policy.passive.is_some_and(|passive| passive.form == IntelHwpTarget::Desired)
+    };
+    let left = policies.iter().filter(|policy| !asks(policy));
+    let found = left.filter_map(|policy| policy.hwp.as_ref()?.assumed_preference());
+    Ok(found.collect::<BTreeSet<_>>().into_iter().collect())
 }
 
 pub(crate) fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {

@@ -19,6 +19,7 @@ use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Gov
 use crate::cpufreq::freq_table::Relation;
 pub use crate::profile::IntelHwpTarget;
 use crate::profile::{IntelIowaitBoost, KernelProfile};
+use crate::release::Version;
 
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
 pub const SCHED_CPUFREQ_IOWAIT: u32 = 1;
@@ -670,10 +671,52 @@ pub struct EnergyPerfPreference {
     pub epp_values: [u32; 5],
 }
 
+/// `balance_performance` of most models.
+pub const HWP_EPP_BALANCE_PERFORMANCE: u32 = 0x80;
+
+/// Models of family 6 with numbers of their own, and the release that brought them (intel_pstate.c:intel_epp_default[],
+/// v6.12; intel_epp_balance_perf[] before v6.9; patches by S. Pandruvada and P. Kopper on linux-pm): `performance`,
+/// `balance_performance`, `balance_power`, `power`.
+const INTEL_EPP_DEFAULT: &[(u32, Version, [u32; 4])] = &[
+    (INTEL_ALDERLAKE_L, (5, 17), [0, 102, 192, 255]),
+    (INTEL_SAPPHIRERAPIDS_X, (6, 3), [0, 32, 192, 255]),
+    (INTEL_METEORLAKE_L, (6, 9), [16, 115, 192, 255]),
+    (INTEL_METEORLAKE_L, (6, 11), [16, 64, 179, 255]),
+    (INTEL_ARROWLAKE, (6, 11), [16, 64, 179, 255]),
+    (INTEL_EMERALDRAPIDS_X, (6, 11), [0, 32, 192, 255]),
+    (INTEL_GRANITERAPIDS_X, (6, 13), [0, 32, 192, 255]),
+    (INTEL_GRANITERAPIDS_D, (6, 13), [0, 32, 192, 255]),
+];
+const INTEL_SAPPHIRERAPIDS_X: u32 = 0x8f;
+const INTEL_ALDERLAKE_L: u32 = 0x9a;
+const INTEL_METEORLAKE_L: u32 = 0xaa;
+const INTEL_GRANITERAPIDS_X: u32 = 0xad;
+const INTEL_GRANITERAPIDS_D: u32 = 0xae;
+const INTEL_ARROWLAKE: u32 = 0xc6;
+const INTEL_EMERALDRAPIDS_X: u32 = 0xcf;
+
 impl EnergyPerfPreference {
     /// The values that most models have: 0, 128, 192, 255.
     pub const fn new(epp_default: i16) -> Self {
-        Self { epp_default, epp_values: [0, 0, 128, 192, 255] }
+        Self { epp_default, epp_values: [0, 0, HWP_EPP_BALANCE_PERFORMANCE, 192, 255] }
+    }
+
+    /// The values of a model of family 6 in a kernel. A `balance_performance` other than 128 is also the default
+    /// (intel_pstate.c:intel_pstate_update_epp_defaults(), v6.12).
+    pub fn of_model(epp_default: i16, model: u32, version: Version) -> Self {
+        let known = INTEL_EPP_DEFAULT.iter().rfind(|(of, since, _)| *of == model && *since <= version);
+        known.map_or(Self::new(epp_default), |&(_, _, [performance, balance, balance_power, power])| Self {
+            epp_default: balance as i16,
+            epp_values: [0, performance, balance, balance_power, power],
+        })
+    }
+
+    /// The same where firmware turned HWP on and chose the default, which then is `balance_performance` too.
+    #[must_use]
+    pub fn set_by_firmware(mut self, epp: u8) -> Self {
+        self.epp_default = epp.into();
+        self.epp_values[2] = epp.into();
+        self
     }
 }
 
@@ -882,6 +925,23 @@ mod tests {
 
     /// Two I/O wake-ups within two ticks climb one step; the ladder is half-way, guaranteed, maximum. The boost ends
     /// only after 3 ms without any report.
+    /// The numbers that dumps of these models have under a v6.18 kernel, and what older kernels made of the names.
+    #[test]
+    fn names_of_preferences_have_numbers_by_model_and_kernel() {
+        let values = |model, version| EnergyPerfPreference::of_model(128, model, version);
+        for (model, expected) in [(0x8e, 128), (0x9a, 102), (0xaa, 64), (0x8f, 32), (0xae, 32), (0xc5, 128)] {
+            let found = values(model, (6, 18));
+            assert_eq!((found.epp_values[2], found.epp_default), (expected, expected as i16), "{model:#x}");
+        }
+        assert_eq!(values(0xaa, (6, 12)).epp_values, [0, 16, 64, 179, 255]);
+        let balance = |version| values(0xaa, version).epp_values[2];
+        assert_eq!([(6, 8), (6, 10), (6, 11)].map(balance), [128, 115, 64]);
+        assert_eq!([(5, 16), (5, 17)].map(|version| values(0x9a, version).epp_values[2]), [128, 102]);
+        assert_eq!([(6, 12), (6, 13)].map(|version| values(0xae, version).epp_values[2]), [128, 32]);
+        let by_firmware = values(0xaa, (6, 12)).set_by_firmware(96);
+        assert_eq!((by_firmware.epp_default, by_firmware.epp_values), (96, [0, 16, 96, 179, 255]));
+    }
+
     #[test]
     fn hwp_boost_ladder() {
         let cached = HwpRequest(0).with_min(10).with_max(50);
