@@ -18,7 +18,7 @@ HEAD = """# Machines that were imported
 
 Written by `python tools/machine_table.py ../shared/data/pepc`; do not edit.
 Each row is a dump of a real machine (intel/pepc, `tests/emul-data`) as `opplab machine import` reads it.
-f_max is what kernel 6.12 takes, with its ratio to the base frequency in 1/1024.
+f_max is kernel 6.12's choice, with its ratio to the base frequency in 1/1024.
 
 | dump | processor | CPUs | packages | nodes | clusters (CPUs x capacity) | driver | OPPs MHz | base MHz \
 | turbo MHz by cores | CPPC | HWP | idle states | PL1 W | f_max 6.12 MHz (ratio) | findings | left out |
@@ -26,7 +26,7 @@ f_max is what kernel 6.12 takes, with its ratio to the base frequency in 1/1024.
 """
 
 FOOT = """
-*Left out* is what a dump does not hold and nothing was put in its place.
+*Left out* lists values that a dump lacks and that no default replaces.
 Filled from named defaults in every dump: `costs`, `driver.fast_switch`; where there is SMT, `smt_yield`; where there is
 no frequency table, `cluster.opp`.
 The import prints which, and the machine file keeps them under `default.*` in `[source]`.

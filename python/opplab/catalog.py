@@ -78,7 +78,8 @@ def find(kind: str, name: str | Path) -> Path:
     builtin = DATA / _FOLDERS[kind] / f"{words}.toml"
     if words in names(kind):
         return builtin
-    raise InputError(f"unknown {kind} `{words}`{nearest(words, names(kind))}")
+    hint = nearest(words, names(kind)) or f"; see `opplab list {kind}s`"
+    raise InputError(f"unknown {kind} `{words}`{hint}")
 
 
 def published(stem: str) -> Path | None:

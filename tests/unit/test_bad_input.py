@@ -95,9 +95,9 @@ def test_missing_files(tmp_path: Path) -> None:
     check_refused("did you mean `juno-eas`?", "run", "juno-aes", "-o", str(tmp_path / "out"))
     check_refused("give an EXPERIMENT", "run", "-o", str(tmp_path / "out"))
     check_refused(
-        "--governor is for workloads", "run", "juno-eas", "--governor", "ondemand", "-o", str(tmp_path / "out")
+        "--governor cannot be combined with", "run", "juno-eas", "--governor", "ondemand", "-o", str(tmp_path / "out")
     )
-    check_refused("no results folder", "status", str(tmp_path))
+    check_refused("not a results folder", "status", str(tmp_path))
 
 
 def test_experiment_file(tmp_path: Path) -> None:

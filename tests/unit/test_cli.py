@@ -235,6 +235,6 @@ def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
         (("tbench", "-m", "juno-r2", "--param", "clients=x"), "is not of the form clients=4"),
         (("tbnch", "-m", "juno-r2"), "did you mean `tbench`?"),
         (("juno-eas", "--param", "clients=1"), "--param needs a benchmark"),
-        (("juno-eas", "-w", "x.json"), "--workload is for workloads"),
+        (("juno-eas", "-w", "x.json"), "--workload cannot be combined with an experiment"),
     ):
         check_refused(says, "run", *wrong)

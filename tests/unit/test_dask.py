@@ -104,3 +104,10 @@ def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     done = CliRunner().invoke(command, ["juno-eas", "-o", str(tmp_path / "out"), "--dask", "tcp://127.0.0.1:9"])
     assert isinstance(done.exception, OSError)
     assert "127.0.0.1:9" in str(done.exception)
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path / "out", *SHORT, "--dask", "nowhere")
+    assert done.returncode == 2
+    assert "--dask nowhere: missing port number" in done.stderr
+    assert "write it like tcp://HOST:8786" in done.stderr

@@ -260,7 +260,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ((), "give one of --cpu, --task, --why-slow and --idle"),
         (("--cpu", "1", "--why-slow"), "give one of"),
         (("--cpu", "6"), "there is no CPU 6"),
-        (("--cpu", "1", "--at", "soon"), "is no point in time"),
+        (("--cpu", "1", "--at", "soon"), "is not a time"),
         (("--cpu", "1", "--at", "40s"), "not within the run"),
         (("--task", "taks3"), "did you mean `task3`"),
     ],
@@ -314,7 +314,7 @@ def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ("juno-eas", "a case is missing"),
         ("juno-eas:nothing", "no case is called"),
         ("juno-es:1", "did you mean `juno-eas`"),
-        (str(tmp_path), "no results folder"),
+        (str(tmp_path), "not a results folder"),
     ):
         code, _, error = run(capsys, "explain", target, "--why-slow")
         assert code == 2

@@ -185,7 +185,7 @@ def test_a_changed_seal_or_file_is_refused(place: Path, tmp_path: Path) -> None:
     assert "changed since it was predicted" in refused(*words)
     for text in ("", "{", "[]", "{}", '{"seal_sha256": ""}'):
         (tmp_path / "none.json").write_text(text)
-        with pytest.raises(InputError, match="no sealed predictions"):
+        with pytest.raises(InputError, match="not a sealed prediction"):
             sealed.Seal.load(tmp_path / "none.json")
 
 

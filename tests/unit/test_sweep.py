@@ -240,7 +240,7 @@ def test_folders_that_are_not_ours(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds other files"):
         Store(tmp_path).create({})
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
-    with pytest.raises(InputError, match="no results folder"):
+    with pytest.raises(InputError, match="not a results folder"):
         Store(tmp_path).manifest()
     # What a sweep leaves that is killed before it has a manifest is ours.
     (tmp_path / "begun" / "cases").mkdir(parents=True)

@@ -125,7 +125,8 @@ class Seal:
             for row in rows:
                 check_row(asdict(row), "ratio", ("low", "high"))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"{path}: no sealed predictions (`opplab predict FILE.toml -o ...`): {error}") from None
+            reason = f"it has no key {error}" if isinstance(error, KeyError) else str(error)
+            raise InputError(f"{path}: not a sealed prediction of `opplab predict`: {reason}") from None
         if made != (FORMAT, LEVEL):
             raise InputError(f"{path}: format {made[0]}, level {made[1]}: this version reads {FORMAT}, {LEVEL}")
         if told != digest_of({"format": FORMAT, "level": LEVEL, **asdict(found)}):

@@ -146,7 +146,7 @@ def program_of(
     if isinstance(workload, str | Path) and _is_trace(workload):
         return _of_trace(machine, Path(workload), seconds, seeds, keys)
     if machine is None:
-        raise InputError("a machine is missing: a name (`opplab list machines`) or a .toml file")
+        raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
     on = machine if isinstance(machine, Described) else Described.load(machine)
     load = workload
     if isinstance(load, str | Path):

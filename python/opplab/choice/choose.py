@@ -168,7 +168,7 @@ def choose(
             if one not in chosen
         ]
     if len(chosen) < 2:
-        raise InputError("there is one setting only: nothing to choose from")
+        raise InputError("there is only one setting: give at least two, such as two governors")
     chosen = with_drivers(chosen, program.machine, shared)
     labels = labels_of(chosen)
     cases = program.cases(chosen, labels, variation)

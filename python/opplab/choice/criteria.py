@@ -86,7 +86,7 @@ class Constraint:
             bound = None
         if match is None or bound is None or (match[5] and match[4] != "%"):
             forms = "`latency_p99 <= 5ms`, `missed <= baseline` or `throughput >= 99% of baseline`"
-            raise InputError(f"`{text}` is no constraint: write it like {forms}")
+            raise InputError(f"`{text}` is not a constraint: write it like {forms}")
         relative = match[3] is None or match[5] is not None
         unit = "" if relative else match[4]
         return cls(match[1], match[2].startswith("<"), bound, unit, text.strip(), relative)

@@ -591,6 +591,8 @@ def _several(number: int, what: str) -> str:
 def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     from opplab.summary.caveats import counts_idle_as_nothing
 
+    if not answered:
+        return "No machine type has an answer: no dump could be read."
     generic = sum("generic" in kind.power for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""

@@ -63,7 +63,7 @@ def searched(
             fixed = tuple(pair for pair in anchor.tunables if pair[0] not in tunables)
             found += _search_one(costs, Setting(keys, fixed), tunables, budget, seed)
     if not found:
-        raise InputError(f"no governor that is compared has a tunable {' or '.join(ranges)}")
+        raise InputError(f"none of the compared governors has a tunable {' or '.join(ranges)}")
     return found
 
 

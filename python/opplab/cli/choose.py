@@ -38,7 +38,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
         name, equals, ends = text.partition("=")
         low, dots, high = ends.partition("..")
         if not (name and equals and dots and low.isdecimal() and high.isdecimal()):
-            raise click.BadParameter(f"'{text}' is no range of a tunable: write it like rate_limit_us=100..20000")
+            raise click.BadParameter(f"'{text}' is not a range of a tunable: write it like rate_limit_us=100..20000")
         found[name] = (int(low), int(high))
     return found
 

@@ -17,7 +17,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
         return None
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us|ns)?", text.strip())
     if match is None:
-        raise click.BadParameter(f"'{text}' is no point in time: write it like 1.234s or 250ms")
+        raise click.BadParameter(f"'{text}' is not a time: write it like 1.234s or 250ms")
     return float(match[1]) * UNITS[match[2] or "s"]
 
 

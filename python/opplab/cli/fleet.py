@@ -78,7 +78,7 @@ def command(
 
     DUMPS are machine dumps (.tar.xz), copied /sys and /proc trees, folders of these, or a list of paths (.txt). Dumps
     with the same simulated hardware form one machine type. A generic power curve stands in where a dump has no power.
-    The first governor is the baseline, and every setting must do its work.
+    The first governor is the baseline, and every setting must do the baseline's work.
 
     A second call continues an interrupted one. Exit code 1: a dump was refused; the others have their answer.
     """

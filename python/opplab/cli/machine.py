@@ -119,12 +119,12 @@ def show(name: str, output_format: str, html: Path | None) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; of debugfs a folder.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def export(source: str, form: str, before: str | None, output: Path | None, force: bool) -> None:
-    """Write what a kernel is given of a machine: capacities, operating points, powers.
+    """Write a machine's capacities, operating points and powers in the form that a kernel takes.
 
-    SOURCE is a machine, built in or a .toml file.  The device tree has capacity-dmips-mhz,
-    dynamic-power-coefficient and opp-microwatt.  Its comments have ranges and what they are of, points that the
-    kernel would call inefficient, what is not known and which measurement would help most.  They also have where EAS
-    places a lone task by its utilisation, with this model and with that of --before (default: no model).
+    SOURCE is a machine, built in or a .toml file. The device tree has capacity-dmips-mhz, dynamic-power-coefficient
+    and opp-microwatt. Its comments list ranges with their numbers, operating points that the kernel would call
+    inefficient, unknown numbers, and the measurement that would help most. They also list EAS's placement of a lone
+    task by its utilisation, with this model and with that of --before (default: no model).
     """
     from opplab.fit import machine_export
 

@@ -262,7 +262,7 @@ def uncertainty_option(function: F) -> F:
         type=click.IntRange(2, DRAWS_MAX),
         callback=_draws,
         metavar="N",
-        help="Number of draws of the machine's assumed values; intervals with their share.",
+        help="Number of draws of the machine's assumed values; intervals then include their effect.",
     )(function)
 
 
@@ -299,7 +299,7 @@ def from_folder(name: str, folder: Path) -> str:
 
 def power_option(command: F) -> F:
     """Add the option `--power` for machines without power."""
-    words = "Power of a machine file without any: the generic curve of its class, within wide ranges."
+    words = "Power curve for a machine file that has none: the generic curve of its class, with wide ranges."
     return click.option("--power", type=click.Choice(["generic"]), help=words)(command)
 
 
@@ -477,7 +477,7 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
             hint = nearest(key, known).replace("`", "'") if equals else ": write it like hz=1000"
             if key in {row["name"] for row in _opplab.governor_tunables()}:
                 hint = f" (it is a tunable: --tunable {text})"
-            raise click.UsageError(f"--set: no key '{key}'{hint or '; opplab list policy-keys'}")
+            raise click.UsageError(f"--set: no key '{key}'{hint or '; see opplab list policy-keys'}")
         try:
             keys[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

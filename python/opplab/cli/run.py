@@ -190,7 +190,7 @@ def command(
                     for each in click.get_current_context().command.params
                     if each.name == parameter
                 )
-                raise click.UsageError(f"{flag} is for workloads; the experiment has its own")
+                raise click.UsageError(f"{flag} cannot be combined with an experiment, which has its own")
             if Path(target).is_dir():
                 from opplab.sweep.experiments import Experiment as Sweep
 
@@ -261,7 +261,8 @@ def _check_name(what: str) -> None:
     known = [*catalog.names("experiment"), *(model["name"] for model in _opplab.benchmarks())]
     if "." in what or "/" in what or Path(what).exists() or what in known:
         return
-    raise InputError(f"`{what}` is no experiment, benchmark or file{catalog.nearest(what, known)}")
+    hint = catalog.nearest(what, known) or "; see `opplab list experiments` and `opplab list benchmarks`"
+    raise InputError(f"`{what}` is not an experiment, a benchmark or a file{hint}")
 
 
 def _is_workload(what: str) -> bool:
@@ -398,7 +399,10 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
             where = stack.enter_context(
                 LocalCluster(n_workers=jobs, threads_per_worker=1, host=LOOPBACK, dashboard_address=None)  # type: ignore[no-untyped-call,unused-ignore]
             )
-        client = stack.enter_context(Client(where, timeout=CONNECT_S))  # type: ignore[no-untyped-call,unused-ignore]
+        try:
+            client = stack.enter_context(Client(where, timeout=CONNECT_S))  # type: ignore[no-untyped-call,unused-ignore]
+        except ValueError as error:
+            raise InputError(f"--dask {where}: {error}; write it like tcp://HOST:8786, or local") from None
         threads = sum(client.nthreads().values())
         if not threads:
             raise InputError(f"the Dask cluster at {where} has no workers")
@@ -466,7 +470,8 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     skipped = f", {tally.skipped} were there" if tally.skipped else ""
     speed = f", {tally.simulated_ns / 1e9 / seconds:.3g} simulated seconds a second" if tally.done else ""
     spared = f", {tally.spared} were not needed" if tally.spared else ""
-    click.echo(f"{tally.done} cases in {seconds:.1f} s{skipped}{spared}{speed}", err=True)
+    cases = "case" if tally.done == 1 else "cases"
+    click.echo(f"{tally.done} {cases} in {seconds:.1f} s{skipped}{spared}{speed}", err=True)
     if tally.problems:
         for problem in tally.problems[:5]:
             click.echo(f"opplab: {problem}", err=True)
@@ -593,4 +598,5 @@ def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str
         run.to_perfetto(store.path / "run.pftrace")
         run.view(store.path / "run.html")
     logs = run.rtapp_logs(store.path / "rt-app")
-    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({len(logs)} logs)"]
+    several = "log" if len(logs) == 1 else "logs"
+    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({len(logs)} {several})"]

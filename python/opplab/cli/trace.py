@@ -33,7 +33,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
         return None
     match = re.fullmatch(r"(\d+)([kKMGT]?)", value.strip())
     if not match:
-        raise click.BadParameter(f"'{value}' is no size: write it like 500M or 20G")
+        raise click.BadParameter(f"'{value}' is not a size: write it like 500M or 20G")
     return int(match[1]) << (10 * " kMGT".index(match[2].replace("K", "k") or " "))
 
 
@@ -67,7 +67,7 @@ def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:
         return None
     match = re.fullmatch(r"(\+?)(\d+)(?:\.(\d*))?\s*(|s|ms|us|ns)", text.strip())
     if not match:
-        raise click.BadParameter(f"'{text}' is no time: write it like 12.5 (seconds), 300ms or +0.5 (from the start)")
+        raise click.BadParameter(f"'{text}' is not a time: write it like 12.5 (s), 300ms or +0.5 (after the start)")
     plus, whole, part, unit = match.groups()
     factor = round(UNITS_NS[unit])
     # Exact: trace clocks have more digits than a float.

@@ -12,7 +12,7 @@ import click
 
 from opplab import _opplab
 from opplab.cli.group import Group
-from opplab.cli.options import damaged_ok_option, jobs_option, report_option
+from opplab.cli.options import damaged_ok_option, jobs_option, output_format_option, report_option
 from opplab.errors import InputError, OpplabError
 from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
@@ -172,10 +172,17 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 
 @command.command(name="published")
 @click.argument("experiments", nargs=-1)
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("out/published"), show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("out/published"),
+    show_default=True,
+    help="Results folder.",
+)
 @click.option("--quick", is_flag=True, help="Run every fifth row only, an unbiased sample of the published rows.")
 @jobs_option
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_format_option(only=("text", "json"))
 @click.option(
     "--docs",
     type=click.Path(path_type=Path),
@@ -210,7 +217,7 @@ def published(
 
 @command.command(name="silicon")
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("../shared/silicon"))
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_format_option(only=("text", "json"))
 def silicon(folder: Path, output_format: str) -> None:
     """Predict measurements of real hardware that a fit did not use, and report the errors.
 

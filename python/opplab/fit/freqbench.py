@@ -286,7 +286,8 @@ def _read_json(file: Path) -> list[Point]:
             for khz, at in one["freqs"].items()
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        message = f"{file}: not freqbench's results.json: {type(error).__name__} {error}"
+        reason = f"it has no key {error}" if isinstance(error, KeyError) else str(error)
+        message = f"{file}: not freqbench's results.json: {reason}"
         raise FormatError(message, file=str(file)) from None
     return [point if np.isfinite(point.busy_mw) else replace(point, busy_mw=float("nan")) for point in points]
 

@@ -124,8 +124,8 @@ class Workload:
         known = [param["name"] for param in models[name]["params"]]
         for param in params:
             if param not in known:
-                hint = catalog.nearest(param, known)
-                raise InputError(f"{name} has no parameter `{param}`{hint}; it has {', '.join(known)}")
+                hint = catalog.nearest(param, known) or f" (known: {', '.join(known)})"
+                raise InputError(f"{name} has no parameter `{param}`{hint}")
         return Benchmark(name, params)
 
     @property

@@ -242,7 +242,7 @@ class Store:
         try:
             value: Any = json.loads(read_text(file, "a manifest"))
         except FileNotFoundError:
-            raise InputError(f"failed to open {self.path}: no results folder (it has no manifest.json)") from None
+            raise InputError(f"failed to open {self.path}: not a results folder (it has no manifest.json)") from None
         except (ValueError, RecursionError) as error:
             line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
             raise FormatError(

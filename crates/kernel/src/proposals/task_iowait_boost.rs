@@ -66,8 +66,9 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     what: "Each task has a boost for I/O of its own, which grows by levels only while it brings more requests.",
     thread: "C. Loehle, Introduce per-task io utilization boost, 2024-03, \
              https://lore.kernel.org/lkml/20240304201625.100619-1-christian.loehle@arm.com/",
-    differs: "It begins with the first level above the task's own estimate. How many more requests are worth a level, an eighth, how long a level stays, eight intervals, and a boost \
-              without any, four, are assumed; the boost raises the clock, not the choice of a CPU.",
+    differs: "It begins with the first level above the task's own estimate. Three numbers are assumed: an eighth more \
+              requests are worth a level, a level stays for eight intervals, and a boost without requests for four. \
+              The boost raises the clock, not the choice of a CPU.",
     params: &[
         ProposalParam { name: "levels", what: "levels from none to the whole capacity", min: 1, max: 32, default: 8 },
         ProposalParam { name: "interval_ms", what: "how long requests are counted", min: 1, max: 1000, default: 25 },
