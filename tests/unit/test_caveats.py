@@ -82,3 +82,7 @@ def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:
         held = "The clock under schedutil, no-iowait-boost is that of the first milliseconds"
         assert (held in " ".join(done.stdout.split())) is is_held
         assert "sqlite is not calibrated on kaby-lake-i7-7500u: its constants are the model's own" in done.stderr
+    shown = (
+        CliRunner().invoke(main, ["explain", f"{tmp_path / 'True'}:schedutil #0", "--cpu", "1", "--at", "1s"]).stdout
+    )
+    assert shown.startswith("sqlite on kaby-lake-i7-7500u, schedutil")
