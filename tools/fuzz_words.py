@@ -129,7 +129,7 @@ PLACES: dict[str, list[list[str]]] = {
 
 FIXED: dict[str, list[str]] = {
     "run": ["--seconds", "0.02", "-j", "1"],
-    "meter": ["--seconds", "0.02"],
+    "meter": ["--seconds", "0.02", "--every", "0.005"],
     "fleet": ["--seconds", "0.02", "--iterations", "1", "--uncertainty", "0", "-j", "1"],
     "choose": ["--seconds", "0.02", "--iterations", "1", "--uncertainty", "0", "-j", "1"],
     "predict": ["-j", "1"],
@@ -137,7 +137,20 @@ FIXED: dict[str, list[str]] = {
 }
 """What keeps a call short."""
 
-NEVER = {"seconds", "iterations", "jobs", "rounds", "steps", "seeds", "dask", "docs", "help", "version", "until_ci"}
+NEVER = {
+    "seconds",
+    "every",
+    "iterations",
+    "jobs",
+    "rounds",
+    "steps",
+    "seeds",
+    "dask",
+    "docs",
+    "help",
+    "version",
+    "until_ci",
+}
 """Options that the fuzzer leaves alone: they make calls long, or write into the repository."""
 
 NUMBERS = ["0", "1", "-1", "2", "255", "65536", "2147483647", "2147483648", "4294967295", "9223372036854775807"]

@@ -100,13 +100,13 @@ def test_a_trace_without_events_is_named(tmp_path: Path) -> None:
         assert "t.txt: it holds no event" in done.stderr
 
 
-def test_an_answer_without_rows_is_named(tmp_path: Path) -> None:
+def test_an_answer_without_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(WORK)
     words = ["meter", "rails", "--workload", str(tmp_path / "w.json"), "--machine", "juno-r2", "--seconds", "0.05"]
     done = opplab(*words)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "the answer has no rows" in done.stderr
-    assert "no rows" not in opplab(*words, "--every", "0.01").stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the run has no two: make it longer, or read more often" in done.stderr
+    assert opplab(*words, "--every", "0.01").returncode == 0
 
 
 LABELS = ["/tmp/x/ABS", "../../x", "a/b", "a_b", "a\nb", "a\x1b]0;x\x07b", "a\x00b", "x" * 300, "..", ".", "", " "]

@@ -101,7 +101,7 @@ def test_wrong_names_files_and_times_are_told(small: Path, tmp_path: Path) -> No
     (tmp_path / "noise").write_bytes(b"\x00\x01\x02 noise")
     with pytest.raises(opplab.FormatError, match="not a trace that is known here"):
         _ = opplab.read_trace(tmp_path / "noise").info
-    assert "no time" in str(run("trace", "events", small, "--from", "noon").output)
+    assert "is not a time" in str(run("trace", "events", small, "--from", "noon").output)
     with pytest.raises(opplab.InputError, match=r"must end in \.parquet"):
         opplab.read_trace(small).export(tmp_path / "out.xlsx")
 

@@ -64,7 +64,7 @@ def test_a_damaged_case_is_named_set_aside_and_run_again(whole: Path, tmp_path: 
     assert f"{what}; it is in {folder}/damaged now" in done.stderr.replace(
         ": its checksum is not that of its content", ""
     )
-    assert "1 cases in" in done.stderr
+    assert "1 case in" in done.stderr
     assert [aside.read_bytes() for aside in (folder / "damaged").iterdir()] == [damaged]
     assert bytes_of(folder) == bytes_of(whole)
 

@@ -15,8 +15,7 @@ use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, shares_per_100k};
 use crate::recover::{Recording, recover};
-use crate::rerun::shows_requests;
-use crate::setup::{Recorded, Setup, recording_files};
+use crate::setup::{Recorded, Setup, recording_files, shows_requests};
 use crate::tick::{idle_ticks, phase_ns};
 
 /// How near a policy's frequency residency is to be, in parts of 100 000.

@@ -7,8 +7,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use opplab_kernel::cpufreq::driver::Governors;
-use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::machine::{Costs, Machine};
@@ -26,7 +24,7 @@ use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, meas
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Recorded, Setup, recording_files, snapped_governor};
+use crate::setup::{Recorded, Setup, recording_files, shows_requests, snapped_governor};
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
 
@@ -494,15 +492,6 @@ impl Replay {
         let counts = |task: TaskIdx| !events.is_engines(task);
         measure(events, &self.setup.machine, window, &self.setup.start_khz, Told::of(&self.events), counts)
     }
-}
-
-/// Whether clocks are what the governor asks for, as `cpu_frequency` shows them where the driver has no table. A driver's own
-/// governors ask for a range, in which the firmware chooses.
-pub(crate) fn shows_requests(machine: &Machine, policy: &Policy) -> bool {
-    let driver = machine.driver(&policy.driver).unwrap_or(&machine.cpufreq);
-    let by_firmware =
-        matches!(driver.driver.governors, Governors::Own { .. }) && PstatePolicy::named(&policy.governor).is_some();
-    !driver.freq_table && !by_firmware
 }
 
 /// Births no further than this from where they were recorded count as on time, ns.

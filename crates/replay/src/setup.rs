@@ -612,6 +612,15 @@ fn cpu_list(text: &str) -> Vec<u32> {
     cpus
 }
 
+/// Whether clocks are what the governor asks for, as `cpu_frequency` shows them where the driver has no table. A driver's own
+/// governors ask for a range, in which the firmware chooses.
+pub(crate) fn shows_requests(machine: &Machine, policy: &Policy) -> bool {
+    let driver = machine.driver(&policy.driver).unwrap_or(&machine.cpufreq);
+    let by_firmware =
+        matches!(driver.driver.governors, Governors::Own { .. }) && PstatePolicy::named(&policy.governor).is_some();
+    !driver.freq_table && !by_firmware
+}
+
 #[cfg(test)]
 mod tests {
     use opplab_import::SourceKind;

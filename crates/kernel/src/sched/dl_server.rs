@@ -141,7 +141,7 @@ impl DlServer {
     }
 
     /// A fair task ran for `ran_ns`, up to `rq_clock`: accounts it if neither a timer came nor the runtime ended meanwhile,
-    /// and tells whether that is so.
+    /// and returns whether that is so.
     #[inline]
     pub fn just_ran(&mut self, rq_clock: u64, ran_ns: u64) -> bool {
         let left = self.entity.runtime.wrapping_sub(ran_ns as i64);

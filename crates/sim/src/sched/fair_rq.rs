@@ -6,7 +6,7 @@ use opplab_kernel::sched::eevdf::EevdfRq;
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_model::workload::SchedPolicy;
 
-/// The queue of one CPU, in the order of the kernel profile. It has a tag of its own, which one comparison tells.
+/// The queue of one CPU, in the order of the kernel profile. It has a tag of its own, which takes one comparison.
 #[repr(u8)]
 pub(crate) enum FairRq {
     /// From v6.6.
