@@ -116,7 +116,7 @@ PROMISES: dict[str, Promise] = {
         "one case",
         REFUSED,
         "2",
-        ("rails", "--workload", "{workload}", "--machine", "{machine}", *SHORT),
+        ("rails", "--workload", "{workload}", "--machine", "{machine}", "--every", "0.01", *SHORT),
     ),
     "trace info": Promise("a trace", DAMAGED, "1", ("{trace}",)),
     "trace events": Promise("a trace", DAMAGED, "1", ("{trace}", "--limit", "2")),
