@@ -564,7 +564,7 @@ def test_what_does_not_vary_has_no_interval_and_no_star():
     cell = table.rows[0].cells[1]
     assert (cell.change, cell.spread, cell.ratio_low) == (pytest.approx(20), None, None)
     assert not cell.significant
-    assert "no variation modelled" in table.method and "+-" not in str(table)
+    assert "no interval where the values" in table.method and "+-" not in str(table)
 
 
 def test_a_baseline_of_nothing_gives_no_nan_and_no_inf():

@@ -62,6 +62,12 @@ def checked(base, new, rule, allow=(), metric="m", **how):
     return one
 
 
+def test_a_change_of_what_the_rule_allows_passes():
+    """Goal: 102 s after 100 s are not more than 2 % for their last binary digit."""
+    assert not checked([100.0] * 3, [102.0] * 3, "any < -2%").failed
+    assert checked([100.0] * 3, [102.0001] * 3, "any < -2%").failed
+
+
 @pytest.mark.parametrize("name", ["new", "b", "m", "m-1"])
 def test_what_may_be_missing_is_left_out_and_the_rest_is_judged(name):
     """Goal: a seed that is gone does not take the regression with it."""

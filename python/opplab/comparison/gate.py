@@ -260,7 +260,8 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     change, absolute = cell.change, cell.in_points or base.value == 0
     if change is None or (absolute and not cell.in_points):
         change, absolute = change_of(base.value, cell.value, row.better == "higher", row.unit)
-    failed = rule.compare(change, rule.percent)
+    # Changes of round numbers are no more than what they are by the last digits of a double.
+    failed = rule.compare(round(change, _DIGITS), rule.percent)
     outlier = ""
     if failed and rule.noise and (rule.noise == "clear" or not absolute or cell.in_points) and _is_noise(cell):
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
@@ -302,6 +303,8 @@ def _outlier_words(cell: Cell, confidence: float) -> str:
 
 
 _STEPS = 40
+
+_DIGITS = 9
 
 
 def _clear_without_outliers(sample: Sample, confidence: float) -> bool:

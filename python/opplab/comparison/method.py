@@ -275,7 +275,7 @@ def compare_runs(
             how.append(f"Holm is p corrected for {tested} comparisons; stars are of p alone")
         how.append("observations are iterations" if iterations else "observations are samples")
     if unvaried:
-        how.append("no variation modelled where there is no interval: values of all iterations are equal")
+        how.append("no interval where the values of all iterations are equal")
     if kind == "ratio":
         how.append(same_rule(overview_rule))
         if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
