@@ -128,7 +128,7 @@ def acting_limit(
             return "full", f"No clock helps: {cpu_list(full)} {'is' if len(full) == 1 else 'are'} full{told}."
         clocks = "the speed does not follow it" if fixed_speed else "the CPUs are at their highest ones"
         return "top", f"No clock helps: {clocks}, and none is full{told}."
-    return "clock", f"The clocks that software asks for decide the rate{told}."
+    return "clock", f"The clocks decide the rate{told}."
 
 
 def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list[Finding]:
