@@ -156,10 +156,11 @@ def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> 
     if not powers_w or any(one.get("cluster_idle") or any("cluster_idle_" in key for key in one) for one in clusters):
         return []
     awake_w = sum(min(opp.get("cluster_uw", 0) for opp in one["opp"]) for one in clusters) / 1e6
-    share = awake_w / min(powers_w)
-    if share < _MOSTLY:
+    least, share = (100 * min(awake_w / power, 1) for power in (max(powers_w), min(powers_w)))
+    if share < 100 * _MOSTLY:
         return []
+    percent = f"{share:.0f} %" if f"{least:.0f}" == f"{share:.0f}" else f"{least:.0f} to {share:.0f} %"
     return [
-        f"{awake_w:.3g} W of the power of {name} ({100 * min(share, 1):.0f} %) is its packages awake, at any load: "
+        f"{awake_w:.3g} W of the power of {name} ({percent}) is its packages awake, at any load: "
         "they have no sleep state in the file, so that changes in percent are smaller than those of the CPUs."
     ]
