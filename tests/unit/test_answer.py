@@ -421,6 +421,12 @@ def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_pa
     assert found["energy_per_work"]["low_percent"] == pytest.approx(sure["energy_per_work"]["low"], abs=1e-3)
 
 
+def test_the_interval_of_missed_work_is_named_as_that_of_the_runs(drawn: Path) -> None:
+    """Goal: beside intervals of runs and assumptions nobody takes that of the misses for one of both."""
+    sentence = json.loads((drawn / "answer.json").read_text())["finding"]
+    assert re.search(r"points \[.*\]\*?, of the runs alone\)", sentence), sentence
+
+
 def test_draws_measure_waits_and_runs_without_them_are_made_anew(drawn: Path) -> None:
     """`compare --metric response_p99 --uncertainty` had "no ranges" on a machine with eleven."""
     cases = sorted((drawn / "out" / "draws" / "cases").glob("*.json"))

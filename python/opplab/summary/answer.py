@@ -685,7 +685,9 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         if ours is not None and theirs is not None and ours > theirs + 0.1:
             known = one.missed is not None and (one.missed.certainty.low is not None or one.missed.certainty.is_open)
             found = one.missed if known else None
-            points = "" if found is None else f": {found.certainty.text(found.value, 'points')}"
+            # Draws are of the metrics that answers compare, and shares are none of them.
+            of = ", of the runs alone" if sure is not None else ""
+            points = "" if found is None else f": {found.certainty.text(found.value, 'points')}{of}"
             unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
             misses = f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %{points}){unsure}"
             missed.append((theirs - ours, one, misses))
