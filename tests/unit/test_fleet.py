@@ -272,6 +272,8 @@ def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(
     assert "Watts and kWh saved are at the baseline's work." in words
     assert f"Mean power rises, as more work is done: {row['machine_type']} +1.8 %." in words
     plain = answer(dumps, monkeypatch, made(choice, energy, power=-2.0))
+    assert "They are of machines that are off, or do other work, once it is done." in words
+    assert "machines that are off" not in plain.text(80)
     assert "misses activations" not in plain.finding
     assert "Mean power rises" not in plain.text(80)
 

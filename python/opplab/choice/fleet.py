@@ -33,6 +33,9 @@ CHANGE = "energy_per_work"
 RISE = 0.05
 """Percent; changes of power from this on are named."""
 
+UNPACED = 0.005
+"""Work by the second that changes by more than this share is not paced by time."""
+
 MOST = 3
 """Types that are named for what their baseline misses."""
 
@@ -217,7 +220,16 @@ class Fleet(Block):
             if (saving.watts or 0.0) > 0 and saving.power >= RISE
         ]
         more = f" Mean power rises, as more work is done: {'; '.join(rises)}." if rises else ""
-        return [f"Watts and kWh saved are at the baseline's work.{more}"]
+        idle = " They are of machines that are off, or do other work, once it is done." if self._is_unpaced() else ""
+        return [f"Watts and kWh saved are at the baseline's work.{idle}{more}"]
+
+    def _is_unpaced(self) -> bool:
+        """Whether a setting does more or less work by the second than its baseline."""
+        return any(
+            abs((1 + saving.power / 100) / (1 - saving.watts / saving.base_watts) - 1) >= UNPACED
+            for _, saving in self.types
+            if saving.watts and saving.base_watts and saving.watts < saving.base_watts
+        )
 
     def size(self) -> int:
         """Give the number of machine types."""

@@ -159,8 +159,11 @@ def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> 
     least, share = (100 * min(awake_w / power, 1) for power in (max(powers_w), min(powers_w)))
     if share < 100 * _MOSTLY:
         return []
+    is_constant = all(len({opp.get("cluster_uw", 0) for opp in one["opp"]}) == 1 for one in clusters)
+    at = "at any load" if is_constant else "at their lowest clock"
+    smaller = ", so that changes in percent are smaller than those of the CPUs" if is_constant else ""
     percent = f"{share:.0f} %" if f"{least:.0f}" == f"{share:.0f}" else f"{least:.0f} to {share:.0f} %"
     return [
-        f"{awake_w:.3g} W of the power of {name} ({percent}) is its packages awake, at any load: "
-        "they have no sleep state in the file, so that changes in percent are smaller than those of the CPUs."
+        f"{awake_w:.3g} W of the power of {name} ({percent}) is its packages awake, {at}: they have no "
+        f"sleep state in the file{smaller}."
     ]
