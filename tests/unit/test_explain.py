@@ -895,3 +895,11 @@ def test_a_case_of_a_changed_file_is_not_explained_in_place_of_the_one_that_ran(
     done = CliRunner().invoke(program, explain)
     assert isinstance(done.exception, opplab.InputError)
     assert "out/mine has no results of `powersave load #0`: mine.toml, a machine or this version" in str(done.exception)
+
+
+def test_an_explanation_names_the_driver_that_the_governor_brought() -> None:
+    """Goal: of two modes of intel_pstate it is the one that ran, with its rate limit."""
+    work = opplab.Workload.periodic(2, run_us=1600, period_us=16000)
+    run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="schedutil"), seconds=0.1)
+    facts = opplab.explain(run, why_slow=True).about
+    assert (facts["driver"], facts["rate_limit_us"]) == ("intel_cpufreq", 5000)

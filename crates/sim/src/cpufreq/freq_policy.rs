@@ -102,10 +102,11 @@ pub struct CpufreqFacts {
 /// # Errors
 /// [`CaseError`] if the policy names something that does not exist.
 pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
-    let Some(driver) = case.machine.driver(&case.policy.driver) else {
+    if case.machine.driver(&case.policy.driver).is_none() {
         return Err(CaseError(format!("machine {} has no driver {:?}", case.machine.name, case.policy.driver)));
-    };
-    let setup = governor_setup(&case.machine, driver, &case.policy, 0, 1)?;
+    }
+    let driver = driver_of(&case.machine, &case.policy);
+    let setup = governor_setup(&case.machine, &driver, &case.policy, 0, 1)?;
     let given = setup.tunable(case.policy.governor_id()?.entry(), "rate_limit_us");
     Ok(CpufreqFacts {
         driver: driver.driver.name.to_owned(),
