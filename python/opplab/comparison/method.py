@@ -386,7 +386,7 @@ def apart(
     --------
     >>> low, high, _ = apart([0.4, 0.6, 0.6, 0.3], [1.6, 1.3, 1.4, 0.4], paired=True)
     >>> f"{low:.2f} {high:.2f}"
-    '-0.08 1.48'
+    '-0.02 1.42'
     """
     if min(len(base), len(new)) < ITERATIONS:
         return float("nan"), float("nan"), True
