@@ -1,7 +1,10 @@
 //! What the hardware grants: turbo bins by active cores, boost beyond the table.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::Clocks;
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::decision::{Decision, GrantLimit};
@@ -135,18 +138,6 @@ fn what_an_idle_cpu_asked_for_holds_with_one_clock() {
     };
     let (one, late, each) = (khz(true, 150), khz(true, 700), khz(false, 150));
     assert!(one > each && late == each, "{one} {late} {each}");
-}
-
-/// Remembers the clocks that CPU 0 got, with their times.
-#[derive(Default)]
-struct Clocks(Vec<(u64, u32)>);
-
-impl Sink for Clocks {
-    fn event(&mut self, now_ns: u64, event: &Event) {
-        if let Event::CpuFrequency { cpu: 0, khz } = *event {
-            self.0.push((now_ns, khz));
-        }
-    }
 }
 
 /// The bin falls when the third core wakes up and rises again after it sleeps deep, for which menu takes some ticks.

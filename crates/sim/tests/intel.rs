@@ -1,7 +1,10 @@
 //! intel_pstate with and without hardware P-states, and text 001's chain: short fsyncs, low clocks, boosts, the GPU.
 
+mod common;
+
+use common::Clocks;
 use opplab_kernel::cpufreq::drivers::DriverId;
-use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::event::NullSink;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Consumer, Cpufreq, Machine, PackagePower, PmProfile, Processor};
 use opplab_model::policy::Policy;
@@ -336,18 +339,6 @@ fn without_turbo_f_max_is_the_base_frequency() {
 /// Whole units of a consumer's work that were done.
 fn whole_frames(one: &opplab_sim::Consumed) -> u64 {
     (one.energy_fj / one.frame_fj) as u64
-}
-
-/// When CPU 0's clock changed, and to what, in ns and kHz.
-#[derive(Default)]
-struct Clocks(Vec<(u64, u32)>);
-
-impl Sink for Clocks {
-    fn event(&mut self, now_ns: u64, event: &Event) {
-        if let Event::CpuFrequency { cpu: 0, khz } = *event {
-            self.0.push((now_ns, khz));
-        }
-    }
 }
 
 /// Goal: conservative's steps go on from the P-state that the driver makes of a new limit, not from the limit: from 1.55 GHz,

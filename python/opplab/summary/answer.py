@@ -468,6 +468,11 @@ def answer_of(
     return answer
 
 
+def _one_each(experiment: Experiment) -> list[Case]:
+    """Give a case of each workload and its parameter."""
+    return list({(case.benchmark, case.param): case for case in experiment.cases}.values())
+
+
 def _metric_of(case: Case) -> str:
     """Give the metric that a case's benchmark reports; empty for none."""
     name: str = (json.loads(case.json)["workload"].get("metric") or [""])[0]
@@ -483,7 +488,7 @@ def _ends(case: Case) -> bool:
 def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
     """Report which benchmarks did not end, so that runs lack the time that they report."""
     words = []
-    for case in {(case.benchmark, case.param): case for case in experiment.cases}.values():
+    for case in _one_each(experiment):
         name = _metric_of(case)
         if not _ends(case):
             continue
@@ -636,7 +641,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
         list(dict.fromkeys(getattr(one, name) for one in lines)) for name in ("machine", "workload", "variant")
     )
     seconds = experiment.manifest()["duration_ns"] / 1e9
-    at_most = "at most " if all(map(_ends, experiment.cases)) else ""
+    at_most = "at most " if all(map(_ends, _one_each(experiment))) else ""
     kernels = ", ".join(experiment.manifest()["kernels"])
     runs = sorted({one.n for one in lines})
     each = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
@@ -869,8 +874,7 @@ def _assumed(
     experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, beside: Sequence[str]
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""
-    one_each = {(case.benchmark, case.param): case for case in experiment.cases}
-    workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in one_each.values()]
+    workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in _one_each(experiment)]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
     whole = whole_of([line.values for line in lines], [work for work, _ in workloads])

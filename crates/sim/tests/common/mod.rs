@@ -1,6 +1,7 @@
 //! Machines and workloads for tests.
 #![allow(dead_code, reason = "each test uses its part")]
 
+use opplab_model::event::{Event, Sink};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::workload::{ChannelSpec, Op, PhaseSpec, TaskSpec, Workload};
@@ -35,6 +36,18 @@ pub(crate) fn periodic(machine: &Machine, nr: u32, duty_permille: u64, seed: u64
         ..TaskSpec::default()
     };
     Workload { name: String::from("periodic"), tasks: (0..nr).map(task).collect(), ..Workload::default() }
+}
+
+/// When CPU 0's clock changed, and to what, in ns and kHz.
+#[derive(Default)]
+pub(crate) struct Clocks(pub(crate) Vec<(u64, u32)>);
+
+impl Sink for Clocks {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if let Event::CpuFrequency { cpu: 0, khz } = *event {
+            self.0.push((now_ns, khz));
+        }
+    }
 }
 
 /// A number that looks random (splitmix64).
