@@ -886,8 +886,11 @@ def _assumed(
         assumed = sum("[A]" in str(mark) or "assumed" in str(mark).lower() for mark in marks.values())
         numbers += [f"{assumed} of the {len(marks)} source marks of {name}"] if assumed else []
     number = ", ".join(numbers)
+    but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, _ in workloads) else ""
     if sure is None:
-        intervals = "intervals cover the runs" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
+        intervals = (
+            f"intervals cover the runs{but}" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
+        )
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else "--vs governor=performance compares"
     else:
         covered = {line.metric for line in (*sure.lines, *sure.beside)}
@@ -896,9 +899,7 @@ def _assumed(
         needed = quantile_draws(0.95)
         enough = sure.number >= needed
         intervals = (
-            f"intervals{of} cover runs and assumptions" if enough else f"no intervals: these need {needed} draws"
+            f"intervals{of} cover runs and assumptions{but}" if enough else f"no intervals: these need {needed} draws"
         )
         step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
-    if intervals and any(work.get("metric") for work, _ in workloads):
-        intervals += f", not {MODELS_ERROR}"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."
