@@ -69,6 +69,7 @@ class ClusterFacts(TypedDict):
 class Outcome(TypedDict):
     clusters: list[ClusterFacts]
     wall_ns: int
+    end_ns: int
     cluster_energy_fj: list[int]
     floor_energy_fj: int
     activations: int

@@ -903,3 +903,23 @@ def test_an_explanation_names_the_driver_that_the_governor_brought() -> None:
     run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="schedutil"), seconds=0.1)
     facts = opplab.explain(run, why_slow=True).about
     assert (facts["driver"], facts["rate_limit_us"]) == ("intel_cpufreq", 5000)
+
+
+def test_a_run_ends_after_its_warm_up_and_its_measured_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the time axis of a run begins with its warm-up, and all of what is measured can be explained."""
+    monkeypatch.chdir(tmp_path)
+    Path("load.json").write_text(
+        json.dumps({"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 10000}}}})
+    )
+    new = ["experiment", "new", "mine", "-w", "load.json", "-m", "juno-r2"]
+    assert CliRunner().invoke(program, new).exit_code == 0
+    file = Path("mine.toml")
+    file.write_text(file.read_text().replace("[[workload]]", '[[workload]]\nwarmup = "100ms"'))
+    words = ["run", "mine.toml", "-o", "out/mine", "--seconds", "0.3", "--iterations", "1", "--no-report"]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.29s"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.31s"])
+    assert isinstance(done.exception, opplab.InputError)
+    assert "which ends at 0.300000 s" in str(done.exception)

@@ -65,6 +65,7 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     let dict = PyDict::new(py);
     dict.set_item("clusters", clusters)?;
     dict.set_item("wall_ns", outcome.wall_ns)?;
+    dict.set_item("end_ns", outcome.warmup.wall_ns + outcome.wall_ns)?;
     dict.set_item("cluster_energy_fj", &outcome.cluster_energy_fj)?;
     dict.set_item("floor_energy_fj", outcome.floor_energy_fj)?;
     dict.set_item("activations", outcome.activations)?;

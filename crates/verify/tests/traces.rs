@@ -1,8 +1,10 @@
 //! Recordings of real kernels: what follows from recorded integers must be equal bit by bit, placements almost always.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use opplab_verify::traces::{RecordingReport, find_recordings, verify_recording};
+use opplab_kernel::cpufreq::facts::SugovOutcome;
+use opplab_verify::traces::{RecordingReport, find_recordings, frequency_decisions, verify_recording};
 
 /// What must hold for any recording.
 fn check(report: &RecordingReport) -> Vec<String> {
@@ -112,6 +114,24 @@ fn all_recordings_agree() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(idle_all > 0 && idle * 1000 >= idle_all * 995, "placement_idle {idle} of {idle_all}");
+}
+
+/// What a decision left as `next_freq` is what the next one of its policy finds there.
+#[test]
+fn outcomes_of_decisions_lead_to_the_next_ones() {
+    let Some(folder) = opplab_testdata::shared("traces") else { return };
+    let (mut held, mut all) = (0, 0);
+    for dir in find_recordings(&folder).expect("the folder can be listed") {
+        let mut left: BTreeMap<Vec<usize>, u32> = BTreeMap::new();
+        for row in frequency_decisions(&dir).expect("the recording is readable").list {
+            let kept = row.decision.outcome == SugovOutcome::Held;
+            if let Some(khz) = left.insert(row.members.clone(), if kept { row.prev_khz } else { row.ret_khz }) {
+                assert_eq!(khz, row.prev_khz, "{} at {} ns", dir.display(), row.time_ns);
+            }
+            (held, all) = (held + u64::from(kept), all + 1);
+        }
+    }
+    assert!(held > 50 && all > 1000, "{held} of {all}");
 }
 
 #[test]

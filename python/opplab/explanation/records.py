@@ -49,7 +49,7 @@ class Records:
         self.outcome = outcome
         self.names = told_apart(outcome["task_names"])
         self.fingerprint = f"{outcome['fingerprint']:016x}"
-        self.end_ns: int = outcome["wall_ns"]
+        self.end_ns: int = outcome["end_ns"]
         self.facts = case.facts()
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())

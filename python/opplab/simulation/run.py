@@ -180,7 +180,7 @@ class Run:
         Parameters
         ----------
         start : float, optional
-            From when, in seconds; the middle of the run if it is not given.
+            From when, in seconds of the run with its warm-up; the middle of what is measured if it is not given.
         seconds : float
             How long.
 
@@ -191,9 +191,9 @@ class Run:
         """
         from opplab.report.notebook import timeline
 
-        end_ns = self.outcome["wall_ns"]
-        length_ns = min(duration_ns(seconds), end_ns)
-        start_ns = (end_ns - length_ns) // 2 if start is None else round(start * 1e9)
+        end_ns, measured_ns = self.outcome["end_ns"], self.outcome["wall_ns"]
+        length_ns = min(duration_ns(seconds), end_ns if start is not None else measured_ns)
+        start_ns = end_ns - (measured_ns + length_ns) // 2 if start is None else round(start * 1e9)
         if not 0 <= start_ns < end_ns:
             raise InputError(f"{start:g} s is not within the run, which ends at {end_ns / 1e9:g} s")
         tables = self._inner.events(["sched_switch", "cpu_frequency"])

@@ -33,7 +33,7 @@ def _steps(
 
 
 def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.0) -> Timeline:
-    """Run a case and give up to `length_ms` from the middle of it.
+    """Run a case and give up to `length_ms` from the middle of what is measured.
 
     Parameters
     ----------
@@ -43,10 +43,9 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
     length_ms : float
     """
     tables = case.events(["sched_switch", "cpu_frequency"])
-    wall_ns = outcome["wall_ns"]
-    length_ns = min(int(length_ms * 1e6), wall_ns)
+    length_ns = min(int(length_ms * 1e6), outcome["wall_ns"])
     # Round to whole ms, so that the axis is readable.
-    start_ns = (wall_ns - length_ns) // 2 // 1_000_000 * 1_000_000
+    start_ns = (outcome["end_ns"] - (outcome["wall_ns"] + length_ns) // 2) // 1_000_000 * 1_000_000
     end_ns = start_ns + length_ns
     switches, clocks = tables["sched_switch"], tables["cpu_frequency"]
     first = int(np.searchsorted(switches["time_ns"], start_ns)) + SLICES_MAX

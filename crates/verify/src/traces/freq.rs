@@ -69,6 +69,8 @@ struct PolicyState {
     idled: bool,
     /// `cached_raw_freq` before and after the last decision, if that was not held, and `next_freq` before it.
     cached_khz: Option<(u32, u32, u32)>,
+    /// The place of the last decision in `seen`, if it depends on whether the CPU idled.
+    open: Option<usize>,
 }
 
 /// What was seen of the decisions.
@@ -248,8 +250,18 @@ impl Freq {
         }
     }
 
+    /// Whether the last decision of the policy was held shows in the `next_freq` that the next one finds.
+    fn settle(&mut self, input: &NextIn) {
+        let Some(place) = self.policies[input.policy].open.take() else { return };
+        if let Some(row) = self.seen.as_mut().and_then(|seen| seen.get_mut(place)) {
+            row.decision.outcome =
+                if input.next_khz == row.prev_khz { SugovOutcome::Held } else { SugovOutcome::Requested };
+        }
+    }
+
     fn decided(&mut self, ev: &Ev<'_>, input: &NextIn, ret_khz: u32, state: &State<'_>, report: &mut RecordingReport) {
         report.compare("next_freq", ev.time_ns(), ret_khz, self.compute_next(input, state.machine), UNEXPLAINED);
+        self.settle(input);
         let raw_khz = self.raw_freq(input, state.machine);
         let policy = &mut self.policies[input.policy];
         if let Some((next_khz, uncertain)) = policy.next_khz {
@@ -262,6 +274,7 @@ impl Freq {
         policy.cached_khz = Some((if lower { input.cached_khz } else { raw_khz }, raw_khz, input.next_khz));
         policy.next_khz = Some((if hold { input.next_khz } else { ret_khz }, lower));
         policy.idled = false;
+        policy.open = self.seen.as_ref().filter(|_| lower).map(Vec::len);
         self.contexts[ev.cpu()].ret_khz = Some(ret_khz);
         self.note(ev, input, ret_khz, hold, state);
     }
