@@ -27,12 +27,13 @@ from opplab.choice.criteria import (
     of_the_work,
     own_metrics,
 )
-from opplab.choice.settings import Setting, commands_of, driver_names, grid, labels_of, with_drivers
+from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import assumed_preferences
+from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
