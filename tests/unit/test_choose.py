@@ -799,3 +799,43 @@ def test_fewer_draws_than_an_interval_needs_have_none(choice: opplab.Choice) -> 
     assert "drawn 8 times; no intervals: these need 40 draws" in words
     assert words.endswith("Next: --uncertainty 40.")
     assert "Values are means; intervals need 40 draws." in page(choice)
+
+
+@pytest.mark.parametrize(
+    ("load", "asked", "words"),
+    [
+        ("load", {"goals": ["enery"]}, "there is no metric `enery` in these runs; did you mean `energy`"),
+        ("load", {"goals": ["energy", "latency_p999"]}, "`latency_p999` in these runs; did you mean `latency_p99`"),
+        ("load", {"goals": ["migrations"]}, "neither more nor less of `migrations` is better"),
+        ("load", {"goals": ["transactions"]}, "there is no metric `transactions` in these runs"),
+        ("sqlite", {"goals": ["transaction"]}, "`transaction` in these runs; did you mean `transactions`"),
+        ("load", {"constraints": ["mised <= 1%"]}, "`mised` in these runs; did you mean `missed"),
+        ("load", {"constraints": ["response_p99 <= 5J"]}, "response_p99 is in ms, not in J"),
+        ("load", {"constraints": ["power:big <= 5ms"]}, "power:big is in W, not in ms"),
+    ],
+)
+def test_a_goal_that_no_run_can_have_is_refused_before_one_runs(
+    load: str, asked: dict[str, list[str]], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def own(*_: Any) -> None:
+        raise AssertionError("a run has begun")
+
+    monkeypatch.setattr("opplab.choice.choose._Runner.own", own)
+    with pytest.raises(opplab.InputError, match=re.escape(words)):
+        opplab.choose("juno-r2", workload() if load == "load" else load, **asked)
+
+
+def test_what_the_runs_lack_is_refused_before_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: Any) -> None:
+        raise AssertionError("a draw has begun")
+
+    monkeypatch.setattr("opplab.choice.choose._Runner.drawn", drawn)
+    with pytest.raises(opplab.InputError, match="there is no metric `power:bog` in these runs"):
+        opplab.choose("juno-r2", workload(), goals=["power:bog"], seconds=0.1, iterations=1, jobs=1)
+
+
+def test_metrics_that_are_known_before_a_run_have_the_percentiles_of_runs() -> None:
+    from opplab.metrics import PERCENTILES
+
+    found = opplab.simulate("juno-r2", workload(), seconds=0.2).metrics["metric"].to_list()
+    assert [name for name in found if name.startswith("response_")] == [f"response_{name}" for name in PERCENTILES]

@@ -94,6 +94,12 @@ class Program:
         found: dict[str, Any] = self.bases[0]["machine"]
         return found
 
+    @property
+    def metric(self) -> str:
+        """What its benchmark reports; empty for none."""
+        name: str = (self.bases[0]["workload"].get("metric") or [""])[0]
+        return name
+
     def cases(self, settings: Sequence[Setting], labels: Sequence[str], variation: str) -> list[Case]:
         """Give the cases of these settings.
 

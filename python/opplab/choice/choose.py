@@ -21,7 +21,8 @@ from opplab.choice.cases import Program, program_of
 from opplab.choice.criteria import (
     ANY_WORK,
     Constraint,
-    goal_named,
+    check,
+    goals_named,
     metric_named,
     needs_latencies,
     of_the_work,
@@ -150,6 +151,7 @@ def choose(
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    check(goals, limits, program.metric)
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])
     if "energy" in goals and not all(known_power(program.machine)):
@@ -176,6 +178,11 @@ def choose(
     for words in (*program.notes, *missing(cases)):
         said(words)
     values, units = run.own(cases)
+    # What depends on the work, such as response times, is known before the draws.
+    own = own_metrics(units)
+    goals_named(goals, units, own)
+    for limit in limits:
+        limit.bound_in(units[metric_named(limit.metric, list(units), own)][0], 1.0)
     draws = None
     if uncertainty > 1:
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
@@ -266,10 +273,7 @@ def _answer(
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
     labels = list(twins)
     own = own_metrics(units)
-    metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
-    for metric in metrics:
-        if not units[metric][1]:
-            raise InputError(f"neither more nor less of `{metric}` is better, so it is no goal")
+    metrics = goals_named(goals, units, own)
     work = of_the_work(units, own, metrics, limits) if whole else []
     bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
     # What load tracking misses while it starts from 0 is no setting's work.
