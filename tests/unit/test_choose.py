@@ -790,8 +790,29 @@ def test_misses_of_the_cold_start_leave_no_setting_out() -> None:
     assert schedutil.parts["missed_later"].value == 0
     assert found.recommended is schedutil
     assert "misses of the first 0.2 s, when load tracking starts from 0, leave no setting out" in found.block().assumed
+    asked_for = opplab.choose("pixel4", load, constraints=["missed <= 0.05%"], seconds=2, **asked)
+    assert asked_for.recommended is not None
+    assert asked_for.recommended.label == "schedutil"
+    assert "missed_activations" in asked_for.metrics
     short = opplab.choose("pixel4", load, seconds=0.3, **asked)
     assert any("does less than performance" in line for line in short.findings()), "it is all start"
+
+
+def test_response_times_that_the_cold_start_decides_are_named() -> None:
+    """Rows have percentiles of all activations, so that no start can be taken out of them."""
+    asked: dict[str, Any] = {"governors": ["performance", "schedutil"], "iterations": 2, "uncertainty": 0, "jobs": 2}
+    words = "the first 0.2 s, when load tracking starts from 0 (--seconds over 20 leaves p99 free of it)"
+    task = {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 100000}}
+    load = opplab.Workload.parse(json.dumps({"global": LOAD["global"], "tasks": {"t": task}}), name="load")
+
+    def told(seconds: float, **more: Any) -> str:
+        return opplab.choose("pixel4", load, seconds=seconds, **asked, **more).block().assumed
+
+    limit = {"constraints": ["response_p99 <= 90ms"]}
+    assert f"response_p99 counts {words}" in told(2, **limit)
+    assert "when load tracking starts" not in told(21, **limit)
+    assert "when load tracking starts" not in told(2, goals=["energy"], constraints=["response_p50 <= 90ms"])
+    assert "response_max counts the first 0.2 s, when load tracking starts from 0." in told(21, goals=["response_max"])
 
 
 def test_fewer_draws_than_an_interval_needs_have_none(choice: opplab.Choice) -> None:

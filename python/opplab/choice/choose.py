@@ -267,7 +267,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import COLD_NS, PAIRS, periods_together, start_up, whole_of
+    from opplab.summary.answer import COLD_NS, PAIRS, cold_waits, periods_together, start_up, whole_of
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -279,8 +279,8 @@ def _answer(
     # What load tracking misses while it starts from 0 is no setting's work.
     values, units = {**values, **_later_misses(values, point, labels)}, {**units, LATER: ("%", "lower")}
     settled = program.bases[0]["duration_ns"] >= 2 * COLD_NS
-    bounds = [(LATER if settled and name == MISSED and one in work else name, one) for name, one in bounds]
-    counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
+    bounds = [(LATER if settled and name == MISSED else name, one) for name, one in bounds]
+    counted = list(dict.fromkeys([*metrics, *(metric_named(one.metric, list(units), own) for one in limits)]))
     done = own[0] if own else "work_done"
     # With deadlines the time from the timer to the end of the work counts, as in the answer of a run.
     timed = [pair for pair in PAIRS.values() if all((point, one, name) in values for one in labels for name in pair)]
@@ -385,7 +385,7 @@ def _answer(
         )
         else "",
     ]
-    return Choice(
+    choice = Choice(
         options=ranked,
         metrics=counted,
         beside=[metric for metric in shown if metric not in counted],
@@ -412,9 +412,12 @@ def _answer(
         ],
         sources=dict(program.machine.get("source", {})),
         undrawn=draws is None,
-        notes=list(filter(None, notes)),
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
+    # The metrics that decide, and that of the price.
+    judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], longer=not program.check)
+    return replace(choice, notes=list(filter(None, [*notes, waits])))
 
 
 def _later_misses(
