@@ -860,3 +860,33 @@ def test_metrics_that_are_known_before_a_run_have_the_percentiles_of_runs() -> N
 
     found = opplab.simulate("juno-r2", workload(), seconds=0.2).metrics["metric"].to_list()
     assert [name for name in found if name.startswith("response_")] == [f"response_{name}" for name in PERCENTILES]
+
+
+def test_a_benchmark_has_its_parameters_and_an_end() -> None:
+    """As under `run`: `--param`, and a sentence where `--seconds` cuts what would have ended."""
+    base = ["choose", "hackbench", "-m", "juno-r2", "--governor", "performance,powersave", "--uncertainty", "0"]
+    base += ["--iterations", "2", "-j", "2"]
+
+    def chosen(*words: str, code: int = 0) -> str:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*base, *words])
+        assert done.exit_code == code, f"{done.output}{done.exception}"
+        return " ".join(f"{done.output}{done.exception or ''}".split())
+
+    whole = chosen("--param", "groups=2", "--param", "loops=20")
+    assert "Which setting for hackbench groups 2 loops 20 on juno-r2?" in whole
+    assert "at most 600 s a run" in whole
+    assert "elapsed, s" in whole
+    cut = "elapsed is missing in 2 of 4 runs, which did not end within 3 s (a longer --seconds lets them end)"
+    assert f"{cut}; energy and work are of the part that ran." in chosen("--seconds", "3")
+    assert cut in chosen("--seconds", "3", "--goal", "elapsed", code=1)
+    assert "give one value" in chosen("--param", "groups=2,3", code=2)
+
+
+def test_what_some_settings_lack_is_no_goal() -> None:
+    """At the lowest clock, half the highest, no activation ends within the run."""
+    task = {"loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 1000}}
+    whole = {"global": {"duration": 1, "calibration": "CPU4"}, "tasks": {"t": task}}
+    load = opplab.Workload.parse(json.dumps(whole), name="load")
+    asked: dict[str, Any] = {"seconds": 0.02, "iterations": 1, "uncertainty": 0, "constraints": ["none"]}
+    with pytest.raises(opplab.InputError, match="no run of powersave has the metric response_p99"):
+        opplab.choose("juno-r2", load, governors=["performance", "powersave"], goals=["response_p99"], **asked)

@@ -178,21 +178,65 @@ def choose(
     for words in (*program.notes, *missing(cases)):
         said(words)
     values, units = run.own(cases)
-    # What depends on the work, such as response times, is known before the draws.
-    own = own_metrics(units)
-    goals_named(goals, units, own)
-    for limit in limits:
-        limit.bound_in(units[metric_named(limit.metric, list(units), own)][0], 1.0)
+    point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
+    cut = _cut(program, values, point, labels, len(cases))
+    _check_measured(values, units, point, labels, goals, limits, program.metric, cut)
+    if cut:
+        units.pop(program.metric, None)
     draws = None
     if uncertainty > 1:
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
-    point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
     notes = assumed_preferences({case.policy: case for case in cases}.values())
+    notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     return replace(
         _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole), missing=notes
     )
+
+
+def _cut(
+    program: Program, values: Mapping[tuple[Point, str, str], Values], point: Point, labels: Sequence[str], runs: int
+) -> str:
+    """Report that the benchmark did not end in some runs, so that settings have no time to compare."""
+    from opplab.summary.answer import cut_of, ends
+
+    base = program.bases[0]
+    if not ends(base["workload"]):
+        return ""
+    found = (values.get((point, label, program.metric)) for label in labels)
+    return cut_of(program.metric, sum(len(one.own) for one in found if one), runs, base["duration_ns"])
+
+
+def _check_measured(
+    values: Mapping[tuple[Point, str, str], Values],
+    units: Mapping[str, tuple[str, str]],
+    point: Point,
+    labels: Sequence[str],
+    goals: Sequence[str],
+    limits: Sequence[Constraint],
+    own: str,
+    cut: str,
+) -> None:
+    """Refuse goals and constraints of what the runs lack, before the draws: it may depend on what they did.
+
+    Parameters
+    ----------
+    own : str
+        The benchmark's metric.
+    cut : str
+        Why runs lack it; empty if they do not.
+    """
+    named = [own] if own else []
+    asked = [metric_named(name, [*units, *named], named) for name in (*goals, *(limit.metric for limit in limits))]
+    if cut and own in asked:
+        raise InputError(cut)
+    for metric in asked:
+        if lacking := [label for label in labels if (point, label, metric) not in values]:
+            raise InputError(f"no run of {', '.join(lacking)} has the metric {metric}, which is asked for")
+    goals_named(goals, units, named)
+    for limit in limits:
+        limit.bound_in(units[metric_named(limit.metric, list(units), named)][0], 1.0)
 
 
 class _Runner:

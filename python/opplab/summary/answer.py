@@ -484,8 +484,23 @@ def _metric_of(case: Case) -> str:
 
 def _ends(case: Case) -> bool:
     """Whether a run is over when its work is done."""
-    rule: str = (json.loads(case.json)["workload"].get("metric") or [""] * 4)[3]
+    return ends(json.loads(case.json)["workload"])
+
+
+def ends(workload: Mapping[str, Any]) -> bool:
+    """Whether a run of a case's workload is over when its work is done."""
+    rule: str = (workload.get("metric") or [""] * 4)[3]
     return rule in _TIMES
+
+
+def cut_of(metric: str, ended: int, runs: int, duration_ns: int) -> str:
+    """Report that runs of a benchmark did not end, so that they lack the time that it reports; empty if all did."""
+    if ended >= runs:
+        return ""
+    return (
+        f"{metric} is missing in {runs - ended} of {runs} runs, which did not end within "
+        f"{duration_ns / 1e9:g} s (a longer --seconds lets them end)"
+    )
 
 
 def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
@@ -498,13 +513,10 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
         own = results.filter((results["benchmark"] == case.benchmark) & (results["param"] == case.param))
         runs = own.select("machine", "policy", "iteration").n_unique()
         ended = own.filter((own["metric"] == name) & own["value"].is_not_null()).height
-        if ended < runs:
+        if cut := cut_of(name, ended, runs, case.duration_ns):
             place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
-            words.append(
-                f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
-                f"{case.duration_ns / 1e9:g} s (a longer --seconds lets them end); "
-                f"rate is of the part that ran and counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
-            )
+            counted = _COUNTED.get(case.benchmark, "whole pieces of work")
+            words.append(f"{place}: {cut}; rate is of the part that ran and counts {counted}.")
     return " ".join(words)
 
 
