@@ -13,7 +13,7 @@ from functools import cache
 
 from opplab import _opplab
 
-__all__ = ["METRICS", "Metric", "answers", "find", "is_answer", "of_models"]
+__all__ = ["METRICS", "PERCENTILES", "Metric", "answers", "find", "is_answer", "of_models"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Metric:
     ----------
     name : str
         A word in capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state, a cpufreq
-        policy, a control group or a percentile (p50, p90, p95, p99, max).
+        policy, a control group or a percentile (`PERCENTILES`).
     unit : str
     better : str
         ``higher``, ``lower``, or empty where neither is meant.
@@ -42,6 +42,9 @@ class Metric:
 
 
 METRICS: tuple[Metric, ...] = tuple(Metric(*declared) for declared in _opplab.metrics_of_runs())
+
+PERCENTILES = ("p50", "p90", "p95", "p99", "max")
+"""What stands for the percentile in a name."""
 
 _BY_NAME = {one.name: one for one in METRICS}
 

@@ -49,6 +49,15 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+def test_without_a_report_the_answer_is_the_same(compared: tuple[Path, str], load: Path, tmp_path: Path) -> None:
+    words = ("--seconds", "0.4", "--vs", "governor=powersave", "--vs", "proposal=headroom:percent=110")
+    done = run("run", str(load), "-m", "juno-r2", *words, "-o", str(tmp_path / "compared"), "--no-report")
+    assert done.stdout == compared[1]
+    kept = {path.name for path in (tmp_path / "compared").iterdir()}
+    assert "results.parquet" in kept
+    assert not kept & {"report.html", "tables.txt", "traces"}
+
+
 def answer(folder: Path) -> Answer:
     return answer_of(opplab.Experiment.of_results(folder), results.read(folder))
 

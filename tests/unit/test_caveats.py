@@ -35,6 +35,22 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
 
+def test_governors_of_two_drivers_are_named(load: Path, tmp_path: Path) -> None:
+    words = ["run", str(load), "-m", "kaby-lake-i7-7500u-gpu", "--seconds", "0.3", "--iterations", "1"]
+
+    def shown(*more: str, folder: str) -> str:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*words, *more, "-o", str(tmp_path / folder)])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        return " ".join(done.stdout.split())
+
+    both = shown("--governor", "schedutil,performance,powersave", folder="both")
+    named = "performance, powersave run under intel_pstate, and schedutil under intel_cpufreq: changes on"
+    assert named in both
+    one = ("--governor", "schedutil,powersave")
+    assert "of the driver, too" not in shown(*one, "--driver", "intel_cpufreq", folder="one")
+    assert "of the driver, too" not in shown("--vs", "driver=intel_pstate governor=powersave", folder="said")
+
+
 def test_a_gpu_hides_no_lateness_and_is_named_beside_the_power(load: Path, tmp_path: Path) -> None:
     shown = told(load, "-m", "kaby-lake-i7-7500u-gpu", "-o", str(tmp_path / "out"))
     assert "response p50/p99" in shown

@@ -790,8 +790,29 @@ def test_misses_of_the_cold_start_leave_no_setting_out() -> None:
     assert schedutil.parts["missed_later"].value == 0
     assert found.recommended is schedutil
     assert "misses of the first 0.2 s, when load tracking starts from 0, leave no setting out" in found.block().assumed
+    asked_for = opplab.choose("pixel4", load, constraints=["missed <= 0.05%"], seconds=2, **asked)
+    assert asked_for.recommended is not None
+    assert asked_for.recommended.label == "schedutil"
+    assert "missed_activations" in asked_for.metrics
     short = opplab.choose("pixel4", load, seconds=0.3, **asked)
     assert any("does less than performance" in line for line in short.findings()), "it is all start"
+
+
+def test_response_times_that_the_cold_start_decides_are_named() -> None:
+    """Rows have percentiles of all activations, so that no start can be taken out of them."""
+    asked: dict[str, Any] = {"governors": ["performance", "schedutil"], "iterations": 2, "uncertainty": 0, "jobs": 2}
+    words = "the first 0.2 s, when load tracking starts from 0 (--seconds over 20 leaves p99 free of it)"
+    task = {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 100000}}
+    load = opplab.Workload.parse(json.dumps({"global": LOAD["global"], "tasks": {"t": task}}), name="load")
+
+    def told(seconds: float, **more: Any) -> str:
+        return opplab.choose("pixel4", load, seconds=seconds, **asked, **more).block().assumed
+
+    limit = {"constraints": ["response_p99 <= 90ms"]}
+    assert f"response_p99 counts {words}" in told(2, **limit)
+    assert "when load tracking starts" not in told(21, **limit)
+    assert "when load tracking starts" not in told(2, goals=["energy"], constraints=["response_p50 <= 90ms"])
+    assert "response_max counts the first 0.2 s, when load tracking starts from 0." in told(21, goals=["response_max"])
 
 
 def test_fewer_draws_than_an_interval_needs_have_none(choice: opplab.Choice) -> None:
@@ -799,3 +820,73 @@ def test_fewer_draws_than_an_interval_needs_have_none(choice: opplab.Choice) -> 
     assert "drawn 8 times; no intervals: these need 40 draws" in words
     assert words.endswith("Next: --uncertainty 40.")
     assert "Values are means; intervals need 40 draws." in page(choice)
+
+
+@pytest.mark.parametrize(
+    ("load", "asked", "words"),
+    [
+        ("load", {"goals": ["enery"]}, "there is no metric `enery` in these runs; did you mean `energy`"),
+        ("load", {"goals": ["energy", "latency_p999"]}, "`latency_p999` in these runs; did you mean `latency_p99`"),
+        ("load", {"goals": ["migrations"]}, "neither more nor less of `migrations` is better"),
+        ("load", {"goals": ["transactions"]}, "there is no metric `transactions` in these runs"),
+        ("sqlite", {"goals": ["transaction"]}, "`transaction` in these runs; did you mean `transactions`"),
+        ("load", {"constraints": ["mised <= 1%"]}, "`mised` in these runs; did you mean `missed"),
+        ("load", {"constraints": ["response_p99 <= 5J"]}, "response_p99 is in ms, not in J"),
+        ("load", {"constraints": ["power:big <= 5ms"]}, "power:big is in W, not in ms"),
+    ],
+)
+def test_a_goal_that_no_run_can_have_is_refused_before_one_runs(
+    load: str, asked: dict[str, list[str]], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def own(*_: Any) -> None:
+        raise AssertionError("a run has begun")
+
+    monkeypatch.setattr("opplab.choice.choose._Runner.own", own)
+    with pytest.raises(opplab.InputError, match=re.escape(words)):
+        opplab.choose("juno-r2", workload() if load == "load" else load, **asked)
+
+
+def test_what_the_runs_lack_is_refused_before_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: Any) -> None:
+        raise AssertionError("a draw has begun")
+
+    monkeypatch.setattr("opplab.choice.choose._Runner.drawn", drawn)
+    with pytest.raises(opplab.InputError, match="there is no metric `power:bog` in these runs"):
+        opplab.choose("juno-r2", workload(), goals=["power:bog"], seconds=0.1, iterations=1, jobs=1)
+
+
+def test_metrics_that_are_known_before_a_run_have_the_percentiles_of_runs() -> None:
+    from opplab.metrics import PERCENTILES
+
+    found = opplab.simulate("juno-r2", workload(), seconds=0.2).metrics["metric"].to_list()
+    assert [name for name in found if name.startswith("response_")] == [f"response_{name}" for name in PERCENTILES]
+
+
+def test_a_benchmark_has_its_parameters_and_an_end() -> None:
+    """As under `run`: `--param`, and a sentence where `--seconds` cuts what would have ended."""
+    base = ["choose", "hackbench", "-m", "juno-r2", "--governor", "performance,powersave", "--uncertainty", "0"]
+    base += ["--iterations", "2", "-j", "2"]
+
+    def chosen(*words: str, code: int = 0) -> str:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*base, *words])
+        assert done.exit_code == code, f"{done.output}{done.exception}"
+        return " ".join(f"{done.output}{done.exception or ''}".split())
+
+    whole = chosen("--param", "groups=2", "--param", "loops=20")
+    assert "Which setting for hackbench groups 2 loops 20 on juno-r2?" in whole
+    assert "at most 600 s a run" in whole
+    assert "elapsed, s" in whole
+    cut = "elapsed is missing in 2 of 4 runs, which did not end within 3 s (a longer --seconds lets them end)"
+    assert f"{cut}; energy and work are of the part that ran." in chosen("--seconds", "3")
+    assert cut in chosen("--seconds", "3", "--goal", "elapsed", code=1)
+    assert "give one value" in chosen("--param", "groups=2,3", code=2)
+
+
+def test_what_some_settings_lack_is_no_goal() -> None:
+    """At the lowest clock, half the highest, no activation ends within the run."""
+    task = {"loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 1000}}
+    whole = {"global": {"duration": 1, "calibration": "CPU4"}, "tasks": {"t": task}}
+    load = opplab.Workload.parse(json.dumps(whole), name="load")
+    asked: dict[str, Any] = {"seconds": 0.02, "iterations": 1, "uncertainty": 0, "constraints": ["none"]}
+    with pytest.raises(opplab.InputError, match="no run of powersave has the metric response_p99"):
+        opplab.choose("juno-r2", load, governors=["performance", "powersave"], goals=["response_p99"], **asked)

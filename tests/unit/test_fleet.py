@@ -306,3 +306,15 @@ def test_a_dump_that_is_text_is_no_list(tmp_path: Path) -> None:
     ((name, why),) = types_of(sources_of([gone]))[1]
     assert name == str(gone)
     assert why
+
+
+def test_a_benchmark_has_its_parameters(dumps: Path) -> None:
+    words = ["--governor", "performance,powersave", "--seconds", "0.1", "--iterations", "2", "--uncertainty", "0"]
+    base = ["fleet", str(dumps / "a.tar.xz"), "-w", "hackbench", "-o", str(dumps.parent / "out"), *words]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*base, "--param", "groups=2"])
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    assert "Which setting for hackbench groups 2 on 1 machine of 1 type?" in done.stdout
+    cut = "elapsed is missing in 4 of 4 runs, which did not end within 0.1 s (a longer --seconds lets them end)"
+    assert cut in " ".join(done.stdout.split())
+    kept = CliRunner().invoke(program, [*base, "--param", "groups=3"])
+    assert "(kept)" not in kept.stderr

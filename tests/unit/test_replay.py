@@ -199,8 +199,23 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     kernels = found("--kernel", "6.6.88,6.6.99")
     assert [one.pop("variant") for one in kernels] == ["kernel=6.6.88", "kernel=6.6.99"]
     assert kernels == [found("--kernel", "6.6.88"), found("--kernel", "6.6.99")]
+    # The policy of the other options comes first, and every --vs is on top of it.
+    over = found("--governor", "ondemand", "--tunable", "up_threshold=50", "--vs", "governor=performance")
+    assert [one.pop("variant") for one in over] == ["ondemand up_threshold=50", "performance"]
+    assert over == [found("--governor", "ondemand", "--tunable", "up_threshold=50"), both[0]]
     refused = CliRunner().invoke(opplab, [*base, "--vs", "proposal=lone-task"])
     assert "opplab choose TRACE --vs" in f"{refused.output}{refused.exception}"
+
+
+def test_vs_is_on_top_of_the_recorded_governor() -> None:
+    """Of a recording under performance, schedutil is a change, and performance is none."""
+    trace = str(shared("traces/x86-612-rome3-any1-performance-periodic3"))
+    done = CliRunner().invoke(opplab, ["replay", trace, "--vs", "governor=schedutil", "--format", "json"])
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    (one,) = json.loads(done.stdout)
+    assert (one["variant"], one["governor"]) == ("schedutil", "performance")
+    refused = CliRunner().invoke(opplab, ["replay", trace, "--vs", "governor=performance"])
+    assert "the variant `performance` is there already" in f"{refused.output}{refused.exception}"
 
 
 def test_wake_up_latencies_are_the_same_by_every_way() -> None:

@@ -415,7 +415,11 @@ class Choice:
         return out
 
     def price(self) -> str:
-        """Give what the recommended setting costs in response time, p99 before p50; empty if nothing is clear.
+        """Give what the recommended setting costs in response time; empty if nothing."""
+        return " ".join(self.priced()[1:])
+
+    def priced(self) -> tuple[str, str] | tuple[()]:
+        """Give the metric of the price and the price in words, p99 before p50; nothing if there is none.
 
         Where too few values were asked for to judge it, it is given with the number that is needed.
         """
@@ -428,10 +432,10 @@ class Choice:
                 continue
             judged = change.certainty
             if judged.is_clear:
-                return f"{title_of(metric)} {judged.text(change.value)}"
+                return metric, f"{title_of(metric)} {judged.text(change.value)}"
             if judged.reason.startswith("needs"):
-                return f"{title_of(metric)} {judged.text(change.value)} ({judged.reason})"
-        return ""
+                return metric, f"{title_of(metric)} {judged.text(change.value)} ({judged.reason})"
+        return ()
 
     def _left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""

@@ -94,6 +94,12 @@ class Program:
         found: dict[str, Any] = self.bases[0]["machine"]
         return found
 
+    @property
+    def metric(self) -> str:
+        """What its benchmark reports; empty for none."""
+        name: str = (self.bases[0]["workload"].get("metric") or [""])[0]
+        return name
+
     def cases(self, settings: Sequence[Setting], labels: Sequence[str], variation: str) -> list[Case]:
         """Give the cases of these settings.
 
@@ -142,6 +148,7 @@ def program_of(
     from opplab.simulation.workload import Benchmark as Model
     from opplab.simulation.workload import Workload as Load
     from opplab.simulation.workload import length_of
+    from opplab.summary.answer import ends
 
     if isinstance(workload, str | Path) and _is_trace(workload):
         return _of_trace(machine, Path(workload), seconds, seeds, keys)
@@ -164,7 +171,9 @@ def program_of(
     else:
         made = (build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds)
         bases = [json.loads(inner.to_json()) for inner in made]
-    about = [("machine", on.name), ("workload", load.name), ("simulated time", f"{length:g} s a run")]
+    about = [("machine", on.name), ("workload", load.label if isinstance(load, Model) else load.name)]
+    at_most = "at most " if ends(bases[0]["workload"]) else ""
+    about.append(("simulated time", f"{at_most}{length:g} s a run"))
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
     model = load if isinstance(load, Model) else None
     notes = load.notes if isinstance(load, Load) else ()

@@ -21,18 +21,20 @@ from opplab.choice.cases import Program, program_of
 from opplab.choice.criteria import (
     ANY_WORK,
     Constraint,
-    goal_named,
+    check,
+    goals_named,
     metric_named,
     needs_latencies,
     of_the_work,
     own_metrics,
 )
-from opplab.choice.settings import Setting, commands_of, driver_names, grid, labels_of, with_drivers
+from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import assumed_preferences
+from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -149,6 +151,7 @@ def choose(
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    check(goals, limits, program.metric)
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])
     if "energy" in goals and not all(known_power(program.machine)):
@@ -175,16 +178,65 @@ def choose(
     for words in (*program.notes, *missing(cases)):
         said(words)
     values, units = run.own(cases)
+    point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
+    cut = _cut(program, values, point, labels, len(cases))
+    _check_measured(values, units, point, labels, goals, limits, program.metric, cut)
+    if cut:
+        units.pop(program.metric, None)
     draws = None
     if uncertainty > 1:
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
-    point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
     notes = assumed_preferences({case.policy: case for case in cases}.values())
+    notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     return replace(
         _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole), missing=notes
     )
+
+
+def _cut(
+    program: Program, values: Mapping[tuple[Point, str, str], Values], point: Point, labels: Sequence[str], runs: int
+) -> str:
+    """Report that the benchmark did not end in some runs, so that settings have no time to compare."""
+    from opplab.summary.answer import cut_of, ends
+
+    base = program.bases[0]
+    if not ends(base["workload"]):
+        return ""
+    found = (values.get((point, label, program.metric)) for label in labels)
+    return cut_of(program.metric, sum(len(one.own) for one in found if one), runs, base["duration_ns"])
+
+
+def _check_measured(
+    values: Mapping[tuple[Point, str, str], Values],
+    units: Mapping[str, tuple[str, str]],
+    point: Point,
+    labels: Sequence[str],
+    goals: Sequence[str],
+    limits: Sequence[Constraint],
+    own: str,
+    cut: str,
+) -> None:
+    """Refuse goals and constraints of what the runs lack, before the draws: it may depend on what they did.
+
+    Parameters
+    ----------
+    own : str
+        The benchmark's metric.
+    cut : str
+        Why runs lack it; empty if they do not.
+    """
+    named = [own] if own else []
+    asked = [metric_named(name, [*units, *named], named) for name in (*goals, *(limit.metric for limit in limits))]
+    if cut and own in asked:
+        raise InputError(cut)
+    for metric in asked:
+        if lacking := [label for label in labels if (point, label, metric) not in values]:
+            raise InputError(f"no run of {', '.join(lacking)} has the metric {metric}, which is asked for")
+    goals_named(goals, units, named)
+    for limit in limits:
+        limit.bound_in(units[metric_named(limit.metric, list(units), named)][0], 1.0)
 
 
 class _Runner:
@@ -259,23 +311,20 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import COLD_NS, PAIRS, periods_together, start_up, whole_of
+    from opplab.summary.answer import COLD_NS, PAIRS, cold_waits, periods_together, start_up, whole_of
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
     labels = list(twins)
     own = own_metrics(units)
-    metrics = list(dict.fromkeys(goal_named(name, list(units), own) for name in goals))
-    for metric in metrics:
-        if not units[metric][1]:
-            raise InputError(f"neither more nor less of `{metric}` is better, so it is no goal")
+    metrics = goals_named(goals, units, own)
     work = of_the_work(units, own, metrics, limits) if whole else []
     bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
     # What load tracking misses while it starts from 0 is no setting's work.
     values, units = {**values, **_later_misses(values, point, labels)}, {**units, LATER: ("%", "lower")}
     settled = program.bases[0]["duration_ns"] >= 2 * COLD_NS
-    bounds = [(LATER if settled and name == MISSED and one in work else name, one) for name, one in bounds]
-    counted = list(dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits)]))
+    bounds = [(LATER if settled and name == MISSED else name, one) for name, one in bounds]
+    counted = list(dict.fromkeys([*metrics, *(metric_named(one.metric, list(units), own) for one in limits)]))
     done = own[0] if own else "work_done"
     # With deadlines the time from the timer to the end of the work counts, as in the answer of a run.
     timed = [pair for pair in PAIRS.values() if all((point, one, name) in values for one in labels for name in pair)]
@@ -380,7 +429,7 @@ def _answer(
         )
         else "",
     ]
-    return Choice(
+    choice = Choice(
         options=ranked,
         metrics=counted,
         beside=[metric for metric in shown if metric not in counted],
@@ -407,9 +456,12 @@ def _answer(
         ],
         sources=dict(program.machine.get("source", {})),
         undrawn=draws is None,
-        notes=list(filter(None, notes)),
         samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
     )
+    # The metrics that decide, and that of the price.
+    judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], longer=not program.check)
+    return replace(choice, notes=list(filter(None, [*notes, waits])))
 
 
 def _later_misses(

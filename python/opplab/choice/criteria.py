@@ -9,9 +9,19 @@ from typing import Any
 
 from opplab.catalog import nearest
 from opplab.errors import InputError
+from opplab.metrics import METRICS, PERCENTILES, find, of_models
 from opplab.simulation.work import ENERGY_PER_WORK
 
-__all__ = ["ANY_WORK", "Constraint", "goal_named", "metric_named", "needs_latencies", "of_the_work", "own_metrics"]
+__all__ = [
+    "ANY_WORK",
+    "Constraint",
+    "check",
+    "goals_named",
+    "metric_named",
+    "needs_latencies",
+    "of_the_work",
+    "own_metrics",
+]
 
 ANY_WORK = "none"
 """Instead of a constraint: settings may do less work than the baseline."""
@@ -131,10 +141,52 @@ def of_the_work(
     return [Constraint.parse(text) for metric, text in texts.items() if metric in units and metric not in taken]
 
 
-def goal_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
-    """Give the metric of a goal: energy counts by unit of work, so that work that is not done is not saved energy."""
-    metric = metric_named(name, known, own)
-    return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in known else metric
+def check(goals: Sequence[str], limits: Sequence[Constraint], own: str) -> None:
+    """Refuse goals and constraints that no run of a workload can answer, before one runs.
+
+    Parameters
+    ----------
+    goals : sequence of str
+    limits : sequence of Constraint
+    own : str
+        The metric of the workload's benchmark; empty for none.
+
+    Raises
+    ------
+    InputError
+        An unknown metric, with the nearest; a goal of which neither more nor less is better; another unit.
+    """
+    asked = [*goals, *(limit.metric for limit in limits)]
+    units = {one.name: (one.unit, one.better) for one in METRICS if not any(map(str.isupper, one.name))}
+    units |= {
+        one.name.replace("PERCENTILE", name): (one.unit, one.better)
+        for one in METRICS
+        for name in PERCENTILES
+        if "PERCENTILE" in one.name
+    }
+    # What has the name of a cluster or a group is known to its runs.
+    units |= {name: (one.unit, one.better) for name in asked if ":" in name and (one := find(name)) is not None}
+    units |= {ENERGY_PER_WORK: ("", "lower")}
+    units |= {one.name: (one.unit, one.better) for one in of_models() if one.name == own}
+    named = [own] if own else []
+    goals_named(goals, units, named)
+    for limit in limits:
+        metric = metric_named(limit.metric, list(units), named)
+        if metric != ENERGY_PER_WORK:
+            limit.bound_in(units[metric][0], 1.0)
+
+
+def goals_named(names: Sequence[str], units: Mapping[str, tuple[str, str]], own: Sequence[str]) -> list[str]:
+    """Give the metrics of goals, each once, of which more or less is better.
+
+    Energy counts by unit of work, so that work that is not done is not saved energy.
+    """
+    found = [metric_named(name, list(units), own) for name in names]
+    metrics = dict.fromkeys(ENERGY_PER_WORK if one == "energy" and ENERGY_PER_WORK in units else one for one in found)
+    for metric in metrics:
+        if not units[metric][1]:
+            raise InputError(f"neither more nor less of `{metric}` is better, so it is no goal")
+    return list(metrics)
 
 
 def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
@@ -147,10 +199,11 @@ def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
     """
     if name == "throughput" and own:
         return own[0]
-    metric = _ALIASES.get(name, name)
+    metric = name if name in own else _ALIASES.get(name, name)
     if metric not in known:
         short = [one for one in known if "@" not in one]
-        raise InputError(f"there is no metric `{name}` in these runs{nearest(name, short) or ': ' + ', '.join(short)}")
+        every = [*short, *(alias for alias, meant in _ALIASES.items() if meant in known)]
+        raise InputError(f"there is no metric `{name}` in these runs{nearest(name, every) or ': ' + ', '.join(short)}")
     return metric
 
 
@@ -161,7 +214,5 @@ def needs_latencies(names: Sequence[str]) -> bool:
 
 def own_metrics(units: Iterable[str]) -> list[str]:
     """Give those of some metrics that are a benchmark's own."""
-    from opplab import _opplab
-
-    known = {model["metric"] for model in _opplab.benchmarks()} - {None}
+    known = {one.name for one in of_models()}
     return [name for name in units if name in known]

@@ -418,7 +418,7 @@ def fleet(
         said(f"{number}/{len(types)} machine types: {kind.name}{' (kept)' if again else ''}")
         answered.append((kind, saving))
     answered.sort(key=lambda one: -(one[1].watts or 0.0) * len(one[0].dumps))
-    label = str(getattr(workload, "name", workload))
+    label = str(getattr(workload, "label", getattr(workload, "name", workload)))
     machines = _several(sum(len(kind.dumps) for kind, _ in answered), "machine")
     asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
     goals = tuple(options.get("goals") or GOALS)

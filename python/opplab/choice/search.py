@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opplab.choice.criteria import Constraint, goal_named, metric_named, of_the_work, own_metrics
+from opplab.choice.criteria import Constraint, goals_named, metric_named, of_the_work, own_metrics
 from opplab.choice.settings import Setting, has_tunable
 from opplab.errors import InputError
 
@@ -44,7 +44,7 @@ def searched(
             raise InputError(f"a search needs a range above 0, lowest first: {name}={low}..{high}")
     means, units = _means(run, settings[:1])
     own = own_metrics(units)
-    metrics = [goal_named(name, list(units), own) for name in goals]
+    metrics = goals_named(goals, units, own)
     bounds = []
     for limit in [*limits, *(of_the_work(units, own, metrics, limits) if whole else ())]:
         metric = metric_named(limit.metric, list(units), own)

@@ -10,7 +10,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.sweep.power_profiles import MODES
+from opplab.sweep.drivers import MODE_OF, driver_under, drivers_of
 from opplab.sweep.variants import Variant
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Unset",
     "Write",
     "commands_of",
-    "driver_names",
     "driver_of",
     "grid",
     "has_tunable",
@@ -32,11 +31,6 @@ CPUFREQ = f"{CPU}/cpufreq"
 
 # Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
-
-# Drivers of two or three modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content.
-_MODES = {driver: (family.replace("-", "_"), mode) for family, modes in MODES.items() for mode, driver in modes.items()}
-_OWN_GOVERNORS = ("performance", "powersave")
-"""The governors of an active mode, which are the driver's own."""
 
 
 @dataclass(frozen=True)
@@ -118,19 +112,8 @@ def labels_of(settings: Sequence[Setting]) -> list[str]:
 
 
 def driver_of(setting: Setting, machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
-    """Give the cpufreq driver under which a setting runs, as the engine takes it.
-
-    Without a name it is the machine's first; of a driver in active mode the passive mode where the governor is generic.
-    """
-    keys = {**policy, **dict(setting.keys)}
-    if named := keys.get("driver"):
-        return str(named)
-    names = driver_names(machine)
-    own = names[0] if names else ""
-    folder, mode = _MODES.get(own, ("", ""))
-    passive = next((name for name in names if _MODES.get(name) == (folder, "passive")), "")
-    generic = keys.get("governor", "schedutil") not in _OWN_GOVERNORS
-    return passive if mode == "active" and generic and passive else own
+    """Give the cpufreq driver under which a setting runs, as the engine takes it."""
+    return driver_under(machine, {**policy, **dict(setting.keys)})
 
 
 def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy: Mapping[str, Any]) -> list[Setting]:
@@ -257,7 +240,7 @@ def writes_of(
         out.append(Write(key, str(value), files))
 
     driver = driver_of(setting, machine, policy or {})
-    folder, mode = _MODES.get(driver, ("", ""))
+    folder, mode = MODE_OF.get(driver, ("", ""))
     if folder:
         # A change of the mode registers all policies anew, so that everything else is set after it.
         write("driver", mode, f"{CPU}/{folder}/status")
@@ -278,7 +261,7 @@ def writes_of(
     if "eas" in keys:
         write("eas", int(bool(keys["eas"])), "/proc/sys/kernel/sched_energy_aware")
     if "no_turbo" in keys:
-        intel = any(str(driver.get("name", "")).startswith("intel") for driver in _drivers(machine))
+        intel = any(str(driver.get("name", "")).startswith("intel") for driver in drivers_of(machine))
         off = int(bool(keys["no_turbo"]))
         if intel:
             write("no_turbo", off, f"{CPU}/intel_pstate/no_turbo")
@@ -382,13 +365,3 @@ def _has_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -
     if driver.startswith("intel"):
         return not keys.get("no_hwp") and all("hwp" in cluster for cluster in machine.get("cluster", []))
     return driver in ("", "amd-pstate-epp")
-
-
-def driver_names(machine: Mapping[str, Any]) -> list[str]:
-    """Give the names of a machine's cpufreq drivers; the first is that at boot."""
-    return [str(driver.get("name", "")) for driver in _drivers(machine)]
-
-
-def _drivers(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = machine.get("driver", [])
-    return [found] if isinstance(found, Mapping) else list(found)

@@ -15,8 +15,10 @@ from opplab.cli.options import (
     damaged_ok_option,
     freq_max_option,
     jobs_option,
+    load_of,
     note,
     note_replaced,
+    one_param_option,
     output_format_option,
     output_option,
     pairs_option,
@@ -53,6 +55,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     metavar="NAME|FILE",
     help="Machine of the workload (default: a trace's snapshot).",
 )
+@one_param_option
 @power_option
 @click.option(
     "--governor",
@@ -148,6 +151,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
 def command(
     workload: str,
+    params: tuple[str, ...],
     power: str | None,
     output: Path | None,
     output_format: str,
@@ -178,6 +182,7 @@ def command(
         text = given.pop(name)
         keys[name] = text.split(",") if text else []
     given["variants"] = given.pop("vs")
+    load = load_of(workload, params)
     policy = {name: value for name in ("kernel", "driver") if (value := given.pop(name))}
     tunables = {name: text.split(",") for name, text in given.pop("tunables").items()}
     machine = given.pop("machine")
@@ -190,7 +195,7 @@ def command(
     with cluster(dask, workers(jobs)) as (executor, threads):
         choice = choose(
             machine,
-            workload if "." not in workload and "/" not in workload else Path(workload),
+            load,
             governors=given.pop("governors").split(","),
             tunables=tunables,
             policy=policy,

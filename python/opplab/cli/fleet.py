@@ -9,12 +9,22 @@ from typing import Any
 import click
 
 from opplab.choice import DRAWS, GOVERNORS, ITERATIONS, SEED
-from opplab.cli.options import NameOf, jobs_option, note_replaced, output_format_option, vs_option, workers
+from opplab.cli.options import (
+    NameOf,
+    jobs_option,
+    load_of,
+    note_replaced,
+    one_param_option,
+    output_format_option,
+    vs_option,
+    workers,
+)
 
 
 @click.command(name="fleet")
 @click.argument("dumps", nargs=-1, required=True, metavar="DUMP|FOLDER|LIST...")
 @click.option("-w", "--workload", required=True, metavar="WORKLOAD", help="rt-app file (.json) or benchmark model.")
+@one_param_option
 @click.option(
     "--governor",
     "governors",
@@ -67,6 +77,7 @@ from opplab.cli.options import NameOf, jobs_option, note_replaced, output_format
 def command(
     dumps: tuple[str, ...],
     workload: str,
+    params: tuple[str, ...],
     output: Path,
     output_format: str,
     every: bool,
@@ -90,12 +101,13 @@ def command(
     from opplab.sweep.progress import progress
 
     check_own(output, ("fleet.json", "report.html", "types"), "the answer")
+    load = load_of(workload, params)
     kernel = given.pop("kernel")
     given["variants"] = given.pop("vs")
     with cluster(dask, workers(jobs)) as (executor, threads):
         found = fleet(
             dumps,
-            workload if "." not in workload and "/" not in workload else Path(workload),
+            load,
             output=output,
             said=lambda line: click.echo(line, err=True),
             governors=given.pop("governors").split(","),

@@ -21,6 +21,7 @@ from opplab.uncertainty import DRAWS_MAX
 
 if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
+    from opplab.simulation.workload import Benchmark
 
 __all__ = [
     "MACHINE_OF_TRACE",
@@ -34,9 +35,11 @@ __all__ = [
     "format_option",
     "freq_max_option",
     "jobs_option",
+    "load_of",
     "machine_option",
     "note",
     "note_replaced",
+    "one_param_option",
     "one_policy_options",
     "output_format_option",
     "output_option",
@@ -361,15 +364,14 @@ def note_replaced(path: Path, question: str) -> None:
         note(f"{path.parent} held the answer to `{before}`; it is replaced")
 
 
-def param_option(function: F) -> F:
-    """Add ``--param KEY=VALUE[,VALUE...]`` as `params`: parameters of a benchmark model."""
-    return click.option(
-        "--param",
-        "params",
-        multiple=True,
-        metavar="KEY=N[,N...]",
-        help="Parameter of a benchmark (list parameters BENCHMARK); each value is a case of its own.",
-    )(function)
+def param_option_of(values: str, form: str) -> Callable[[F], F]:
+    """Give the option ``--param KEY=VALUE`` as `params`, parameters of a benchmark model, with these words on them."""
+    words = f"Parameter of a benchmark (list parameters BENCHMARK); {values}"
+    return click.option("--param", "params", multiple=True, metavar=form, help=words)
+
+
+param_option = param_option_of("each value is a case of its own.", "KEY=N[,N...]")
+one_param_option = param_option_of("may be repeated.", "KEY=N")
 
 
 def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
@@ -398,6 +400,25 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
             raise click.UsageError(f"--param: '{text}' is not of the form clients=4 or clients=1,8") from None
     Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
     return values
+
+
+def load_of(name: str, params: Sequence[str]) -> Benchmark | Path | str:
+    """Give the one workload that a command's word names: a benchmark model with its parameters, a file, or a name.
+
+    Raises
+    ------
+    click.UsageError
+        As by `benchmark_of`, or several values of a parameter.
+    """
+    from opplab.simulation.workload import Workload
+
+    values = benchmark_of(name, params)
+    if values is None:
+        return Path(name) if "." in name or "/" in name else name
+    for key, numbers in values.items():
+        if len(numbers) > 1:
+            raise click.UsageError(f"--param {key}: give one value; each is a workload of its own")
+    return Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
 
 
 def _policy_options(function: F) -> F:

@@ -255,17 +255,23 @@ def command(
     the trace. `changed` is the wanted policy, and `change` its difference from `replayed`. `verdict` states whether
     the replay is near the trace in this metric. Values that the trace lacks are blank, with the reason below.
 
-    Without a change only the self-check runs. Each --vs adds a policy on top of the other options.
+    Without a change only the self-check runs. Each --vs adds a policy on top of the other options, whose own policy
+    comes first.
     """
     recorded = (recorded_governor, recorded_driver, recorded_kernel)
     options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model}
+    if len(kernels) == 1:
+        (options["kernel"],) = kernels
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    if tunables:
+        given["tunables"] = dict(tunables)
+    first = bool(vs and given)
     if len(kernels) > 1:
         vs = (*(f"kernel={kernel}" for kernel in kernels), *vs)
-    else:
-        options["kernel"] = kernels[0] if kernels else None
-    given = {key: value for key, value in options.items() if value is not None}
-    changes = _variants({**given, "tunables": dict(tunables)}, recorded_governor, vs)
     on = _machine(machine, trace)
+    if vs and not governor:
+        recorded_governor = recorded_governor or _opplab.replayed_frequencies(str(trace), on)[1][0]["governor"]
+    changes = _variants(given, recorded_governor, vs, first=first)
     made = []
     for label, change in changes:
         text = _opplab.replay_trace(
@@ -293,14 +299,16 @@ def command(
 
 
 def _variants(
-    given: dict[str, Any], recorded_governor: str | None, vs: tuple[str, ...]
+    given: dict[str, Any], recorded_governor: str | None, vs: tuple[str, ...], *, first: bool
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Give the wanted policies, each with its label: that of the options, or one for each --vs."""
+    """Give the wanted policies, each with its label: that of the options, `first` or alone, and one for each --vs."""
+    own = {"tunables": {}, **given}
     if not vs:
-        return [("", given)]
-    base = {"governor": given.get("governor") or recorded_governor or "schedutil", **given}
-    first, *others = with_variants(base, vs, said=note)
-    out = []
+        return [("", own)]
+    base, *others = with_variants({"governor": recorded_governor, **given}, vs, said=note)
+    pairs = {**given, **given.get("tunables", {})}
+    words = [value if key == "governor" else f"{key}={value}" for key, value in pairs.items() if key != "tunables"]
+    out = [(" ".join(words), own)] if first else []
     for one in others:
         wrong = sorted(set(one.keys) - {*REPLAYED, "tunables"})
         if wrong:
@@ -308,7 +316,7 @@ def _variants(
                 f"--vs {one.label}: a replay changes {TAKEN}, not {wrong[0]}; opplab choose TRACE --vs runs the "
                 "recovered work under any policy"
             )
-        changed = {key: value for key, value in one.keys.items() if key in given or first.keys.get(key) != value}
+        changed = {key: value for key, value in one.keys.items() if key in given or base.keys.get(key) != value}
         out.append((one.label, {"tunables": {}, **changed}))
     return out
 

@@ -95,7 +95,7 @@ LOOPBACK = "127.0.0.1"
 @click.option("--check-determinism", is_flag=True, help="Run every case twice and compare.")
 @click.option("--retry-failed", is_flag=True, help="Run failed cases again.")
 @click.option("--replace", is_flag=True, help="Remove another experiment's results from the folder.")
-@click.option("--no-report", is_flag=True, help="Write results only, without tables, report and traces.")
+@click.option("--no-report", is_flag=True, help="Write results only; print the answer.")
 @click.option("--traces", is_flag=True, help="Write traces of long runs as well (130 bytes an event).")
 def command(
     what: str | None,
@@ -515,7 +515,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     if tally.spared:
         wanted = set(tally.wanted)
         store.note_spared([case.hash for case in experiment.cases if case.hash not in wanted])
-    if how.no_report or results.is_empty():
+    if results.is_empty():
         return
     blocks = publish.blocks_of(experiment, results)
     sure = None
@@ -529,7 +529,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         for title, rows in publish.sure_tables(sure):
             stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
         stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
-    if tally.problems:
+    if tally.problems or how.no_report:
         return
     from opplab.files import write_text
 

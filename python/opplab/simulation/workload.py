@@ -24,6 +24,11 @@ class Benchmark:
     name: str
     params: dict[str, int | str] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """Its name and parameters: ``kernbench jobs 4``."""
+        return " ".join([self.name, *(f"{name} {value}" for name, value in self.params.items())])
+
 
 DEFAULT_S = 10.0
 """Simulated time where neither a workload nor the user gives one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,8 @@ _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench"
 """What the rates of these benchmarks count."""
 COLD_NS = 200_000_000
 """What counts as the start of a run: the engine's `missed_at_start` is of it."""
+_WAIT = re.compile(r"(?:group_)?(?:latency|response)_(p\d+|max)(?::.*)?")
+_MISSES = ("missed_activations", "group_missed")
 FIRST_IDLE = 5.0
 """Percent of CPU time in idle states taken at the start from which they are named."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
@@ -481,8 +484,23 @@ def _metric_of(case: Case) -> str:
 
 def _ends(case: Case) -> bool:
     """Whether a run is over when its work is done."""
-    rule: str = (json.loads(case.json)["workload"].get("metric") or [""] * 4)[3]
+    return ends(json.loads(case.json)["workload"])
+
+
+def ends(workload: Mapping[str, Any]) -> bool:
+    """Whether a run of a case's workload is over when its work is done."""
+    rule: str = (workload.get("metric") or [""] * 4)[3]
     return rule in _TIMES
+
+
+def cut_of(metric: str, ended: int, runs: int, duration_ns: int) -> str:
+    """Report that runs of a benchmark did not end, so that they lack the time that it reports; empty if all did."""
+    if ended >= runs:
+        return ""
+    return (
+        f"{metric} is missing in {runs - ended} of {runs} runs, which did not end within "
+        f"{duration_ns / 1e9:g} s (a longer --seconds lets them end)"
+    )
 
 
 def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
@@ -495,13 +513,10 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
         own = results.filter((results["benchmark"] == case.benchmark) & (results["param"] == case.param))
         runs = own.select("machine", "policy", "iteration").n_unique()
         ended = own.filter((own["metric"] == name) & own["value"].is_not_null()).height
-        if ended < runs:
+        if cut := cut_of(name, ended, runs, case.duration_ns):
             place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
-            words.append(
-                f"{place}: {name} is missing in {runs - ended} of {runs} runs, which did not end within "
-                f"{case.duration_ns / 1e9:g} s (a longer --seconds lets them end); "
-                f"rate is of the part that ran and counts {_COUNTED.get(case.benchmark, 'whole pieces of work')}."
-            )
+            counted = _COUNTED.get(case.benchmark, "whole pieces of work")
+            words.append(f"{place}: {cut}; rate is of the part that ran and counts {counted}.")
     return " ".join(words)
 
 
@@ -853,6 +868,49 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
         f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s, "
         "when load tracking starts from 0: longer runs have a smaller share, those with a `warmup` none"
     )
+
+
+def cold_waits(names: Iterable[str], work: Mapping[str, Any], duration_ns: int, *, longer: bool = True) -> str:
+    """Report metrics that the start of a run may decide: shares of missed work, and percentiles of waits.
+
+    A percentile is of the start where the start is as large a part of the run as what the percentile leaves above it.
+    Rows have no single waits, so that the start cannot be taken out of it.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Metrics that somebody asks for.
+    work : mapping
+        A case's workload.
+    duration_ns : int
+    longer : bool
+        Whether the workload has more to run than this.
+
+    Examples
+    --------
+    >>> cold_waits(["energy", "response_p99"], {}, 10_000_000_000)
+    'response_p99 counts the first 0.2 s, when load tracking starts from 0 (--seconds over 20 leaves p99 free of it)'
+    >>> cold_waits(["response_p99"], {}, 30_000_000_000)
+    ''
+    """
+    if work.get("warmup_ns", 0) >= COLD_NS:
+        return ""
+    found, free_s = [], {}
+    for name in names:
+        wait = _WAIT.fullmatch(name)
+        above = 0.0 if wait is None or wait[1] == "max" else 1 - int(wait[1][1:]) / 100
+        if (wait is None and name.partition(":")[0] not in _MISSES) or above * duration_ns > COLD_NS:
+            continue
+        found.append(name)
+        if wait is not None and above:
+            free_s[wait[1]] = COLD_NS / above / 1e9
+    if not found:
+        return ""
+    count = "counts" if len(found) == 1 else "count"
+    start = f"{in_words(found)} {count} the first {COLD_NS / 1e9:g} s, when load tracking starts from 0"
+    if not free_s or not longer:
+        return start
+    return f"{start} (--seconds over {max(free_s.values()):.3g} leaves {in_words(list(free_s))} free of it)"
 
 
 def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 
 from opplab.errors import CaseError
 from opplab.simulation.cases import Case
+from opplab.sweep.drivers import driver_under
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.power_profiles import ACTIVE
 from opplab.trace.sql import cpus_of
 
-__all__ = ["assumed_preferences", "caveats", "counts_idle_as_nothing", "held_clocks", "ignored"]
+__all__ = ["assumed_preferences", "caveats", "counts_idle_as_nothing", "held_clocks", "ignored", "unlike_drivers"]
 
 _PERFORMANCE_EPP = ("", "performance", 0)
 _HELD_BUSY = 0.4
@@ -58,6 +59,8 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
+    drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
+    notes += unlike_drivers(drivers, experiment.pairs)
     notes += assumed_preferences(each.values())
     for name, machine in machines.items():
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
@@ -69,6 +72,35 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
             )
         notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
     return " ".join(notes)
+
+
+def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Name policies that are compared under two cpufreq drivers although their labels name none.
+
+    A governor chooses the mode of its driver: schedutil runs in the passive one, and powersave in the active one.
+
+    Parameters
+    ----------
+    drivers : mapping of (machine, policy) to str
+    pairs : iterable of (baseline, variant)
+
+    Examples
+    --------
+    >>> drivers = {("nuc", "schedutil"): "intel_cpufreq", ("nuc", "powersave"): "intel_pstate"}
+    >>> unlike_drivers(drivers, [("schedutil", "powersave")])
+    ['powersave runs under intel_pstate, and schedutil under intel_cpufreq: changes on nuc are of the driver, too.']
+    """
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for base, variant in pairs:
+        for machine in dict.fromkeys(name for name, _ in drivers):
+            ours, theirs = drivers.get((machine, variant), ""), drivers.get((machine, base), "")
+            if ours and theirs and ours != theirs and ours not in variant:
+                found.setdefault((base, theirs, ours, machine), []).append(variant)
+    return [
+        f"{', '.join(variants)} {'runs' if len(variants) == 1 else 'run'} under {ours}, and {base} under {theirs}: "
+        f"changes on {machine} are of the driver, too."
+        for (base, theirs, ours, machine), variants in found.items()
+    ]
 
 
 def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
