@@ -903,3 +903,48 @@ def test_an_explanation_names_the_driver_that_the_governor_brought() -> None:
     run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="schedutil"), seconds=0.1)
     facts = opplab.explain(run, why_slow=True).about
     assert (facts["driver"], facts["rate_limit_us"]) == ("intel_cpufreq", 5000)
+
+
+def test_a_shared_clock_is_explained_by_the_request_that_made_it() -> None:
+    """Goal: with one clock for all cores the decision is that of the core whose request stood, named.
+
+    Method: samples of ondemand, each core's own. What is explained asked for the clock that the core has.
+    """
+    work = opplab.Workload.periodic(5, run_us=3000, period_us=16000)
+    policy = opplab.Policy(driver="intel_cpufreq", governor="ondemand", variation="none")
+    run = opplab.simulate("skylake-8x-uma", work, policy, seconds=1)
+    samples = run.events("dbs_decision")
+    others = 0
+    for cpu, at_ns in itertools.product(range(8), range(300_000_000, 1_000_000_000, 50_000_000)):
+        found = {one.kind: one for one in opplab.explain(run, cpu=cpu, at=at_ns / 1e9)}
+        khz = found["running"].data["khz"]
+        told = found["frequency"].data
+        own = samples.filter((pl.col("policy_cpu") == cpu) & (pl.col("time_ns") <= at_ns))
+        by_cpu = found["shared"].data["by_cpu"] if "shared" in found else cpu
+        if by_cpu == cpu:
+            assert told["policy_cpu"] == cpu
+            continue
+        others += 1
+        assert told["policy_cpu"] == by_cpu != cpu
+        assert told["next_khz"] == khz or found["grant"].data["limit"] == "turbo-bin"
+        assert f"CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most" in found["shared"].text
+        if own.height:
+            assert own["next_khz"][-1] < khz
+    assert others > 30
+
+
+def test_of_changes_at_one_time_the_last_one_stands() -> None:
+    """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask in one nanosecond."""
+    policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")
+    run = opplab.simulate("skylake-8x-uma", "kernbench", policy, seconds=3)
+    changes = run.events("cpu_frequency").group_by("cpu", "time_ns", maintain_order=True)
+    twice = changes.agg(pl.col("khz")).filter(pl.col("khz").list.n_unique() > 1)
+    records = Records(run._inner)
+    seen = 0
+    for cpu, time_ns, khz in twice.rows():
+        found = {one.kind: one for one in frequency_findings(records, cpu, time_ns)}
+        delivery = found.get("delivery")
+        if "shared" not in found and delivery is not None and delivery.time_ns == time_ns:
+            seen += 1
+            assert delivery.data["granted_khz"] == khz[-1]
+    assert seen > 20
