@@ -438,16 +438,66 @@ def test_recordings_of_real_kernels() -> None:
         found = opplab.explain(recording, cpu=cpu, at=middle)
         assert "reported to schedutil" in str(found)
         assert "computed:" not in str(found)
-        # Before the first decision `at` counts from it.
-        after = (columns["time_ns"][len(columns["time_ns"]) // 2] - columns["time_ns"][0]) / 1e9
-        if columns["policy_cpu"][0] == cpu and after < columns["time_ns"][0] / 1e9:
-            assert str(opplab.explain(recording, cpu=cpu, at=after + 1e-6)) == str(
-                opplab.explain(recording, cpu=cpu, at=middle + 1e-6)
-            )
+        # Before the first event `at` counts from it.
+        start_ns = opplab.read_trace(recording).info["start_ns"]
+        after = (columns["time_ns"][len(columns["time_ns"]) // 2] - start_ns) / 1e9
+        if after < start_ns / 1e9:
+            # A trace's clock has more digits than a float.
+            one, other = (opplab.explain(recording, cpu=cpu, at=at + 1e-6) for at in (after, middle))
+            assert abs(one.about["at_ns"] - other.about["at_ns"]) < 1000
+            assert {found.about["start_ns"] for found in (one, other)} == {start_ns}
         known += 1
         if known == 2:
             break
     assert known == 2
+
+
+def test_times_of_a_trace_have_one_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: `--at` is the same instant of a CPU and of a task, and the answer has the zero.
+
+    Method: a task whose first placement is seconds after the CPU's first decision.
+    """
+    folder = shared("traces/arm64-612-juno-eas-hetero9-bigspawn")
+    start_ns = opplab.read_trace(folder).info["start_ns"]
+    for what in (("--cpu", "2"), ("--task", "x15_0")):
+        _, out, _ = run(capsys, "explain", str(folder), *what, "--at", "7s")
+        at_ns = start_ns + 7_000_000_000
+        assert f"--at is {at_ns / 1e9:.6f} s; the first event is at {start_ns / 1e9:.6f} s." in " ".join(out.split())
+    for what in ({"cpu": 2}, {"task": "x15_0"}):
+        found = opplab.explain(folder, at=7.0, **what)
+        assert (found.about["at_ns"], found.about["start_ns"]) == (start_ns + 7_000_000_000, start_ns)
+        assert all(one.time_ns <= found.about["at_ns"] for one in found)
+    with pytest.raises(opplab.InputError, match=r"100 s is not within the trace: .* 7\.412 s long"):
+        opplab.explain(folder, cpu=2, at=100)
+    code, _, err = run(capsys, "explain", str(folder), "--task", "x15_0", "--at", "1s")
+    assert code == 2 and "the first decision is at" in err
+    _, out, _ = run(capsys, "explain", "--help")
+    assert "--at counts from the start of a run, with its warm-up, and from the first event of a trace." in " ".join(
+        out.split()
+    )
+
+
+def test_times_of_a_run_go_to_its_end() -> None:
+    """Goal: a run with a warm-up is as long as its events; they count from the start of the warm-up."""
+    work = opplab.simulate("kaby-lake-i7-7500u", "dbench", opplab.Policy(governor="schedutil"))
+    found = opplab.explain(work, cpu=1, at=9.5)
+    assert found.findings[0].time_ns == 9_500_000_000
+    assert found.about["warmup_ns"] == 1_000_000_000
+    with pytest.raises(opplab.InputError, match=r"ends at 10\.000000 s"):
+        opplab.explain(work, cpu=1, at=10.5)
+
+
+def test_missed_activations_are_those_of_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: one number of what a replay missed, marked as not the recording's."""
+    folder = str(shared("traces/arm64-612-juno-eas-hetero9-bigspawn"))
+    _, out, _ = run(capsys, "replay", folder, "--format", "json")
+    (metric,) = [one for one in json.loads(out)["metrics"] if one["metric"] == "missed activations"]
+    _, out, _ = run(capsys, "explain", folder, "--why-slow", "--format", "json")
+    (summary,) = [one for one in json.loads(out)["findings"] if one["kind"] == "summary"]
+    assert summary["data"]["missed"] == metric["replayed"]
+    assert metric["verdict"] == "not in the trace"
+    assert f"{metric['replayed']:.4g} of 609 activations were missed in the mean of 15 runs" in summary["text"]
+    assert "as `opplab replay` has it (not in the trace)" in summary["text"]
 
 
 def test_placements_of_recorded_kernels() -> None:
@@ -923,3 +973,48 @@ def test_a_run_ends_after_its_warm_up_and_its_measured_time(tmp_path: Path, monk
     done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.31s"])
     assert isinstance(done.exception, opplab.InputError)
     assert "which ends at 0.300000 s" in str(done.exception)
+
+
+def test_a_shared_clock_is_explained_by_the_request_that_made_it() -> None:
+    """Goal: with one clock for all cores the decision is that of the core whose request stood, named.
+
+    Method: samples of ondemand, each core's own. What is explained asked for the clock that the core has.
+    """
+    work = opplab.Workload.periodic(5, run_us=3000, period_us=16000)
+    policy = opplab.Policy(driver="intel_cpufreq", governor="ondemand", variation="none")
+    run = opplab.simulate("skylake-8x-uma", work, policy, seconds=1)
+    samples = run.events("dbs_decision")
+    others = 0
+    for cpu, at_ns in itertools.product(range(8), range(300_000_000, 1_000_000_000, 50_000_000)):
+        found = {one.kind: one for one in opplab.explain(run, cpu=cpu, at=at_ns / 1e9)}
+        khz = found["running"].data["khz"]
+        told = found["frequency"].data
+        own = samples.filter((pl.col("policy_cpu") == cpu) & (pl.col("time_ns") <= at_ns))
+        by_cpu = found["shared"].data["by_cpu"] if "shared" in found else cpu
+        if by_cpu == cpu:
+            assert told["policy_cpu"] == cpu
+            continue
+        others += 1
+        assert told["policy_cpu"] == by_cpu != cpu
+        assert told["next_khz"] == khz or found["grant"].data["limit"] == "turbo-bin"
+        assert f"CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most" in found["shared"].text
+        if own.height:
+            assert own["next_khz"][-1] < khz
+    assert others > 30
+
+
+def test_of_changes_at_one_time_the_last_one_stands() -> None:
+    """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask in one nanosecond."""
+    policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")
+    run = opplab.simulate("skylake-8x-uma", "kernbench", policy, seconds=3)
+    changes = run.events("cpu_frequency").group_by("cpu", "time_ns", maintain_order=True)
+    twice = changes.agg(pl.col("khz")).filter(pl.col("khz").list.n_unique() > 1)
+    records = Records(run._inner)
+    seen = 0
+    for cpu, time_ns, khz in twice.rows():
+        found = {one.kind: one for one in frequency_findings(records, cpu, time_ns)}
+        delivery = found.get("delivery")
+        if "shared" not in found and delivery is not None and delivery.time_ns == time_ns:
+            seen += 1
+            assert delivery.data["granted_khz"] == khz[-1]
+    assert seen > 20

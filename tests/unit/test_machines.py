@@ -284,3 +284,15 @@ def test_a_machine_with_numbers_of_another_one_says_so_in_the_list() -> None:
     for name, other in rows.items():
         text = catalog.read_text(catalog.find("machine", name), "a machine file")
         assert bool(other) == ("proxy" in text.partition("provenance = ")[2].partition("\n")[0]), name
+
+
+def test_dumps_say_whether_all_cores_have_one_clock() -> None:
+    """Goal: a dump gives the same machine as the catalogue's file of it; the model decides, with its source."""
+    one_clock = {"aml-y-2", "cfl-u", "dell-9360-kbl", "mhl0", "bdwup0", "ivbep1"}
+    for path in sorted(shared("data/pepc").glob("*.tar.xz")):
+        name = path.name.split(".")[0]
+        machine = tomllib.loads(_opplab.import_machine(str(path))[0].to_toml())
+        assert machine.get("package_clock", False) is (name in one_clock), name
+        assert ("package_clock" in machine["source"]) is (name in one_clock), name
+    known = tomllib.loads(Machine.load("kaby-lake-i7-7500u").to_toml())
+    assert known["package_clock"] is True

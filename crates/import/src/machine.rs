@@ -13,7 +13,8 @@ use opplab_kernel::release;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::{
-    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, TurboBin,
+    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, Processor,
+    TurboBin,
 };
 use opplab_model::range::{Bounds, Range};
 
@@ -24,6 +25,16 @@ use crate::msr;
 
 /// Step of the operating points that no file lists: the bus clock of Core and Xeon; assumed for CPPC.
 const STEP_KHZ: u32 = 100_000;
+
+/// Intel models (family 6) whose cores have one clock: Sandy and Ivy Bridge with their servers, then the clients of Haswell,
+/// Broadwell, Skylake, Kaby, Coffee, Whiskey, Amber and Comet Lake. The servers from Haswell-EP on have one for each core.
+const ONE_CLOCK: &[u32] = &[0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x45, 0x46, 0x3d, 0x47, 0x4e, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6];
+const ONE_CLOCK_SOURCE: &str = "[S] by the model: all active cores share one frequency, the highest that one asks for \
+     (Intel, Enhanced SpeedStep in the datasheets 328897 and 337344, support article 000007073); a clock for each core came \
+     with Haswell-EP and is that of servers (D. Hackenberg and others, An Energy Efficiency Feature Survey of the Intel \
+     Haswell Processor, 2015)";
+/// Clients after them for which no source was read: Ice Lake, Tiger Lake, Rocket Lake.
+const ONE_CLOCK_UNKNOWN: &[u32] = &[0x7d, 0x7e, 0x8c, 0x8d, 0xa7];
 
 /// An imported machine and what it is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,11 +198,13 @@ impl Maker<'_> {
         let other_drivers = self.other_drivers(&cpufreq, &clusters);
         // Where the source lies is the user's business; the name of the file is enough.
         let tsc_khz = self.tsc_khz(&clusters);
+        let package_clock = self.package_clock();
         let short = self.source_name();
         let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
         let mut sources: Vec<(String, String)> =
             if facts.source == "/" { facts.told.clone() } else { facts.told.iter().map(shorten).collect() };
         sources.extend(self.marks.iter().map(|told| if facts.source == "/" { told.clone() } else { shorten(told) }));
+        sources.extend(package_clock.then(|| ("package_clock".to_owned(), ONE_CLOCK_SOURCE.to_owned())));
         sources.extend(self.defaults.iter().map(|(what, value)| (format!("default.{what}"), value.clone())));
         let mut machine = Machine {
             name: file_name(&facts.name),
@@ -205,6 +218,7 @@ impl Maker<'_> {
             costs,
             smt_yield,
             smt_power,
+            package_clock,
             tsc_khz,
             processor: facts.processor.clone(),
             package_power: facts.package_power,
@@ -413,6 +427,16 @@ impl Maker<'_> {
     fn platform_info_khz(&self, cpu: u32) -> u32 {
         let info = self.facts.cpus[&cpu].msrs.get(&msr::PLATFORM_INFO);
         info.map_or(0, |&info| ((info >> 8) & 0xff) as u32 * 100_000)
+    }
+
+    /// Whether all cores have one clock, by the model; of an Intel client of which that is not known it is missing.
+    fn package_clock(&mut self) -> bool {
+        let intel = |processor: &&Processor| processor.vendor == "GenuineIntel" && processor.family == 6;
+        let model = self.facts.processor.as_ref().filter(intel).map_or(0, |processor| processor.model);
+        if ONE_CLOCK_UNKNOWN.contains(&model) {
+            self.missing("whether all cores have one clock (package_clock; taken as a clock for each core)");
+        }
+        ONE_CLOCK.contains(&model)
     }
 
     /// The same where `clusters[0]` has another base clock: what its firmware guarantees.

@@ -53,8 +53,10 @@ def command(
     number, or words of the case's label and machine. Runs are deterministic: the case runs again with records on.
 
     TARGET may also be a trace, or the folder or archive of a recording. The explanation uses the kernel's own records
-    where it has them, and the events elsewhere. --at is then a time of its clock, or the time after its first
-    decision. TARGET may also be the log (.jsonl) of `opplab host govern`.
+    where it has them, and the events elsewhere. TARGET may also be the log (.jsonl) of `opplab host govern`.
+
+    --at counts from the start of a run, with its warm-up, and from the first event of a trace. It may also be a time
+    of the trace's clock.
     """
     if target.endswith(".jsonl"):
         from opplab import _opplab
@@ -74,6 +76,7 @@ def command(
         decisions.main(words, prog_name="opplab trace idle", standalone_mode=False)
         return
     from opplab.explanation.explain import explain
+    from opplab.explanation.findings import length, seconds
     from opplab.simulation.machine import Machine
 
     ran_on = None if machine == "auto" else Machine.load(machine)
@@ -105,4 +108,8 @@ def command(
             f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}: "
             f"run again with records on, events {about['fingerprint']}."
         ]
+        if about.get("warmup_ns"):
+            head.append(f"Times count from the start of its warm-up, which takes {length(about['warmup_ns'])}.")
+    if about.get("start_ns"):
+        head.append(f"--at is {seconds(about['at_ns'])}; the first event is at {seconds(about['start_ns'])}.")
     say("\n".join([*head, str(found)]))

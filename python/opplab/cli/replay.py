@@ -28,7 +28,7 @@ from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.variants import with_variants
-from opplab.trace.replayed import assumed, check_text, self_check
+from opplab.trace.replayed import assumed, check_text, count_text, self_check
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
@@ -112,8 +112,8 @@ def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: float, digits: int) -> str:
-    """Give a value with these digits; the mean of several counts has the digits that it needs."""
-    return f"{value:.{digits}f}" if digits or value.is_integer() else f"{value:.4g}"
+    """Give a value with these digits, or a count."""
+    return f"{value:.{digits}f}" if digits else count_text(value)
 
 
 def _change(metric: dict[str, Any]) -> str:

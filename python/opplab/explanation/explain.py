@@ -49,8 +49,9 @@ def explain(
     task : str or int, optional
         Task whose placement to explain, by name or index; ``NAME#0``, ``NAME#1``, ... of several of one name.
     at : float, optional
-        The point in time, in seconds; for a CPU the middle of the run, for a task its end, if it is not given. Of a
-        trace it is a time of its clock, or, if that is before its first decision, so long after that.
+        The point in time, in seconds from the start of the run, with its warm-up; for a CPU the middle of the run, for
+        a task its end, if it is not given. Of a trace it is a time of its clock, or, if that is before its first
+        event, so long after that.
     why_slow : bool
         Explain where CPUs ran below their tasks' need, over the whole run.
     machine : Machine, optional

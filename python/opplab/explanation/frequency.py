@@ -99,7 +99,18 @@ def _change(records: Records, cpu: int, asked_ns: int) -> dict[str, Any] | None:
         answered_ns = records.tables["freq_grant"]["time_ns"][answers]
         delay_ns = records.tables["freq_grant"]["delay_ns"][answers]
         found = np.isin(times_ns, answered_ns[(delay_ns >= 0) & (answered_ns.astype(np.int64) - delay_ns == asked_ns)])
-    return records.row("cpu_frequency", int(clocks[found][0])) if found.any() else None
+    if not found.any():
+        return None
+    # Of several changes at one time the last one stands.
+    stood = clocks[times_ns == times_ns[found][0]][-1]
+    return records.row("cpu_frequency", int(stood))
+
+
+def _granted(records: Records, cpu: int, at_ns: int) -> dict[str, Any] | None:
+    """Give the hardware's last answer to the policy of a CPU until a point in time."""
+    rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
+    count = records.until("freq_grant", rows, at_ns)
+    return records.row("freq_grant", int(rows[count - 1])) if count else None
 
 
 def _delivery(records: Records, cpu: int, asked_ns: int, until_ns: int) -> Finding | None:
@@ -110,17 +121,17 @@ def _delivery(records: Records, cpu: int, asked_ns: int, until_ns: int) -> Findi
         data |= {"granted_khz": changed["khz"], "delay_ns": changed["time_ns"] - asked_ns}
         head = f"{text}; the" if text else f"{seconds(changed['time_ns'])}: the"
         text = f"{head} clock became {point_name(records, cpu, changed['khz'])}, {_after(data['delay_ns'])}"
+        grant = _granted(records, cpu, changed["time_ns"])
+        if grant is not None and grant["by_cpu"] != grant["policy_cpu"]:
+            data["by_cpu"] = grant["by_cpu"]
+            text += f": CPU {grant['by_cpu']}, which has the same clock, asked for more"
     return Finding(asked_ns + data.get("delay_ns", 0), "delivery", text + ".", data) if text else None
 
 
 def _grant(records: Records, cpu: int, at_ns: int) -> Finding | None:
     """Explain what the hardware held back."""
-    rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
-    count = records.until("freq_grant", rows, at_ns)
-    if not count:
-        return None
-    row = records.row("freq_grant", int(rows[count - 1]))
-    if row["limit"] == "none":
+    row = _granted(records, cpu, at_ns)
+    if row is None or row["limit"] == "none":
         return None
     text = f"{seconds(row['time_ns'])}: {records.words('freq_grant', row, cpu)['text']}"
     return Finding(row["time_ns"], "grant", text, row)
@@ -149,7 +160,29 @@ def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, a
 
 
 def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
-    """Explain the clock of a CPU at a point in time."""
+    """Explain the clock of a CPU at a point in time: by the request that made it, its own or that of another."""
+    policy = records.policy_of[cpu]["cpus"][0]
+    grant = _granted(records, cpu, at_ns)
+    if grant is None or grant["by_cpu"] == policy:
+        findings = _of_policy(records, cpu, at_ns)
+        place = next(
+            (place for place, one in enumerate(findings) if "by_cpu" in one.data and one.kind == "delivery"), None
+        )
+        if grant is not None and place is not None and grant["time_ns"] > findings[place].time_ns:
+            khz = point_name(records, cpu, grant["granted_khz"])
+            text = f"{seconds(grant['time_ns'])}: the clock became {khz}: no CPU that has it asked for more any longer."
+            findings.insert(place + 1, Finding(grant["time_ns"], "shared", text, grant))
+        return findings
+    by_cpu, since_ns = grant["by_cpu"], grant["time_ns"]
+    text = (
+        f"{seconds(since_ns)}: CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most of those "
+        f"that share it; its decision:"
+    )
+    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns)]
+
+
+def _of_policy(records: Records, cpu: int, at_ns: int) -> list[Finding]:
+    """Explain what the policy of a CPU asked for at a point in time, and what it got."""
     policy = records.policy_of[cpu]["cpus"][0]
     rows = records.where("sugov_decision", policy_cpu=policy)
     end = records.until("sugov_decision", rows, at_ns)

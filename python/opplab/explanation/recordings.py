@@ -52,14 +52,17 @@ def explain_trace(
     (misfit,) = _opplab.trace_misfits(str(path), [inner]) if inner else (None,)
     if misfit is not None:
         raise InputError(f"{path}: {misfit}")
+    at_ns, zero = (None, {}) if at is None else _time_of(path, at)
     if cpu is not None:
-        return _recorded(path, machine, cpu, at, governor)
+        found = _recorded(path, machine, cpu, at_ns, governor)
+        return Explanation({**found.about, **zero}, found.findings)
     if task is not None and machine is None and _is_recording(path):
         placements = _opplab.recorded_placements(path)
         if placements:
             _refuse(path, governor)
-            return _recorded_task(path, placements, str(task), at)
-    from opplab.trace.replayed import assumed
+            found = _recorded_task(path, placements, str(task), at_ns)
+            return Explanation({**found.about, **zero}, found.findings)
+    from opplab.trace.replayed import assumed, missed_in_runs
 
     case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
     checked = json.loads(check)
@@ -72,40 +75,43 @@ def explain_trace(
         "assumed": assumed(checked),
     }
     if task is None:
-        found = slow_cpus(case, governor_known=known)
+        found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked["metrics"]))
         return Explanation({**found.about, **about}, found.findings)
     records = Records(case)
-    at_ns = None
-    if at is not None:
-        at_ns = round(at * 1e9)
-        at_ns = later_ns + (at_ns - first_ns if at_ns >= first_ns else at_ns)
-        if not 0 <= at_ns <= records.end_ns:
-            raise InputError(f"{at:g} s is not within the trace, which ends after {seconds(records.end_ns - later_ns)}")
-    return Explanation({**records.about(), **about}, task_findings(records, task_index(records, task), at_ns))
+    if at_ns is not None:
+        at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
+    return Explanation({**records.about(), **about, **zero}, task_findings(records, task_index(records, task), at_ns))
 
 
-def _recorded_ns(at: float | None, first_ns: int, last_ns: int, otherwise_ns: int) -> int:
-    """Give a point in time of a recording's clock: `at` is one, or counts from the first decision.
+def _time_of(path: Path, at: float) -> tuple[int, dict[str, Any]]:
+    """Give a point in time of a trace's clock, and what it counts from: `at` is one, or follows the first event.
 
     Raises
     ------
     InputError
-        `at` is before the first decision, and as a length of time it is longer than all decisions take.
+        `at` is not within the trace.
     """
-    if at is None:
-        return otherwise_ns
+    from opplab.trace.recording import Trace
+
+    info = Trace(path).info
+    start_ns, end_ns = info["start_ns"], info["start_ns"] + info["duration_ns"]
     at_ns = round(at * 1e9)
-    if at_ns >= first_ns:
-        return at_ns
-    if first_ns + at_ns > last_ns:
-        later = f"the last {length(last_ns - first_ns)} later"
-        raise InputError(
-            f"nothing is decided until {seconds(at_ns)}: the first decision is at {seconds(first_ns)}, {later}"
-        )
-    return first_ns + at_ns
+    after = at_ns < start_ns
+    at_ns += start_ns if after else 0
+    if at_ns > end_ns:
+        spans = f"{seconds(start_ns)} to {seconds(end_ns)}, {length(end_ns - start_ns)} long"
+        raise InputError(f"{at:g} s is not within the trace: {spans}")
+    return at_ns, {"start_ns": start_ns, "at_ns": at_ns}
 
 
-def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: float | None) -> Explanation:
+def _check_decided(at_ns: int, first_ns: int) -> None:
+    """Refuse a point in time before the first decision."""
+    if at_ns < first_ns:
+        first = f"the first decision is at {seconds(first_ns)}, {length(first_ns - at_ns)} later"
+        raise InputError(f"nothing is decided until {seconds(at_ns)}: {first}")
+
+
+def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at_ns: int | None) -> Explanation:
     """Explain where a recorded kernel placed a task, from the kernel's own records."""
     from opplab.catalog import nearest
 
@@ -128,7 +134,8 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at: 
     )
     data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}, "equal": equal}
     findings = [Finding(rows[0]["time_ns"], "summary", text, data)]
-    at_ns = _recorded_ns(at, rows[0]["time_ns"], rows[-1]["time_ns"], rows[-1]["time_ns"])
+    at_ns = rows[-1]["time_ns"] if at_ns is None else at_ns
+    _check_decided(at_ns, rows[0]["time_ns"])
     row = [row for row in rows if row["time_ns"] <= at_ns][-1]
     return Explanation({"recording": str(path), "from": RECORDS}, [*findings, *_recorded_placement(row)])
 
@@ -200,7 +207,7 @@ def _recorded_clock(
     return [*findings, Finding(at_ns, "mismatch", text, {"asked_khz": asked_khz})]
 
 
-def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None, governor: str | None) -> Explanation:
+def _recorded(folder: Path, machine: Machine | None, cpu: int, at_ns: int | None, governor: str | None) -> Explanation:
     """Explain the clock of a CPU of a real kernel, from its own records or from the events."""
     columns, policies, origin = _frequencies(folder, machine, governor)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
@@ -216,7 +223,8 @@ def _recorded(folder: Path, machine: Machine | None, cpu: int, at: float | None,
     if not times_ns:
         raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
     first_ns, last_ns = times_ns[0], times_ns[-1]
-    at_ns = _recorded_ns(at, first_ns, last_ns, (first_ns + last_ns) // 2)
+    at_ns = (first_ns + last_ns) // 2 if at_ns is None else at_ns
+    _check_decided(at_ns, first_ns)
     before = [row for row in rows if row["time_ns"] <= at_ns]
     place = next((i for i in reversed(range(len(before))) if before[i]["ret_khz"] != before[i]["prev_khz"]), None)
     findings = []

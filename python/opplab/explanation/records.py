@@ -51,6 +51,7 @@ class Records:
         self.fingerprint = f"{outcome['fingerprint']:016x}"
         self.end_ns: int = outcome["end_ns"]
         self.facts = case.facts()
+        self.warmup_ns = self.end_ns - outcome["wall_ns"]
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())
         self.phrases = {(column, word): phrase for column, word, phrase in _opplab.decision_phrases()}
@@ -95,7 +96,8 @@ class Records:
     def about(self) -> dict[str, Any]:
         """Report which run it is."""
         named = ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")
-        return {**{name: self.facts[name] for name in named}, "fingerprint": self.fingerprint}
+        about = {**{name: self.facts[name] for name in named}, "fingerprint": self.fingerprint}
+        return {**about, "warmup_ns": self.warmup_ns} if self.warmup_ns else about
 
 
 def task_index(records: Records, task: str | int | None) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from opplab import _opplab
 from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
+from opplab.trace.replayed import count_text
 
 SLOW = {
     "turbo-bin": "the turbo bin for so many active cores",
@@ -158,10 +159,13 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
-def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation:
+def slow_cpus(
+    case: _opplab.Case, *, governor_known: bool = True, replayed: tuple[float, str] | None = None
+) -> Explanation:
     """Describe what held CPUs below the speed that their tasks needed, worst first.
 
-    Where the governor is only assumed, the reasons that hang on it are left out.
+    Where the governor is only assumed, the reasons that hang on it are left out. `replayed` is what `opplab replay` has
+    of missed activations, with the words for it, where the run is one of a trace's work.
     """
     outcome, rows, beside_ns = case.why_slow()
     names: list[str] = outcome["task_names"]
@@ -186,7 +190,8 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
     fixed_speed = facts["fixed_speed"]
     top_ns = busy_ns if fixed_speed else busy_at_top_ns(outcome)
     at_top = f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}."
-    missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
+    nr_missed, of_runs = (outcome["missed_activations"], "") if replayed is None else replayed
+    missed = f"{count_text(nr_missed)} of {outcome['activations']} activations were missed{of_runs}"
     took, lost = ("hardware would take", "lost on hardware") if fixed_speed else ("that took", "lost")
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
@@ -198,7 +203,7 @@ def slow_cpus(case: _opplab.Case, *, governor_known: bool = True) -> Explanation
         "slow_ns": slow_ns,
         "lost_ns": lost_ns,
         "busy_at_top_ns": top_ns,
-        "missed": outcome["missed_activations"],
+        "missed": nr_missed,
     }
     findings = [Finding(0, "summary", text, totals)]
     if not governor_known:

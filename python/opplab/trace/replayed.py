@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
-__all__ = ["check_text", "self_check"]
+__all__ = ["check_text", "count_text", "missed_in_runs", "self_check"]
 
 
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
@@ -18,6 +19,21 @@ def check_text(check: dict[str, Any]) -> str:
     near = "near" if check["near"] else "NOT near"
     energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
     return f"frequency residency within {residency} points, {energy} of the trace: {near}"
+
+
+def count_text(mean: float) -> str:
+    """Give a count; the mean of several has the digits that it needs."""
+    return f"{mean:.0f}" if float(mean).is_integer() else f"{mean:.4g}"
+
+
+def missed_in_runs(metrics: list[dict[str, Any]]) -> tuple[float, str] | None:
+    """Give the activations that the runs of a trace's work missed, in the mean, and what the trace has of them."""
+    found = next((metric for metric in metrics if metric["metric"] == "missed activations"), None)
+    if found is None:
+        return None
+    runs = [ours for ours, *_ in found["runs"]]
+    trace = f"the trace has {found['recorded']}" if "recorded" in found else f"{found['verdict']}"
+    return fmean(runs), f" in the mean of {len(runs)} runs of this work, as `opplab replay` has it ({trace})"
 
 
 def assumed(found: dict[str, Any]) -> list[str]:

@@ -227,9 +227,10 @@ decisions! {
         delta_tick_ns: i64, stop_tick: bool, tick_stopped: bool, queried: bool,
     }
     /// The hardware of a policy answered: it was asked for `requested_khz` and runs at `granted_khz`, `delay_ns` after the
-    /// decision of schedutil that this answers (-1: none; a limit changed, or the request is not schedutil's).
+    /// decision of schedutil that this answers (-1: none; a limit changed, or the request is not schedutil's). Of the policies
+    /// that share its clock that of `by_cpu` asks for the most: itself, where none asks for more.
     Grant = freq_grant {
-        policy_cpu: CpuIdx, requested_khz: u32, granted_khz: u32, limit: GrantLimit, delay_ns: i64,
+        policy_cpu: CpuIdx, requested_khz: u32, granted_khz: u32, limit: GrantLimit, delay_ns: i64, by_cpu: CpuIdx,
     }
     /// A task was placed at a wake-up (`fork`: at its birth) by `rule`. `waker_cpu` ran the wake-up, on behalf of
     /// `waker` or in an interrupt. `overutilized` switches energy-aware placement off; `eas_rule` is that placement's

@@ -126,13 +126,17 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
             }
         }
         Decision::Idle { .. } => idle(decision),
-        &Decision::Grant { requested_khz, granted_khz, limit, .. } => {
-            let why = phrase("limit", limit as u8).unwrap_or_default();
+        &Decision::Grant { policy_cpu, requested_khz, granted_khz, limit, by_cpu, .. } => {
+            let why = match phrase("limit", limit as u8).unwrap_or_default() {
+                why if by_cpu == policy_cpu => why.to_owned(),
+                _ => format!("CPU {by_cpu} has the same clock and asks for more than CPU {policy_cpu}"),
+            };
             let (asked, granted) = (mhz(requested_khz), mhz(granted_khz));
-            let held = if limit == GrantLimit::None { String::new() } else { format!(": {why}") };
+            let is_plain = limit == GrantLimit::None && by_cpu == policy_cpu;
+            let held = if is_plain { String::new() } else { format!(": {why}") };
             Words {
                 title: format!("granted {granted} of {asked}{held}"),
-                how: why.to_owned(),
+                how: why,
                 text: format!("the hardware was asked for {asked} and granted {granted}{held}."),
                 outcome: String::new(),
             }

@@ -188,10 +188,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         changed
     }
 
-    /// The highest point that a CPU with the same clock wishes. Threads share their core's, and one at rest has no vote. With
+    /// The highest point that a CPU with the same clock wishes, and the policy that does. Threads share their core's, and one at rest has no vote. With
     /// one clock for the package the request that an idle CPU left in its register counts as any other (commit bb18008f8086
     /// reports CPUs that are offline), for [`KEPT_NS`].
-    fn wish(&self, policy: PolicyId) -> u32 {
+    fn wish(&self, policy: PolicyId) -> (u32, PolicyId) {
         let state = &self.policies[policy];
         let clocked = &self.topology.clocked[state.cpus[0]];
         let deep_from = self.hardware.deep_from[state.cluster];
@@ -200,8 +200,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let is_fresh = |cpu: &Cpu| keeps_wishes && self.now.saturating_sub(cpu.balance.idle_stamp) < KEPT_NS;
         let wishes = others
             .filter(|cpu| !cpu.idle.is_down(deep_from) || is_fresh(cpu))
-            .map(|cpu| self.policies[cpu.policy].wanted);
-        wishes.fold(state.wanted, u32::max)
+            .map(|cpu| (self.policies[cpu.policy].wanted, cpu.policy));
+        wishes.fold((state.wanted, policy), |most, one| if one.0 > most.0 { one } else { most })
     }
 
     /// Runs the policy's CPUs at what is allowed of what their core was asked for; true if that is another clock.
@@ -209,7 +209,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &self.policies[policy];
         let cluster = state.cluster;
         let cap = self.hardware.packages[state.package].caps[cluster];
-        let point = self.wish(policy).min(cap);
+        let point = self.wish(policy).0.min(cap);
         if self.cpus[state.cpus[0]].opp == point {
             return false;
         }
@@ -252,7 +252,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         // What is still on its way is not answered by it.
         let answered = state.switching_for_ns.filter(|_| state.switching_khz.is_none());
         let delay_ns = answered.map_or(-1, |decided_ns| (self.now - decided_ns) as i64);
+        let by_cpu = self.policies[self.wish(policy).1].cpus[0].0;
         let policy_cpu = policy_cpu.0;
-        self.record(Decision::Grant { policy_cpu, requested_khz, granted_khz, limit, delay_ns });
+        self.record(Decision::Grant { policy_cpu, requested_khz, granted_khz, limit, delay_ns, by_cpu });
     }
 }
