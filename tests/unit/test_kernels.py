@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import opplab
+from opplab.choice.cases import program_of
 from opplab.cli.main import opplab as cli
 from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
 
@@ -132,3 +133,21 @@ def test_wrong_kernels_are_told_the_nearest() -> None:
     found = CliRunner().invoke(cli, ["kernels", "diff", "6.12", "7.9"])
     assert found.exit_code == 2
     assert "did you mean `7.3`?" in found.output
+
+
+def test_both_kernels_run_the_benchmark_of_opplab_run() -> None:
+    """The constants are those calibrated on the machine, under `kernels diff` and `choose` as under `run`."""
+    args = ["kernels", "diff", "6.6", "6.6", "-m", "skylake-sp-2s", "--workload", "dbench", "--seconds", "1.2"]
+    done = CliRunner().invoke(cli, [*args, "--seeds", "1", "--format", "json"])
+    assert done.exit_code == 0, done.output
+    assert "dbench uses the constants calibrated on skylake-sp-2s" in done.stderr
+    found = {row["metric"]: row["6.6"] for row in json.loads(done.stdout)}
+    fit = {"operation_cycles": 7305, "disk_flush_us": 102, "disk_us": 138}
+    work = opplab.Workload.benchmark("dbench", **fit)
+    run = opplab.simulate("skylake-sp-2s", work, opplab.Policy(kernel="6.6"), seconds=1.2)
+    (latency,) = run.metrics.filter(metric="latency")["value"].to_list()
+    assert found["latency"] == pytest.approx(latency, abs=1e-4)
+    (chosen,), (own,) = (
+        program_of("skylake-sp-2s", load, seconds=1.2, seeds=[1], keys={}).bases for load in ("dbench", work)
+    )
+    assert chosen == own

@@ -334,6 +334,16 @@ impl Maker<'_> {
                 self.notes.push(note);
             }
         }
+        if let Some(policy) = policy.as_ref().filter(|policy| !policy.boost_khz.is_empty()) {
+            let list: Vec<String> = policy.boost_khz.iter().map(|&khz| (f64::from(khz) / 1000.0).to_string()).collect();
+            let is_on = policy.boost.or(facts.boost) == Some(true);
+            let why = if is_on {
+                "it is on: add them to `opp`"
+            } else {
+                "it is off by default: with it on, add them to `opp`"
+            };
+            self.notes.push(format!("{name}: boost's points, {} MHz, are left out; {why}", list.join(", ")));
+        }
         let mut turbo = msr::turbo_of(facts, first);
         if !turbo.is_empty() {
             self.mark("cluster.turbo", "msr.0x1ad");
@@ -636,8 +646,16 @@ impl Maker<'_> {
             self.default("driver.name", format!("driver-by-vendor: {name} ({why})"));
             DriverId::named(name).expect("a driver of the registry")
         });
-        let latency = facts.policies.values().find_map(|policy| policy.transition_latency_ns);
-        let transition_latency_ns = latency.unwrap_or_else(|| {
+        let mut latencies: Vec<Option<u64>> =
+            facts.policies.values().map(|policy| policy.transition_latency_ns).collect();
+        latencies.sort_unstable();
+        latencies.dedup();
+        let longest = latencies.last().copied().flatten();
+        if let (Some(ns), true) = (longest, latencies.len() > 1) {
+            let us = ns as f64 / 1000.0;
+            self.notes.push(format!("the policies' transition latencies differ; all have the longest, {us} us"));
+        }
+        let transition_latency_ns = longest.unwrap_or_else(|| {
             self.default("driver.transition_latency", "latency-0: the source has none");
             0
         });

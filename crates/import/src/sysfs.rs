@@ -12,7 +12,7 @@ use crate::tree::{CPU, SysTree};
 const CPUFREQ_ETERNAL: u64 = u32::MAX as u64;
 
 /// Most idle states that cpuidle allows (CPUIDLE_STATE_MAX, include/linux/cpuidle.h).
-const CPUIDLE_STATE_MAX: usize = 10;
+pub(crate) const CPUIDLE_STATE_MAX: usize = 10;
 
 /// Reads the tree into `facts`.
 pub(crate) fn read(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError> {

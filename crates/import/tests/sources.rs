@@ -208,17 +208,21 @@ fn blob() -> Vec<u8> {
     }
     begin(&mut structs, "idle-states");
     begin(&mut structs, "cpu-sleep-0");
-    for (key, value) in
-        [("phandle", 20u32), ("entry-latency-us", 300), ("exit-latency-us", 1200), ("min-residency-us", 2000)]
-    {
+    for (key, value) in [
+        ("phandle", 20u32),
+        ("entry-latency-us", 300),
+        ("exit-latency-us", 1200),
+        ("min-residency-us", 2000),
+        ("wakeup-latency-us", 1450),
+    ] {
         prop(&mut structs, key, &value.to_be_bytes());
     }
     word(&mut structs, 2);
     word(&mut structs, 2);
     word(&mut structs, 2);
     for (name, handle, opps) in [
-        ("opp-table-0", 10u32, [(450_000_000u64, 820_000u32), (950_000_000, 1_000_000)]),
-        ("opp-table-1", 11, [(600_000_000, 820_000), (1_200_000_000, 1_000_000)]),
+        ("opp-table-0", 10u32, [(450_000_000u64, 820_000u32), (950_000_000, 1_000_000), (0, 0)]),
+        ("opp-table-1", 11, [(600_000_000, 820_000), (1_200_000_000, 1_000_000), (1_500_000_000, 1_100_000)]),
     ] {
         begin(&mut structs, name);
         prop(&mut structs, "phandle", &handle.to_be_bytes());
@@ -227,6 +231,10 @@ fn blob() -> Vec<u8> {
             begin(&mut structs, "opp");
             prop(&mut structs, "opp-hz", &hz.to_be_bytes());
             prop(&mut structs, "opp-microvolt", &uv.to_be_bytes());
+            prop(&mut structs, "clock-latency-ns", &500_000u32.to_be_bytes());
+            if uv > 1_000_000 {
+                prop(&mut structs, "turbo-mode", &[]);
+            }
             word(&mut structs, 2);
         }
         word(&mut structs, 2);
@@ -273,7 +281,194 @@ fn device_trees_import() {
     let idle: Vec<_> =
         machine.clusters[0].idle.iter().map(|state| (state.name.as_str(), state.target_residency_ns)).collect();
     assert_eq!(idle, [("WFI", 1_000), ("cpu-sleep-0", 2_000_000)]);
-    assert_eq!(machine.clusters[0].idle[1].entry_latency_ns, 300_000);
+    assert_eq!(machine.clusters[0].idle[1].entry_latency_ns, 250_000);
+    assert_eq!(machine.cpufreq.transition_latency_ns, 500_000);
+}
+
+/// The machine of a device tree's source, and what the import says.
+fn of_dts(text: &str) -> (Machine, Vec<String>, Vec<(String, String)>) {
+    let made = import_bytes("t.dts", text.as_bytes()).and_then(|facts| to_machine(&facts));
+    let made = made.unwrap_or_else(|error| panic!("{error}"));
+    (made.machine, made.notes, made.defaults)
+}
+
+/// Two kinds of CPU; more of the big one's highest operating point, of the big one's idle state, and of the tree.
+fn dts(point: &str, state: &str, more: &str) -> String {
+    format!(
+        r#"/dts-v1/;
+/ {{
+  cpus {{
+    cpu0: cpu@0 {{ device_type = "cpu"; capacity-dmips-mhz = <300>; operating-points-v2 = <&little>; cpu-idle-states = <&sleep>; }};
+    cpu1: cpu@1 {{ device_type = "cpu"; capacity-dmips-mhz = <400>; dynamic-power-coefficient = <100>; operating-points-v2 = <&big>; cpu-idle-states = <&deep>; cpu-supply = <&buck>; }};
+    idle-states {{
+      sleep: cpu-sleep {{ entry-latency-us = <10>; exit-latency-us = <20>; min-residency-us = <100>; }};
+      deep: cpu-deep {{ {state} }};
+    }};
+  }};
+  buck: buck {{ regulator-ramp-delay = <1000>; }};
+  little: opp-table-little {{ opp-shared;
+    opp-1 {{ opp-hz = /bits/ 64 <500000000>; clock-latency-ns = <100000>; }};
+    opp-2 {{ opp-hz = /bits/ 64 <1000100000>; clock-latency-ns = <200000>; }};
+  }};
+  big: opp-table-big {{ opp-shared;
+    opp-1 {{ opp-hz = /bits/ 64 <1000000000>; opp-microvolt = <700000 690000 710000>; clock-latency-ns = <300000>; }};
+    opp-2 {{ opp-hz = /bits/ 64 <2000000000>; opp-microvolt = <900000 880000 930000>; {point} }};
+  }};
+  {more}
+}};
+"#
+    )
+}
+
+const STATE: &str = "entry-latency-us = <120>; exit-latency-us = <150>; min-residency-us = <1200>;";
+
+fn opps_of(machine: &Machine, cluster: usize) -> Vec<u32> {
+    machine.clusters[cluster].opps.iter().map(|opp| opp.khz).collect()
+}
+
+/// Goal: cpufreq-dt's transition latency is the greatest clock-latency-ns and the regulator's time, which no default hides.
+#[test]
+fn the_transition_latency_is_the_clocks_and_the_regulators() {
+    let (machine, notes, defaults) = of_dts(&dts("clock-latency-ns = <250000>;", STATE, ""));
+    // 0.69 V to 0.93 V at 1000 uV/us.
+    assert_eq!(machine.cpufreq.transition_latency_ns, 300_000 + 240_000);
+    assert!(notes.iter().any(|note| note.contains("differ; all have the longest, 540 us")), "{notes:?}");
+    assert!(!defaults.iter().any(|(what, _)| what == "driver.transition_latency"), "{defaults:?}");
+    assert!(!machine.ranges.iter().any(|range| range.path == "driver.transition_latency_ns"));
+    let text = dts("", STATE, "").replace("clock-latency-ns", "some-ns").replace("cpu-supply", "some-supply");
+    let (machine, notes, defaults) = of_dts(&text);
+    assert_eq!(machine.cpufreq.transition_latency_ns, 0);
+    assert!(defaults.iter().any(|(what, _)| what == "driver.transition_latency"), "{defaults:?}");
+    let not_read = "not read: some-supply of CPUs; some-ns of operating points";
+    assert!(notes.iter().any(|note| note == not_read), "{notes:?}");
+}
+
+/// Goal: boost is off by default, so its points are neither in the table nor in the capacities, and are named.
+#[test]
+fn points_of_boost_are_left_out_by_name() {
+    let (plain, ..) = of_dts(&dts("", STATE, ""));
+    assert_eq!((opps_of(&plain, 1), plain.clusters[0].capacity), (vec![1_000_000, 2_000_000], 384));
+    let (machine, notes, _) = of_dts(&dts("turbo-mode;", STATE, ""));
+    assert_eq!(opps_of(&machine, 1), [1_000_000]);
+    // 300 * 1000.1 of 400 * 1000 MHz.
+    assert_eq!((machine.clusters[0].capacity, machine.clusters[1].capacity), (768, 1024));
+    let said = "cluster1: boost's points, 2000 MHz, are left out; it is off by default: with it on, add them to `opp`";
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
+}
+
+/// Goal: the kernel's exit latency is wakeup-latency-us where there is one, else the sum; a state without them is refused.
+#[test]
+fn a_wake_up_has_its_own_latency() {
+    let latency = |state: &str| {
+        let (machine, notes, _) = of_dts(&dts("", state, ""));
+        let state = machine.clusters[1].idle.get(1).map(|state| (state.entry_latency_ns, state.exit_latency_ns));
+        (state, notes)
+    };
+    assert_eq!(latency(STATE).0, Some((120_000, 150_000)));
+    assert_eq!(latency(&format!("wakeup-latency-us = <200>; {STATE}")).0, Some((50_000, 150_000)));
+    assert_eq!(latency(&format!("wakeup-latency-us = <100>; {STATE}")).0, Some((0, 100_000)));
+    assert_eq!(latency("wakeup-latency-us = <200>; min-residency-us = <900>;").0, Some((0, 200_000)));
+    let (state, notes) = latency("entry-latency-us = <120>; exit-latency-us = <150>;");
+    assert_eq!(state, None);
+    assert!(notes.iter().any(|note| note.starts_with("idle state cpu-deep lacks a latency")), "{notes:?}");
+    let (state, notes) = latency(&format!("status = \"disabled\"; local-timer-stop; {STATE}"));
+    assert_eq!(state, None);
+    assert!(notes.iter().any(|note| note == "idle state cpu-deep is disabled and left out"), "{notes:?}");
+    assert!(notes.iter().any(|note| note == "not read: local-timer-stop of idle states"), "{notes:?}");
+}
+
+/// Goal: a CPU's states may be those of its power domain; the states of several CPUs are named.
+#[test]
+fn states_of_power_domains_are_read_or_named() {
+    let domains = "psci { own: own { #power-domain-cells = <0>; domain-idle-states = <&deep>; power-domains = <&all>; }; \
+                   all: all { #power-domain-cells = <0>; domain-idle-states = <&together>; }; }; \
+                   domain-idle-states { together: cluster-sleep { min-residency-us = <5000>; }; };";
+    let text = dts("", STATE, domains);
+    let text = text.replace("cpu-idle-states = <&deep>;", "power-domains = <&own>; power-domain-names = \"psci\";");
+    let (machine, notes, _) = of_dts(&text);
+    assert_eq!(machine.clusters[1].idle[1].name, "cpu-deep");
+    let said = "idle states of several CPUs together are left out: cluster-sleep";
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
+}
+
+/// Goal: what is disabled, depends on fuses or has no frequency is left out or kept by name.
+#[test]
+fn points_that_a_chip_may_lack_are_named() {
+    let (machine, notes, _) = of_dts(&dts("status = \"reserved\";", STATE, ""));
+    assert_eq!(opps_of(&machine, 1), [1_000_000]);
+    assert!(notes.iter().any(|note| note == "/opp-table-big: 2000 MHz disabled and left out"), "{notes:?}");
+    let (machine, notes, _) = of_dts(&dts("opp-supported-hw = <1>; opp-suspend;", STATE, ""));
+    assert_eq!(opps_of(&machine, 1), [1_000_000, 2_000_000]);
+    assert!(notes.iter().any(|note| note.contains("1 operating points have opp-supported-hw")), "{notes:?}");
+    assert!(notes.iter().any(|note| note == "not read: opp-suspend of operating points"), "{notes:?}");
+    let text = dts("", STATE, "").replace("opp-hz = /bits/ 64 <2000000000>", "opp-level = <3>");
+    let (_, notes, _) = of_dts(&text);
+    assert!(notes.iter().any(|note| note == "/opp-table-big/opp-2 has no opp-hz and is left out"), "{notes:?}");
+}
+
+/// Goal: the lowest point decides whether opp-microwatt or the coefficient is the power, as in the kernel.
+#[test]
+fn power_is_told_or_by_the_coefficient() {
+    let power = |text: &str| {
+        let (machine, notes, _) = of_dts(text);
+        (machine.clusters[1].opps.iter().map(|opp| opp.busy_uw).collect::<Vec<_>>(), notes)
+    };
+    assert_eq!(power(&dts("opp-microwatt = <5>;", STATE, "")).0, [49_000, 162_000]);
+    let text = dts("", STATE, "")
+        .replace("opp-microvolt = <700000 690000", "opp-microwatt = <9>; opp-microvolt = <700000 690000");
+    let (powers, notes) = power(&text);
+    assert_eq!(powers, [9, 0]);
+    assert!(notes.iter().any(|note| note.contains("the kernel registers no energy model")), "{notes:?}");
+}
+
+/// Goal: CPUs that failed are none; a disabled one is one on Arm and none on RISC-V; each is named.
+#[test]
+fn the_status_of_a_cpu_is_the_kernels() {
+    for (compatible, status, nr) in [
+        ("arm,cortex-a78", "disabled", 2),
+        ("riscv", "disabled", 1),
+        ("arm,cortex-a78", "fail-x", 1),
+        ("riscv", "okay", 2),
+    ] {
+        let more = format!(
+            "compatible = \"{compatible}\"; status = \"{status}\"; device_type = \"cpu\"; capacity-dmips-mhz = <300>"
+        );
+        let text = dts("", STATE, "").replace("device_type = \"cpu\"; capacity-dmips-mhz = <300>", &more);
+        let (machine, notes, _) = of_dts(&text);
+        assert_eq!(machine.nr_cpus(), nr, "{compatible} {status}");
+        assert_eq!(notes.iter().any(|note| note.contains("cpu@0 has the status")), status != "okay", "{notes:?}");
+    }
+}
+
+/// Goal: sockets of cpu-map are packages, numa-node-id and distance-map are nodes; a map without all CPUs is not read.
+#[test]
+fn sockets_threads_and_nodes_are_read() {
+    let map = |map: &str| dts("", STATE, "").replace("idle-states {", &format!("cpu-map {{ {map} }}; idle-states {{"));
+    let sockets =
+        "socket0 { cluster0 { core0 { cpu = <&cpu0>; }; }; }; socket1 { cluster0 { core0 { cpu = <&cpu1>; }; }; };";
+    let (machine, ..) = of_dts(&map(sockets));
+    assert_eq!(machine.cpus.iter().map(|place| place.package).collect::<Vec<_>>(), [0, 1]);
+    let threads = "cluster0 { core0 { thread0 { cpu = <&cpu0>; }; thread1 { cpu = <&cpu1>; }; }; };";
+    let (machine, ..) = of_dts(&map(threads));
+    assert_eq!(machine.cpus.iter().map(|place| (place.core, place.package)).collect::<Vec<_>>(), [(0, 0), (0, 0)]);
+    let (_, notes, _) = of_dts(&map("cluster0 { core0 { cpu = <&cpu0>; }; };"));
+    assert!(notes.iter().any(|note| note.starts_with("cpu-map lacks CPUs")), "{notes:?}");
+    let distances = "distance-map { distance-matrix = <7 7 10>, <7 9 31>; };";
+    let text = dts("", STATE, distances);
+    let text = text.replace("cpu0: cpu@0 {", "cpu0: cpu@0 { numa-node-id = <7>;");
+    let (machine, ..) = of_dts(&text.replace("cpu1: cpu@1 {", "cpu1: cpu@1 { numa-node-id = <9>;"));
+    assert_eq!(machine.cpus.iter().map(|place| place.node).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(machine.numa_distance, [[10, 31], [31, 10]]);
+}
+
+/// Goal: with the older binding the first CPU's points are those of all, as cpufreq-dt has it.
+#[test]
+fn the_older_binding_has_one_policy() {
+    let text = "/dts-v1/; / { cpus { \
+                cpu@0 { clocks = <1 2>; operating-points = <500000 700000 1000000 900000>; clock-latency = <61036>; }; cpu@1 { }; }; };";
+    let (machine, ..) = of_dts(text);
+    assert_eq!((machine.nr_cpus(), machine.clusters.len(), machine.clusters[0].policy), (2, 1, PolicyShare::Shared));
+    assert_eq!((opps_of(&machine, 0), machine.cpufreq.transition_latency_ns), (vec![500_000, 1_000_000], 61_036));
 }
 
 #[test]

@@ -226,7 +226,6 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
     dict.set_item("fast_switch", facts.fast_switch)?;
     dict.set_item("rate_limit_us", facts.rate_limit_us)?;
     dict.set_item("fixed_speed", case.machine.speed_is_constant())?;
-    dict.set_item("warmup_ns", case.workload.warmup_ns)?;
     let policies = PyList::empty(py);
     for (cluster, cpus) in facts.policies {
         let cluster = &case.machine.clusters[cluster as usize];

@@ -45,6 +45,8 @@ class Program:
         The command that has the sources of the machine's numbers, or that names a machine which has them.
     notes : sequence of str
         What rt-app would silently read over in the workload's file, each with its place.
+    fit : (str or None, dict)
+        The calibration of the benchmark model on the machine, and its constants.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Program:
         recorded: Mapping[str, bool] | None = None,
         sources: str = "",
         notes: Sequence[str] = (),
+        fit: tuple[str | None, Mapping[str, int | str]] = (None, {}),
     ) -> None:
         self.notes = notes
         self.check = check
@@ -67,6 +70,7 @@ class Program:
         self.about = about
         self.model = model
         self._based = based
+        self._fit = fit
 
     def constants(self, cases_of: Callable[[Program], Iterable[Case]]) -> Constants | None:
         """Give the free constants of its benchmark model; `cases_of` makes the cases of a program like it."""
@@ -80,9 +84,10 @@ class Program:
             params = {**model.params, **{name: value for (_, name), value in values.items()}}
             return cases_of(Program(based(replace(model, params=params)), self.about))
 
+        name, fitted = self._fit
         free = next(one["params"] for one in _opplab.benchmarks() if one["name"] == model.name)
         found = [
-            (model.name, model.name, param["name"], int(param["default"]), None)
+            (model.name, model.name, param["name"], int(fitted.get(param["name"], param["default"])), name)
             for param in free
             if param["calibrated"] and param["name"] not in model.params
         ]
@@ -147,24 +152,25 @@ def program_of(
     from opplab.simulation.simulate import _benchmark_case, build_case
     from opplab.simulation.workload import Benchmark as Model
     from opplab.simulation.workload import Workload as Load
-    from opplab.simulation.workload import length_of
+    from opplab.simulation.workload import length_of, load_of
     from opplab.summary.answer import ends
+    from opplab.sweep.fitted import constants_on
 
     if isinstance(workload, str | Path) and _is_trace(workload):
         return _of_trace(machine, Path(workload), seconds, seeds, keys)
     if machine is None:
         raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
     on = machine if isinstance(machine, Described) else Described.load(machine)
-    load = workload
-    if isinstance(load, str | Path):
-        is_file = isinstance(load, Path) or "." in load or "/" in load
-        load = Load.load(load) if is_file else Load.benchmark(str(load))
+    load = load_of(workload)
     length = length_of(load, seconds)
     policy = Policy(**keys)
     own_seeds = list(seeds)
 
+    fit = constants_on(load.name, on.name) if isinstance(load, Model) else (None, {})
+
     def based(model: Benchmark) -> list[dict[str, Any]]:
-        return [json.loads(_benchmark_case(on, model, policy, length, seed).to_json()) for seed in own_seeds]
+        whole = Model(model.name, {**fit[1], **model.params})
+        return [json.loads(_benchmark_case(on, whole, policy, length, seed).to_json()) for seed in own_seeds]
 
     if isinstance(load, Model):
         bases = based(load)
@@ -177,7 +183,7 @@ def program_of(
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
     model = load if isinstance(load, Model) else None
     notes = load.notes if isinstance(load, Load) else ()
-    return Program(bases, about, model, based, sources=_sources(machine, on.name), notes=notes)
+    return Program(bases, about, model, based, sources=_sources(machine, on.name), notes=notes, fit=fit)
 
 
 def _sources(machine: Machine | str | Path | None, name: str) -> str:

@@ -85,16 +85,22 @@ def _runs(
     """Run both kernels with the same seeds; one row a metric: the means, and the change with its interval."""
     import opplab
     from opplab.summary.answer import paired_change, points
+    from opplab.simulation.workload import Benchmark, load_of
     from opplab.sweep.confidence import mean_of
+    from opplab.sweep.fitted import constants_on
 
-    work = workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
+    on = opplab.Machine.load(machine)
+    work = load_of(workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000))
+    if isinstance(work, Benchmark):
+        _, constants = constants_on(work.name, on.name)
+        work = opplab.Workload.benchmark(work.name, **constants)
     runs: list[dict[str, dict[int, float]]] = []
     units: dict[str, tuple[str, str]] = {}
     for kernel in kernels:
         policy = opplab.Policy(kernel=kernel, governor=governor)
         found: dict[str, dict[int, float]] = {}
         for seed in range(1, seeds + 1):
-            metrics = opplab.simulate(machine, work, policy, seconds=seconds, seed=seed).metrics
+            metrics = opplab.simulate(on, work, policy, seconds=seconds, seed=seed).metrics
             for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
                 name = row["metric"]
                 # What a run does not know is not 0.

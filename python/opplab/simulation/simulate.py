@@ -13,7 +13,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.run import Run, duration_ns
-from opplab.simulation.workload import Benchmark, Workload, length_of
+from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
 
 if TYPE_CHECKING:
     from opplab.policies import Governor, Placement
@@ -39,7 +39,7 @@ def simulate(
     machine : Machine, str or Path
         Or its name, or the path of a ``.toml``.
     workload : Workload, Benchmark, str or Path
-        Or the path of an rt-app file, or the name of a benchmark model.
+        Or the path of an rt-app file, or the name of a benchmark model, whose constants are then the model's own.
     policy : Policy or str
         Or the name of a governor.
     seconds : float, optional
@@ -85,9 +85,7 @@ def simulate(
     policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
     if governor is not None:
         policy = _in_place_of_schedutil(policy, governor)
-    if isinstance(workload, str | Path):
-        is_file = isinstance(workload, Path) or "." in workload or "/" in workload
-        workload = Workload.load(workload) if is_file else Workload.benchmark(str(workload))
+    workload = load_of(workload)
     seconds = length_of(workload, seconds)
     if isinstance(workload, Benchmark):
         inner = _benchmark_case(machine, workload, policy, seconds, seed)

@@ -46,6 +46,14 @@ def length_of(workload: Workload | Benchmark, seconds: float | None) -> float:
     return float(workload.duration_s or DEFAULT_S)
 
 
+def load_of(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark:
+    """Give the workload of a path (an rt-app file) or of a name (a benchmark model)."""
+    if not isinstance(workload, str | Path):
+        return workload
+    is_file = isinstance(workload, Path) or "." in workload or "/" in workload
+    return Workload.load(workload) if is_file else Workload.benchmark(str(workload))
+
+
 @cache
 def _ending() -> frozenset[str]:
     """The benchmarks whose runs are over when their work is done."""

@@ -11,7 +11,7 @@ from opplab import _opplab, catalog
 from opplab.errors import InputError
 from opplab.files import toml_of
 
-__all__ = ["check", "fingerprint", "with_calibration"]
+__all__ = ["check", "constants_on", "fingerprint", "with_calibration"]
 
 _told: set[Path] = set()
 """Files without a fingerprint that were named already."""
@@ -45,14 +45,23 @@ def check(text: str, path: Path) -> None:
         )
 
 
-def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
-    """Add the calibration of a benchmark on a machine, if there is one; without, the model's own constants hold."""
+def constants_on(benchmark: str, machine: str) -> tuple[str | None, dict[str, int | str]]:
+    """Give the calibration of a benchmark on a machine and its constants, and say so; without, the model's own hold."""
     name = f"{benchmark}@{machine}"
-    if name in catalog.names("calibration"):
-        print(
-            f"opplab: {benchmark} uses the constants calibrated on {machine} (opplab calibrate --show {name})",
-            file=sys.stderr,
-        )
-        return {"calibration": name, **params}
-    print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)
-    return params
+    if name not in catalog.names("calibration"):
+        print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)
+        return None, {}
+    print(
+        f"opplab: {benchmark} uses the constants calibrated on {machine} (opplab calibrate --show {name})",
+        file=sys.stderr,
+    )
+    path = catalog.find("calibration", name)
+    text = catalog.read_text(path, "a calibration")
+    check(text, path)
+    return name, dict(toml_of(text, str(path))["values"])
+
+
+def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
+    """Add the calibration of a benchmark on a machine, if there is one, to the keys of an experiment's workload."""
+    name, _ = constants_on(benchmark, machine)
+    return params if name is None else {"calibration": name, **params}
