@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opplab.agreement.predict import known_errors, sign_probability
+from opplab.agreement.predict import half_width, known_errors, sign_probability
 from opplab.cli.compare import command
 from opplab.cli.predict import command as predict_command
 from opplab.comparison.gate import check
@@ -229,6 +229,22 @@ def test_probabilities_hold_on_tables_that_they_were_not_learnt_from() -> None:
     # Three standard errors of a share of so many cells.
     assert len(right) > 300
     assert abs(sum(right) / len(right) - expected / len(right)) < 3 * (0.8 * 0.2 / len(right)) ** 0.5
+
+
+@pytest.mark.parametrize("benchmark", ["tbench", "hackbench", "netperf-tcp"])
+@pytest.mark.parametrize("deviation", [0.0, 0.001, 0.02, 0.2])
+def test_a_sign_has_95_percent_where_the_90_percent_interval_excludes_0(benchmark: str, deviation: float) -> None:
+    """dbench: -6.4 % "less 95 %" beside [-18.4 %, +7.2 %], with signed errors in one, unsigned in the other."""
+    found = []
+    for step in range(-60, 61):
+        predicted = step / 100
+        clear = abs(predicted) > half_width(benchmark, predicted, known_errors(), deviation)
+        chance = sign_probability(benchmark, predicted, deviation, known_errors())
+        assert (chance > 0.95 - 1e-6) == clear
+        assert 0.5 <= chance < 1
+        found.append(clear)
+    assert not found[60]
+    assert any(found) or deviation == 0.2
 
 
 def test_a_file_of_several_profiles_is_no_variant_of_one_patch(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def answer(
     jobs : int, optional
     """
     from opplab.agreement.forecast import Facts, deviation_of
-    from opplab.agreement.predict import Z90, half_width, known_errors, sign_probability
+    from opplab.agreement.predict import half_width, known_errors, sign_probability
     from opplab.simulation.machine import Machine
 
     on = Machine.load(machine)
@@ -265,7 +265,7 @@ def answer(
             logs = [math.log(one) for one in found]
             middle = math.fsum(logs) / len(logs)
             runs = deviation_of(logs)
-            half = math.hypot(half_width(model.benchmark, middle, known_errors()), Z90 * runs)
+            half = half_width(model.benchmark, middle, known_errors(), runs)
             chance = sign_probability(model.benchmark, middle, runs, known_errors())
             change = 100 * math.expm1(middle)
             low, high = (100 * math.expm1(middle + side * half) for side in (-1, 1))
