@@ -4,6 +4,7 @@ import base64
 import json
 import quopri
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,20 @@ def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:
     assert one["predicted"] == pytest.approx(one["base"] * (1 + one["change_pct"] / 100))
     assert one["low_pct"] < one["change_pct"] < one["high_pct"]
     assert 0.5 <= one["sign_probability"] < 1
+
+
+def test_a_mail_runs_as_long_as_its_model_or_as_asked(tmp_path: Path) -> None:
+    """netperf's 24 streams ran for 10 s each, six times what the model's errors were learnt with."""
+    mail = tmp_path / "mail.txt"
+    of = ("hackbench.throughput", "netperf.Throughput_Mbps")
+    shape = ("ipc/iterations/kconfig/mode", "ip/kconfig"), ("pipe/4/x86_64-rhel-8.3/process/100%", "ipv4/x/25%")
+    test = ("tbox_group/testcase", "tbox_group/test/testcase"), ("/hackbench\n", "/TCP_STREAM/netperf\n")
+    mail.write_text(reduce(lambda text, one: text.replace(*one), (of, *shape, *test), STDDEV))
+    how = (str(mail), "-m", "juno-r2", "--vs", "governor=powersave")
+    for more, length_ns in (((), 1_500_000_000), (("--seconds", "0.6"), 600_000_000)):
+        folder = tmp_path / str(length_ns)
+        assert predict(*how, *more, results=folder)[0] == 0
+        assert json.loads((folder / "mail-1/manifest.json").read_text())["duration_ns"] == length_ns
 
 
 def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
