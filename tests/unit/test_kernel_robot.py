@@ -4,12 +4,13 @@ import base64
 import json
 import quopri
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from opplab.agreement.predict import known_errors, sign_probability
+from opplab.agreement.predict import half_width, known_errors, sign_probability
 from opplab.cli.compare import command
 from opplab.cli.predict import command as predict_command
 from opplab.comparison.gate import check
@@ -194,6 +195,20 @@ def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:
     assert 0.5 <= one["sign_probability"] < 1
 
 
+def test_a_mail_runs_as_long_as_its_model_or_as_asked(tmp_path: Path) -> None:
+    """netperf's 24 streams ran for 10 s each, six times what the model's errors were learnt with."""
+    mail = tmp_path / "mail.txt"
+    of = ("hackbench.throughput", "netperf.Throughput_Mbps")
+    shape = ("ipc/iterations/kconfig/mode", "ip/kconfig"), ("pipe/4/x86_64-rhel-8.3/process/100%", "ipv4/x/25%")
+    test = ("tbox_group/testcase", "tbox_group/test/testcase"), ("/hackbench\n", "/TCP_STREAM/netperf\n")
+    mail.write_text(reduce(lambda text, one: text.replace(*one), (of, *shape, *test), STDDEV))
+    how = (str(mail), "-m", "juno-r2", "--vs", "governor=powersave")
+    for more, length_ns in (((), 1_500_000_000), (("--seconds", "0.6"), 600_000_000)):
+        folder = tmp_path / str(length_ns)
+        assert predict(*how, *more, results=folder)[0] == 0
+        assert json.loads((folder / "mail-1/manifest.json").read_text())["duration_ns"] == length_ns
+
+
 def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
     code, text, _ = predict(
         str(FOLDER / "stddev.txt"), "-m", "skylake-8x-uma", "--vs", "governor=powersave", results=tmp_path
@@ -229,6 +244,22 @@ def test_probabilities_hold_on_tables_that_they_were_not_learnt_from() -> None:
     # Three standard errors of a share of so many cells.
     assert len(right) > 300
     assert abs(sum(right) / len(right) - expected / len(right)) < 3 * (0.8 * 0.2 / len(right)) ** 0.5
+
+
+@pytest.mark.parametrize("benchmark", ["tbench", "hackbench", "netperf-tcp"])
+@pytest.mark.parametrize("deviation", [0.0, 0.001, 0.02, 0.2])
+def test_a_sign_has_95_percent_where_the_90_percent_interval_excludes_0(benchmark: str, deviation: float) -> None:
+    """dbench: -6.4 % "less 95 %" beside [-18.4 %, +7.2 %], with signed errors in one, unsigned in the other."""
+    found = []
+    for step in range(-60, 61):
+        predicted = step / 100
+        clear = abs(predicted) > half_width(benchmark, predicted, known_errors(), deviation)
+        chance = sign_probability(benchmark, predicted, deviation, known_errors())
+        assert (chance > 0.95 - 1e-6) == clear
+        assert 0.5 <= chance < 1
+        found.append(clear)
+    assert not found[60]
+    assert any(found) or deviation == 0.2
 
 
 def test_a_file_of_several_profiles_is_no_variant_of_one_patch(tmp_path: Path) -> None:

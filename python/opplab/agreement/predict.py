@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from opplab.files import csv_rows, write_text
@@ -51,9 +52,6 @@ ENOUGH = 25
 
 ALIKE = 40
 """How many cells of about the same predicted effect an interval is taken from."""
-
-Z90 = 1.645
-"""Half-width of the 90 % interval of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +91,10 @@ def write_errors(cells: Iterable[Cell]) -> Path:
     return FILE
 
 
-def half_width(benchmark: str, predicted: float, among: Sequence[Known]) -> float:
-    """Give the half-width of the model's 90 % interval, as a natural logarithm.
+def half_width(
+    benchmark: str, predicted: float, among: Sequence[Known], deviation: float = 0.0, level: float = 0.9
+) -> float:
+    """Give the half-width of a prediction's interval, as a natural logarithm.
 
     Parameters
     ----------
@@ -104,10 +104,15 @@ def half_width(benchmark: str, predicted: float, among: Sequence[Known]) -> floa
         Natural logarithm of the predicted ratio.
     among : sequence of Known
         Cells to learn from.
+    deviation : float
+        That of the ratio's natural logarithm from run to run.
+    level : float
+        Share of the truths that it holds.
     """
     errors = sorted(cell.error for cell in _alike(benchmark, predicted, among))
-    # The order statistic that covers at least 90 % of one more draw from the same population.
-    return errors[min(len(errors) - 1, math.ceil(0.9 * (len(errors) + 1)) - 1)]
+    # The order statistic that covers at least that share of one more draw from the same population.
+    model = errors[min(len(errors) - 1, math.ceil(level * (len(errors) + 1)) - 1)]
+    return math.hypot(model, NormalDist().inv_cdf((1 + level) / 2) * deviation)
 
 
 def _alike(benchmark: str, predicted: float, among: Sequence[Known]) -> list[Known]:
@@ -120,32 +125,21 @@ def _alike(benchmark: str, predicted: float, among: Sequence[Known]) -> list[Kno
 def sign_probability(benchmark: str, predicted: float, deviation: float, among: Sequence[Known]) -> float:
     """Give the probability that a change goes the way that is predicted.
 
-    Parameters
-    ----------
-    benchmark : str
-        Name of the benchmark model.
-    predicted : float
-        Natural logarithm of the predicted ratio.
-    deviation : float
-        Standard error of that from the runs.
-    among : sequence of Known
-        Cells to learn from.
+    Parameters as of `half_width`.
 
     Notes
     -----
-    The share of the cells that are most alike whose error would leave the sign of this prediction. One cell of either
-    kind is added (Laplace), so that nothing is certain. Errors count along the predicted way; the runs' are normal.
-    It is at least 0.5.
+    It is read off the intervals: the widest one that keeps 0 out leaves half of the rest to the other sign. So it is
+    0.95 where the 90 % interval ends at 0, at least 0.5, and less than 1: n cells bound intervals to n / (n + 1).
     """
-    near = _alike(benchmark, predicted, among)
-    size = abs(predicted)
-    right = 0.0
-    for cell in near:
-        # What was published beyond the prediction, along the way that was predicted.
-        beyond = (cell.published - cell.predicted) * (1.0 if cell.predicted >= 0 else -1.0)
-        reached = size + beyond
-        right += 0.5 * math.erfc(-reached / (deviation * math.sqrt(2))) if deviation > 0 else float(reached > 0)
-    return max(0.5, (right + 1) / (len(near) + 2))
+    low, high = 0.0, 1 - 1 / (len(_alike(benchmark, predicted, among)) + 1)
+    while high - low > 1e-6:
+        level = (low + high) / 2
+        if half_width(benchmark, predicted, among, deviation, level) < abs(predicted):
+            low = level
+        else:
+            high = level
+    return (1 + low) / 2
 
 
 @cache
@@ -156,8 +150,8 @@ def interval_of(table: str, benchmark: str, ratio: float, deviation: float = 0.0
     """
     if not ratio > 0:
         return ratio, ratio
-    model = half_width(benchmark, math.log(ratio), [cell for cell in known_errors() if cell.table != table])
-    half = math.hypot(model, Z90 * deviation)
+    others = [cell for cell in known_errors() if cell.table != table]
+    half = half_width(benchmark, math.log(ratio), others, deviation)
     return ratio * math.exp(-half), ratio * math.exp(half)
 
 
@@ -260,8 +254,8 @@ def predict(
             number = place[id(row)]
             disks = [math.log(forecast.ratio), *elsewhere.get(number, [])]
             middle = math.fsum(disks) / len(disks)
-            model = half_width(models[entry["workloads"][0]], middle, known_errors())
-            half = math.hypot(model, Z90 * deviations[forecast.row, row.variant])
+            deviation = deviations[forecast.row, row.variant]
+            half = half_width(models[entry["workloads"][0]], middle, known_errors(), deviation)
             low, high = math.exp(min(disks) - half), math.exp(max(disks) + half)
             found[number] = Prediction(math.exp(middle), low, high, forecast.explanation + _hangs(disks))
     return [found.get(number) or _without(row, rows, baselines) for number, row in enumerate(rows)]

@@ -209,6 +209,7 @@ def answer(
     vs: Sequence[str],
     folder: Path,
     iterations: int = 3,
+    seconds: float | None = None,
     jobs: int | None = None,
 ) -> Answer:
     """Predict the changes of a report from its base, and from what its patches change.
@@ -226,17 +227,19 @@ def answer(
     folder : Path
         Of results.
     iterations : int
+    seconds : float, optional
+        Simulated time of a run; the benchmark model's own without it, as the errors were learnt with.
     jobs : int, optional
     """
     from opplab.agreement.forecast import Facts, deviation_of
-    from opplab.agreement.predict import Z90, half_width, known_errors, sign_probability
+    from opplab.agreement.predict import half_width, known_errors, sign_probability
     from opplab.simulation.machine import Machine
 
     on = Machine.load(machine)
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
     variants = variants_of(report, keys, vs, on.drivers, notes.append)
-    results = _simulated(model, machine, variants, folder, iterations, jobs)
+    results = _simulated(model, machine, variants, folder, iterations, seconds, jobs)
     parts = [Facts(part) for part in results.partition_by("iteration")]
     names = list(dict.fromkeys(results["benchmark"]))
     base = variants[0].label
@@ -265,7 +268,7 @@ def answer(
             logs = [math.log(one) for one in found]
             middle = math.fsum(logs) / len(logs)
             runs = deviation_of(logs)
-            half = math.hypot(half_width(model.benchmark, middle, known_errors()), Z90 * runs)
+            half = half_width(model.benchmark, middle, known_errors(), runs)
             chance = sign_probability(model.benchmark, middle, runs, known_errors())
             change = 100 * math.expm1(middle)
             low, high = (100 * math.expm1(middle + side * half) for side in (-1, 1))
@@ -324,14 +327,19 @@ def _head(commit: str, subject: str, variant: str) -> str:
 
 
 def _simulated(
-    model: _Model, machine: str, variants: Sequence[Variant], folder: Path, iterations: int, jobs: int | None
+    model: _Model,
+    machine: str,
+    variants: Sequence[Variant],
+    folder: Path,
+    iterations: int,
+    seconds: float | None,
+    jobs: int | None,
 ) -> pl.DataFrame:
     """Run base and variants."""
     import os
 
     from opplab.files import write_text
     from opplab.simulation.machine import Machine
-    from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
@@ -344,13 +352,11 @@ def _simulated(
         whole = {"global": {"duration": 2, "calibration": "CPU0"}, "tasks": {"loop": loop}}
         path = folder.parent / f"{folder.name}-{LOOP}.json"
         write_text(path, json.dumps(whole, indent=1) + "\n")
-        length = length_of(Workload.load(path), None)
-        text = experiment_text(folder.name, on, f"../{path.name}", variants, length, iterations=iterations)
+        text = experiment_text(folder.name, on, f"../{path.name}", variants, seconds, iterations=iterations)
     else:
         params = with_calibration(dict(model.params), model.benchmark, Machine.load(machine).name)
-        length = length_of(Benchmark(model.benchmark), None)
         text = experiment_text(
-            folder.name, on, model.benchmark, variants, length, iterations=iterations, benchmark=params
+            folder.name, on, model.benchmark, variants, seconds, iterations=iterations, benchmark=params
         )
     write_text(folder / "experiment.toml", text)
     return Experiment.load(folder / "experiment.toml").run(folder, jobs=jobs, replace=True)

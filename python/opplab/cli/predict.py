@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     "--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs per setting, for a mail."
 )
 @click.option(
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s, for a mail (default: the model's)."
+)
+@click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format, for a mail."
 )
 @jobs_option
@@ -55,6 +58,7 @@ def command(
     machine: str | None,
     vs: tuple[str, ...],
     iterations: int,
+    seconds: float | None,
     form: str,
     jobs: int | None,
     **options: Any,
@@ -81,10 +85,12 @@ def command(
             )
         if machine is None:
             raise click.UsageError("give --machine: what stands for the mail's machine (opplab list machines)")
-        _mail(sources[0], machine, policy_of(given), vs, results, iterations, form, jobs)
+        _mail(sources[0], machine, policy_of(given), vs, results, iterations, seconds, form, jobs)
         return
-    if given or machine or vs:
-        raise click.UsageError("--machine, --vs and keys of a policy are for mails; an experiment has its own")
+    if given or machine or vs or seconds:
+        raise click.UsageError(
+            "--machine, --vs, --seconds and keys of a policy are for mails; an experiment has its own"
+        )
     if output is None:
         raise click.UsageError("give -o: a SEALED.json, or the TABLE.csv that gets the predictions")
     from opplab.sweep.experiments import Experiment
@@ -113,6 +119,7 @@ def _mail(
     vs: tuple[str, ...],
     results: Path,
     iterations: int,
+    seconds: float | None,
     form: str,
     jobs: int | None,
 ) -> None:
@@ -126,7 +133,16 @@ def _mail(
         folder = results / f"{path.stem}-{number}"
         try:
             answers.append(
-                robot.answer(report, machine, policy=policy, vs=vs, folder=folder, iterations=iterations, jobs=jobs)
+                robot.answer(
+                    report,
+                    machine,
+                    policy=policy,
+                    vs=vs,
+                    folder=folder,
+                    iterations=iterations,
+                    seconds=seconds,
+                    jobs=jobs,
+                )
             )
         except InputError as error:
             refused.append(f"{path}:{report.line}:1: {error}")

@@ -17,7 +17,7 @@ def experiment_text(
     machine: str | Sequence[str],
     workload: str,
     variants: Sequence[Variant],
-    seconds: float,
+    seconds: float | None,
     *,
     iterations: int = 3,
     seed: int = 1,
@@ -36,8 +36,8 @@ def experiment_text(
         Path of an rt-app file from the experiment's folder, or with `benchmark` the name of a benchmark model.
     variants : sequence of Variant
         The first is the baseline.
-    seconds : float
-        Simulated time of a case.
+    seconds : float or None
+        Simulated time of a case; None for the workload's own.
     iterations : int
         Each has another seed.
     seed : int
@@ -78,8 +78,8 @@ def experiment_text(
         + f"baseline = {json.dumps(variants[0].label)}\n"
         f"seed = {seed}\n"
         f"iterations = {iterations}  # each with a seed of its own\n"
-        f'duration = "{round(seconds * 1e6)}us"\n'
-        f"\n[defaults]\n{defaults}"
+        + (f'duration = "{round(seconds * 1e6)}us"\n' if seconds is not None else "")
+        + f"\n[defaults]\n{defaults}"
         f"{policies}"
         f"\n[[workload]]\nlabel = {json.dumps(label)}\n{what} = {json.dumps(workload)}\n{parameters}"
     )
