@@ -48,7 +48,7 @@ FOLDERS = {
         "freq_table.c",
         "intel_pstate.c",
     ],
-    "drivers/cpuidle": ["cpuidle.c"],
+    "drivers/cpuidle": ["cpuidle.c", "poll_state.c"],
     "drivers/cpuidle/governors": ["gov.h", "haltpoll.c", "ladder.c", "menu.c", "teo.c"],
     "drivers/opp": ["of.c"],
     "kernel/power": ["energy_model.c"],

@@ -587,6 +587,14 @@ gates! {
         Kept = "kept" since NEVER, stable [Backport::listed((5, 10), 252, "5.10.252"), Backport::listed((6, 1), 165, "6.1.165"), Backport::listed((6, 12), 75, "6.12.75"), Backport::mailed((6, 18), 14, "[PATCH 6.18 509/641] cpuidle: Skip governor when only one idle state is available"), Backport::mailed((6, 19), 4, "[PATCH 6.19 631/781] cpuidle: Skip governor when only one idle state is available")], "never stops with one state, at once without a driver", [Commit("e5c9ffc6ae1b")];
         Retained = "retained" since (7, 0), stable [Backport::listed((5, 10), 253, "5.10.253"), Backport::listed((6, 1), 167, "6.1.167"), Backport::mailed((6, 6), 130, "[PATCH 6.6 524/567] sched: idle: Consolidate the handling of two special cases"), Backport::listed((6, 12), 78, "6.12.78"), Backport::mailed((6, 18), 20, "[PATCH 6.18 145/212] sched: idle: Consolidate the handling of two special cases")], "stays until one found it idle", [Commit("f4c31b07b136"), Code("idle.c:idle_call_stop_or_retain_tick()", "6.12.117")];
     }
+    poll_limit: PollLimit, "How long an idle CPU polls at most, where its governor sets no limit (haltpoll does)." {
+        Unlimited = "none" since (4, 14), "until it is woken", [Replaced("a37b969a61c1")];
+        TickShare = "tick-share" since (4, 17), "a sixteenth of a tick", [Commit("a37b969a61c1"), Code("poll_state.c:poll_idle()", "4.19")];
+        FirstState = "first-state" since (4, 20), "the target residency of the first state that sleeps", [Replaced("259231a04561")];
+        DeepestState = "deepest-state" since (5, 4), "that of the deepest state, by mistake", [Commit("259231a04561"), Replaced("36fcb4292473")];
+        FirstStateAgain = "first-state-again" since (5, 5), stable [Backport::mailed((5, 4), 4, "[PATCH 5.4 109/177] cpuidle: use first valid target residency as poll time")], "that of the first state", [Commit("36fcb4292473")];
+        Bounded = "bounded" since (5, 11), "that of the first state with 10 us or more, at most a sixteenth of a tick", [Commit("7a25759eaa04"), Code("cpuidle.c:cpuidle_poll_time()", "6.12.117")];
+    }
     menu_iowait: MenuIowait, "Whether tasks that wait for I/O matter to the menu idle governor." {
         Counted = "counted" since (4, 14), vectors ["cpuidle_menu_v61"], "they have correction factors of their own and limit the exit latency (before v4.20 the load did, too)", [Code("menu.c:performance_multiplier()", "6.1.192")];
         Ignored = "ignored" since (6, 13), stable [Backport::mailed((6, 6), 103, "[PATCH 6.6 510/587] cpuidle: menu: Remove iowait influence"), Backport::listed((6, 12), 44, "6.12.44")], vectors ["cpuidle_menu", "cpuidle_menu_masks"], "they do not", [Commit("38f83090f515"), Code("menu.c:menu_select()", "6.12.117")];
@@ -1130,6 +1138,7 @@ mod tests {
             ("6.12.78", "single_state_tick", "kept", "retained"),
             ("6.18.14", "single_state_tick", "stopped", "kept"),
             ("6.18.20", "single_state_tick", "kept", "retained"),
+            ("5.4.4", "poll_limit", "deepest-state", "first-state-again"),
             ("6.6.103", "menu_iowait", "counted", "ignored"),
             ("6.6.103", "menu_latency", "if-chosen", "at-once"),
             ("6.16.4", "menu_latency", "if-chosen", "at-once"),

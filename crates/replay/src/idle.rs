@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, idle_governor};
+use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, idle_governor, poll_time_ns};
 use opplab_kernel::profile::KernelProfile;
 use opplab_signals::decode::{SchedEvent, SchedSink};
 use opplab_trace::Event;
@@ -212,11 +212,12 @@ pub fn decide(
                 let choice = governor.select(&facts);
                 tick_stopped |= choice.stop_tick;
                 let got_tick = stay.by_timer && !tick_stopped;
+                let limit_ns = poll_time_ns(&**governor, &facts, profile.poll_limit);
                 governor.reflect(&IdleOutcome {
                     index: stay.state,
                     residency_ns: stay_ns,
                     got_tick,
-                    poll_time_limit: false,
+                    poll_time_limit: states[stay.state].polling && limit_ns.is_some_and(|ns| stay_ns >= ns),
                     now_ns: stay.to_ns,
                 });
                 // The tick runs again once a task has run; a trace without switches does not show it.
@@ -317,5 +318,32 @@ mod tests {
             assert_eq!(score.decisions, 199, "{name}");
             assert!(score.equal >= 190, "{name}: {score:?}");
         }
+    }
+
+    /// Goal: polling that ends at its limit is no short sleep. Method: two such stays before each long one, and the same stays a little
+    /// shorter, after which teo expects short ones.
+    #[test]
+    fn polling_up_to_the_limit_is_no_short_sleep() {
+        let state =
+            |us: u64, polling| IdleState { exit_latency_ns: us * 1_000, target_residency_ns: us * 1_000, polling };
+        let states = [state(0, true), state(2, false), state(600, false)];
+        let deepest = |poll_us: u32| {
+            let mut text = String::new();
+            let mut stay = |from_us: u32, to_us: u32, state: u32| {
+                for (us, state) in [(from_us, state), (to_us, u32::MAX)] {
+                    text += &format!("x-0 [000] {:.6}: cpu_idle: state={state} cpu_id=0\n", f64::from(us) / 1e6);
+                }
+            };
+            for begin_us in (1..200).map(|nth| 1_000_000 + nth * 10_000) {
+                stay(begin_us + 100, begin_us + 100 + poll_us, 0);
+                stay(begin_us + 400, begin_us + 400 + poll_us, 0);
+                stay(begin_us + 700, begin_us + 9_999, 2);
+            }
+            let score = decide(&stays(&text)[0], &states, Decider::Governor("teo"), &profile(), 4_000_000);
+            let pairs = score.expect("a governor").pairs;
+            pairs.iter().filter(|((_, chosen, _), _)| *chosen == 2).map(|(_, count)| count).sum::<u64>()
+        };
+        let (at_limit, shorter) = (deepest(250), deepest(240));
+        assert!(at_limit > 590 && shorter < 10, "{at_limit} {shorter}");
     }
 }

@@ -146,7 +146,10 @@ fn the_gpu_pays_for_the_boost() {
             vec![Consumer { name: gpu, package: 0, demand_uw: 40_000_000, least_uw: 0, frame_uj: 10_000 }];
         let (pl1_uw, pl2_uw) = (65_000_000, 0);
         machine.package_power = Some(PackagePower { pl1_uw, pl2_uw, ..PackagePower::default() });
-        let outcome = checked(&machine, &fsyncs(), policy(kernel, "intel_pstate", "powersave"), 500 * MS);
+        // The kernels differ in how long an idle CPU polls, too.
+        let gates = vec![("poll_limit".into(), "bounded".into())];
+        let policy = Policy { gates, ..policy(kernel, "intel_pstate", "powersave") };
+        let outcome = checked(&machine, &fsyncs(), policy, 500 * MS);
         (outcome.counts, whole_frames(&outcome.consumers[0]))
     };
     let (before, frames_before) = measure(PmProfile::Desktop, "4.17");

@@ -1,6 +1,8 @@
 //! Timers of tasks and the tick of an idle CPU.
 
-use opplab_model::event::{Event, Sink, TaskIdx};
+use std::collections::BTreeMap;
+
+use opplab_model::event::{CpuIdx, Event, Sink, TaskIdx};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
@@ -9,9 +11,18 @@ use opplab_sim::{Case, Start, run, run_from};
 
 const MS: u64 = 1_000_000;
 
+macro_rules! machine {
+    ($name:literal) => {
+        parse_machine(
+            concat!($name, ".toml"),
+            include_str!(concat!("../../../python/opplab/data/machines/", $name, ".toml")),
+        )
+        .unwrap_or_else(|error| panic!("{error}"))
+    };
+}
+
 fn juno_r2() -> Machine {
-    let text = include_str!("../../../python/opplab/data/machines/juno-r2.toml");
-    parse_machine("juno-r2.toml", text).unwrap_or_else(|error| panic!("{error}"))
+    machine!("juno-r2")
 }
 
 /// When task 0 was woken, and how often CPUs left idle.
@@ -171,4 +182,41 @@ fn preemption_counts_as_response_time() {
             assert!(waited_ns > alone[5] + 2 * MS, "{waits:?} {alone:?}");
         }
     }
+}
+
+/// The longest stay in the first idle state.
+#[derive(Default)]
+struct Polls {
+    since_ns: BTreeMap<CpuIdx, u64>,
+    longest_ns: u64,
+}
+
+impl Sink for Polls {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        match *event {
+            Event::CpuIdle { cpu, state: 0 } => _ = self.since_ns.insert(cpu, now_ns),
+            Event::CpuIdle { cpu, .. } => {
+                let since_ns = self.since_ns.remove(&cpu).unwrap_or(now_ns);
+                self.longest_ns = self.longest_ns.max(now_ns - since_ns);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Goal: a CPU that polls chooses again at its kernel's limit. Method: the longest stay in POLL of a CPU that menu of v6.1
+/// leaves there until the first ticks have come, with and without the limit.
+#[test]
+fn a_polling_cpu_chooses_again_at_its_limit() {
+    let longest_ns = |gates: &[(&str, &str)]| {
+        let machine = machine!("skylake-8x-uma");
+        let gates = gates.iter().map(|&(gate, value)| (gate.to_owned(), value.to_owned())).collect();
+        let policy = Policy { kernel: "6.1".into(), gates, ..Policy::default() };
+        let case = Case { machine, workload: Workload::default(), policy, seed: 1, duration_ns: 100 * MS };
+        let mut polls = Polls::default();
+        run(&case, &mut polls).unwrap_or_else(|error| panic!("{error:?}"));
+        polls.longest_ns
+    };
+    assert_eq!(longest_ns(&[("poll_limit", "none")]), 4 * MS);
+    assert_eq!(longest_ns(&[]), 20_000);
 }

@@ -92,6 +92,11 @@ impl IdleGovernor for Haltpoll {
     }
 
     fn reject(&mut self) {}
+
+    /// 0 is none.
+    fn own_poll_limit_ns(&self) -> Option<u64> {
+        (self.poll_limit_ns > 0).then_some(self.poll_limit_ns)
+    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub use teo_recent::TeoRecent;
 pub use teo_short::{TeoShort, TickRule};
 pub use teo_util::TeoUtil;
 
-pub use crate::profile::{TeoForm, TeoNearTimer};
+pub use crate::profile::{PollLimit, TeoForm, TeoNearTimer};
 
 use crate::profile::KernelProfile;
 
@@ -37,6 +37,13 @@ pub const RESIDENCY_THRESHOLD_NS: u64 = 15_000;
 
 /// "No timer at all", the largest `ktime_t`; ns.
 pub const KTIME_MAX: u64 = i64::MAX as u64;
+
+/// Limits of polling are taken from states with at least this target residency, ns (CPUIDLE_POLL_MIN, cpuidle.c, v6.12).
+const CPUIDLE_POLL_MIN_NS: u64 = 10_000;
+
+/// The loop of poll_idle() looks at the clock after two hundred pauses at the earliest, ns; how long they take depends on the
+/// processor, and this is less than on any.
+const POLL_LOOK_NS: u64 = 1_000;
 
 /// One idle state of the driver's table (`struct cpuidle_state`), shallowest first in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -121,6 +128,31 @@ pub trait IdleGovernor: Send + std::fmt::Debug {
     fn reflect(&mut self, outcome: &IdleOutcome);
     /// Records that the driver refused the chosen state: no time was spent idle and nothing is learnt.
     fn reject(&mut self);
+    /// The limit that the governor sets for polling, ns (`dev->poll_limit_ns`).
+    fn own_poll_limit_ns(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// How long a CPU that goes idle polls at most, ns; `None` until it is woken (cpuidle.c:cpuidle_poll_time(), v6.12). Whoever
+/// ends the polling then reports it as [`IdleOutcome::poll_time_limit`].
+pub fn poll_time_ns(governor: &dyn IdleGovernor, facts: &IdleFacts<'_>, limit: PollLimit) -> Option<u64> {
+    let most_ns = facts.tick_ns / 16;
+    let enabled = || (1..facts.states.len()).filter(|&index| !facts.is_disabled(index));
+    let residency_ns = |index: usize| facts.states[index].target_residency_ns;
+    let of_states_ns = || match limit {
+        PollLimit::Unlimited => None,
+        PollLimit::TickShare => Some(most_ns),
+        PollLimit::FirstState | PollLimit::FirstStateAgain => {
+            Some(enabled().next().map_or(facts.tick_ns, residency_ns))
+        }
+        PollLimit::DeepestState => Some(enabled().next_back().map_or(facts.tick_ns, residency_ns)),
+        PollLimit::Bounded => {
+            let worth_ns = enabled().map(residency_ns).find(|&ns| ns >= CPUIDLE_POLL_MIN_NS);
+            Some(worth_ns.map_or(most_ns, |ns| ns.min(most_ns)))
+        }
+    };
+    governor.own_poll_limit_ns().or_else(of_states_ns).map(|ns| ns.max(POLL_LOOK_NS))
 }
 
 /// An idle governor that can be named in a policy.
@@ -300,6 +332,51 @@ mod tests {
                 prop_assert_eq!(governor.select(&facts).index, 0, "{}", entry.name);
             }
         }
+    }
+
+    /// Goal: the limit of each release. Method: a table whose first real state is too short for a limit since v5.11.
+    #[test]
+    fn a_cpu_polls_no_longer_than_its_limit() {
+        let state = |target_residency_ns, polling| IdleState { exit_latency_ns: 0, target_residency_ns, polling };
+        let states = [state(0, true), state(2_000, false), state(20_000, false), state(600_000, false)];
+        let limit_ns = |kernel: &str, name: &str, states: &[IdleState], disabled| {
+            let profile = KernelProfile::named(kernel).expect("a kernel");
+            let governor = (idle_governor(name).expect("a governor").new)(&profile);
+            let facts = IdleFacts {
+                states,
+                disabled,
+                latency_req_ns: KTIME_MAX,
+                sleep_length_ns: 0,
+                delta_tick_ns: 0,
+                tick_stopped: false,
+                nr_iowaiters: 0,
+                tick_ns: 4_000_000,
+                utilized: false,
+                now_ns: 0,
+            };
+            poll_time_ns(&*governor, &facts, profile.poll_limit)
+        };
+        for (kernel, ns) in [
+            ("4.16", None),
+            ("4.19", Some(250_000)),
+            ("4.20", Some(2_000)),
+            ("5.4", Some(600_000)),
+            ("5.4.4", Some(2_000)),
+            ("5.10", Some(2_000)),
+            ("5.11", Some(20_000)),
+            ("6.12.117", Some(20_000)),
+        ] {
+            assert_eq!(limit_ns(kernel, "menu", &states, 0), ns, "{kernel}");
+        }
+        // A disabled state does not count, a long one counts as a sixteenth of a tick, and a short one as the loop's own time.
+        assert_eq!(limit_ns("6.12", "teo", &states, 0b100), Some(250_000));
+        assert_eq!(limit_ns("6.12", "teo", &states[..1], 0), Some(250_000));
+        assert_eq!(limit_ns("5.10", "teo", &[states[0], state(0, false)], 0), Some(POLL_LOOK_NS));
+        // haltpoll has a limit of its own, once it has one.
+        assert_eq!(limit_ns("6.12", "haltpoll", &states, 0), Some(20_000));
+        let mut grown = Haltpoll::default();
+        grown.poll_limit_ns = 50_000;
+        assert_eq!(grown.own_poll_limit_ns(), Some(50_000));
     }
 
     #[test]

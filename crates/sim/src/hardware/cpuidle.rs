@@ -4,11 +4,11 @@
 //!   schedule() -> idle   entry latency      resident        exit latency   awake
 //!   |---- enter_idle ----|=================|---- leave_idle ---|--- idle_exit ---> handlers, schedule() or idle again
 //! ```
-//! A wake-up during the entry waits for the rest of it. A cluster state is entered when all CPUs of the cluster are
+//! A wake-up during the entry waits for the rest of it. A CPU that polls gives up at its limit and chooses again. A cluster state is entered when all CPUs of the cluster are
 //! resident in their deepest state.
 
 use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
-use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome};
+use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome, poll_time_ns};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::{IdleTick, SingleStateTick};
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
@@ -80,6 +80,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.idle_governor.select(&facts)
         };
         let choice = if stops_first { IdleChoice { stop_tick: is_stopped, ..choice } } else { choice };
+        let polls = states.get(choice.index).is_some_and(|state| state.polling) && !self.stream.shared;
+        let poll_ns = if polls {
+            poll_time_ns(&*self.cpus[cpu].idle_governor, &facts, self.gates.profile.poll_limit)
+        } else {
+            None
+        };
         let record = S::DECISIONS.then(|| Decision::Idle {
             cpu: cpu.0,
             state: choice.index as u32,
@@ -124,6 +130,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.refresh_power(cpu);
         self.refresh_siblings_of_polling(cpu, choice.index);
         self.cluster_may_sleep(cl);
+        if let Some(ns) = poll_ns {
+            self.arm(cpu, Wait::IdleExit, now + ns);
+        }
     }
 
     /// Begins the exit from idle, `delay_ns` from now at the earliest.
@@ -140,15 +149,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns))
         };
-        exit_ns += self.cluster_wakes(cl);
+        exit_ns += self.begin_idle_exit(cpu);
+        let start = (now + delay_ns).max(self.cpus[cpu].idle.entry_done_ns);
+        if !self.stream.is_held(cpu) {
+            self.cpus[cpu].idle.exit_left_ns = start + exit_ns - now;
+        } else if start + exit_ns == now {
+            self.disarm(cpu, Wait::IdleExit);
+            self.idle_exit(cpu, false);
+        } else {
+            self.arm(cpu, Wait::IdleExit, start + exit_ns);
+        }
+    }
+
+    /// `cpu` is resident no longer; gives what its cluster takes to wake, ns.
+    fn begin_idle_exit(&mut self, cpu: CpuId) -> u64 {
+        let cl = self.cpus[cpu].cluster;
+        let cluster_ns = self.cluster_wakes(cl);
         if self.case.machine.cluster_idle_together {
             for other in self.clusters.ids().filter(|&other| other != cl) {
                 self.cluster_wakes(other);
             }
         }
         self.outcome.first_idle_ns += self.first_idle_ns(cpu);
+        let now = self.now;
         let state = &mut self.cpus[cpu];
-        let start = (now + delay_ns).max(state.idle.entry_done_ns);
+        let index = state.idle.state;
         state.idle.phase = Phase::Exiting;
         state.idle.exit_since_ns = now;
         state.in_idle.leave(index, now - state.idle.since_ns);
@@ -156,13 +181,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.core_works(cpu, index);
         self.refresh_power(cpu);
         self.refresh_siblings_of_polling(cpu, index);
-        if !self.stream.is_held(cpu) {
-            self.cpus[cpu].idle.exit_left_ns = start + exit_ns - now;
-        } else if start + exit_ns == now {
-            self.idle_exit(cpu);
-        } else {
-            self.arm(cpu, Wait::IdleExit, start + exit_ns);
+        cluster_ns
+    }
+
+    /// The exit from idle of `cpu` is complete, or it has polled for as long as it may (poll_state.c:poll_idle(), v6.12).
+    pub(crate) fn idle_exit_due(&mut self, cpu: CpuId) {
+        let poll_time_limit = self.cpus[cpu].idle.is_resident();
+        if poll_time_limit {
+            self.begin_idle_exit(cpu);
         }
+        self.idle_exit(cpu, poll_time_limit);
     }
 
     /// How long `cpu` is in the first idle state that it took, if there is a deeper one.
@@ -234,7 +262,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         if idle.exit_left_ns == 0 {
-            self.idle_exit(cpu);
+            self.idle_exit(cpu, false);
         } else {
             let time = self.now + idle.exit_left_ns;
             self.arm(cpu, Wait::IdleExit, time);
@@ -242,7 +270,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The CPU executes again: it handles what woke it, then schedules or sleeps again.
-    pub(crate) fn idle_exit(&mut self, cpu: CpuId) {
+    fn idle_exit(&mut self, cpu: CpuId, poll_time_limit: bool) {
         let now = self.now;
         let got_tick = self.cpus[cpu].pending.contains(&Interrupt::Tick);
         let state = &mut self.cpus[cpu];
@@ -254,7 +282,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             index: state.idle.state,
             residency_ns: now - state.idle.since_ns,
             got_tick,
-            poll_time_limit: false,
+            poll_time_limit,
             now_ns: now,
         };
         state.idle_governor.reflect(&outcome);

@@ -11,7 +11,7 @@ pub(crate) enum Wait {
     Timer = 0,
     /// The end of the running task's op.
     Op = 1,
-    /// The end of an idle state's exit.
+    /// The end of an idle state's exit, or of polling.
     IdleExit = 2,
     /// An interrupt from another CPU.
     Ipi = 3,

@@ -68,7 +68,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match waiter {
             Waiter::Cpu(cpu, Wait::Timer) => self.interrupt(cpu, Interrupt::Timers),
             Waiter::Cpu(cpu, Wait::Op) => self.op_end(cpu),
-            Waiter::Cpu(cpu, Wait::IdleExit) => self.idle_exit(cpu),
+            Waiter::Cpu(cpu, Wait::IdleExit) => self.idle_exit_due(cpu),
             Waiter::Cpu(cpu, Wait::Ipi) => self.ipi(cpu),
             Waiter::Cpu(cpu, Wait::Tick) => self.interrupt(cpu, Interrupt::Tick),
             Waiter::Switch(policy) => self.switch_done(policy),

@@ -8,7 +8,7 @@
 //! tasks that wait for I/O. A wake-up takes the exit latency of the table.
 
 use opplab_kernel::cpuidle::{
-    IDLE_GOVERNORS, IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, idle_governor,
+    IDLE_GOVERNORS, IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, IdleState, PollLimit, idle_governor, poll_time_ns,
 };
 use opplab_model::decision::Decision;
 use opplab_model::decision::words::{Names, words};
@@ -124,15 +124,9 @@ pub struct Stay {
 }
 
 impl Surroundings {
-    /// How long a CPU polls (drivers/cpuidle/cpuidle.c:cpuidle_poll_time(), v6.12).
-    fn poll_limit_ns(&self) -> u64 {
-        let most = self.tick_ns / 16;
-        let worth = self.states.iter().skip(1).map(|state| state.target_residency_ns).find(|&ns| ns >= 10 * US);
-        worth.map_or(most, |ns| ns.min(most))
-    }
-
-    /// Plays the sleeps to a governor, until it has chosen `most` times.
-    pub fn play(&self, governor: &mut dyn IdleGovernor, sleeps: &[Sleep], most: usize) -> Vec<Stay> {
+    /// Plays the sleeps to a governor of a kernel with this limit of polling (cpuidle.c:cpuidle_poll_time(), v6.12), until it has
+    /// chosen `most` times.
+    pub fn play(&self, governor: &mut dyn IdleGovernor, limit: PollLimit, sleeps: &[Sleep], most: usize) -> Vec<Stay> {
         let mut stays = Vec::new();
         let mut now = MS;
         for (nth, sleep) in sleeps.iter().enumerate() {
@@ -144,7 +138,7 @@ impl Surroundings {
                 let sleep_length_ns = timer_ns - now;
                 let delta_tick_ns =
                     if tick_stopped { sleep_length_ns } else { sleep_length_ns.min(next_tick_ns - now) };
-                let choice = governor.select(&IdleFacts {
+                let facts = IdleFacts {
                     states: &self.states,
                     disabled: 0,
                     latency_req_ns: self.latency_req_ns,
@@ -155,10 +149,14 @@ impl Surroundings {
                     tick_ns: self.tick_ns,
                     utilized: self.utilized,
                     now_ns: now,
-                });
+                };
+                let choice = governor.select(&facts);
                 let ticks = !(tick_stopped || choice.stop_tick);
                 let state = self.states[choice.index];
-                let limit_ns = if state.polling { now + self.poll_limit_ns() } else { u64::MAX };
+                let limit_ns = match poll_time_ns(governor, &facts, limit) {
+                    Some(ns) if state.polling => now + ns,
+                    _ => u64::MAX,
+                };
                 let tick_ns = if ticks { next_tick_ns } else { u64::MAX };
                 let ends_ns = event_ns.min(tick_ns).min(limit_ns);
                 let until_ns = ends_ns + state.exit_latency_ns;
@@ -280,11 +278,11 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
     let side = |governor: &str, kernel: &str| {
         let profile = profile(kernel)?;
         let entry = idle_governor(governor).ok_or("there is no such governor")?;
-        let stays = around.play(&mut *(entry.new)(&profile), &sleeps, STAYS_MAX);
+        let stays = around.play(&mut *(entry.new)(&profile), profile.poll_limit, &sleeps, STAYS_MAX);
         let map = (1..=120).map(|nth| {
             let event_ns = end * nth / 120;
             let alike = Sleep { event_ns, timer_ns: (values.number("timer_us") * US).max(event_ns) };
-            let stays = around.play(&mut *(entry.new)(&profile), &[alike; SETTLED], ALIKE_MAX);
+            let stays = around.play(&mut *(entry.new)(&profile), profile.poll_limit, &[alike; SETTLED], ALIKE_MAX);
             // What a sleep begins with, mostly: the tick's interruptions follow, and now and then the tick comes first.
             let last = stays.last().map_or(0, |stay| stay.sleep);
             let mut counts = vec![0; around.states.len().max(1)];
@@ -456,15 +454,14 @@ mod tests {
         for name in ["menu", "teo", "ladder", "haltpoll"] {
             let kernel = profile("6.12.117").expect("a kernel");
             let mut governor = (idle_governor(name).expect("a governor").new)(&kernel);
-            let stays = around.play(&mut *governor, &sleeps, STAYS_MAX);
+            let stays = around.play(&mut *governor, kernel.poll_limit, &sleeps, STAYS_MAX);
             for pair in stays.windows(2).filter(|pair| pair[0].sleep == pair[1].sleep) {
                 assert_eq!(pair[0].until_ns, pair[1].since_ns, "{name}");
             }
             for stay in stays.iter().filter(|stay| stay.choice.index == 0) {
-                assert!(stay.until_ns - stay.since_ns <= around.poll_limit_ns(), "{name}");
+                assert!(stay.until_ns - stay.since_ns <= 200 * US, "{name}");
             }
             assert_eq!(stays.last().map(|stay| stay.sleep), Some(19));
         }
-        assert_eq!(around.poll_limit_ns(), 200 * US);
     }
 }
