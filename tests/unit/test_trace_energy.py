@@ -296,7 +296,7 @@ def test_clocks_that_a_machine_lacks_are_named() -> None:
 
 
 def test_every_answer_of_a_trace_takes_its_own_machine() -> None:
-    """`-m auto` is the snapshot beside the trace, under `trace` as under `explain`; it has the power of nothing here."""
+    """`-m auto` is the snapshot beside the trace, under `trace` as under `explain`; here it has no power."""
     recorded = str(shared("traces/arm64-612-juno-eas-homog6/trace.dat"))
     assert CliRunner().invoke(main, ["trace", "signals", recorded, "-m", "auto"]).exit_code == 0
     for args in ([], ["-m", "auto"]):
