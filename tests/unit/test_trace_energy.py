@@ -293,3 +293,15 @@ def test_clocks_that_a_machine_lacks_are_named() -> None:
     trace.energy(opplab.Machine.load("juno-r2"))
     assert any("700, 850 MHz: no operating points" in note for note in trace.notes), trace.notes
     assert any("no cpu_idle event" in note for note in trace.notes)
+
+
+def test_every_answer_of_a_trace_takes_its_own_machine() -> None:
+    """`-m auto` is the snapshot beside the trace, under `trace` as under `explain`; here it has no power."""
+    recorded = str(shared("traces/arm64-612-juno-eas-homog6/trace.dat"))
+    assert CliRunner().invoke(main, ["trace", "signals", recorded, "-m", "auto"]).exit_code == 0
+    for args in ([], ["-m", "auto"]):
+        told = CliRunner().invoke(main, ["trace", "energy", recorded, *args])
+        assert isinstance(told.exception, opplab.InputError)
+        assert "arm64-612-juno-eas-homog6 does not have the power of its clusters" in str(told.exception)
+    alone = CliRunner().invoke(main, ["trace", "energy", str(shared("data/lisa/example_rtapp_trace.dat"))])
+    assert "no snapshot (sysfs_before.txt) lies beside the trace; name the machine" in str(alone.exception)

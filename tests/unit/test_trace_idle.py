@@ -143,3 +143,11 @@ def test_traces_of_runs_have_the_timers_that_idle_governors_look_at(tmp_path: Pa
     timers = trace.events("hrtimer_expire_entry")
     assert len(timers) >= len(trace.events("sched_waking").filter(pl.col("common_pid") == 0)) / 2
     assert len(timers) < len(trace.events("sched_waking")) + machine.nr_cpus * 250
+
+
+def test_the_kernels_exit_latency_holds_the_entry() -> None:
+    machine = opplab.Machine.load("juno-r2")
+    state = machine.describe()["clusters"][0]["idle"][1]
+    assert state["entry_latency_ns"] > 0
+    told = idle.states_of_machine(machine)[0][1][0]
+    assert told == state["entry_latency_ns"] + state["exit_latency_ns"]

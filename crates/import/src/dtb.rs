@@ -637,7 +637,7 @@ fn numa(tree: &Tree<'_>, list: &[usize], facts: &mut Facts) {
     facts.tell("numa_distance", "/distance-map");
 }
 
-/// Properties that are read, or that say nothing about clocks, power, idle states or topology; those of a CPU, of an
+/// Properties that are read, or that are not about clocks, power, idle states or topology; those of a CPU, of an
 /// operating point and of an idle state. A star stands for any ending.
 const KNOWN: [&[&str]; 3] = [
     &[

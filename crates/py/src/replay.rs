@@ -56,6 +56,13 @@ pub(crate) fn trace_misfits(
     })
 }
 
+/// The machine of the snapshot beside the trace at `path`.
+#[guarded]
+#[pyfunction]
+pub(crate) fn traced_machine(py: Python<'_>, path: &str) -> PyResult<PyMachine> {
+    run(py, || Ok(PyMachine { inner: opplab_replay::traced_machine(Path::new(path))? }))
+}
+
 /// Replays the trace at `path` under its own policy and, if anything is given, under a changed one: JSON.
 ///
 /// `machine`: what it ran on (`None`: taken from the snapshot beside it). `mode`: `open`, `closed` or

@@ -195,6 +195,24 @@ impl Comparison {
     }
 }
 
+fn no_snapshot(path: &Path) -> ReplayError {
+    let shown = path.display();
+    ReplayError::Input(format!("{shown}: no snapshot ({SYSFS}) lies beside the trace; name the machine with --machine"))
+}
+
+/// The machine of the snapshot beside the trace at `path`.
+///
+/// # Errors
+/// [`ReplayError`] if the trace cannot be read, or no snapshot makes a machine.
+pub fn traced_machine(path: &Path) -> Result<Machine, ReplayError> {
+    let files = recording_files(path)?;
+    if files.text(SYSFS).is_none() {
+        return Err(no_snapshot(path));
+    }
+    let events = Events::of(&files.trace, files.path())?;
+    Ok(Setup::of_recording(&files, &events, &Recorded::default())?.machine)
+}
+
 impl Replay {
     /// Reads the trace at `path`: a recording's folder or archive, a trace in a folder, or a trace of any format. `machine` is
     /// what it ran on; `None` takes it from the snapshot beside the trace.
@@ -225,12 +243,7 @@ impl Replay {
                 Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?
             }
             None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,
-            None => {
-                let shown = path.display();
-                return Err(ReplayError::Input(format!(
-                    "{shown}: no snapshot ({SYSFS}) lies beside the trace; name the machine with --machine"
-                )));
-            }
+            None => return Err(no_snapshot(path)),
         };
         let states = IdleStates::of_files(&files, &setup.machine);
         if events.number_idle_states(|cpu, state| states.number(cpu, state)) && has_machine && !states.are_named() {

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from opplab.cli.options import MACHINE_OF_TRACE, NameOf, damaged_ok_option, machine_option, output_format_option
+from opplab.cli.options import NameOf, damaged_ok_option, output_format_option, trace_machine_option
 from opplab.report.text import say
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -29,7 +29,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
 @click.option("--why-slow", is_flag=True, help="Explain where CPUs ran below their tasks' need, over the whole run.")
 @click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")
-@machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
+@trace_machine_option(default="auto", show_default=True)
 @click.option(
     "--recorded-governor",
     type=NameOf("governors"),

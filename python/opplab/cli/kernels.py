@@ -84,8 +84,8 @@ def _runs(
 ) -> list[dict[str, Any]]:
     """Run both kernels with the same seeds; one row a metric: the means, and the change with its interval."""
     import opplab
-    from opplab.summary.answer import paired_change, points
     from opplab.simulation.workload import Benchmark, load_of
+    from opplab.summary.answer import paired_change, points
     from opplab.sweep.confidence import mean_of
     from opplab.sweep.fitted import constants_on
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark
 
 __all__ = [
-    "MACHINE_OF_TRACE",
     "BuiltIn",
     "NameOf",
     "background_option",
@@ -36,6 +35,7 @@ __all__ = [
     "freq_max_option",
     "jobs_option",
     "load_of",
+    "machine_of_trace",
     "machine_option",
     "note",
     "note_replaced",
@@ -50,6 +50,7 @@ __all__ = [
     "power_option",
     "report_option",
     "trace_argument",
+    "trace_machine_option",
     "uncertainty_option",
     "vs_option",
     "vs_option_of",
@@ -57,9 +58,6 @@ __all__ = [
     "workers",
     "write_new",
 ]
-
-# Help of `--machine` where a trace brings a machine along.
-MACHINE_OF_TRACE = "Machine of the trace; 'auto' takes the snapshot beside or inside the trace."
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -221,6 +219,19 @@ def machine_option(what: str, **more: Any) -> Callable[[F], F]:
     return click.option(
         "-m", "--machine", type=BuiltIn("machine", *more.pop("names", ())), metavar="NAME|FILE", help=what, **more
     )
+
+
+def trace_machine_option(what: str = "Machine of the trace", **more: Any) -> Callable[[F], F]:
+    """Add ``-m/--machine`` where a trace may bring its machine along: ``auto``."""
+    return machine_option(f"{what}; 'auto' takes the snapshot beside or inside the trace.", names=("auto",), **more)
+
+
+def machine_of_trace(name: str, trace: Path) -> Machine:
+    """Give the machine of that option."""
+    from opplab import _opplab
+    from opplab.simulation.machine import Machine
+
+    return Machine(_opplab.traced_machine(str(trace))) if name == "auto" else Machine.load(name)
 
 
 def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

@@ -13,14 +13,13 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.options import (
-    MACHINE_OF_TRACE,
     NameOf,
     format_option,
     freq_max_option,
-    machine_option,
     note,
     output_option,
     trace_argument,
+    trace_machine_option,
     vs_option_of,
 )
 from opplab.comparison.method import change_of
@@ -31,7 +30,7 @@ from opplab.sweep.variants import with_variants
 from opplab.trace.replayed import assumed, check_text, count_text, self_check
 
 TRACE = trace_argument("trace", exists=True)
-MACHINE = machine_option(MACHINE_OF_TRACE, default="auto", show_default=True, names=("auto",))
+MACHINE = trace_machine_option(default="auto", show_default=True)
 
 
 def _machine(name: str, trace: Path) -> _opplab.Machine | None:

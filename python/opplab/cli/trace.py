@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from opplab.cli.group import Group
-from opplab.cli.options import format_option, machine_option, note, output_format_option, trace_argument
+from opplab.cli.options import (
+    format_option,
+    machine_of_trace,
+    machine_option,
+    note,
+    output_format_option,
+    trace_argument,
+    trace_machine_option,
+)
 from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
@@ -217,7 +225,7 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 
 @command.command(name="signals")
 @trace_argument("file")
-@machine_option("Machine with capacities, frequencies and power.")
+@trace_machine_option("Machine with capacities, frequencies and power")
 @click.option("--no-invariance", is_flag=True, help="Assume a kernel without frequency invariance.")
 @click.option(
     "--deadline",
@@ -240,11 +248,10 @@ def signals(
 
     Prints one row per CPU, per cluster (with --machine) and per task; -o writes all tables.
     """
-    from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
     trace = Trace(file)
-    chosen = Machine.load(machine) if machine else None
+    chosen = machine_of_trace(machine, file) if machine else None
     # Tables of each sample are made only to be written.
     how: dict[str, Any] = {"invariance": not no_invariance, "deadline_us": deadline_us}
     whole = trace.signals(chosen, **how) if output else None
@@ -274,7 +281,7 @@ def signals(
 
 @command.command(name="energy")
 @trace_argument("file")
-@machine_option("Machine with the power of cores and clusters.", required=True)
+@trace_machine_option("Machine with the power of cores and clusters", default="auto", show_default=True)
 @click.option(
     "--by",
     type=click.Choice(["tasks", "processes", "groups", "apps", "cgroups", "cpus", "clusters", "rails"]),
@@ -302,13 +309,12 @@ def energy(
     The running task gets the energy of its CPU. Tasks that run on a cluster share its common power equally. Idle power
     belongs to no task. Rails in the trace are printed beside the model.
     """
-    from opplab.simulation.machine import Machine
     from opplab.trace import energy as module
     from opplab.trace.recording import Trace
 
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
-    found = trace.energy(Machine.load(machine), from_ns=from_ns, to_ns=to_ns)
+    found = trace.energy(machine_of_trace(machine, file), from_ns=from_ns, to_ns=to_ns)
     if by is not None:
         print_table(getattr(found, by).to_dicts(), output_format)
         if by == "cgroups" and found.cgroups["cgroup"].is_null().all():
@@ -421,7 +427,7 @@ def idle(
 @command.command(name="sql")
 @trace_argument("file")
 @click.argument("query", required=False)
-@machine_option("Machine with power, capacities and operating points.")
+@trace_machine_option("Machine with power, capacities and operating points")
 @click.option("--tables", "list_tables", is_flag=True, help="List the tables of a query.")
 @click.option("--files", is_flag=True, help="Allow QUERY to read other files, by read_parquet() and the like.")
 @format_option
@@ -430,12 +436,11 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, f
 
     Example: opplab trace sql trace.dat "select comm, max(wait_ns) as worst from waits group by comm"
     """
-    from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
     from opplab.trace.sql import tables_of
 
     trace = Trace(file)
-    chosen = Machine.load(machine) if machine else None
+    chosen = machine_of_trace(machine, file) if machine else None
     if list_tables:
         rows = [{"table": name, "holds": what} for name, what in tables_of(trace, chosen).items()]
         print_table(rows, output_format)
@@ -448,7 +453,7 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, f
 @command.command(name="view")
 @trace_argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
-@machine_option("Machine with power and capacities.")
+@trace_machine_option("Machine with power and capacities")
 @click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
 @click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from.")
 def view(file: Path, output: Path, machine: str | None, from_time: str | None, to_time: str | None) -> None:
@@ -456,11 +461,10 @@ def view(file: Path, output: Path, machine: str | None, from_time: str | None, t
 
     The page needs no network and zooms to microseconds.
     """
-    from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
-    chosen = Machine.load(machine) if machine else None
+    chosen = machine_of_trace(machine, file) if machine else None
     path = trace.view(output, chosen, from_ns=from_ns, to_ns=to_ns)
     click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -26,6 +26,7 @@ _IMPORTED = {
     "opps": "cluster.opp",
     "base_khz": "cluster.base_khz",
     "node": "numa_distance",
+    "transition_latency": "driver.transition_latency",
 }
 
 

@@ -46,7 +46,7 @@ def check(text: str, path: Path) -> None:
 
 
 def constants_on(benchmark: str, machine: str) -> tuple[str | None, dict[str, int | str]]:
-    """Give the calibration of a benchmark on a machine and its constants, and say so; without, the model's own hold."""
+    """Give the calibration of a benchmark on a machine and its constants, with a line on standard error."""
     name = f"{benchmark}@{machine}"
     if name not in catalog.names("calibration"):
         print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)

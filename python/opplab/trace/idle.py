@@ -83,7 +83,12 @@ def states_of_machine(machine: Machine) -> States:
     for cluster in facts["clusters"]:
         for cpu in cpus_of(cluster["cpus"]):
             states[cpu] = [
-                (state["exit_latency_ns"], state["target_residency_ns"], state["name"] == "POLL")
+                # The kernel's exit latency holds the entry.
+                (
+                    state["entry_latency_ns"] + state["exit_latency_ns"],
+                    state["target_residency_ns"],
+                    state["name"] == "POLL",
+                )
                 for state in cluster["idle"]
             ]
     return states
