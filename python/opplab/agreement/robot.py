@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.formats.kernel_robot import Report
+    from opplab.sweep.progress import Shown
     from opplab.sweep.variants import Variant
 
 __all__ = ["Answer", "answer", "models"]
@@ -210,6 +212,7 @@ def answer(
     folder: Path,
     iterations: int = 3,
     jobs: int | None = None,
+    progress: Shown | None = None,
 ) -> Answer:
     """Predict the changes of a report from its base, and from what its patches change.
 
@@ -227,6 +230,8 @@ def answer(
         Of results.
     iterations : int
     jobs : int, optional
+    progress : callable, optional
+        Gives a context for so many cases.
     """
     from opplab.agreement.forecast import Facts, deviation_of
     from opplab.agreement.predict import Z90, half_width, known_errors, sign_probability
@@ -236,7 +241,7 @@ def answer(
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
     variants = variants_of(report, keys, vs, on.drivers, notes.append)
-    results = _simulated(model, machine, variants, folder, iterations, jobs)
+    results = _simulated(model, machine, variants, folder, iterations, jobs, progress)
     parts = [Facts(part) for part in results.partition_by("iteration")]
     names = list(dict.fromkeys(results["benchmark"]))
     base = variants[0].label
@@ -324,7 +329,13 @@ def _head(commit: str, subject: str, variant: str) -> str:
 
 
 def _simulated(
-    model: _Model, machine: str, variants: Sequence[Variant], folder: Path, iterations: int, jobs: int | None
+    model: _Model,
+    machine: str,
+    variants: Sequence[Variant],
+    folder: Path,
+    iterations: int,
+    jobs: int | None,
+    progress: Shown | None,
 ) -> pl.DataFrame:
     """Run base and variants."""
     import os
@@ -353,4 +364,6 @@ def _simulated(
             folder.name, on, model.benchmark, variants, length, iterations=iterations, benchmark=params
         )
     write_text(folder / "experiment.toml", text)
-    return Experiment.load(folder / "experiment.toml").run(folder, jobs=jobs, replace=True)
+    experiment = Experiment.load(folder / "experiment.toml")
+    with progress(len(experiment.cases)) if progress else nullcontext() as shown:
+        return experiment.run(folder, jobs=jobs, replace=True, progress=shown)
