@@ -761,6 +761,20 @@ def test_a_price_that_few_values_do_not_judge_is_named(choice: opplab.Choice) ->
     assert price == "response p99 +32.4 % (needs 40 draws, has 8)"
 
 
+def test_a_price_that_is_not_clear_is_named_as_that(choice: opplab.Choice) -> None:
+    """`fleet` has no column of response times, so that a setting without a price reads as free."""
+    wide = Parts(42.0, 60.0, (-1.0, 1.0), -18.0, 102.0, draws=39)
+
+    def price(**changes: Parts) -> str:
+        first = replace(choice.options[0], changes=changes, meets=1.0)
+        return replace(choice, options=[first, *choice.options[1:]]).price()
+
+    assert price(response_p99=wide) == "response p99 +42.0 % [-18.0, +102.0] (not clear)"
+    clear = Parts(5.0, 1.0, (-1.0, 1.0), 3.0, 7.0, draws=39)
+    assert price(response_p99=wide, response_p50=clear) == "response p50 +5.0 % [+3.0, +7.0]*"
+    assert price(response_p99=Parts(-9.0, 60.0, (-1.0, 1.0), -30.0, 12.0, draws=39)) == ""
+
+
 def test_commands_name_the_tick() -> None:
     (command,) = commands_of(Setting((("hz", 1000),)), {"driver": {"name": "scmi"}})
     assert command == "# needs a kernel that is built with CONFIG_HZ=1000"

@@ -3,6 +3,7 @@
 import base64
 import json
 import quopri
+import re
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
@@ -184,8 +185,9 @@ def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:
     with_other_patch = tmp_path / "other.txt"
     with_other_patch.write_text(STDDEV.replace("-7.9%     113675", "+9.9%     135678"), encoding="utf-8")
     how = ("-m", "skylake-8x-uma", "--vs", "governor=powersave", "--format", "json")
-    code, text, _ = predict(str(FOLDER / "stddev.txt"), *how, results=tmp_path / "a")
+    code, text, said = predict(str(FOLDER / "stddev.txt"), *how, results=tmp_path / "a")
     assert code == 0
+    assert re.search(r"^(\d+)/\1 cases, ", said, re.MULTILINE)
     assert predict(str(with_other_patch), *how, results=tmp_path / "b")[1] == text
     found = {one["metric"]: one for one in json.loads(text)["predictions"]}
     assert list(found) == ["hackbench.throughput", "hackbench.throughput_avg", "turbostat.PkgWatt", "unixbench.score"]

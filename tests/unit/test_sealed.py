@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -126,6 +127,7 @@ def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path) -> None:
     ]
     done = subprocess.run([*words, "/dev/stdin"], input=text, text=True, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^(\d+)/\1 cases, ", done.stderr, re.MULTILINE)) == 2, "the runs, then the draws"
     seal = json.loads((tmp_path / "s.json").read_text())
     assert seal["file_sha256"] == hashlib.sha256(text.encode()).hexdigest()
 

@@ -14,6 +14,7 @@ import io
 import math
 import tomllib
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from opplab.comparison.published import Published
     from opplab.simulation.cases import Case, Measured
     from opplab.sweep.experiments import Experiment
+    from opplab.sweep.progress import Shown
 
 __all__ = [
     "Known",
@@ -186,7 +188,7 @@ DISKS = (0.05, 0.95)
 """Where in the range of flushes an unknown disk is tried, beside the middle."""
 
 
-def on_other_disks(experiment: Experiment, jobs: int = 1) -> list[pl.DataFrame]:
+def on_other_disks(experiment: Experiment, jobs: int = 1, progress: Shown | None = None) -> list[pl.DataFrame]:
     """Run the workloads that hang on an unknown disk with fast and with slow flushes.
 
     Returns
@@ -202,11 +204,11 @@ def on_other_disks(experiment: Experiment, jobs: int = 1) -> list[pl.DataFrame]:
     for share in DISKS:
         flushes = {key: value for key, value in constants.at([share] * len(constants.values)).items() if key in unknown}
         cases = [case for case in constants.rebuilt(flushes) if (case.benchmark, "disk_flush_us") in unknown]
-        found.append(_results_of(cases, jobs))
+        found.append(_results_of(cases, jobs, progress))
     return found
 
 
-def _results_of(cases: Sequence[Case], jobs: int) -> pl.DataFrame:
+def _results_of(cases: Sequence[Case], jobs: int, progress: Shown | None) -> pl.DataFrame:
     from opplab import results
     from opplab.sweep.runner import run_cases
 
@@ -215,7 +217,8 @@ def _results_of(cases: Sequence[Case], jobs: int) -> pl.DataFrame:
     def keep(_case: Case, measured: Measured) -> None:
         rows.extend(measured.dicts())
 
-    run_cases(cases, jobs=jobs, keep=keep)
+    with progress(len(cases)) if progress else nullcontext() as shown:
+        run_cases(cases, jobs=jobs, keep=keep, progress=shown)
     return results.frame(rows)
 
 

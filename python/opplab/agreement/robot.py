@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.formats.kernel_robot import Report
+    from opplab.sweep.progress import Shown
     from opplab.sweep.variants import Variant
 
 __all__ = ["Answer", "answer", "models"]
@@ -211,6 +213,7 @@ def answer(
     iterations: int = 3,
     seconds: float | None = None,
     jobs: int | None = None,
+    progress: Shown | None = None,
 ) -> Answer:
     """Predict the changes of a report from its base, and from what its patches change.
 
@@ -230,6 +233,8 @@ def answer(
     seconds : float, optional
         Simulated time of a run; the benchmark model's own without it, as the errors were learnt with.
     jobs : int, optional
+    progress : callable, optional
+        Gives a context for so many cases.
     """
     from opplab.agreement.forecast import Facts, deviation_of
     from opplab.agreement.predict import half_width, known_errors, sign_probability
@@ -239,7 +244,7 @@ def answer(
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
     variants = variants_of(report, keys, vs, on.drivers, notes.append)
-    results = _simulated(model, machine, variants, folder, iterations, seconds, jobs)
+    results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
     parts = [Facts(part) for part in results.partition_by("iteration")]
     names = list(dict.fromkeys(results["benchmark"]))
     base = variants[0].label
@@ -334,6 +339,7 @@ def _simulated(
     iterations: int,
     seconds: float | None,
     jobs: int | None,
+    progress: Shown | None,
 ) -> pl.DataFrame:
     """Run base and variants."""
     import os
@@ -359,4 +365,6 @@ def _simulated(
             folder.name, on, model.benchmark, variants, seconds, iterations=iterations, benchmark=params
         )
     write_text(folder / "experiment.toml", text)
-    return Experiment.load(folder / "experiment.toml").run(folder, jobs=jobs, replace=True)
+    experiment = Experiment.load(folder / "experiment.toml")
+    with progress(len(experiment.cases)) if progress else nullcontext() as shown:
+        return experiment.run(folder, jobs=jobs, replace=True, progress=shown)

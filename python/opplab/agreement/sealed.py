@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from opplab.comparison.tables import Table
     from opplab.sweep.experiments import Experiment
+    from opplab.sweep.progress import Shown
     from opplab.uncertainty.parts import Parts
 
 __all__ = ["DRAWS", "LEVEL", "Row", "Score", "Seal", "cell_of", "figures_row", "score_of", "seal"]
@@ -187,6 +189,7 @@ def seal(
     draws: int = DRAWS,
     metrics: Sequence[str] = (),
     jobs: int = 1,
+    progress: Shown | None = None,
 ) -> Seal:
     """Run an experiment, draw what it assumes, and seal the ratios of its variants.
 
@@ -200,6 +203,8 @@ def seal(
     metrics : sequence of str
         What to predict; without any what the benchmarks report and the energy, or the missed activations.
     jobs : int
+    progress : callable, optional
+        Gives a context for so many cases.
     """
     from opplab import _opplab
     from opplab.comparison.sources import Frame
@@ -209,7 +214,8 @@ def seal(
 
     if not experiment.pairs:
         raise InputError(f"{experiment.file}: nothing to predict: it names no `baseline`, or a single policy")
-    results = experiment.run(folder, jobs=jobs)
+    with progress(len(experiment.cases)) if progress else nullcontext() as shown:
+        results = experiment.run(folder, jobs=jobs, progress=shown)
     there = results["metric"].unique().to_list()
     for name in metrics:
         if name not in there:
@@ -218,7 +224,7 @@ def seal(
     labels = results["benchmark"].unique(maintain_order=True).to_list()
     wanted = list(metrics) or list(dict.fromkeys(name for label in labels for name in source.declared(label)))
     with Store(Path(folder) / "draws") as store:
-        sure = how_sure(experiment, results, wanted, draws, store=store, jobs=jobs, level=LEVEL)
+        sure = how_sure(experiment, results, wanted, draws, store=store, jobs=jobs, level=LEVEL, progress=progress)
     models = benchmark_models(experiment)
     rows = []
     for line in sure.lines:

@@ -419,23 +419,23 @@ class Choice:
         return " ".join(self.priced()[1:])
 
     def priced(self) -> tuple[str, str] | tuple[()]:
-        """Give the metric of the price and the price in words, p99 before p50; nothing if there is none.
+        """Give the metric of the price and the price in words, a clear one first, and p99 before p50.
 
-        Where too few values were asked for to judge it, it is given with the number that is needed.
+        One that is not clear has these words, or how many values are needed to judge it. Nothing if there is none.
         """
         from opplab.summary.answer import PAIRS, title_of
 
         changes = {} if self.recommended is None else self.recommended.changes
-        for metric in reversed(PAIRS["response"]):
-            change = changes.get(metric)
-            if change is None or change.value <= LITTLE:
-                continue
-            judged = change.certainty
-            if judged.is_clear:
-                return metric, f"{title_of(metric)} {judged.text(change.value)}"
-            if judged.reason.startswith("needs"):
-                return metric, f"{title_of(metric)} {judged.text(change.value)} ({judged.reason})"
-        return ()
+        found = [
+            (metric, change.value, change.certainty)
+            for metric in reversed(PAIRS["response"])
+            if (change := changes.get(metric)) is not None and change.value > LITTLE
+        ]
+        if not found:
+            return ()
+        metric, value, judged = next((one for one in found if one[2].is_clear), found[0])
+        unsure = "" if judged.is_clear else f" ({judged.words})"
+        return metric, f"{title_of(metric)} {judged.text(value)}{unsure}"
 
     def _left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""

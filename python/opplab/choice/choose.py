@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Measured
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload
-    from opplab.sweep.runner import Tally
-
-    Shown = Callable[[int], AbstractContextManager[Callable[[Tally], None]]]
+    from opplab.sweep.progress import Shown
 
 __all__ = ["choose"]
 

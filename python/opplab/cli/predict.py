@@ -98,12 +98,14 @@ def command(
     loaded = [Experiment.load(name) for name in sources]
     if output.suffix == ".json":
         from opplab.agreement import sealed
+        from opplab.sweep.progress import progress
 
         if len(loaded) > 1:
             raise InputError("a seal is of one experiment: give one file, or -o TABLE.csv")
         (only,) = loaded
         draws = uncertainty or sealed.DRAWS
-        made = sealed.seal(only, results / only.name, draws=draws, metrics=metrics, jobs=workers(jobs))
+        folder = results / only.name
+        made = sealed.seal(only, folder, draws=draws, metrics=metrics, jobs=workers(jobs), progress=progress)
         made.write(output)
         click.echo(f"wrote {output}: {len(made.rows)} ratios of {only.name}, {draws} draws", err=True)
         return
@@ -127,6 +129,7 @@ def _mail(
     from opplab.comparison.tables import render_all
     from opplab.formats import kernel_robot
     from opplab.report.text import terminal_width
+    from opplab.sweep.progress import progress
 
     answers, refused = [], []
     for number, report in enumerate(kernel_robot.read_file(path), 1):
@@ -142,6 +145,7 @@ def _mail(
                     iterations=iterations,
                     seconds=seconds,
                     jobs=jobs,
+                    progress=progress,
                 )
             )
         except InputError as error:
@@ -160,6 +164,7 @@ def _mail(
 def _table(loaded: list[Experiment], output: Path, results: Path, jobs: int | None) -> None:
     """Predict the rows of the experiments' table."""
     from opplab.agreement import predict
+    from opplab.sweep.progress import progress
 
     tables = {experiment.published_file for experiment in loaded}
     if len(tables) != 1 or None in tables:
@@ -168,14 +173,11 @@ def _table(loaded: list[Experiment], output: Path, results: Path, jobs: int | No
         )
     table = next(iter(tables))
     assert table is not None
-    runs = [
-        (
-            experiment,
-            experiment.run(results / experiment.name, jobs=jobs),
-            predict.on_other_disks(experiment, jobs or 1),
-        )
-        for experiment in loaded
-    ]
+    runs = []
+    for experiment in loaded:
+        with progress(len(experiment.cases)) as shown:
+            found = experiment.run(results / experiment.name, jobs=jobs, progress=shown)
+        runs.append((experiment, found, predict.on_other_disks(experiment, workers(jobs), progress)))
     predictions = predict.predict(runs, table)
     predict.write_table(table, predictions, output)
     said = sum(not math.isnan(one.ratio) for one in predictions)

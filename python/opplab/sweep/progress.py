@@ -6,14 +6,18 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from opplab.sweep.runner import Tally
 
-__all__ = ["progress"]
+__all__ = ["Shown", "progress"]
+
+Shown: TypeAlias = "Callable[[int], AbstractContextManager[Callable[[Tally], None]]]"
+"""Gives a context for so many cases, whose value takes the tally after every case."""
 
 
 @contextlib.contextmanager

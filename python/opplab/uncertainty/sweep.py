@@ -16,14 +16,12 @@ from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
-    from contextlib import AbstractContextManager
 
     import polars as pl
 
     from opplab.sweep.experiments import Experiment
-    from opplab.sweep.runner import Tally
+    from opplab.sweep.progress import Shown
     from opplab.sweep.store import Store
 
 __all__ = ["SureLine", "Sureness", "change_of", "deciding_of", "how_sure"]
@@ -323,7 +321,7 @@ def how_sure(
     store: Store | None = None,
     executor: Executor | None = None,
     jobs: int = 1,
-    progress: Callable[[int], AbstractContextManager[Callable[[Tally], None]]] | None = None,
+    progress: Shown | None = None,
     level: float = LEVEL,
     beside: Sequence[str] = (),
 ) -> Sureness:
