@@ -118,7 +118,7 @@ def test_a_trace_was_slow(tmp_path: Path, load: Path) -> None:
     assert opplab.explain(run, why_slow=True).findings[0].data["busy_ns"] == pytest.approx(1e9 * busy_s)
     # The trace's work runs again, from other phases.
     assert found["busy_ns"] == pytest.approx(1e9 * busy_s, rel=0.03)
-    assert f"{found['missed']} of {metrics['activations']:.0f} activations were missed" in text
+    assert f"{found['missed']:.4g} of {metrics['activations']:.0f} activations were missed" in text
 
 
 def test_a_fleet_of_four_machine_types(tmp_path: Path, load: Path) -> None:

@@ -1004,7 +1004,7 @@ def test_a_shared_clock_is_explained_by_the_request_that_made_it() -> None:
 
 
 def test_of_changes_at_one_time_the_last_one_stands() -> None:
-    """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask in one nanosecond."""
+    """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask at once."""
     policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")
     run = opplab.simulate("skylake-8x-uma", "kernbench", policy, seconds=3)
     changes = run.events("cpu_frequency").group_by("cpu", "time_ns", maintain_order=True)
@@ -1018,3 +1018,170 @@ def test_of_changes_at_one_time_the_last_one_stands() -> None:
             seen += 1
             assert delivery.data["granted_khz"] == khz[-1]
     assert seen > 20
+
+
+def by_hand(trace: opplab.Trace, pid: int, start_ns: int, end_ns: int, speed: dict[int, tuple[int, float]]) -> Any:
+    """The parts of a time of one task, from a trace's events one by one."""
+    rows: list[tuple[int, int, str, dict[str, Any]]] = []
+    for name in ("sched_switch", "sched_waking", "sched_wakeup_new", "cpu_frequency", "sched_migrate_task"):
+        rows += [(row["time_ns"], len(rows), name, row) for row in trace.events(name).to_dicts()]
+    # At one instant a task is woken and moved before it runs.
+    order = ["cpu_frequency", "sched_waking", "sched_wakeup_new", "sched_migrate_task", "sched_switch"]
+    rows.sort(key=lambda row: (row[0], order.index(row[2]), row[1]))
+    runs, khz, state, queued, now_ns = dict[int, int](), dict[int, int](), "asleep", -1, 0
+    parts = dict.fromkeys(("asleep", "waiting", "idle", "work", "clock", "capacity"), 0.0)
+    for time_ns, _, name, row in rows:
+        dt_ns = max(min(time_ns, end_ns) - max(now_ns, start_ns), 0)
+        if dt_ns and state == "running":
+            top_khz, of_biggest = speed[queued]
+            at_top_ns = dt_ns * khz[queued] / top_khz
+            parts["clock"] += dt_ns - at_top_ns
+            parts["work"] += at_top_ns * of_biggest
+            parts["capacity"] += at_top_ns * (1 - of_biggest)
+        elif dt_ns:
+            parts[state if state == "asleep" else "waiting" if runs.get(queued, 0) else "idle"] += dt_ns
+        now_ns = time_ns
+        if name == "cpu_frequency":
+            khz[row["cpu_id"]] = row["state"]
+        elif name == "sched_switch":
+            runs[row["cpu"]] = row["next_pid"]
+            if row["prev_pid"] == pid:
+                state = "asleep" if row["prev_state"] & 0xFF else "runnable"
+            if row["next_pid"] == pid:
+                state, queued = "running", row["cpu"]
+        elif row["pid"] == pid and name == "sched_migrate_task":
+            queued = row["dest_cpu"]
+        elif row["pid"] == pid:
+            state, queued = ("runnable", row["target_cpu"]) if state == "asleep" else (state, queued)
+    return parts
+
+
+@pytest.mark.parametrize("machine", ["juno-r2", "pixel6"])
+def test_slow_activations_are_divided(machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: the parts of a task's slow activations sum up to them, and are those of the events, to 0.1 %.
+
+    Method: a task that shares its CPUs, with little ones among them; the trace of the run, event by event.
+    """
+    work = opplab.Workload.periodic(9, run_us=4000, period_us=16000)
+    run_ = opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=1)
+    file = tmp_path / "run.dat"
+    run_.to_trace(file)
+    trace = opplab.read_trace(file)
+    top_khz = {cpu: max(of["opps_khz"]) for of in run_.outcome["clusters"] for cpu in of["cpus"]}
+    speed = {cpu: (top_khz[cpu], of["capacity"] / 1024) for of in run_.outcome["clusters"] for cpu in of["cpus"]}
+    activations = run_.events("activation")
+    divided = set()
+    for index, name in enumerate(run_.tasks):
+        own = activations.filter((pl.col("task") == index) & (pl.col("timed") == 1))
+        if not own.height:
+            continue
+        found = opplab.explain(run_, task=name, why_slow=True)
+        whole, *slow = [one for one in found if one.kind in ("response", "activation")]
+        missed = own.filter(pl.col("slack_ns") < 0)
+        assert whole.data["activations"] == own.height
+        assert whole.data["slow"] == (missed.height or max(1, round(0.01 * own.height)))
+        expected = missed["response_ns"].sum() if missed.height else own["response_ns"].max()
+        assert whole.data["response_ns"] == expected
+        for one in (whole, *slow):
+            assert sum(one.data["parts_ns"].values()) == pytest.approx(one.data["response_ns"], rel=1e-9)
+            assert sum(one.data["waited_for_ns"].values()) == one.data["parts_ns"]["waiting"]
+            divided |= {part for part, ns in one.data["parts_ns"].items() if ns > 0}
+        for one in slow[:2]:
+            (pid,) = [pid for pid, comm in trace.task_names().items() if comm == name]
+            start_ns, length_ns = one.time_ns, one.data["response_ns"]
+            parts = by_hand(trace, pid, start_ns, start_ns + length_ns, speed)
+            told = one.data["parts_ns"]
+            for part in ("waiting", "work", "clock", "capacity"):
+                assert told[part] == pytest.approx(parts[part], abs=1e-3 * length_ns), (name, start_ns, part)
+            # A trace shows the exit from idle from the wake-up on only.
+            assert told["idle"] + told["asleep"] == pytest.approx(parts["idle"] + parts["asleep"], abs=1e-3 * length_ns)
+    assert divided >= {"waiting", "work", "clock", "capacity", "idle"}
+    # The trace alone, from the wake-up on.
+    name = run_.tasks[-1]
+    code, out, err = run(capsys, "explain", str(file), "-m", machine, "--task", name, "--why-slow", "--format", "json")
+    assert code == 0, err
+    (pid,) = [pid for pid, comm in trace.task_names().items() if comm == name]
+    whole, *slow = json.loads(out)["findings"]
+    assert sum(one["data"]["response_ns"] for one in slow[:10]) <= whole["data"]["response_ns"]
+    for one in slow[:2]:
+        told, length_ns = one["data"]["parts_ns"], one["data"]["response_ns"]
+        parts = by_hand(trace, pid, one["time_ns"], one["time_ns"] + length_ns, speed)
+        assert sum(told.values()) == pytest.approx(length_ns, rel=1e-9)
+        for part, ns in parts.items():
+            assert told[part] == pytest.approx(ns, abs=1e-3 * length_ns), part
+
+
+def test_the_work_of_a_slow_activation_is_the_programs() -> None:
+    """Goal: `work` is what the program asks for, whatever CPU and clock it met; the rest is what these added."""
+    tasks = {"t": {"cpus": [0], "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    parts = {}
+    for governor in ("powersave", "performance"):
+        run = opplab.simulate("juno-r2", work, opplab.Policy(governor=governor, variation="none"), seconds=1)
+        (told,) = [one for one in opplab.explain(run, task="t", why_slow=True) if one.kind == "response"]
+        parts[governor] = told.data["parts_ns"]
+    assert parts["powersave"]["work"] == pytest.approx(parts["performance"]["work"], rel=0.02)
+    assert parts["performance"]["clock"] == 0
+    # 450 of 950 MHz.
+    ran_ns = sum(parts["powersave"][part] for part in ("work", "clock", "capacity"))
+    assert parts["powersave"]["clock"] / ran_ns == pytest.approx(1 - 450 / 950, rel=1e-6)
+
+
+def test_a_busy_thread_of_the_core_and_a_quota_have_their_parts() -> None:
+    tasks = {
+        "t": {"cpus": [0], "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}, "taskgroup": "/a"},
+        "hog": {"cpus": [4], "loop": -1, "run": 10000},
+        "eats": {"cpus": [1], "loop": -1, "run": 10000, "taskgroup": "/a"},
+    }
+    text = json.dumps({"groups": {"/a": {"max": "40000 100000"}}, "tasks": tasks})
+    work = opplab.Workload.parse(text, name="w", file="<w>")
+    run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(variation="none"), seconds=1)
+    found = opplab.explain(run, task="t", why_slow=True)
+    (told,) = [one for one in found if one.kind == "response"]
+    assert told.data["parts_ns"]["sibling"] > 0
+    assert told.data["parts_ns"]["held"] > 0.5 * told.data["response_ns"]
+    assert [one.data["group"] for one in found if one.kind == "quota"] == ["/a"]
+
+
+def test_a_task_without_timers_has_times_awake() -> None:
+    run = opplab.simulate("kaby-lake-i7-7500u", "dbench", opplab.Policy(governor="schedutil"), seconds=2)
+    ran = run.events("sched_switch").filter(pl.col("prev_state") == 1).group_by("prev").len().sort("len")
+    found = opplab.explain(run, task=ran["prev"][-1], why_slow=True).findings[0]
+    assert "no deadline is known" in found.text
+    assert sum(found.data["parts_ns"].values()) == pytest.approx(found.data["response_ns"])
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--task", "task3", "--why-slow", "--at", "1s"), "leave out the point in time"),
+        (("--cpu", "1", "--task", "task3"), "give one of --cpu"),
+    ],
+)
+def test_bad_questions_about_slow_tasks(args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = run(capsys, "explain", "juno-eas:0", *args)
+    assert code == 2
+    assert words in error
+
+
+def test_an_activation_behind_another_has_that_as_a_part() -> None:
+    """Goal: the work of an activation that is late is not counted in the next one, which began before its end.
+
+    Method: bursts of a task with weight hold up one whose timers do not wait; the work of each is the same.
+    """
+    timer = {"ref": "unique", "period": 16000, "mode": "absolute"}
+    burst = {"cpus": [1], "loop": -1, "run": 90000, "sleep": 70000, "priority": -15}
+    tasks = {"t": {"cpus": [1], "loop": -1, "run": 9000, "timer": timer}, "burst": burst}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    policy = opplab.Policy(governor="performance", variation="none")
+    run = opplab.simulate("juno-r2", work, policy, seconds=2)
+    name = next(name for name in run.tasks if name.startswith("t"))
+    whole, *slow = opplab.explain(run, task=name, why_slow=True)
+    assert whole.data["slow"] > 10 and [one.kind for one in slow] == ["activation"] * 10 + ["more"]
+    behind = [one for one in slow if one.kind == "activation" and one.data["parts_ns"]["behind"]]
+    assert behind
+    assert set(whole.data["waited_for_ns"]) == {next(name for name in run.tasks if name.startswith("burst"))}
+    for one in behind:
+        assert sum(one.data["parts_ns"].values()) == pytest.approx(one.data["response_ns"])
+    works = [one.data["parts_ns"]["work"] for one in slow if one.kind == "activation"]
+    assert max(works) == pytest.approx(min(works), rel=0.02)

@@ -226,6 +226,8 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
     dict.set_item("fast_switch", facts.fast_switch)?;
     dict.set_item("rate_limit_us", facts.rate_limit_us)?;
     dict.set_item("fixed_speed", case.machine.speed_is_constant())?;
+    dict.set_item("smt_yield", case.workload.smt_yield.unwrap_or(case.machine.smt_yield))?;
+    dict.set_item("cores", case.machine.cpus.iter().map(|cpu| cpu.core).collect::<Vec<_>>())?;
     let policies = PyList::empty(py);
     for (cluster, cpus) in facts.policies {
         let cluster = &case.machine.clusters[cluster as usize];
@@ -233,6 +235,7 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
         entry.set_item("cluster", &cluster.name)?;
         entry.set_item("cpus", cpus)?;
         entry.set_item("capacity", cluster.capacity)?;
+        entry.set_item("reference_khz", cluster.reference_khz())?;
         entry.set_item("opps_khz", cluster.opps.iter().map(|opp| opp.khz).collect::<Vec<_>>())?;
         policies.append(entry)?;
     }

@@ -27,7 +27,9 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU whose task and frequency to explain.")
 @click.option("--task", help="Task whose placement to explain; of several of one name NAME#0, NAME#1, ...")
 @click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
-@click.option("--why-slow", is_flag=True, help="Explain where CPUs ran below their tasks' need, over the whole run.")
+@click.option(
+    "--why-slow", is_flag=True, help="Explain slow CPUs over the whole run; with --task its slow activations."
+)
 @click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")
 @trace_machine_option(default="auto", show_default=True)
 @click.option(
@@ -65,8 +67,8 @@ def command(
         words += ["--cpu", str(cpu)] if cpu is not None else []
         words += ["--at", f"{at:.9f}s"] if at is not None else []
         raise click.exceptions.Exit(_opplab.host_main(words, []))
-    if sum((cpu is not None, task is not None, why_slow, idle)) != 1:
-        raise click.UsageError("give one of --cpu, --task, --why-slow and --idle")
+    if sum((cpu is not None, task is not None or why_slow, idle)) != 1:
+        raise click.UsageError("give one of --cpu, --task, --why-slow and --idle, or --task with --why-slow")
     if idle:
         from opplab.cli.trace import idle as decisions
 

@@ -16,7 +16,8 @@ from opplab.explanation.findings import Explanation, seconds
 from opplab.explanation.placement import cpu_findings, task_findings
 from opplab.explanation.recordings import explain_trace, is_trace
 from opplab.explanation.records import Records, task_index
-from opplab.explanation.slow import slow_cpus
+from opplab.explanation.response import of_run, response_findings
+from opplab.explanation.slow import quotas_that_acted, slow_cpus
 
 if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
@@ -53,7 +54,8 @@ def explain(
         a task its end, if it is not given. Of a trace it is a time of its clock, or, if that is before its first
         event, so long after that.
     why_slow : bool
-        Explain where CPUs ran below their tasks' need, over the whole run.
+        Explain where CPUs ran below their tasks' need, over the whole run; with `task` what its slow activations are
+        made of.
     machine : Machine, optional
         Machine of a trace; by default the snapshot beside or inside it.
     recorded_governor : str, optional
@@ -77,16 +79,23 @@ def explain(
     >>> sorted({finding.kind for finding in why} & {"summary", "placement", "candidate", "choice"})
     ['candidate', 'choice', 'placement', 'summary']
     """
-    if sum((cpu is not None, task is not None, why_slow)) != 1:
-        raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
+    if (cpu is not None) + (task is not None or why_slow) != 1:
+        raise InputError("ask about one thing: a CPU, a task, or why CPUs or a task were slow")
+    if task is not None and why_slow and at is not None:
+        raise InputError("a task was slow over the whole run: leave out the point in time")
     if isinstance(run, str | Path) and is_trace(Path(run)):
-        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor)
+        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor, why_slow=why_slow)
     if machine is not None:
         raise InputError("a machine is what a trace ran on; a run has its own")
     case = case_of(run)
-    if why_slow:
+    if why_slow and task is None:
         return slow_cpus(case)
     records = Records(case)
+    if why_slow:
+        index = task_index(records, task)
+        timeline, activations = of_run(records, index)
+        found = response_findings(records.task(index), timeline, index, activations, dict(enumerate(records.names)))
+        return Explanation(records.about(), [*found, *quotas_that_acted(records.outcome, index)])
     at_ns = None if at is None else round(at * 1e9)
     if at_ns is not None and not 0 <= at_ns <= records.end_ns:
         raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")

@@ -13,6 +13,7 @@ from opplab.errors import InputError
 from opplab.explanation.findings import Explanation, Finding, length, mhz, seconds
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index
+from opplab.explanation.response import of_trace, response_findings, speeds
 from opplab.explanation.slow import slow_cpus
 
 if TYPE_CHECKING:
@@ -46,8 +47,13 @@ def explain_trace(
     task: str | int | None,
     at: float | None,
     governor: str | None = None,
+    *,
+    why_slow: bool = False,
 ) -> Explanation:
-    """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow (under its `governor`)."""
+    """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow (under its `governor`).
+
+    With `why_slow` of a task what its slow activations are made of, by the events.
+    """
     inner = machine._inner if machine else None
     (misfit,) = _opplab.trace_misfits(str(path), [inner]) if inner else (None,)
     if misfit is not None:
@@ -56,13 +62,13 @@ def explain_trace(
     if cpu is not None:
         found = _recorded(path, machine, cpu, at_ns, governor)
         return Explanation({**found.about, **zero}, found.findings)
-    if task is not None and machine is None and _is_recording(path):
+    if task is not None and machine is None and not why_slow and _is_recording(path):
         placements = _opplab.recorded_placements(path)
         if placements:
             _refuse(path, governor)
             found = _recorded_task(path, placements, str(task), at_ns)
             return Explanation({**found.about, **zero}, found.findings)
-    from opplab.trace.replayed import assumed, missed_in_runs
+    from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
     case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
     checked = json.loads(check)
@@ -74,6 +80,12 @@ def explain_trace(
         "governor_known": known,
         "assumed": assumed(checked),
     }
+    if task is not None and why_slow:
+        cpus = speeds(case.run(False), case.facts())
+        timeline, pid, activations, names = of_trace(path, cpus, str(task))
+        speed = [f"speed: {FIXED_SPEED}"] if checked["fixed_speed"] else []
+        about = {"recording": str(path), "from": EVENTS, "assumed": speed}
+        return Explanation(about, response_findings(str(task), timeline, pid, activations, names))
     if task is None:
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked["metrics"]))
         return Explanation({**found.about, **about}, found.findings)

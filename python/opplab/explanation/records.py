@@ -23,7 +23,9 @@ NONE = 255
 TABLES = (
     "sched_switch",
     "sched_waking",
+    "sched_wakeup_new",
     "sched_migrate_task",
+    "activation",
     "cpu_frequency",
     "cpu_idle",
     "idle_exit",

@@ -1,0 +1,410 @@
+"""What a task's slow activations are made of: waits, leaving idle, work, and what clocks and smaller CPUs add to it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from opplab.errors import InputError
+from opplab.explanation.findings import Finding, cpu_list, length, seconds
+from opplab.explanation.records import IDLE_TASK, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from opplab import _opplab
+
+__all__ = ["Activation", "Cpu", "Timeline", "of_run", "of_trace", "response_findings", "speeds"]
+
+
+PARTS = {
+    "behind": "behind the activation before",
+    "asleep": "asleep until something woke it",
+    "waiting": "waiting for a CPU",
+    "idle": "while a CPU left idle",
+    "held": "queued on an idle CPU (an interrupt on its way, a quota or a budget)",
+    "work": "work at the biggest CPU's highest clock",
+    "clock": "more by clocks below the highest",
+    "capacity": "more by a smaller CPU",
+    "sibling": "more by a busy thread of the same core",
+    "unknown": "running at a clock that is not known",
+}
+"""The parts of a response time, which sum up to it."""
+
+SHOWN = 10
+"""Activations that are listed, the slowest ones."""
+SLOWEST = 0.01
+"""The share of activations that counts as slow where none has missed its deadline."""
+FOREVER_NS = 2**63 - 1
+NAMED = 3
+"""Tasks that are named of those that ran meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """How fast a CPU is: its highest clock, its speed there as a share of the fastest CPU's, and who shares its core.
+
+    A fixed speed is one that follows no clock.
+    """
+
+    top_khz: int
+    speed: float
+    siblings: tuple[int, ...] = ()
+    smt_yield: float = 1.0
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """One activation, from its timer or wake-up to the end of its work."""
+
+    start_ns: int
+    end_ns: int
+    missed: bool | None = None
+    late_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Response:
+    """An activation, and its parts in ns."""
+
+    of: Activation
+    parts_ns: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    waited_for_ns: Counter[int] = field(default_factory=Counter)
+    cpus: set[int] = field(default_factory=set)
+
+    @property
+    def response_ns(self) -> int:
+        return self.of.end_ns - self.of.start_ns
+
+
+def speeds(outcome: _opplab.Outcome, facts: dict[str, Any]) -> dict[int, Cpu]:
+    """Give the speeds of the CPUs of a run's machine, by what came of it and by the facts of its case."""
+    cores: list[int] = facts["cores"]
+    policy_of = {cpu: policy for policy in facts["policies"] for cpu in policy["cpus"]}
+    # With boost, which the policy's own points may lack.
+    top_khz = {cpu: max(cluster["opps_khz"]) for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
+    at_top = {cpu: of["capacity"] * top_khz[cpu] / of["reference_khz"] for cpu, of in policy_of.items()}
+    fastest = max(at_top.values())
+    share, fixed = facts["smt_yield"] / 1024, facts["fixed_speed"]
+    threads = {cpu: tuple(one for one in policy_of if one != cpu and cores[one] == cores[cpu]) for cpu in policy_of}
+    return {cpu: Cpu(top_khz[cpu], at_top[cpu] / fastest, threads[cpu], share, fixed) for cpu in policy_of}
+
+
+class Timeline:
+    """Who ran where, and at which clock: events of a run or of a trace, in order of time.
+
+    Parameters
+    ----------
+    switches : sequence of tuple
+        ``(time_ns, cpu, prev, prev is still runnable, next)``.
+    wakes : sequence of tuple
+        ``(time_ns, task, waking cpu)``: wake-ups and births.
+    moves : sequence of tuple
+        ``(time_ns, task, cpu)``: where tasks are queued, if that is not where they ran last.
+    clocks : sequence of tuple
+        ``(time_ns, cpu, khz)``.
+    idle : int
+        The idle tasks' number.
+    exits : dict, optional
+        ``{cpu: [(from, to)]}``: when CPUs left idle states. Without it all waits on an idle CPU count as that.
+    """
+
+    def __init__(
+        self,
+        switches: Sequence[tuple[int, int, int, bool, int]],
+        wakes: Sequence[tuple[int, int, int]],
+        moves: Sequence[tuple[int, int, int]],
+        clocks: Sequence[tuple[int, int, int]],
+        cpus: dict[int, Cpu],
+        idle: int,
+        exits: dict[int, list[tuple[int, int]]] | None = None,
+    ) -> None:
+        self.cpus, self.idle, self._exits = cpus, idle, exits
+        self._switches, self._wakes, self._moves = switches, wakes, moves
+        self._ran: dict[int, tuple[list[int], list[int]]] = {}
+        for time_ns, cpu, prev, _, following in switches:
+            times, tasks = self._ran.setdefault(cpu, ([0], [prev]))
+            times.append(time_ns)
+            tasks.append(following)
+        self._clocks: dict[int, tuple[list[int], list[int]]] = {}
+        for time_ns, cpu, khz in clocks:
+            times, values = self._clocks.setdefault(cpu, ([0], [0]))
+            times.append(time_ns)
+            values.append(khz)
+
+    def _pieces(
+        self, changes: tuple[list[int], list[int]] | None, start_ns: int, end_ns: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Give the pieces of a time in which something stays the same; 0 of what is not known."""
+        times, values = changes or ([0], [0])
+        place = bisect_right(times, start_ns) - 1
+        while start_ns < end_ns:
+            until_ns = min(times[place + 1], end_ns) if place + 1 < len(times) else end_ns
+            if until_ns > start_ns:
+                yield start_ns, until_ns, values[place]
+            start_ns, place = until_ns, place + 1
+
+    def responses(self, task: int, activations: Sequence[Activation]) -> list[Response]:
+        """Give the parts of activations of one task."""
+        states = self._states(task)
+        ends = [end_ns for _, end_ns, _, _ in states]
+        found, before_ns = [], 0
+        for one in activations:
+            response = Response(one)
+            at_ns = min(max(one.start_ns, before_ns), one.end_ns)
+            response.parts_ns["behind"] += at_ns - one.start_ns
+            for start_ns, end_ns, state, cpu in states[bisect_right(ends, at_ns) :]:
+                if start_ns >= one.end_ns:
+                    break
+                self._count(response, state, cpu, max(start_ns, at_ns), min(end_ns, one.end_ns))
+            # What no event shows of it is no wait and no work.
+            response.parts_ns["asleep"] += one.end_ns - one.start_ns - sum(response.parts_ns.values())
+            before_ns = one.end_ns
+            found.append(response)
+        return found
+
+    def awake(self, task: int) -> list[Activation]:
+        """Give the times from a wake-up of the task to its next sleep."""
+        found: list[Activation] = []
+        for start_ns, end_ns, state, _ in self._states(task):
+            if state == "asleep":
+                continue
+            on = bool(found) and found[-1].end_ns == start_ns
+            found.append(Activation(found.pop().start_ns if on else start_ns, end_ns))
+        return found
+
+    def slept_ns(self, task: int) -> list[int]:
+        """Give when the task went to sleep."""
+        return [time_ns for time_ns, _, prev, runnable, _ in self._switches if prev == task and not runnable]
+
+    def _states(self, task: int) -> list[tuple[int, int, str, int]]:
+        """Give when a task ran, waited and slept: (from, to, state, CPU)."""
+        wakes = sorted((time_ns, waker) for time_ns, woken, waker in self._wakes if woken == task)
+        moves = [(time_ns, cpu) for time_ns, moved, cpu in self._moves if moved == task]
+        moved_ns = [time_ns for time_ns, _ in moves]
+        states: list[tuple[int, int, str, int]] = []
+        left_ns, runnable, last, since_ns, runs = 0, False, -1, 0, False
+
+        def gap(start_ns: int, end_ns: int, cpu: int) -> None:
+            """Add the time before a task runs on `cpu`."""
+            at_ns = start_ns
+            if not runnable:
+                place = bisect_left(wakes, (start_ns, -1))
+                at_ns, waker = wakes[place] if place < len(wakes) else (end_ns, -1)
+                at_ns = min(at_ns, end_ns)
+                states.append((start_ns, at_ns, "asleep", waker))
+            queued = last if last >= 0 else cpu
+            for time_ns, dest in moves[bisect_left(moved_ns, start_ns) : bisect_right(moved_ns, end_ns)]:
+                states.append((at_ns, max(at_ns, time_ns), "waiting", queued))
+                at_ns, queued = max(at_ns, time_ns), dest
+            states.append((at_ns, end_ns, "waiting", queued))
+
+        for time_ns, cpu, prev, still, following in self._switches:
+            if prev == task:
+                states.append((since_ns, time_ns, "running", cpu))
+                left_ns, runnable, last, runs = time_ns, still, cpu, False
+            if following == task:
+                gap(left_ns, time_ns, cpu)
+                since_ns, last, runs = time_ns, cpu, True
+        if runs:
+            states.append((since_ns, FOREVER_NS, "running", last))
+        return [one for one in states if one[1] > one[0]]
+
+    def _count(self, response: Response, state: str, cpu: int, start_ns: int, end_ns: int) -> None:
+        """Add a time in one state to the parts of a response."""
+        parts = response.parts_ns
+        if state == "asleep":
+            # A timer's interrupt waits for its CPU to leave idle.
+            left_ns = self._leaving_ns(cpu, start_ns, end_ns)
+            parts["idle"] += left_ns
+            parts["asleep"] += end_ns - start_ns - left_ns
+        elif state == "waiting":
+            for since_ns, until_ns, runs in self._pieces(self._ran.get(cpu), start_ns, end_ns):
+                if runs != self.idle:
+                    parts["waiting"] += until_ns - since_ns
+                    response.waited_for_ns[runs] += until_ns - since_ns
+                    continue
+                left_ns = until_ns - since_ns
+                if self._exits is not None:
+                    left_ns = self._leaving_ns(cpu, since_ns, until_ns)
+                parts["idle"] += left_ns
+                parts["held"] += until_ns - since_ns - left_ns
+        else:
+            response.cpus.add(cpu)
+            of_cpu = self.cpus[cpu]
+            for since_ns, until_ns, khz in self._pieces(self._clocks.get(cpu), start_ns, end_ns):
+                if of_cpu.fixed:
+                    parts["work"] += until_ns - since_ns
+                elif not khz:
+                    parts["unknown"] += until_ns - since_ns
+                else:
+                    self._run(parts, of_cpu, since_ns, until_ns, min(khz / of_cpu.top_khz, 1.0))
+
+    def _leaving_ns(self, cpu: int, start_ns: int, end_ns: int) -> int:
+        """Give the time in which a CPU left an idle state."""
+        exits = (self._exits or {}).get(cpu, [])
+        near = exits[max(bisect_left(exits, (start_ns, -1)) - 1, 0) : bisect_left(exits, (end_ns, -1))]
+        return sum(max(min(to_ns, end_ns) - max(from_ns, start_ns), 0) for from_ns, to_ns in near)
+
+    def _run(self, parts: dict[str, float], cpu: Cpu, start_ns: int, end_ns: int, clock: float) -> None:
+        """Add a time of work at one clock, a share of the CPU's highest."""
+        both_ns = self._busy_ns(cpu.siblings, start_ns, end_ns)
+        run_ns = end_ns - start_ns
+        parts["clock"] += run_ns * (1 - clock)
+        parts["capacity"] += run_ns * clock * (1 - cpu.speed)
+        lost_ns = both_ns * clock * cpu.speed * (1 - cpu.smt_yield)
+        parts["sibling"] += lost_ns
+        parts["work"] += run_ns * clock * cpu.speed - lost_ns
+
+    def _busy_ns(self, cpus: tuple[int, ...], start_ns: int, end_ns: int) -> int:
+        """Give the time in which at least one of some CPUs runs a task."""
+        edges = Counter[int]()
+        for cpu in cpus:
+            for since_ns, until_ns, runs in self._pieces(self._ran.get(cpu), start_ns, end_ns):
+                if cpu in self._ran and runs != self.idle:
+                    edges[since_ns] += 1
+                    edges[until_ns] -= 1
+        busy_ns, count, last_ns = 0, 0, start_ns
+        for time_ns in sorted(edges):
+            busy_ns += time_ns - last_ns if count else 0
+            count, last_ns = count + edges[time_ns], time_ns
+        return busy_ns
+
+
+def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
+    """Give the events of a run and the activations of a task after the warm-up: those of its timers, if it has any."""
+
+    def rows(table: str, *columns: str) -> list[Any]:
+        return list(zip(*(records.tables[table][name].tolist() for name in ("time_ns", *columns)), strict=True))
+
+    switches = [
+        (at, cpu, prev, state == 0, to)
+        for at, cpu, prev, state, to in rows("sched_switch", "cpu", "prev", "prev_state", "next")
+    ]
+    births = rows("sched_wakeup_new", "task", "target_cpu")
+    wakes = [*rows("sched_waking", "task", "cpu"), *births]
+    moves = sorted([*rows("sched_migrate_task", "task", "dest_cpu"), *births])
+    clocks = rows("cpu_frequency", "cpu", "khz")
+    # Each exit ends with the CPU's next event of cpuidle.
+    exits: dict[int, list[tuple[int, int]]] = {}
+    begun = dict[int, int]()
+    ends = [(at, 1, cpu) for at, cpu, state in rows("cpu_idle", "cpu", "state") if state < 0]
+    for at, is_end, cpu in sorted([*((at, 0, cpu) for at, cpu in rows("idle_exit", "cpu")), *ends]):
+        if not is_end:
+            begun[cpu] = at
+        elif cpu in begun:
+            exits.setdefault(cpu, []).append((begun.pop(cpu), at))
+    cpus = speeds(records.outcome, records.facts)
+    timeline = Timeline(switches, wakes, moves, clocks, cpus, IDLE_TASK, exits)
+    slept_ns = timeline.slept_ns(task)
+    activations = []
+    for index in records.where("activation", task=task, timed=1):
+        row = records.row("activation", int(index))
+        # The end of the work: a task that is not late sleeps then, and the next timer ends the loop.
+        place = bisect_right(slept_ns, row["time_ns"]) if row["slack_ns"] > 0 else 0
+        end_ns = slept_ns[place - 1] if place else row["time_ns"]
+        if end_ns > records.warmup_ns and row["response_ns"]:
+            late_ns = max(-row["slack_ns"], 0)
+            activations.append(Activation(max(end_ns - row["response_ns"], 0), end_ns, row["slack_ns"] < 0, late_ns))
+    return timeline, activations or [one for one in timeline.awake(task) if one.start_ns >= records.warmup_ns]
+
+
+def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int, list[Activation], dict[int, str]]:
+    """Give the events of a trace, a task's pid, its activations, and the names of all tasks."""
+    from opplab.catalog import nearest
+    from opplab.trace.recording import Trace
+
+    trace = Trace(path)
+    names = trace.task_names()
+    pids = [pid for pid, name in names.items() if pid and task in (name, str(pid))]
+    if not pids:
+        raise InputError(f"{path} has no task `{task}`{nearest(task, sorted(set(names.values())))}")
+    if len(pids) > 1:
+        which = ", ".join(map(str, sorted(pids)))
+        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
+
+    def rows(event: str, *columns: str) -> list[Any]:
+        if event not in trace.info["events"]:
+            return []
+        found: list[Any] = trace.events(event).select("time_ns", *columns).rows()
+        return found
+
+    switches = [
+        (at, cpu, prev, state & 0xFF == 0, to)
+        for at, cpu, prev, state, to in rows("sched_switch", "cpu", "prev_pid", "prev_state", "next_pid")
+    ]
+    births = rows("sched_wakeup_new", "pid", "target_cpu")
+    wakes = [*rows("sched_waking", "pid", "cpu"), *rows("sched_wakeup", "pid", "cpu"), *births]
+    moves = sorted([*rows("sched_migrate_task", "pid", "dest_cpu"), *births])
+    timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0)
+    own = trace.signals().activations.filter(pid=pids[0]).select("time_ns", "response_ns", "deadline_ns", "missed")
+    activations = [
+        Activation(at, at + response_ns, missed, max(response_ns - deadline_ns, 0) if missed else None)
+        for at, response_ns, deadline_ns, missed in own.rows()
+    ]
+    return timeline, pids[0], activations, names
+
+
+def _slow(activations: list[Activation]) -> tuple[list[int], str]:
+    """Give which activations are slow, and why they count as that."""
+    missed = [place for place, one in enumerate(activations) if one.missed]
+    if missed:
+        return missed, f"{len(missed)} of {len(activations)} activations were missed"
+    by_length = sorted(
+        range(len(activations)), key=lambda place: activations[place].start_ns - activations[place].end_ns
+    )
+    slowest = sorted(by_length[: max(1, round(SLOWEST * len(activations)))])
+    known = any(one.missed is not None for one in activations)
+    why = "none was missed" if known else "no deadline is known"
+    return slowest, f"{len(activations)} activations, {why}; the slowest {len(slowest)}"
+
+
+def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tuple[str, dict[str, Any]]:
+    """Give the parts of a response in words, the largest first, and as numbers."""
+    waited = {name_of.get(task, str(task)): ns for task, ns in response.waited_for_ns.most_common()}
+    parts = []
+    for part, ns in sorted(response.parts_ns.items(), key=lambda item: -item[1]):
+        if round(ns):
+            text = f"{length(ns)} {PARTS[part]} ({100 * ns / whole_ns:.1f} %)"
+            if part == "waiting":
+                ran = ", ".join(f"{name} {length(ns)}" for name, ns in list(waited.items())[:NAMED])
+                more = f" and {len(waited) - NAMED} more" if len(waited) > NAMED else ""
+                text += f" that ran {ran}{more}"
+            parts.append(text)
+    data = {"response_ns": round(whole_ns), "parts_ns": dict(response.parts_ns), "waited_for_ns": waited}
+    return "; ".join(parts), {**data, "cpus": sorted(response.cpus)}
+
+
+def response_findings(
+    name: str, timeline: Timeline, task: int, activations: list[Activation], name_of: dict[int, str]
+) -> list[Finding]:
+    """Divide the slow activations of a task into their parts: their sum first, then the slowest ones."""
+    if not activations:
+        return [Finding(0, "response", f"{name} has no activation: no wake-up of it is followed by a sleep.")]
+    responses = timeline.responses(task, activations)
+    places, why = _slow(activations)
+    slow = [responses[place] for place in places]
+    total = Response(Activation(0, sum(one.response_ns for one in slow)))
+    for one in slow:
+        total.waited_for_ns.update(one.waited_for_ns)
+        total.cpus |= one.cpus
+        for part, ns in one.parts_ns.items():
+            total.parts_ns[part] += ns
+    words, data = _words(total, name_of, total.response_ns)
+    data |= {"slow": len(slow), "activations": len(activations)}
+    sums = f" Together they took {length(total.response_ns)}: {words}." if len(slow) > 1 else ""
+    text = f"{name}: {why}.{sums}"
+    findings = [Finding(0, "response", text, data)]
+    for one in sorted(slow, key=lambda one: -one.response_ns)[:SHOWN]:
+        words, data = _words(one, name_of, one.response_ns)
+        late = f", {length(one.of.late_ns)} late" if one.of.late_ns else ""
+        ran = f" on {cpu_list(sorted(one.cpus))}" if one.cpus else ""
+        text = f"{seconds(one.of.start_ns)}: {length(one.response_ns)}{late}{ran}: {words}."
+        findings.append(Finding(one.of.start_ns, "activation", text, data))
+    if len(slow) > SHOWN:
+        findings.append(Finding(0, "more", f"{len(slow) - SHOWN} more are in the sum.", {"more": len(slow) - SHOWN}))
+    return findings
