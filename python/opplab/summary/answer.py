@@ -849,10 +849,23 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
         return ""
     least = min(found.values())
     part = "all" if least == 1 else f"at least {100 * least:.0f} % of the"
+    governors = [json.loads(case.json)["policy"]["governor"] for case in experiment.cases if case.policy in found]
     return (
-        f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s, "
-        "when load tracking starts from 0: longer runs have a smaller share, those with a `warmup` none"
+        f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
+        "longer runs have a smaller share, those with a `warmup` none"
     )
+
+
+def cold_reason(governors: Iterable[str]) -> str:
+    """Give why these governors' clocks are low at the start, where one reason holds for all of them.
+
+    Examples
+    --------
+    >>> cold_reason(["schedutil"]), cold_reason(["schedutil", "powersave"])
+    (', when load tracking starts from 0', '')
+    """
+    # Others read the busy share of the last period, as intel_pstate and ondemand do, or have firmware that does.
+    return ", when load tracking starts from 0" if set(governors) == {"schedutil"} else ""
 
 
 def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:
