@@ -555,6 +555,17 @@ def test_misses_of_the_start_are_named_where_longer_runs_would_have_a_smaller_sh
     assert "in the first 0.2 s" not in " ".join(never.split())
 
 
+def test_the_reason_of_a_start_s_misses_is_the_governor_s_that_ran(tmp_path: Path) -> None:
+    """Under HWP the clock is the firmware's, which reads no load tracking: any half-life has the same events."""
+    file = tmp_path / "light.json"
+    task = {"loop": -1, "run": 2500, "timer": {"ref": "unique", "period": 16667}}
+    file.write_text(json.dumps({"tasks": {"ui": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    words = ("run", str(file), "-m", "kaby-lake-i7-7500u", "--governor", "powersave", "--set", "epp=power")
+    shown = " ".join(run(*words, "--vs", "pelt_half_life_ms=8", "-o", str(tmp_path / "out")).stdout.split())
+    assert "pelt_half_life_ms=8 changes nothing here" in shown
+    assert "all misses of powersave and pelt_half_life_ms=8 are in the first 0.2 s: longer runs" in shown
+
+
 def test_cpus_that_stay_in_the_idle_state_of_the_start_are_named(load: Path, tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     task = {"loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}, "cpus": [3]}

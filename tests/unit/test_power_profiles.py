@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import opplab
+from opplab.choice.settings import Setting, grid, labels_of
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles
@@ -79,6 +80,32 @@ def test_profiles_that_set_the_same_share_a_row(tmp_path: Path) -> None:
     assert said == [f"{texts[1]}: two and one set the same of what is simulated on this machine: one row, one"]
     with pytest.raises(InputError, match="the variant `performance` is there already as `one`"):
         with_variants({}, [texts[0], "governor=performance"], ["acpi-cpufreq"])
+
+
+def test_governors_and_profiles_of_one_name_stand_in_one_table(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        profiles(tmp_path, f"{folder}/balanced/tuned.conf", f"[cpu]\ngovernor=powersave\nmin_perf_pct={ord(folder)}\n")
+    tuned = [str(tmp_path / folder / "balanced/tuned.conf") for folder in ("a", "b")]
+    governors = {"governor": "schedutil,performance"}
+    of_daemon = ["power-saver", "balanced", f"performance ({DAEMON})"]
+    said: list[str] = []
+
+    def labels(*vs: str, **keys: str) -> list[str]:
+        return [one.label for one in with_variants(keys, vs, INTEL, said.append)]
+
+    assert labels(DAEMON, **governors) == ["schedutil", "performance", *of_daemon]
+    assert labels(DAEMON, "governor=performance") == ["schedutil", *of_daemon, "performance"]
+    three = ["schedutil", "power-saver", f"balanced ({DAEMON})", "performance"]
+    assert labels(DAEMON, tuned[0]) == [*three, "balanced (tuned.conf)"]
+    assert labels(DAEMON, *tuned) == [*three, *(f"balanced ({path})" for path in tuned)]
+    assert not said
+    profiles(tmp_path, "performance.conf", "[cpu]\ngovernor=performance\n")
+    assert labels(str(tmp_path / "performance.conf"), governor="performance") == ["performance"]
+    assert said[0].endswith(
+        "performance.conf) and performance set the same of what is simulated on this machine: one row, performance"
+    )
+    settings = [*grid(["powersave", "performance"]), *map(Setting.of, with_variants({}, [DAEMON], INTEL)[1:])]
+    assert labels_of(settings) == ["powersave", "performance", *of_daemon]
 
 
 def test_a_profile_of_the_current_folder_has_the_folder_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,7 +309,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import COLD_NS, PAIRS, cold_waits, periods_together, start_up, whole_of
+    from opplab.summary.answer import COLD_NS, PAIRS, cold_reason, cold_waits, periods_together, start_up, whole_of
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -413,19 +413,21 @@ def _answer(
             moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
             hangs = deciding_of(assumed, point[0], shifts) if moved else []
     base = program.bases[0]
+    governors = {option.label: option.setting.applied(base["policy"], option.label)["governor"] for option in ranked}
+    cold = [
+        governors[option.label]
+        for metric, _ in bounds
+        for option in ranked
+        if metric == LATER and option.parts[LATER].value < option.parts[MISSED].value
+    ]
+    why = cold_reason(cold)
     metered = "watts are the sum of the clusters' meters, without the rest of the machine"
     notes = [
         metered if "power" in shown or "energy" in shown else "",
         start_up([(base["workload"], base["duration_ns"])]),
         whole_of([{name: one.value for name, one in option.parts.items()} for option in ranked], [base["workload"]]),
         periods_together(base["workload"]) if latencies else "",
-        f"misses of the first {COLD_NS / 1e9:g} s, when load tracking starts from 0, leave no setting out"
-        if any(
-            metric == LATER and option.parts[LATER].value < option.parts[MISSED].value
-            for metric, _ in bounds
-            for option in ranked
-        )
-        else "",
+        f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
     ]
     choice = Choice(
         options=ranked,
@@ -458,7 +460,9 @@ def _answer(
     )
     # The metrics that decide, and that of the price.
     judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
-    waits = cold_waits(judged, base["workload"], base["duration_ns"], longer=not program.check)
+    waits = cold_waits(
+        judged, base["workload"], base["duration_ns"], governors.values(), longer=not program.check
+    )
     return replace(choice, notes=list(filter(None, [*notes, waits])))
 
 

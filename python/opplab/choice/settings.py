@@ -11,7 +11,8 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.sweep.drivers import MODE_OF, driver_under, drivers_of
-from opplab.sweep.variants import Variant
+from opplab.sweep.power_profiles import MODES
+from opplab.sweep.variants import Variant, labels_apart
 
 __all__ = [
     "SETTABLE",
@@ -43,11 +44,14 @@ class Setting:
     tunables : tuple of (str, str)
     name : str
         What it is called; by default the keys in which settings differ.
+    origin : str
+        The file of power profiles that it is of.
     """
 
     keys: tuple[tuple[str, Any], ...]
     tunables: tuple[tuple[str, str], ...] = ()
     name: str = ""
+    origin: str = ""
 
     @classmethod
     def of(cls, variant: Variant) -> Setting:
@@ -57,7 +61,7 @@ class Setting:
             for key, value in variant.keys.items()
         }
         tunables = tuple((name, str(value)) for name, value in dict(keys.pop("tunables", {})).items())
-        return cls(tuple(keys.items()), tunables, variant.label)
+        return cls(tuple(keys.items()), tunables, variant.label, variant.origin)
 
     def label(self, varied: Iterable[str]) -> str:
         """Name it by the keys in which settings differ, and its tunables."""
@@ -101,7 +105,7 @@ def labels_of(settings: Sequence[Setting]) -> list[str]:
     given = [dict(one.keys) for one in settings]
     keys = dict.fromkeys(key for one in given for key in one)
     varied = {key for key in keys if any(one.get(key, ...) != given[0].get(key, ...) for one in given)}
-    labels = [one.label(varied or {"governor"}) for one in settings]
+    labels = labels_apart([one.label(varied or {"governor"}) for one in settings], [one.origin for one in settings])
     for number, label in enumerate(labels):
         if label in labels[:number]:
             if settings[number] == settings[labels.index(label)]:

@@ -864,13 +864,21 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
         return ""
     least = min(found.values())
     part = "all" if least == 1 else f"at least {100 * least:.0f} % of the"
+    governors = [json.loads(case.json)["policy"]["governor"] for case in experiment.cases if case.policy in found]
     return (
-        f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s, "
-        "when load tracking starts from 0: longer runs have a smaller share, those with a `warmup` none"
+        f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
+        "longer runs have a smaller share, those with a `warmup` none"
     )
 
 
-def cold_waits(names: Iterable[str], work: Mapping[str, Any], duration_ns: int, *, longer: bool = True) -> str:
+def cold_waits(
+    names: Iterable[str],
+    work: Mapping[str, Any],
+    duration_ns: int,
+    governors: Iterable[str] = (),
+    *,
+    longer: bool = True,
+) -> str:
     """Report metrics that the start of a run may decide: shares of missed work, and percentiles of waits.
 
     A percentile is of the start where the start is as large a part of the run as what the percentile leaves above it.
@@ -883,12 +891,14 @@ def cold_waits(names: Iterable[str], work: Mapping[str, Any], duration_ns: int, 
     work : mapping
         A case's workload.
     duration_ns : int
+    governors : iterable of str
+        Those that ran.
     longer : bool
         Whether the workload has more to run than this.
 
     Examples
     --------
-    >>> cold_waits(["energy", "response_p99"], {}, 10_000_000_000)
+    >>> cold_waits(["energy", "response_p99"], {}, 10_000_000_000, ["schedutil"])
     'response_p99 counts the first 0.2 s, when load tracking starts from 0 (--seconds over 20 leaves p99 free of it)'
     >>> cold_waits(["response_p99"], {}, 30_000_000_000)
     ''
@@ -907,10 +917,22 @@ def cold_waits(names: Iterable[str], work: Mapping[str, Any], duration_ns: int, 
     if not found:
         return ""
     count = "counts" if len(found) == 1 else "count"
-    start = f"{in_words(found)} {count} the first {COLD_NS / 1e9:g} s, when load tracking starts from 0"
+    start = f"{in_words(found)} {count} the first {COLD_NS / 1e9:g} s{cold_reason(governors)}"
     if not free_s or not longer:
         return start
     return f"{start} (--seconds over {max(free_s.values()):.3g} leaves {in_words(list(free_s))} free of it)"
+
+
+def cold_reason(governors: Iterable[str]) -> str:
+    """Give why these governors' clocks are low at the start, where one reason holds for all of them.
+
+    Examples
+    --------
+    >>> cold_reason(["schedutil"]), cold_reason(["schedutil", "powersave"])
+    (', when load tracking starts from 0', '')
+    """
+    # Others read the busy share of the last period, as intel_pstate and ondemand do, or have firmware that does.
+    return ", when load tracking starts from 0" if set(governors) == {"schedutil"} else ""
 
 
 def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:

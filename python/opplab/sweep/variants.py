@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from opplab import _opplab
@@ -12,7 +13,7 @@ from opplab.errors import InputError
 from opplab.simulation.policy import Policy
 from opplab.sweep.power_profiles import is_power_profile, power_profiles
 
-__all__ = ["Variant", "of_governors", "with_variants"]
+__all__ = ["Variant", "labels_apart", "of_governors", "with_variants"]
 
 _TABLES = ("tunables", "gates")
 _BARE = ("governor",)
@@ -27,10 +28,33 @@ class Variant:
     label : str
     keys : dict
         Of an experiment's ``[[policy]]``.
+    origin : str
+        The file of power profiles that it is of.
     """
 
     label: str
     keys: Mapping[str, Any]
+    origin: str = ""
+
+
+def labels_apart(labels: Sequence[str], origins: Sequence[str]) -> list[str]:
+    """Tell profiles from what is called the same by their files.
+
+    Examples
+    --------
+    >>> labels_apart(["performance", "performance", "balanced"], ["", "power-profiles-daemon", "power-profiles-daemon"])
+    ['performance', 'performance (power-profiles-daemon)', 'balanced']
+    >>> labels_apart(["x", "x"], ["a/x/tuned.conf", "b/x/tuned.conf"])
+    ['x (a/x/tuned.conf)', 'x (b/x/tuned.conf)']
+    """
+    made = [
+        f"{label} ({Path(origin).name})" if origin and labels.count(label) > 1 else label
+        for label, origin in zip(labels, origins, strict=True)
+    ]
+    return [
+        f"{label} ({origin})" if origin and made.count(own) > 1 else own
+        for own, label, origin in zip(made, labels, origins, strict=True)
+    ]
 
 
 def of_governors(keys: Mapping[str, Any]) -> list[Variant]:
@@ -79,16 +103,23 @@ def with_variants(
     for text in changes:
         found = _of_profiles(base, text, drivers, said) if is_power_profile(text) else [_variant(base, text)]
         for variant in found:
-            same = next((one.label for one in made if variant.label == one.label or variant.keys == one.keys), None)
+            same = next((one for one in made if variant.keys == one.keys or _is_called(variant, one)), None)
             if same is None:
                 made.append(variant)
-            elif variant.label != same and is_power_profile(text):
-                same_of = f"{variant.label} and {same} set the same of what is simulated on this machine"
-                said(f"{text}: {same_of}: one row, {same}")
+            elif variant.origin:
+                own = variant.label if variant.label != same.label else f"{variant.label} ({variant.origin})"
+                same_of = f"{own} and {same.label} set the same of what is simulated on this machine"
+                said(f"{text}: {same_of}: one row, {same.label}")
             else:
-                other = "" if variant.label == same else f" as `{same}`"
+                other = "" if variant.label == same.label else f" as `{same.label}`"
                 raise InputError(f"--vs {text}: the variant `{variant.label}` is there already{other}")
-    return made
+    labels = labels_apart([one.label for one in made], [one.origin for one in made])
+    return [replace(one, label=label) for one, label in zip(made, labels, strict=True)]
+
+
+def _is_called(one: Variant, other: Variant) -> bool:
+    """Whether two that no file tells apart have one name."""
+    return one.label == other.label and not one.origin and not other.origin
 
 
 def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callable[[str], None]) -> list[Variant]:
@@ -98,7 +129,7 @@ def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callabl
         keys = dict(base.keys)
         if profile.keys.get("governor", keys.get("governor")) != keys.get("governor"):
             keys.pop("tunables", None)
-        out.append(Variant(profile.name, {**keys, **profile.keys}))
+        out.append(Variant(profile.name, {**keys, **profile.keys}, text))
         for note in profile.notes:
             said(note)
     return out
