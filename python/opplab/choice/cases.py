@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CaseError, FormatError, InputError
-from opplab.simulation.cases import Case
+from opplab.simulation.cases import Case, measured_time
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
@@ -164,11 +164,16 @@ def program_of(
     else:
         made = (build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds)
         bases = [json.loads(inner.to_json()) for inner in made]
-    about = [("machine", on.name), ("workload", load.name), ("simulated time", f"{length:g} s a run")]
+    about = [("machine", on.name), ("workload", load.name), ("simulated time", _time(bases))]
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
     model = load if isinstance(load, Model) else None
     notes = load.notes if isinstance(load, Load) else ()
     return Program(bases, about, model, based, sources=_sources(machine, on.name), notes=notes)
+
+
+def _time(bases: Sequence[Mapping[str, Any]]) -> str:
+    """Give the time of the runs in words, and what of it is left out as the warm-up."""
+    return measured_time([(base["duration_ns"], base["workload"].get("warmup_ns", 0)) for base in bases], " a run")
 
 
 def _sources(machine: Machine | str | Path | None, name: str) -> str:
@@ -209,7 +214,7 @@ def _of_trace(
         [
             ("machine", base["machine"]["name"]),
             ("workload", f"recovered from {path.name}, {own['tasks']} tasks"),
-            ("simulated time", f"{length_ns / 1e9:g} s a run"),
+            ("simulated time", _time(bases)),
             ("kernel profile", base["policy"]["kernel"]),
             ("as it was recorded", f"{base['policy']['governor']}; {self_check(found)}"),
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
