@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.constants import Constants
 
-__all__ = ["Program", "program_of"]
+__all__ = ["Program", "load_of", "program_of"]
 
 
 NOT_NEAR = "The replay under the recorded policy is not near the recording: do not rely on the ranking."
@@ -114,6 +114,16 @@ class Program:
         return out
 
 
+def load_of(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark | str | Path:
+    """Read the workload that a file or a benchmark model's name stands for; a trace stays what it is."""
+    from opplab.simulation.workload import Workload as Load
+
+    if not isinstance(workload, str | Path) or _is_trace(workload):
+        return workload
+    is_file = isinstance(workload, Path) or "." in workload or "/" in workload
+    return Load.load(workload) if is_file else Load.benchmark(workload)
+
+
 def program_of(
     machine: Machine | str | Path | None,
     workload: Workload | Benchmark | str | Path,
@@ -143,15 +153,12 @@ def program_of(
     from opplab.simulation.workload import Workload as Load
     from opplab.simulation.workload import length_of
 
-    if isinstance(workload, str | Path) and _is_trace(workload):
-        return _of_trace(machine, Path(workload), seconds, seeds, keys)
+    load = load_of(workload)
+    if isinstance(load, str | Path):
+        return _of_trace(machine, Path(load), seconds, seeds, keys)
     if machine is None:
         raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
     on = machine if isinstance(machine, Described) else Described.load(machine)
-    load = workload
-    if isinstance(load, str | Path):
-        is_file = isinstance(load, Path) or "." in load or "/" in load
-        load = Load.load(load) if is_file else Load.benchmark(str(load))
     length = length_of(load, seconds)
     policy = Policy(**keys)
     own_seeds = list(seeds)
