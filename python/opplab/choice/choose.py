@@ -32,7 +32,7 @@ from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
-from opplab.summary.caveats import assumed_preferences
+from opplab.summary.caveats import of_power, of_settings
 from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -181,10 +181,9 @@ def choose(
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
-    notes = assumed_preferences({case.policy: case for case in cases}.values())
-    return replace(
-        _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole), missing=notes
-    )
+    choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
+    powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
+    return replace(choice, missing=of_settings(cases), of_power=of_power({point[0]: program.machine}, powers_w))
 
 
 class _Runner:

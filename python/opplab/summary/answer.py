@@ -463,7 +463,7 @@ def answer_of(
         from opplab.simulation.power import HOW_TO_GET_POWER
 
         answer.missing = " ".join(filter(None, (answer.missing, f"{HOW_TO_GET_POWER}.")))
-    notes = caveats(experiment, [(one.machine, one.values.get("power")) for one in lines])
+    notes = caveats(experiment.cases, [(one.machine, one.values.get("power")) for one in lines])
     answer.missing = " ".join(filter(None, (answer.missing, notes, held_clocks(experiment.cases, cases))))
     return answer
 

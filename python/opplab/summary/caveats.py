@@ -8,11 +8,18 @@ from typing import Any
 
 from opplab.errors import CaseError
 from opplab.simulation.cases import Case
-from opplab.sweep.experiments import Experiment
 from opplab.sweep.power_profiles import ACTIVE
 from opplab.trace.sql import cpus_of
 
-__all__ = ["assumed_preferences", "caveats", "counts_idle_as_nothing", "held_clocks", "ignored"]
+__all__ = [
+    "assumed_preferences",
+    "caveats",
+    "counts_idle_as_nothing",
+    "held_clocks",
+    "ignored",
+    "of_power",
+    "of_settings",
+]
 
 _PERFORMANCE_EPP = ("", "performance", 0)
 _HELD_BUSY = 0.4
@@ -46,19 +53,29 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     return []
 
 
-def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
+def caveats(cases: Sequence[Case], powers_w: Iterable[tuple[str, float | None]]) -> str:
     """Give the sentences; `powers_w`: machine and power of each line."""
-    each = {(case.machine, case.policy): case for case in experiment.cases}
-    files = {place: json.loads(case.json) for place, case in each.items()}
-    machines = {machine: file["machine"] for (machine, _), file in files.items()}
+    machines = {case.machine: case for case in cases}
+    each = {name: json.loads(case.json)["machine"] for name, case in machines.items()}
+    return " ".join([*of_settings(cases), *of_power(each, list(powers_w))])
+
+
+def of_settings(cases: Iterable[Case]) -> list[str]:
+    """Name the settings that do nothing, and those of which nobody measured what they do."""
+    each = {(case.machine, case.policy): case for case in cases}
     settings: dict[str, list[str]] = {}
-    for (name, label), file in files.items():
-        policy, driver = file["policy"], each[name, label].inner.driver
+    for label, case in ((label, case) for (_, label), case in each.items()):
+        policy, driver = json.loads(case.json)["policy"], case.inner.driver
         for words in ignored(policy, driver):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
-    notes += assumed_preferences(each.values())
+    return notes + assumed_preferences(each.values())
+
+
+def of_power(machines: Mapping[str, Mapping[str, Any]], powers_w: Sequence[tuple[str, float | None]]) -> list[str]:
+    """Name what energy and power hold beside the CPUs' work, and what they lack."""
+    notes = []
     for name, machine in machines.items():
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
         if who:
@@ -68,7 +85,7 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
                 f"{name} has no power of idle states and clusters: they count as 0, so that joules are too few."
             )
         notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
-    return " ".join(notes)
+    return notes
 
 
 def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
