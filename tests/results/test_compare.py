@@ -482,7 +482,7 @@ def test_the_gate_fails_with_exit_code_1_and_says_why(tmp_path):
     assert (suite.get("tests"), suite.get("failures")) == ("4", "0")
     result = cli(*arguments, "--fail-if", "Elapsed-2 > 9% better significant or any > 10.5% better", code=1)
     assert (
-        "kernbench Amean Elapsed-2 of 5.9.0-perfgov: +9.06% (significant), rule 'Elapsed-2 > 9% better significant'"
+        "kernbench Amean Elapsed-2 of 5.9.0-perfgov: +9.06% (clear), rule 'Elapsed-2 > 9% better significant'"
         in result.stderr
     )
     assert ET.parse(tmp_path / "j.xml").getroot().get("failures") == "2"

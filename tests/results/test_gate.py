@@ -310,6 +310,30 @@ def test_a_gate_on_energy_by_unit_of_work_has_the_numbers_of_run_and_choose(tmp_
     assert "energy_per_work" not in cli.invoke(opplab, ["compare", str(out)]).output, "without a rule on it"
 
 
+@pytest.mark.parametrize("shown", [[], ["--all"], ["--table", "overview"], ["--table", "ppw"], ["--table", "power"]])
+def test_a_rule_for_a_benchmark_judges_its_performance_and_no_energy(tmp_path, shown):
+    """Goal: `tbench < -2% or energy < -3%` lets energy rise by 2.5 %, in whatever table."""
+    found = []
+    for policy, energy, other in (("old", 2.0, 1.0), ("new", 2.05, 0.9)):
+        for metric, unit, value in (("throughput", "MB/s", 100.0), ("energy", "J", energy), ("power", "W", energy)):
+            own = rows(policy, "tbench", [value, value * 1.01, value * 0.99])
+            better = "higher" if metric == "throughput" else "lower"
+            found += [{**row, "metric": metric, "unit": unit, "better": better} for row in own]
+        found += [
+            {**row, "metric": "energy", "unit": "J"} for row in rows(policy, "meter", [other, other, other * 1.01])
+        ]
+    results.write(results.frame(found), tmp_path / "r.parquet")
+    words = ["compare", str(tmp_path / "r.parquet"), *shown, "--fail-if"]
+
+    def code(rule):
+        return CliRunner().invoke(opplab, [*words, rule]).exit_code
+
+    assert [code(rule) for rule in ("tbench < -2%", "tbench < -2% or energy < -3%")] == [0, 0]
+    assert [code(rule) for rule in ("energy < -2%", "tbench:energy < -2%", "any < -2%")] == [1, 1, 1]
+    assert code("tbench < 1%") == 1, "throughput is as it was"
+    assert code("meter > 9% better") == 1, "it measures nothing else"
+
+
 def test_energy_by_unit_of_work_of_somebody_elses_table_is_unknown_or_right(tmp_path):
     """Goal: no power, no unit, or other units: no value, and no traceback."""
 

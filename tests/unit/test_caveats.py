@@ -1,6 +1,7 @@
 """What answers say that their numbers do not hold."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,19 @@ def test_a_choice_names_the_preferences_that_it_assumes(load: Path, words: tuple
     assert done.exit_code == 0, f"{done.output}{done.exception}"
     on = "none was measured on AMD" if driver.startswith("amd") else "only 128 was measured"
     assert f"the energy preference {which} is assumed, and in no draw: {on}." in " ".join(done.stdout.split())
+
+
+def test_a_choice_names_the_power_of_packages_awake_as_a_run_does(load: Path, tmp_path: Path) -> None:
+    """Goal: 5 % of the total is not read as 5 % of what the CPUs draw, in whichever answer."""
+    words = ["-m", "epyc-zen1-1s", "--seconds", "0.2", "--iterations", "2"]
+    notes = []
+    for more in (["run", "-o", str(tmp_path / "out")], ["choose", "--uncertainty", "0"]):
+        asked = [more[0], str(load), *words, *more[1:], "--governor", "schedutil,performance"]
+        done = CliRunner(env={"COLUMNS": "900"}).invoke(main, asked)
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        (note,) = re.findall(r"[\d.]+ W of the power of \S+ \([^)]*\) is its packages awake[^.]*\.", done.stdout)
+        notes.append(note)
+    assert notes[0] == notes[1]
 
 
 def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:

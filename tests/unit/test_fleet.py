@@ -213,7 +213,7 @@ def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: fl
 
 def answer(dumps: Path, monkeypatch: pytest.MonkeyPatch, found: opplab.Choice) -> Fleet:
     monkeypatch.setattr(choosing, "choose", lambda *_, **__: found)
-    return fleet([dumps / "a.tar.xz"], "load")
+    return fleet([dumps / "a.tar.xz"], "tbench")
 
 
 def test_what_saves_nothing_by_the_mean_is_not_recommended(
@@ -285,6 +285,22 @@ def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     words = " ".join(done.stdout.split())
     assert " on 1 machine of 1 type? " in words
     assert "The baseline, schedutil intel_cpufreq, is the best on 1 machine type: nothing to change." in words
+
+
+def test_a_wrong_question_is_the_error_and_refuses_no_dump(dumps: Path) -> None:
+    """Goal: a typo in the workload is looked for there, and not in 2000 dumps."""
+    bad = dumps.parent / "bad.json"
+    bad.write_text('{"global": {"duration": 0.6}, "tasks": {"t": {"run": 1000, "sleep": "long"}}}')
+    for words, error in (
+        (["-w", str(bad)], "bad.json"),
+        (["-w", str(dumps.parent / "none.json")], "none.json"),
+        (["-w", "tbensh"], "tbench"),
+        (["-w", "tbench", "--constraint", "latency_p99 << 5ms"], "latency_p99 << 5ms"),
+    ):
+        with pytest.raises((opplab.OpplabError, OSError), match=error) as raised:
+            program.main(["fleet", str(dumps), *words, "-o", str(dumps.parent / "out")], standalone_mode=False)
+        assert "hostile" not in str(raised.value)
+    assert not (dumps.parent / "out").exists()
 
 
 def test_lists_and_folders_are_read(dumps: Path) -> None:

@@ -112,6 +112,23 @@ def test_a_row_says_what_of_a_benchmark_its_columns_are_of(folder: Path) -> None
     assert "rate is of the part that ran and counts compiled files" in cut
 
 
+def test_a_benchmarks_warm_up_is_named_beside_the_time_of_its_run(folder: Path) -> None:
+    """Goal: nobody mails the joules of 0.5 s as those of 1 s."""
+    short = ["tbench", "-m", "skylake-8x-uma", "--seconds", "0.6", "--iterations", "1"]
+    head = answer(*short, "--param", "clients=1", "-o", "out/warm").splitlines()[0]
+    assert "(Linux 6.12.117, 0.6 s, the first 0.5 s left out, 1 run each)" in head
+    values = {row["metric"]: row["value"] for row in opplab.results.read("out/warm").to_dicts()}
+    assert values["energy"] / values["power"] == pytest.approx(0.1)
+    assert "0.6 s a case, the first 0.5 s left out, 1 cases" in Path("out/warm/report.html").read_text()
+    shown = CliRunner().invoke(program, ["experiment", "show", "out/warm/experiment.toml"]).stdout
+    assert "1 of 0.6 s, the first 0.5 s left out\n" in shown
+    chosen = CliRunner(env={"COLUMNS": "400"}).invoke(program, ["choose", *short, "--uncertainty", "0"])
+    assert "0.6 s a run, the first 0.5 s left out, runs of each: 1)" in chosen.stdout
+    answer(*short[:3], "--seconds", "0.7", "--iterations", "1", "--param", "clients=1", "-o", "out/longer")
+    beside = CliRunner().invoke(program, ["compare", "out/warm", "out/longer"])
+    assert "runs for 0.6 s, the first 0.5 s left out in out/warm and 0.7 s, the first" in beside.stderr
+
+
 def test_a_benchmark_that_ends_runs_to_its_end_by_default(folder: Path) -> None:
     """Goal: nobody mails the rate of the first 10 s of a build as that of the build."""
     words = answer("kernbench", "-m", "xeon-6130-2s", "--iterations", "1", "--param", "jobs=64")

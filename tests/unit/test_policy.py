@@ -3,6 +3,7 @@
 import inspect
 import json
 import pickle
+import re
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,20 @@ def test_changes_of_a_run_are_checked_as_policies_are(juno: _opplab.Machine) -> 
     ):
         with pytest.raises(opplab.InputError, match=message):
             opplab.Policy(changes=changes)
+
+
+def test_none_is_not_given_and_what_no_file_can_have_is_named() -> None:
+    """Goal: `epp=args.epp` of a script is right without the option, and no message is about TOML."""
+    assert opplab.Policy(governor="performance", epp=None) == opplab.Policy(governor="performance")
+    for keys, words in (
+        ({"tunables": {"rate_limit_us": None}}, "the key `tunables.rate_limit_us` of a policy is None"),
+        ({"epp": float("nan")}, "the key `epp` of a policy is nan"),
+        ({"epp": float("-inf")}, "the key `epp` of a policy is -inf"),
+        ({"governor": b"performance"}, "the key `governor` of a policy is b'performance'"),
+        ({"proposals": (object(),)}, "the key `proposals` of a policy is <object"),
+    ):
+        with pytest.raises(opplab.InputError, match=re.escape(words)):
+            opplab.Policy(**keys)
 
 
 def test_unknown_proposals_are_told_the_nearest() -> None:

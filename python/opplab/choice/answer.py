@@ -143,6 +143,8 @@ class Choice:
         What the numbers are of, for the last line.
     missing : sequence of str
         What they do not hold, in sentences.
+    of_power : sequence of str
+        What energy and power hold beside the CPUs' work, and what they lack, in sentences.
     unranked : bool
         Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended.
     assumed_power : bool
@@ -168,6 +170,7 @@ class Choice:
     undrawn: bool = False
     notes: Sequence[str] = ()
     missing: Sequence[str] = ()
+    of_power: Sequence[str] = ()
     samples: tuple[int, str] = (1, "runs")
     beside: list[str] = field(default_factory=list)
     baseline: str = ""
@@ -310,7 +313,14 @@ class Choice:
             f"(Linux {facts['kernel profile']}, {facts['simulated time']}, runs of each: {runs})"
         )
         units = {metric: self.units[metric] for metric in columns}
-        return Answer(question, "\n".join(self.findings()), lines, units, self._assumed(), " ".join(self.missing))
+        return Answer(
+            question,
+            "\n".join(self.findings()),
+            lines,
+            units,
+            self._assumed(),
+            " ".join([*self.missing, *self.of_power]),
+        )
 
     def _compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CaseError, FormatError, InputError
-from opplab.simulation.cases import Case
+from opplab.simulation.cases import Case, measured_time
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.constants import Constants
 
-__all__ = ["Program", "program_of"]
+__all__ = ["Program", "load_or_trace", "program_of"]
 
 
 NOT_NEAR = "The replay under the recorded policy is not near the recording: do not rely on the ranking."
@@ -125,6 +125,13 @@ class Program:
         return out
 
 
+def load_or_trace(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark | str | Path:
+    """Read the workload that a file or a benchmark model's name stands for; a trace stays what it is."""
+    from opplab.simulation.workload import load_of
+
+    return workload if isinstance(workload, str | Path) and _is_trace(workload) else load_of(workload)
+
+
 def program_of(
     machine: Machine | str | Path | None,
     workload: Workload | Benchmark | str | Path,
@@ -152,16 +159,16 @@ def program_of(
     from opplab.simulation.simulate import _benchmark_case, build_case
     from opplab.simulation.workload import Benchmark as Model
     from opplab.simulation.workload import Workload as Load
-    from opplab.simulation.workload import length_of, load_of
+    from opplab.simulation.workload import length_of
     from opplab.summary.answer import ends
     from opplab.sweep.fitted import constants_on
 
-    if isinstance(workload, str | Path) and _is_trace(workload):
-        return _of_trace(machine, Path(workload), seconds, seeds, keys)
+    load = load_or_trace(workload)
+    if isinstance(load, str | Path):
+        return _of_trace(machine, Path(load), seconds, seeds, keys)
     if machine is None:
         raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
     on = machine if isinstance(machine, Described) else Described.load(machine)
-    load = load_of(workload)
     length = length_of(load, seconds)
     policy = Policy(**keys)
     own_seeds = list(seeds)
@@ -178,12 +185,16 @@ def program_of(
         made = (build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds)
         bases = [json.loads(inner.to_json()) for inner in made]
     about = [("machine", on.name), ("workload", load.label if isinstance(load, Model) else load.name)]
-    at_most = "at most " if ends(bases[0]["workload"]) else ""
-    about.append(("simulated time", f"{at_most}{length:g} s a run"))
+    about.append(("simulated time", ("at most " if ends(bases[0]["workload"]) else "") + _time(bases)))
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
     model = load if isinstance(load, Model) else None
     notes = load.notes if isinstance(load, Load) else ()
     return Program(bases, about, model, based, sources=_sources(machine, on.name), notes=notes, fit=fit)
+
+
+def _time(bases: Sequence[Mapping[str, Any]]) -> str:
+    """Give the time of the runs in words, and what of it is left out as the warm-up."""
+    return measured_time([(base["duration_ns"], base["workload"].get("warmup_ns", 0)) for base in bases], " a run")
 
 
 def _sources(machine: Machine | str | Path | None, name: str) -> str:
@@ -224,7 +235,7 @@ def _of_trace(
         [
             ("machine", base["machine"]["name"]),
             ("workload", f"recovered from {path.name}, {own['tasks']} tasks"),
-            ("simulated time", f"{length_ns / 1e9:g} s a run"),
+            ("simulated time", _time(bases)),
             ("kernel profile", base["policy"]["kernel"]),
             ("as it was recorded", f"{base['policy']['governor']}; {self_check(found)}"),
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),

@@ -33,7 +33,7 @@ from opplab.errors import InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
-from opplab.summary.caveats import assumed_preferences
+from opplab.summary.caveats import of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.variants import with_variants
@@ -186,11 +186,11 @@ def choose(
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
-    notes = assumed_preferences({case.policy: case for case in cases}.values())
+    choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
+    powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
+    notes = of_settings(cases)
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
-    return replace(
-        _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole), missing=notes
-    )
+    return replace(choice, missing=notes, of_power=of_power({point[0]: program.machine}, powers_w))
 
 
 def _cut(
@@ -460,9 +460,7 @@ def _answer(
     )
     # The metrics that decide, and that of the price.
     judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
-    waits = cold_waits(
-        judged, base["workload"], base["duration_ns"], governors.values(), longer=not program.check
-    )
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors.values(), longer=not program.check)
     return replace(choice, notes=list(filter(None, [*notes, waits])))
 
 

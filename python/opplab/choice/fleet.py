@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.choice import GOALS
-from opplab.choice.criteria import ANY_WORK, MISSED_SLACK
+from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
 
@@ -401,9 +401,15 @@ def fleet(
     -------
     Fleet
     """
+    from opplab.choice.cases import load_or_trace
     from opplab.simulation.machine import Machine
     from opplab.summary.answer import title_of
 
+    # What is wrong with the question is no dump's fault.
+    load = load_or_trace(workload)
+    for text in options.get("constraints") or ():
+        if text.strip() != ANY_WORK:
+            Constraint.parse(text)
     sources = sources_of(dumps)
     types, refused = types_of(list(dict.fromkeys(sources)))
     answered = []
@@ -411,7 +417,7 @@ def fleet(
         try:
             question = _question(workload, options, Machine.parse(kind.text).drivers)
             own = dict(options, said=lambda words, name=kind.name: said(f"{name}: {words}"))
-            saving, again = _kept(output, kind, question, partial(_chosen, kind, workload, own, Machine))
+            saving, again = _kept(output, kind, question, partial(_chosen, kind, load, own, Machine))
         except OpplabError as error:
             refused += [(dump, f"{kind.name}: {error}") for dump in kind.dumps]
             continue
@@ -604,7 +610,7 @@ def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     from opplab.summary.caveats import counts_idle_as_nothing
 
     if not answered:
-        return "No machine type has an answer: no dump could be read."
+        return "No machine type has an answer: every dump is refused."
     generic = sum("generic" in kind.power for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""

@@ -11,7 +11,6 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.sweep.drivers import MODE_OF, driver_under, drivers_of
-from opplab.sweep.power_profiles import MODES
 from opplab.sweep.variants import Variant, labels_apart
 
 __all__ = [

@@ -428,6 +428,7 @@ class Request:
         """Name what is called the same in two results folders, and is other work or runs for another time."""
         from pathlib import Path
 
+        from opplab.simulation.cases import measured_time
         from opplab.sweep.store import Store
 
         first: dict[str, tuple[str, list[Any]]] = {}
@@ -435,11 +436,12 @@ class Request:
         for source in self.source:
             known = Store(source).manifest().get("questions", {}) if (Path(source) / "manifest.json").is_file() else {}
             for place, question in known.items():
-                other, (work, length_ns) = first.setdefault(place, (source, question))
-                if question[1] != length_ns:
-                    lengths = f"{length_ns / 1e9:g} s in {other} and {question[1] / 1e9:g} s in {source}"
-                    found.append(f"{place} runs for {lengths}")
-                elif question[0] != work:
+                other, before = first.setdefault(place, (source, question))
+                if question[1] != before[1]:
+                    # Older manifests have no warm-up.
+                    then, now = (measured_time([(one[1], sum(one[2:]))]) for one in (before, question))
+                    found.append(f"{place} runs for {then} in {other} and {now} in {source}")
+                elif question[0] != before[0]:
                     found.append(f"{place} is other work in {source} than in {other}")
         return found
 

@@ -61,7 +61,7 @@ def show(name: str, output_format: str) -> None:
         "policies": ", ".join(chosen.policies),
         "compared": ", ".join(f"{variant} with {base}" for base, variant in chosen.pairs),
         "published": f"text {chosen.published_seed}" if chosen.published_seed else "",
-        "cases": f"{len(chosen.cases)} of {chosen.manifest()['duration_ns'] / 1e9:g} s",
+        "cases": f"{len(chosen.cases)} of {chosen.measured_time()}",
         "file": chosen.file,
     }
     click.echo(f"{chosen.name}: {chosen.about}")

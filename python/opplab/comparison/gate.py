@@ -2,7 +2,8 @@
 
 A rule is ``NAME OPERATOR PERCENT [better] [significant|clear]``, several joined by ``or``:
 
-* NAME: a benchmark (``tbench``: the metrics that it is about), an operation (``tput-16``), both (``tbench:tput-16``),
+* NAME: a benchmark (``tbench``: the performance that it measures, and neither energy nor power where it measures any
+  other thing), an operation (``tput-16``), both (``tbench:tput-16``),
   or ``any``: each metric that a run can be better at, shown or not (`Rule.takes_all`);
 * OPERATOR: ``<``, ``<=``, ``>`` or ``>=``;
 * PERCENT: the change, positive being an improvement: ``-2%``;
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING
 from opplab import stats
 from opplab.certainty import CONFIDENCE
 from opplab.comparison.method import change_of
+from opplab.comparison.overview import is_performance
 from opplab.errors import InputError
 from opplab.files import printable, write_text
 
@@ -77,11 +79,24 @@ class Rule:
         if self.takes_all:
             return bool(row.better or table.better)
         benchmark, colon, operation = self.name.partition(":")
-        # A line of an overview is a benchmark, or a metric of it.
-        here = row.operation if table.layout == "overview" else table.benchmark
+        here = _benchmark_of(table, row)
         if colon and self.name != row.metric:
             return here == benchmark and (row.operation.startswith(operation) or row.metric == operation)
         return self.name in (here, row.operation, row.operation.rpartition("-")[0], row.metric)
+
+    def may_leave_out(self, table: Table, row: Row) -> bool:
+        """Whether a line is in the rule by its benchmark's name alone, and no performance of it."""
+        if self.takes_all or self.name != _benchmark_of(table, row) or self.name == row.metric:
+            return False
+        return row.group.startswith(_PER_WATT) or not is_performance(row.unit or table.unit)
+
+
+_PER_WATT = "PERFORMANCE-PER-WATT"
+
+
+def _benchmark_of(table: Table, row: Row) -> str:
+    """Give the benchmark of a line; those of an overview are a benchmark, or a metric of it."""
+    return row.operation if table.layout in ("overview", "power") else table.benchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +215,18 @@ def _cells(tables: Sequence[Table], rule: Rule) -> Iterator[tuple[Table, Row, st
     def is_tested(row: Row) -> bool:
         return any(cell and (cell.significant is not None or cell.cannot or cell.sample) for cell in row.cells[1:])
 
+    # Energy and power have rules of their own names; of what measures nothing else they are all.
+    performance = any(
+        rule.concerns(table, row) and not rule.may_leave_out(table, row) for table in tables for row in table.rows
+    )
     for table in tables:
         # Where nothing is known of the noise, every change counts.
         by_noise = bool(rule.noise) and any(map(is_tested, table.rows))
         for row in table.rows:
+            if not rule.concerns(table, row) or (performance and rule.may_leave_out(table, row)):
+                continue
             # Statistics without a test, such as mmtests' Stddev, have no significant changes.
-            if rule.concerns(table, row) and (not by_noise or is_tested(row) or None in row.cells):
+            if not by_noise or is_tested(row) or None in row.cells:
                 for run, cell in list(zip(table.runs, row.cells, strict=True))[1:]:
                     yield table, row, run, cell
 
@@ -237,7 +258,7 @@ def _nothing(table: Table, row: Row, cell: Cell | None) -> str:
 def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, confidence: float, may_lack: bool) -> Check:
     what = f"{row.stat} {row.operation}".strip()
     if table.layout == "overview":
-        what = f"{row.operation} {row.metric}{' per watt' if row.group.startswith('PERFORMANCE-PER-WATT') else ''}"
+        what = f"{row.operation} {row.metric}{' per watt' if row.group.startswith(_PER_WATT) else ''}"
     on = f" on {table.machine}" if table.machine else ""
     head = f"{table.benchmark} {what} of {run}{on}"
     suite = ".".join(filter(None, (table.machine, table.benchmark)))
@@ -267,7 +288,7 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
     shown = f"{change:+.2f}{' pp' if absolute else '%'}" if isfinite(change) else f"from 0 to {cell.value:g} {row.unit}"
-    star = " (significant)" if cell.significant else f" ({cell.certain}{outlier})" if cell.certain else ""
+    star = " (clear)" if cell.significant else f" ({cell.certain}{outlier})" if cell.certain else ""
     without = f", {lacks}" if lacks else ""
     return Check(suite, case, rule.text, failed, f"{head}: {shown}{star}{without}, rule '{rule.text}'", lacks)
 

@@ -6,13 +6,14 @@ results carry.  `Measured` has the labels beside what was measured (crate `resul
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
 from opplab import _opplab
 
-__all__ = ["Case", "Measured", "rows_of"]
+__all__ = ["Case", "Measured", "measured_time", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +142,25 @@ def rows_of(case: Case, outcome: _opplab.Outcome) -> list[dict[str, Any]]:
     are the energy at their ends.  Residencies are shares of the cluster's CPU time in percent.
     """
     return Measured.of(case, outcome).dicts()
+
+
+def measured_time(lengths: Iterable[tuple[int, int]], of: str = "") -> str:
+    """Give the time of some runs, and what of it nothing is measured in, from their lengths and warm-ups in ns.
+
+    Examples
+    --------
+    >>> measured_time([(2_000_000_000, 0)], " a run")
+    '2 s a run'
+    >>> measured_time([(1_000_000_000, 500_000_000)])
+    '1 s, the first 0.5 s left out'
+    >>> measured_time([(1_000_000_000, 0), (3_000_000_000, 500_000_000)])
+    '1 to 3 s, the first 0 to 0.5 s left out'
+    """
+
+    def seconds(each_ns: Iterable[int]) -> str:
+        ends = sorted(set(each_ns))
+        return " to ".join(f"{ns / 1e9:g}" for ns in dict.fromkeys((ends[0], ends[-1])))
+
+    whole, warm_ups = zip(*lengths, strict=True)
+    left_out = f", the first {seconds(warm_ups)} s left out" if any(warm_ups) else ""
+    return f"{seconds(whole)} s{of}{left_out}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field, fields, make_dataclass
+from math import isfinite
 from typing import Any
 
 from opplab import _opplab
@@ -58,12 +59,28 @@ def toml_value(value: Any) -> str:
     return json.dumps(value)
 
 
+def _check_plain(name: str, value: Any) -> None:
+    """Refuse a value that no file could have, by its key."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_plain(f"{name}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_plain(name, item)
+    elif not isinstance(value, str | int | float) or (isinstance(value, float) and not isfinite(value)):
+        raise InputError(f"the key `{name}` of a policy is {value!r}: give a text, a number, or true or false")
+
+
 def _init(self: Any, **given: Any) -> None:
     """Set the keys; refuse those that do not exist, and values that no file could have."""
     known = {one.name: one for one in fields(Policy)}
     for key in given:
         if key not in known:
             raise InputError(f"a policy has no key `{key}`{nearest(key, list(known))}; the keys: {', '.join(known)}")
+    # As in every Python interface, None is what is not given.
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        _check_plain(name, value)
     for name, _, default, _ in keys():
         object.__setattr__(self, name, given.get(name, default))
     try:

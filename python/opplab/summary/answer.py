@@ -655,7 +655,6 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
     machines, workloads, variants = (
         list(dict.fromkeys(getattr(one, name) for one in lines)) for name in ("machine", "workload", "variant")
     )
-    seconds = experiment.manifest()["duration_ns"] / 1e9
     at_most = "at most " if all(map(_ends, _one_each(experiment))) else ""
     kernels = ", ".join(experiment.manifest()["kernels"])
     runs = sorted({one.n for one in lines})
@@ -667,7 +666,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
     who = base if not others else " or ".join([base, *others]) if len(others) < 3 else f"{base} or {len(others)} others"
     background = f", background {experiment.background}" if experiment.background else ""
     plural = "run" if runs == [1] else "runs"
-    facts = f"Linux {kernels}, {at_most}{seconds:g} s, {each} {plural} each{background}"
+    facts = f"Linux {kernels}, {at_most}{experiment.measured_time()}, {each} {plural} each{background}"
     return f"{what} on {where}: {who}{'?' if others else ''} ({facts})"
 
 
@@ -840,8 +839,9 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     found = (0.0, 0.0)
     for work, duration_ns in workloads:
         delays_ns = (task["delay_ns"] for task in _own_tasks(work) if task["initial"])
-        begun_ns = max(delays_ns, default=0) - work.get("warmup_ns", 0)
-        found = max(found, (begun_ns / duration_ns, begun_ns / 1e9))
+        warmup_ns = work.get("warmup_ns", 0)
+        begun_ns = max(delays_ns, default=0) - warmup_ns
+        found = max(found, (begun_ns / (duration_ns - warmup_ns), begun_ns / 1e9))
     share, begun_s = found
     if share <= 0.01:
         return ""

@@ -13,7 +13,16 @@ from opplab.sweep.experiments import Experiment
 from opplab.sweep.power_profiles import ACTIVE
 from opplab.trace.sql import cpus_of
 
-__all__ = ["assumed_preferences", "caveats", "counts_idle_as_nothing", "held_clocks", "ignored", "unlike_drivers"]
+__all__ = [
+    "assumed_preferences",
+    "caveats",
+    "counts_idle_as_nothing",
+    "held_clocks",
+    "ignored",
+    "of_power",
+    "of_settings",
+    "unlike_drivers",
+]
 
 _PERFORMANCE_EPP = ("", "performance", 0)
 _HELD_BUSY = 0.4
@@ -49,9 +58,15 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
     """Give the sentences; `powers_w`: machine and power of each line."""
-    each = {(case.machine, case.policy): case for case in experiment.cases}
+    cases = {case.machine: case for case in experiment.cases}
+    machines = {name: json.loads(case.json)["machine"] for name, case in cases.items()}
+    return " ".join([*of_settings(experiment.cases, experiment.pairs), *of_power(machines, list(powers_w))])
+
+
+def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """Name settings that do nothing, drivers that differ between `pairs`, and what nobody measured of settings."""
+    each = {(case.machine, case.policy): case for case in cases}
     files = {place: json.loads(case.json) for place, case in each.items()}
-    machines = {machine: file["machine"] for (machine, _), file in files.items()}
     settings: dict[str, list[str]] = {}
     for (name, label), file in files.items():
         policy, driver = file["policy"], each[name, label].inner.driver
@@ -60,8 +75,12 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
-    notes += unlike_drivers(drivers, experiment.pairs)
-    notes += assumed_preferences(each.values())
+    return [*notes, *unlike_drivers(drivers, pairs), *assumed_preferences(each.values())]
+
+
+def of_power(machines: Mapping[str, Mapping[str, Any]], powers_w: Sequence[tuple[str, float | None]]) -> list[str]:
+    """Name what energy and power hold beside the CPUs' work, and what they lack."""
+    notes = []
     for name, machine in machines.items():
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
         if who:
@@ -71,7 +90,7 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
                 f"{name} has no power of idle states and clusters: they count as 0, so that joules are too few."
             )
         notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
-    return " ".join(notes)
+    return notes
 
 
 def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -248,7 +248,6 @@ def write_report(
     from opplab.summary.timelines import window
 
     facts = experiment.manifest()
-    seconds = facts["duration_ns"] / 1e9
     examples = _examples(experiment)
     first = examples[0]
     shown = drawn(experiment, results)
@@ -273,7 +272,7 @@ def write_report(
             ("kernel profile", ", ".join(facts["kernels"])),
             ("seeds", seeds if facts["iterations"] > 1 else str(facts["seed"])),
             ("iterations", str(facts["iterations"])),
-            ("simulated time", f"{seconds:g} s a case, {len(experiment.cases)} cases"),
+            ("simulated time", f"{experiment.measured_time(' a case')}, {len(experiment.cases)} cases"),
             ("program classes", _classes(examples)),
             ("opplab", _opplab.__version__),
             ("made by", command_of(experiment)),
@@ -285,7 +284,9 @@ def write_report(
         timeline_note=note,
         sure=sure,
         answer="" if experiment.compare else answer.html(),
-        methods=methods(facts["seed"], seconds, energy=any(block.metric == "energy" for block in blocks)),
+        methods=methods(
+            facts["seed"], experiment.measured_time(), energy=any(block.metric == "energy" for block in blocks)
+        ),
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "
         "Every number is in results.parquet beside this file.",
@@ -314,10 +315,10 @@ def command_of(experiment: Experiment) -> str:
     return " ".join([*words, "-o", "OUT"])
 
 
-def methods(seed: int, seconds: float, *, energy: bool = True) -> list[str]:
+def methods(seed: int, time: str, *, energy: bool = True) -> list[str]:
     """Report how the numbers came about and how far they can be trusted."""
     about_energy = (
-        f"Energy is the sum of the clusters' meters over {seconds:g} s of simulated time, without the rest of the "
+        f"Energy is the sum of the clusters' meters over the simulated time ({time}), without the rest of the "
         "board. Where a published text does not state how long its runs took, its joules and these differ by an "
         "unknown factor; changes in percent do not. Nothing was fitted to the published variants."
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from opplab import _opplab, catalog
 from opplab.errors import FormatError, InputError
 from opplab.files import digest_of
-from opplab.simulation.cases import Case
+from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
 from opplab.sweep.runner import Until
 
@@ -280,6 +280,13 @@ class Experiment:
                 base_of[label], base_of[off[case.driver]] = off[case.driver], ""
         return [(base, label) for label, base in base_of.items() if base and base != label]
 
+    def measured_time(self, of: str = "") -> str:
+        """Give the time of its runs in words, and what of it is left out as the warm-up."""
+        each = {(case.machine, case.benchmark, case.param): case for case in self.cases}
+        return measured_time(
+            ((case.duration_ns, json.loads(case.json)["workload"].get("warmup_ns", 0)) for case in each.values()), of
+        )
+
     def manifest(self) -> dict[str, Any]:
         """Give the description of the sweep in a results folder."""
         first = self.cases[0]
@@ -301,9 +308,9 @@ class Experiment:
             "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
         }
 
-    def _questions(self) -> dict[str, tuple[str, int]]:
-        """Give a digest and the length in ns of what runs on each machine, whatever the policies and the seeds are."""
-        found: dict[str, tuple[str, int]] = {}
+    def _questions(self) -> dict[str, tuple[str, int, int]]:
+        """Give a digest of what runs on each machine, whatever policies and seeds are; its length and warm-up in ns."""
+        found: dict[str, tuple[str, int, int]] = {}
         for case in self.cases:
             place = " ".join(filter(None, (case.machine, case.benchmark, case.param)))
             if place not in found:
@@ -312,7 +319,7 @@ class Experiment:
                 work = {key: value for key, value in work.items() if key not in ("groups", "cpu_sets")}
                 own = ("delay_ns", "group", "cpus")
                 work["tasks"] = [{key: task[key] for key in task if key not in own} for task in work["tasks"]]
-                found[place] = (digest_of(work)[:16], case.duration_ns)
+                found[place] = (digest_of(work)[:16], case.duration_ns, work.get("warmup_ns", 0))
         return found
 
     def machine_of(self, name: str) -> Machine:

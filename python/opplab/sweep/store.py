@@ -412,7 +412,8 @@ def _manifest_fault(value: Any) -> str:
         return "`spared` is not a list of hashes"
     asked = value.get("questions", {})
     if not isinstance(asked, dict) or not all(
-        isinstance(one, list) and [type(part) for part in one] == [str, int] for one in asked.values()
+        isinstance(one, list) and [type(part) for part in one] in ([str, int], [str, int, int])
+        for one in asked.values()
     ):
         return "`questions` is not a table of digests and lengths"
     for name in ("experiment", "version", "build"):
