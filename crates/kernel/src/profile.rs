@@ -481,6 +481,10 @@ gates! {
         Counted = "counted" since (4, 14), "count as running, so that the waker is not alone", [Replaced("aa3ee4f0b754")];
         LeftOut = "left-out" since (6, 16), stable [Backport::known((6, 12), 37, Source::Mail("[PATCH 6.12 000/232] 6.12.37-rc1 review")), Backport::mailed((6, 15), 3, "[PATCH 6.15 048/780] sched/fair: Fixup wake_up_sync() vs DELAYED_DEQUEUE")], vectors ["wake_affine"], "do not count", [Commit("aa3ee4f0b754"), Code("fair.c:wake_affine_idle()", "6.12.117")];
     }
+    wake_queue: WakeQueue, "Which CPUs queue by themselves the tasks that other CPUs wake on them." {
+        Remote = "remote" since (4, 14), "those that share no cache with the waker", [Replaced("f3dd3f674555")];
+        RemoteOrIdle = "remote-or-idle" since (6, 0), stable [Backport::mailed((5, 15), 61, "[PATCH 5.15 000/778] 5.15.61-rc2 review"), Backport::mailed((5, 18), 18, "Linux 5.18.18-rc1 (its list of commits)"), Backport::mailed((5, 19), 2, "Linux 5.19.2-rc2 (its list of commits)")], "those, and idle ones, which do so after their exit from idle", [Commit("f3dd3f674555")];
+    }
     idle_sibling: IdleSibling, "Whether a wake-up without energy looks for an idle CPU." {
         Search = "search" since (4, 14), vectors ["select_idle_sibling"], "select_idle_sibling()", [Code("fair.c:select_idle_sibling()", "6.12.117")];
         Stay = "stay" since NEVER, "no: its search by idle state finds none", [Code("fair.c:select_idle_sibling_cstate_aware()", "Android's kernel/msm, android-msm-coral-4.14")];
@@ -1139,6 +1143,9 @@ mod tests {
             ("6.18.14", "single_state_tick", "stopped", "kept"),
             ("6.18.20", "single_state_tick", "kept", "retained"),
             ("5.4.4", "poll_limit", "deepest-state", "first-state-again"),
+            ("5.15.61", "wake_queue", "remote", "remote-or-idle"),
+            ("5.18.18", "wake_queue", "remote", "remote-or-idle"),
+            ("5.19.2", "wake_queue", "remote", "remote-or-idle"),
             ("6.6.103", "menu_iowait", "counted", "ignored"),
             ("6.6.103", "menu_latency", "if-chosen", "at-once"),
             ("6.16.4", "menu_latency", "if-chosen", "at-once"),

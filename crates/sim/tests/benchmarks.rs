@@ -229,7 +229,7 @@ fn hackbench_is_timed_from_when_all_are_ready_and_takes_what_does_not_run_at_its
     assert!((0.005..0.02).contains(&launch), "{launch} s until all are ready");
     let (part, finished, _) = run(&[("loops", 100)]);
     assert!(finished < 0.4 * whole, "{finished} s for a quarter, {whole} s for all");
-    assert!((0.9..1.1).contains(&(part / whole)), "{part} s from a quarter of the loops, {whole} s");
+    assert!((0.87..1.13).contains(&(part / whole)), "{part} s from a quarter of the loops, {whole} s");
     // Of two runs the last counts.
     let (second, finished, tasks) = run(&[("loops", 100), ("iterations", 2)]);
     assert_eq!(tasks, 241);

@@ -8,12 +8,12 @@ use common::Clocks;
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::decision::{Decision, GrantLimit};
-use opplab_model::event::{Event, NullSink, Sink};
+use opplab_model::event::{CpuIdx, Event, NullSink, QueueChange, Sink, TaskIdx};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::testing::Swarm;
-use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_model::workload::{ChannelSpec, Op, TaskSpec, Workload};
 use opplab_sim::check::Check;
 use opplab_sim::{Case, Outcome, run};
 
@@ -578,4 +578,58 @@ fn spinning_threads_share_the_power_of_their_core() {
     };
     let (none, one, two) = (power_uw(&[]), power_uw(&[0]), power_uw(&[0, sibling]));
     assert!(none.abs_diff(two) * 200 < two && one.abs_diff(two) * 200 < two, "{none} {one} {two}");
+}
+
+/// Goal: an idle CPU queues a task that another CPU wakes on it after its exit from idle, since v6.0; before, the waker did at once
+/// where they share a cache. Method: the least time from the wake-up to the queue, of a task that sleeps on a CPU of its own.
+#[test]
+fn who_queues_a_task_on_an_idle_cpu() {
+    #[derive(Default)]
+    struct Queues {
+        woken_ns: Option<u64>,
+        least_ns: Option<u64>,
+    }
+    impl Sink for Queues {
+        fn event(&mut self, now_ns: u64, event: &Event) {
+            if let Event::SchedWaking { cpu, task: 1, target_cpu } = *event
+                && cpu != target_cpu
+            {
+                self.woken_ns = Some(now_ns);
+            }
+        }
+        fn queued(&mut self, now_ns: u64, _: CpuIdx, task: TaskIdx, _: Option<u32>, change: QueueChange) {
+            if let (1, QueueChange::In, Some(woken_ns)) = (task, change, self.woken_ns.take_if(|_| task == 1)) {
+                let ns = now_ns - woken_ns;
+                self.least_ns = Some(self.least_ns.map_or(ns, |least| least.min(ns)));
+            }
+        }
+    }
+    let least_ns = |kernel: &str, to: u32| {
+        let mut machine = machine!("xeon-6130-2s");
+        machine.costs.ipi_ns = 1_000;
+        let waker = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Run { work_ns: MS, fixed: 0 },
+            Op::Send { channel: 0, bytes: 100 },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let woken = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Recv { channel: 0 },
+            Op::Run { work_ns: 10_000, fixed: 0 },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let channels = vec![ChannelSpec { capacity_bytes: 65_536, sync_wakeup: false }];
+        let workload = Workload { channels, ..workload(&machine, vec![task(0, 0, waker), task(to, 0, woken)]) };
+        let policy = Policy { kernel: kernel.into(), ..Policy::default() };
+        let mut queues = Queues::default();
+        run(&Case { machine, workload, policy, seed: 1, duration_ns: 100 * MS }, &mut queues)
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        queues.least_ns.expect("wake-ups")
+    };
+    for (kernel, at_once) in [("5.15", true), ("5.15.61", false), ("5.19", true), ("6.0", false), ("6.12", false)] {
+        assert_eq!(least_ns(kernel, 2) == 0, at_once, "{kernel}");
+    }
+    // The other package has a cache of its own.
+    assert!(least_ns("5.15", 1) > 0);
 }

@@ -5,7 +5,7 @@ use opplab_kernel::pelt::{
     HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_irq_load_avg, update_rt_rq_load_avg,
 };
 use opplab_kernel::pelt_scaled::Scales;
-use opplab_kernel::profile::SelectIdleScan;
+use opplab_kernel::profile::{SelectIdleScan, WakeQueue};
 use opplab_kernel::sched::nohz::nohz_run_idle_balance;
 use opplab_model::event::{Event, PlacementRule, QueueChange, Sink, TaskState};
 use opplab_model::machine::InvarianceSource;
@@ -452,11 +452,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.emit(Event::Placement { task: task.0, prev_cpu: prev.0, cpu: cpu.0, rule });
         self.tasks[task].life = Life::Waking;
-        // ttwu_queue_cond(): an idle CPU, or one that does not share a cache, queues the task itself.
+        // core.c:ttwu_queue_cond(), v6.0. A task is on its way out (WF_ON_CPU) at no instant of a run.
         let remote = cpu != here;
         self.cpus[cpu].last_woken = (task, remote && !self.in_interrupt);
-        let target_idle = self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].nr_running == 0;
-        if remote && (target_idle || !self.topology.share_cache(here, cpu)) {
+        let is_idle = self.cpus[cpu].curr == TaskId::IDLE && self.cpus[cpu].nr_running == 0;
+        let idle_queues = self.gates.profile.wake_queue == WakeQueue::RemoteOrIdle;
+        if remote && (is_idle && idle_queues || !self.topology.share_cache(here, cpu)) {
             self.cpus[cpu].wake_list.push(task);
             self.idle_cpus.remove(cpu);
             self.update_idle_like(cpu);
