@@ -8,15 +8,15 @@ interval, and the words name how many are needed.  So they do where the interval
 
 from __future__ import annotations
 
-from math import ceil, isfinite, log
+from math import ceil, floor, inf, isfinite, log, log10
 from typing import TYPE_CHECKING
 
 from opplab import stats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["CONFIDENCE", "ITERATIONS", "Certainty", "certainty", "digits_of", "quantile_draws"]
+__all__ = ["CONFIDENCE", "ITERATIONS", "Certainty", "certainty", "decimals", "digits_of", "quantile_draws"]
 
 CONFIDENCE = 0.95
 """Coverage of intervals unless somebody asks for another."""
@@ -157,6 +157,18 @@ def digits_of(values: Sequence[float | None], least: int) -> int:
     """Give the decimal places that show each of `values` as other than 0: what has a star is not printed as nothing."""
     known = [value for value in values if value]
     return next((digits for digits in range(least, _DIGITS) if all(round(value, digits) for value in known)), _DIGITS)
+
+
+def decimals(values: Iterable[float], least: int) -> int:
+    """Give the decimal places that show the smallest of some values with three digits: at least so many, at most 6.
+
+    Examples
+    --------
+    >>> decimals([250.0, 0.0412], 2), decimals([], 1)
+    (4, 1)
+    """
+    smallest = min((abs(value) for value in values if value), default=inf)
+    return min(max(least, 2 - floor(log10(smallest))), 6) if isfinite(smallest) else least
 
 
 def _more(low: float, high: float, n: int, unit: str) -> str:

@@ -14,7 +14,7 @@ from statistics import variance
 from typing import TYPE_CHECKING
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, ITERATIONS, certainty
+from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import SHARES
 
@@ -432,10 +432,5 @@ def is_same(ratio: float, low: float | None, high: float | None, overview_rule: 
 
 
 def digits_of(rows: Sequence[Row]) -> int:
-    """Decimal places that show the smallest mean with four digits, between 2 and 6."""
-    smallest = min((abs(cell.value) for row in rows for cell in row.cells if cell and cell.value), default=1.0)
-    digits = 2
-    while smallest < 1 and digits < 6:
-        smallest *= 10
-        digits += 1
-    return digits
+    """Decimal places that show the smallest mean of rows."""
+    return decimals((cell.value for row in rows for cell in row.cells if cell and cell.value), 2)

@@ -28,8 +28,7 @@ _ONE_MEAN = "power is known as one mean of each run"
 def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[float, float, float]]:
     """Each run's geometric mean over the operations of its means' ratios to the baseline, with an interval.
 
-    The interval is put together from those of the operations on the logarithm (method of variance estimates recovery,
-    G. Zou and A. Donner, Statistics in Medicine 27 (2008)): of one operation it is that operation's.
+    The interval is put together from those of the operations on the logarithm (`_joined`).
 
     Returns
     -------
@@ -56,10 +55,25 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
         if not logs:
             found.append(nothing)
             continue
-        center = sum(logs) / len(logs)
-        low, high = (sqrt(sum(end * end for end in ends)) / len(logs) for ends in (below, above))
-        found.append((exp(center), exp(center - low), exp(center + high)))
+        center, low, high = map(exp, _joined(logs, below, above))
+        found.append((center, low, high))
     return found
+
+
+def _joined(values: Sequence[float], below: Sequence[float], above: Sequence[float]) -> tuple[float, float, float]:
+    """Give the mean of some values with an interval, put together from how far theirs reach below and above them.
+
+    Method of variance estimates recovery, G. Zou and A. Donner, Statistics in Medicine 27 (2008): of one value it is
+    that value's.
+
+    Examples
+    --------
+    >>> _joined([1.0, 3.0], [3.0, 4.0], [0.0, 1.0])
+    (2.0, -0.5, 2.5)
+    """
+    middle = fmean(values)
+    low, high = (sqrt(sum(end * end for end in ends)) / len(values) for ends in (below, above))
+    return middle, middle - low, middle + high
 
 
 def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w: float | None) -> float | None:
@@ -239,7 +253,7 @@ def _left_out(base: Run, run: Run) -> tuple[str, str]:
 def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
     """Give the mean share of each run over the operations of the baseline, and its change in percentage points.
 
-    The interval is put together from those of the operations, as in `overall`.
+    The interval is put together from those of the operations (`_joined`).
     """
     base = runs[0]
     means = [mean for one in base.series.values() if (mean := _mean(one)) is not None]
@@ -255,14 +269,14 @@ def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
             found.append(None)
             continue
         changes = [cell.change for cell, _ in cells if cell.change is not None]
-        middle = fmean(changes)
-        low, high = (
-            sqrt(sum((nan if end is None else end - change) ** 2 for end, change in zip(ends, changes, strict=True)))
+        below, above = (
+            [nan if end is None else end - change for end, change in zip(ends, changes, strict=True)]
             for ends in ([cell.points_low for cell, _ in cells], [cell.points_high for cell, _ in cells])
         )
+        middle, low, high = _joined(changes, below, above)
         judged = certainty(
-            middle - low / len(cells),
-            middle + high / len(cells),
+            low,
+            high,
             n=min(min(len(sample.base), len(sample.new)) for _, sample in cells),
             varies=not all(cell.same or cell.certain == UNVARIED for cell, _ in cells),
             unit="points",

@@ -33,7 +33,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import digits_of
+from opplab.certainty import decimals, digits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -150,7 +150,7 @@ def laid_out(table: Table, layout: str) -> Table:
         table.digits = 1
         table.title = table.title or table.benchmark
         for row in table.rows:
-            digits = _slide_digits(row)
+            digits = decimals((cell.value for cell in row.cells if cell and cell.value), 1)
             for cell in row.cells:
                 if cell is not None and cell.digits is None:
                     cell.digits = digits
@@ -163,12 +163,6 @@ def laid_out(table: Table, layout: str) -> Table:
                     half = (cell.high - cell.low) / 2
                     cell.spread = half if math.isfinite(half) else None
     return table
-
-
-def _slide_digits(row: Row) -> int:
-    """Decimal places that show a row's smallest mean with three digits, between 1 and 6."""
-    smallest = min((abs(cell.value) for cell in row.cells if cell and cell.value), default=10.0)
-    return min(max(1, 2 - math.floor(math.log10(smallest))), 6) if math.isfinite(smallest) else 1
 
 
 # Layouts whose cells are means, in the units of their rows.
