@@ -554,7 +554,7 @@ def test_run_and_choose_count_the_same_as_assumed(load: Path, tmp_path: Path) ->
     chosen = run("choose", str(load), *how, "--governor", "schedutil,performance", "--uncertainty", "3").stdout
     assert f"Assumed: {ranged} numbers, drawn 3 times" in chosen
     model = ("run", "tbench", "-m", "skylake-8x-uma", "--seconds", "0.51", "--iterations", "2", "-o")
-    assert "constants of its benchmark models" in " ".join(run(*model, str(tmp_path / "model")).stdout.split())
+    assert "1 constant of its benchmark models" in " ".join(run(*model, str(tmp_path / "model")).stdout.split())
 
 
 def test_the_reason_of_a_start_s_misses_is_the_governor_s_that_ran(tmp_path: Path) -> None:
