@@ -555,6 +555,17 @@ def test_misses_of_the_start_are_named_where_longer_runs_would_have_a_smaller_sh
     assert "in the first 0.2 s" not in " ".join(never.split())
 
 
+def test_run_and_choose_count_the_same_as_assumed(load: Path, tmp_path: Path) -> None:
+    """`run` counted source marks: one of 19 where the change depended on a number that has a range and no mark."""
+    how = ("-m", "juno-r2", "--seconds", "0.1", "--iterations", "2")
+    shown = " ".join(run("run", str(load), *how, "-o", str(tmp_path / "out")).stdout.split())
+    (ranged,) = re.findall(r"Assumed: (\d+) numbers of juno-r2 with a range and \d+ source marks without[.;]", shown)
+    chosen = run("choose", str(load), *how, "--governor", "schedutil,performance", "--uncertainty", "3").stdout
+    assert f"Assumed: {ranged} numbers, drawn 3 times" in chosen
+    model = ("run", "tbench", "-m", "skylake-8x-uma", "--seconds", "0.51", "--iterations", "2", "-o")
+    assert "1 constant of its benchmark models" in " ".join(run(*model, str(tmp_path / "model")).stdout.split())
+
+
 def test_the_reason_of_a_start_s_misses_is_the_governor_s_that_ran(tmp_path: Path) -> None:
     """Under HWP the clock is the firmware's, which reads no load tracking: any half-life has the same events."""
     file = tmp_path / "light.json"

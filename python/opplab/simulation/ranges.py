@@ -11,11 +11,20 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Assumption", "assumptions_of", "ends_in_words", "pairs_of", "shares_of", "with_draw"]
+__all__ = [
+    "Assumption",
+    "assumed_in_words",
+    "assumptions_of",
+    "ends_in_words",
+    "pairs_of",
+    "shares_of",
+    "with_draw",
+]
 
 # A time may stand in any of these units; a draw is written in the first.
 _UNITS = {"_ns": (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000)), "_uw": (("_uw", 1), ("_mw", 1_000))}
@@ -112,6 +121,31 @@ def assumptions_of(machine: Mapping[str, Any]) -> list[Assumption]:
             by_opp = tuple(pairs) if len(pairs) > 1 else ()
             found.append(Assumption(key, low, high, isinstance(value, Mapping), by_opp=by_opp))
     return found
+
+
+def assumed_in_words(machine: Mapping[str, Any], name: str) -> str:
+    """Count what is assumed of a machine: what draws vary, and the source marks of what they do not; empty if nothing.
+
+    Examples
+    --------
+    >>> whole = {"cluster": [{"name": "x"}], "costs": {"tick_ns": 2000}, "range": {"costs.tick_ns": [1000, 4000]}}
+    >>> assumed_in_words(whole | {"source": {"costs": "[A] a guess", "floor_uw": "[A] none"}}, "mine")
+    '1 number of mine with a range and 1 source mark without'
+    """
+    numbers = len(assumptions_of(machine))
+    # A range may be of one cluster and in another unit than the mark of its number.
+    clusters = "|".join(re.escape(cluster["name"]) for cluster in machine["cluster"])
+    ranged = {re.sub(rf"^cluster\.({clusters})\.", "cluster.", key) for key in machine.get("range", {})}
+    without = sum(
+        not any(key.startswith(re.sub(r"_[num][sw]$", "", mark.removeprefix("default."))) for key in ranged)
+        for mark, words in machine.get("source", {}).items()
+        if "[A]" in str(words) or "assumed" in str(words).lower()
+    )
+    found = [f"{numbers} number{'s' * (numbers != 1)} of {name} with a range"] if numbers else []
+    if without:
+        marks = f"{without} source mark{'s' * (without != 1)}"
+        found.append(f"{marks} without" if numbers else f"{marks} of {name}, none with a range")
+    return " and ".join(found)
 
 
 def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], shares: Sequence[float]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
 from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
+from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.caveats import caveats, held_clocks
 from opplab.summary.factors import grid_of
@@ -960,12 +961,10 @@ def _assumed(
     whole = whole_of([line.values for line in lines], [work for work, _ in workloads])
     notes = (start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
-    numbers = []
-    for name, case in machines.items():
-        marks = json.loads(case.json)["machine"].get("source", {})
-        assumed = sum("[A]" in str(mark) or "assumed" in str(mark).lower() for mark in marks.values())
-        numbers += [f"{assumed} of the {len(marks)} source marks of {name}"] if assumed else []
-    number = ", ".join(numbers)
+    numbers = [assumed_in_words(json.loads(case.json)["machine"], name) for name, case in machines.items()]
+    constants = len(experiment.constants().assumptions)
+    numbers.append(f"{constants} constant{'s' * (constants != 1)} of its benchmark models" if constants else "")
+    number = ", ".join(filter(None, numbers))
     but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, _ in workloads) else ""
     if sure is None:
         intervals = (
