@@ -356,6 +356,8 @@ def test_questions_in_sql(small: Path) -> None:
         trace.sql("select * from energy_tasks")
     with pytest.raises(opplab.InputError, match="failed to answer"):
         trace.sql("selct 1")
+    with pytest.raises(opplab.InputError, match="failed to answer: a divisor is 0 in a row; CASE WHEN x <> 0"):
+        trace.sql("select cast(time_ns as decimal) / 0 from sched_switch")
     listed = json.loads(run("trace", "sql", small, "--tables", "--format", "json").stdout)
     assert {"table": "sched_switch", "holds": "2 events"} in listed
 

@@ -237,11 +237,28 @@ pub fn parse_duration(text: &str, at: Pos) -> Result<u64, Fault> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit = text[split..].trim_start();
     let bad = |why: &str| Fault::new(at, format!("`{}` is no duration: {why}", shorten(text)));
-    let number: u64 = text[..split].parse().map_err(|_| bad("write it like `10s` or `250ms`"))?;
-    let (_, factor) =
-        UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| bad("write it like `10s` or `250ms`"))?;
+    let form = || match whole_duration(text, &UNITS) {
+        Some(whole) => bad(&format!("fractions are not accepted: write it like `{whole}`")),
+        None => bad("write it like `10s` or `250ms`"),
+    };
+    let number: u64 = text[..split].parse().map_err(|_| form())?;
+    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(form)?;
     let ns = number.checked_mul(*factor).filter(|&ns| i128::from(ns) <= TIME_NS_MAX).ok_or_else(|| bad("too long"))?;
     if ns == 0 { Err(bad("it must be longer than nothing")) } else { Ok(ns) }
+}
+
+/// A duration with a fraction, such as `0.2s`, as one without: `200ms`.
+fn whole_duration(text: &str, units: &[(&str, u64)]) -> Option<String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let unit = text[split..].trim_start();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    let (whole, fraction) = text[..split].split_once('.')?;
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = fraction.parse::<u128>().ok()?.checked_mul(u128::from(*factor))? / scale;
+    let ns = whole.checked_mul(u128::from(*factor))?.checked_add(part)?;
+    let (name, factor) = units.iter().rev().find(|(_, factor)| ns > 0 && ns % u128::from(*factor) == 0)?;
+    Some(format!("{}{name}", ns / u128::from(*factor)))
 }
 
 fn duration_from(table: &Table<'_>) -> Result<Option<u64>, Fault> {

@@ -269,6 +269,11 @@ fn errors_name_the_place_and_the_nearest_name() {
     };
     check("\"juno-r2\"", "\"juno-r3\"", "e.toml:3:11: unknown machine `juno-r3`; did you mean `juno-r2`?");
     check("baseline = \"a\"", "baseline = \"c\"", "e.toml:4:12: unknown policy `c`; did you mean `a`?");
+    for (given, whole) in [("0.2s", "200ms"), ("1.5min", "90s"), (".25 ms", "250us")] {
+        let words =
+            format!("e.toml:5:12: `{given}` is no duration: fractions are not accepted: write it like `{whole}`");
+        check("\"2s\"", &format!("\"{given}\""), &words);
+    }
     check("\"2s\"", "\"2sec\"", "e.toml:5:12: `2sec` is no duration: write it like `10s` or `250ms`");
     check("\"2s\"", "\"0s\"", "e.toml:5:12: `0s` is no duration: it must be longer than nothing");
     check("kernel =", "kernal =", "e.toml:7:1: unknown key `kernal`; did you mean `kernel`?");

@@ -158,6 +158,8 @@ def query(trace: Trace, text: str, machine: Machine | None = None, *, files: boo
         line = (str(error).splitlines() or ["no statement"])[0]
         missing = re.search(r"relation '([^']+)' was not found", line)
         hint = ""
+        if "division by zero" in line:
+            line, hint = "a divisor is 0 in a row", "; CASE WHEN x <> 0 THEN y / x END leaves the value blank there"
         if missing:
             if machine is None and missing[1] in {**ENERGY, **MACHINE}:
                 hint = "; it needs a machine (--machine)"
