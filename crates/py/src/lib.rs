@@ -45,7 +45,7 @@ mod _opplab {
         names::{
             benchmarks, check_policy, decision_codes, disk_classes, governor_tunables, names, policy_keys, proposals,
         },
-        replay::{agree_recording, replay_trace, replayed_case, replayed_frequencies, trace_misfits, trace_to_rtapp},
+        replay::{agree_recording, replay_trace, replayed_cases, replayed_frequencies, trace_misfits, trace_to_rtapp},
         run::metrics_of_runs,
         signals::trace_signals,
         tracefile::{PyTrace, trace_info, trace_pieces, trace_task_names, trace_to_dat},

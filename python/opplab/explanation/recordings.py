@@ -61,7 +61,7 @@ def explain_trace(
             return _recorded_task(path, placements, str(task), at)
     from opplab.trace.replayed import assumed
 
-    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
+    (case,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor)
     checked = json.loads(check)
     known: bool = checked["governor_known"]
     about = {
