@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 import opplab
+from opplab import _opplab
 from opplab.choice.answer import Choice, Option
-from opplab.choice.cases import NOT_NEAR
+from opplab.choice.cases import NOT_NEAR, program_of
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
@@ -340,6 +341,41 @@ def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     words = [one for one in traced.findings() if one.startswith(("power: not known", "speed: an emulator"))]
     assert len(words) == 2
     assert all(one in " ".join(done.stdout.split()) for one in words)
+
+
+@pytest.mark.parametrize(
+    "name", ["arm64-612-juno-eas-one_heavy", "arm64-612-juno-eas-homog6", "x86-612-xeon16-any1-schedutil-ramp_up"]
+)
+def test_a_choice_from_a_recording_runs_what_its_self_check_ran(name: str) -> None:
+    """Run by run, also of a case as text: the measured wake-ups and the start of the machine are in it."""
+    folder = shared(f"traces/{name}")
+    replayed = json.loads(_opplab.replay_trace(str(folder), None, "closed", None, None, None, None, []))
+    runs = {metric["metric"]: [run[0] for run in metric["runs"]] for metric in replayed["metrics"]}
+    chosen = program_of(None, folder, seconds=None, seeds=range(1, 4), keys={})
+    own = Setting((("governor", replayed["governor"]),))
+    for nth, case in enumerate(chosen.cases([own], ["own"], "none")):
+        outcome = _opplab.Case.from_json(case.json).run(False, True)
+        found = {metric: value for metric, _, _, value in outcome["rows"]}
+        busy = [sum(times) for times in outcome["busy_ns_by_opp"]]
+        wanted = [values[nth] for metric, values in runs.items() if metric.endswith(" busy")]
+        # Policies of equal CPUs stand in the order of their mean frequencies.
+        assert sum(busy) == sum(wanted)
+        assert found["energy"] * 1e6 == pytest.approx(runs["energy"][nth], rel=1e-5)
+        assert outcome["missed_activations"] == runs.get("missed activations", [0] * 3)[nth]
+    # The rows of the answer are of these runs.
+    response = [case.inner.run(False, True)["rows"] for case in chosen.cases([own], ["own"], "none")]
+    p50 = [value for rows in response for metric, _, _, value in rows if metric == "response_p50"]
+    answer = opplab.choose(
+        None,
+        folder,
+        governors=[replayed["governor"], "performance"],
+        goals=["response_p50"],
+        iterations=3,
+        uncertainty=0,
+        variation="none",
+    )
+    (baseline,) = (option for option in answer.options if option.label == replayed["governor"])
+    assert baseline.parts["response_p50"].value == pytest.approx(float(np.mean(p50)), rel=1e-3)
 
 
 def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:

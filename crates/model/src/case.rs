@@ -15,6 +15,7 @@ use crate::machine::Machine;
 use crate::metric::{Metric, MetricRule};
 use crate::policy::Policy;
 use crate::policy_keys::{policy_from, policy_node};
+use crate::start::Start;
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, to_json};
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload, Workqueue};
 
@@ -39,6 +40,8 @@ pub struct CaseFile {
     pub workload: Arc<Workload>,
     /// Under which policy.
     pub policy: Policy,
+    /// From which state of the machine: that of a recording, of whose work it is.
+    pub start: Start,
 }
 
 const CASE_KEYS: &[&str] = &[
@@ -52,6 +55,7 @@ const CASE_KEYS: &[&str] = &[
     "machine",
     "policy",
     "workload",
+    "start",
 ];
 
 impl CaseFile {
@@ -68,6 +72,7 @@ impl CaseFile {
             ("machine", Some(machine_node(&self.machine))),
             ("policy", Some(policy_node(&self.policy))),
             ("workload", Some(workload_node(&self.workload))),
+            ("start", self.start.node()),
         ]))
     }
 
@@ -94,6 +99,7 @@ impl CaseFile {
             seed: table.need_int("seed", 0, i128::from(u64::MAX))?,
             duration_ns: table.need_int("duration_ns", 1, TIME_NS_MAX)?,
             policy: policy_from(table.need("policy")?, &Policy::default())?,
+            start: table.get("start").map_or(Ok(Start::default()), Start::from_node)?,
             machine: Arc::new(machine),
             workload: Arc::new(workload),
         })

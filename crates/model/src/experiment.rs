@@ -20,6 +20,7 @@ use crate::machine::Machine;
 use crate::policy::Policy;
 use crate::policy_keys::{POLICY_KEY_NAMES, policy_from};
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
+use crate::start::Start;
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
 use crate::workload::{TaskSpec, Workload};
 
@@ -884,6 +885,7 @@ impl Experiment {
                     machine: Arc::clone(machine),
                     workload,
                     policy: policy.policy.clone(),
+                    start: Start::default(),
                 });
             }
         }

@@ -30,6 +30,7 @@ pub mod program_class;
 pub mod range;
 pub mod rtapp;
 pub mod samples;
+pub mod start;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;

@@ -23,6 +23,7 @@ use crate::machine::{
 use crate::policy::Policy;
 use crate::policy_values::{EnergyModelSource, HwpDynamicBoost, Placement};
 use crate::program_class::{ClassOn, ProgramClass};
+use crate::start::Start;
 use crate::workload::{ChannelSpec, DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, Workload, Workqueue};
 
 /// What may be drawn; narrow it to what is to be tested.
@@ -112,6 +113,7 @@ impl Swarm {
             duration_ns: Draw::new(seed, 1).int(self.duration_ns.0, self.duration_ns.1),
             workload: self.workload(seed, &machine).into(),
             policy: self.policy(seed, &machine),
+            start: Start::default(),
             machine: machine.into(),
         }
     }

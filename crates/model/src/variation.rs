@@ -68,14 +68,14 @@ impl Variation {
     }
 
     /// The workload as it is in the run of `seed`. Workloads with a metric of their own are left as they are: their models vary by
-    /// themselves. Where tasks count their timers from times of a recording, only lengths vary.
+    /// themselves. Of work that was `recorded`, or counts its timers from times of a recording, only lengths vary.
     #[must_use]
-    pub fn applied(self, mut workload: Workload, seed: u64) -> Workload {
+    pub fn applied(self, mut workload: Workload, recorded: bool, seed: u64) -> Workload {
         if self == Self::None || workload.metric.is_some() {
             return workload;
         }
         let is_recorded =
-            workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::TimersFrom { .. })));
+            recorded || workload.tasks.iter().any(|task| task.ops.iter().any(|op| matches!(op, Op::TimersFrom { .. })));
         let mut rng = Pcg64::new(seed.into(), STREAM);
         // What the models' tables hold is drawn from them, and varies already; recorded lists come in their order.
         let mut listed: Vec<u32> = Vec::new();
@@ -144,16 +144,16 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_program_and_another_seed_another() {
-        let varied = |seed| Variation::RtApp.applied(periodic(), seed);
+        let varied = |seed| Variation::RtApp.applied(periodic(), false, seed);
         assert_eq!(varied(1), varied(1));
         assert_ne!(varied(1), varied(2));
-        assert_eq!(Variation::None.applied(periodic(), 1), periodic());
+        assert_eq!(Variation::None.applied(periodic(), false, 1), periodic());
         varied(1).check(1).expect("what varies is still a program");
     }
 
     #[test]
     fn lengths_are_those_that_were_measured_and_starts_are_apart() {
-        let varied = Variation::RtApp.applied(periodic(), 7);
+        let varied = Variation::RtApp.applied(periodic(), false, 7);
         assert_eq!(varied.tasks[0].delay_ns, 0);
         assert!((138_000..=4_087_000).contains(&varied.tasks[1].delay_ns));
         assert_eq!(varied.tasks[0].ops[0], Op::SetTimerSlack { ns: TIMER_SLACK_NS });

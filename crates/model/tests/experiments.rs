@@ -7,6 +7,7 @@ use opplab_model::benchmark::background::{Background, BackgroundTask, moved_off_
 use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::error::Pos;
 use opplab_model::experiment::{Experiment, SourceText, parse_duration, parse_experiment, parse_policy};
+use opplab_model::start::{Start, Wakes};
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use proptest::prelude::*;
 
@@ -194,6 +195,21 @@ fn every_kind_of_step_survives_the_trip() {
     case.workload = workload.into();
     case.policy.tunables.push(("rate_limit_us".to_owned(), "1000".to_owned()));
     case.policy.sugov_cpus = vec![0, 3];
+    assert!(!case.to_json().contains("\"start\""), "cases of experiments keep their names");
+    case.start = Start {
+        khz: vec![450_000, 1_100_000],
+        blocked: vec![(100, 200), (0, 7)],
+        wheel: vec![(5_000_000_000, 3)],
+        dbs_kworkers: true,
+        wakes: Wakes {
+            kernel_ns: [vec![1], vec![2, 3]],
+            user_ns: [vec![], vec![4]],
+            preempt_ns: vec![5],
+            by_op_ns: vec![vec![], vec![0, 6]],
+            kernel_tasks: vec![false, true],
+        },
+        tick_late_ns: vec![7, 8],
+    };
     let back = CaseFile::from_json("case.json", &case.to_json()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(case, back);
 }

@@ -19,12 +19,11 @@ use crate::workload::PyWorkload;
 pub(crate) struct PyCase {
     file: CaseFile,
     policies: Option<Policies>,
-    start: Start,
 }
 
 impl PyCase {
     pub(crate) fn new(file: CaseFile) -> Self {
-        Self { file, policies: None, start: Start::default() }
+        Self { file, policies: None }
     }
 
     /// A case that belongs to no experiment.
@@ -40,18 +39,20 @@ impl PyCase {
             machine: machine.into(),
             workload: workload.into(),
             policy,
+            start: Start::default(),
         })
     }
 
     /// The same case on a machine that was in use before.
-    pub(crate) fn starting_from(self, start: Start) -> Self {
-        Self { start, ..self }
+    pub(crate) fn starting_from(mut self, start: Start) -> Self {
+        self.file.start = start;
+        self
     }
 
     fn case(&self, py: Python<'_>) -> HookedCase {
         let case = Case::from(self.file.clone());
         let policies = self.policies.as_ref().map(|policies| policies.clone_ref(py));
-        HookedCase { case, policies, start: self.start.clone() }
+        HookedCase { case, policies, start: self.file.start.clone() }
     }
 }
 
@@ -84,7 +85,7 @@ impl PyCase {
     /// The same case under a governor and a placement policy in Python; `None` leaves it to the case.
     fn with_policies(&self, governor: Option<Py<PyAny>>, placement: Option<Py<PyAny>>) -> Self {
         let file = self.file.clone();
-        Self { file, policies: Some(Policies { governor, placement }), start: self.start.clone() }
+        Self { file, policies: Some(Policies { governor, placement }) }
     }
 
     /// The case as canonical JSON.

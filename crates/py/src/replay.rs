@@ -167,25 +167,28 @@ pub(crate) fn replayed_frequencies<'py>(
     Ok((columns, policies.collect::<PyResult<Vec<_>>>()?))
 }
 
-/// The trace's own policy and its recovered workload in a closed loop, as a case: the case, the time of the trace's first event, by how
-/// much the run's times are later than times since then, and the self-check as JSON. `governor`: that of the recording, where
-/// somebody knows it.
+/// The trace's own policy and its recovered workload in a closed loop, as the cases of the first `runs` runs that the self-check is of:
+/// these, the time of the trace's first event, by how much the runs' times are later than times since then, and the self-check as
+/// JSON. `governor`: that of the recording, where somebody knows it.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, machine, governor=None))]
-pub(crate) fn replayed_case(
+#[pyo3(signature = (path, machine, runs, governor=None))]
+pub(crate) fn replayed_cases(
     py: Python<'_>,
     path: &str,
     machine: Option<PyRef<'_, PyMachine>>,
+    runs: u64,
     governor: Option<String>,
-) -> PyResult<(PyCase, u64, u64, String)> {
+) -> PyResult<(Vec<PyCase>, u64, u64, String)> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
         let recorded = Recorded { governor, ..Recorded::default() };
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
-        let ClosedCase { case, start, later_ns } = replay.closed_case()?;
-        Ok(((PyCase::of(case).starting_from(start), replay.events.first_ns, later_ns, check), replay.events))
+        let cases = (0..runs).map(|nth| replay.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;
+        let later_ns = cases.first().map_or(0, |closed| closed.later_ns);
+        let cases = cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start));
+        Ok(((cases.collect(), replay.events.first_ns, later_ns, check), replay.events))
     })?;
     note_events(py, path, &events)?;
     Ok(found)

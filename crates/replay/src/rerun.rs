@@ -433,12 +433,13 @@ impl Replay {
         open_loop(&self.events, machine, (own, policy), start_khz)
     }
 
-    /// The trace's own policy in a closed loop at the machine's own costs, as the engine takes it.
+    /// The trace's own policy in a closed loop as the engine takes it: run `nth` of those that a comparison is of, of which run 0 is at
+    /// the machine's own costs.
     ///
     /// # Errors
     /// As [`Replay::compare`].
-    pub fn closed_case(&self) -> Result<ClosedCase, ReplayError> {
-        self.closed(&self.setup.policy, 0, Births::Recorded).map(|(case, _)| case)
+    pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
+        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, _)| case)
     }
 
     /// The decisions of schedutil under the trace's own policy in an open loop.
@@ -470,6 +471,7 @@ impl Replay {
             task.delay_ns += later_ns;
         }
         shift_clocks(&mut case.workload, later_ns as i64, |_| true);
+        case.workload.warmup_ns = later_ns + window_start_ns(self.events.duration_ns);
         if births == Births::Placed {
             for task in case.workload.tasks.iter_mut().filter(|task| !task.initial) {
                 task.spawn_cpu = None;

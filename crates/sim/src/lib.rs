@@ -13,6 +13,7 @@ mod sched;
 pub use cpufreq::freq_policy::{CpufreqFacts, cpufreq_facts};
 pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
 pub use observe::{by_group, check, decisions, psi, sink, smt_sharing, task_energy, why_slow};
+pub use opplab_model::start::{Start, Wakes};
 pub use run::hooks;
 pub use sched::eas_model::NoEas;
 pub use sched::topology::sched_domains;
@@ -50,10 +51,11 @@ pub struct Case {
 }
 
 impl From<CaseFile> for Case {
-    /// The labels that the results carry are left behind; the programs vary as the policy sets.
+    /// The labels that the results carry are left behind, and the start; the programs vary as the policy sets.
     fn from(file: CaseFile) -> Self {
-        let CaseFile { machine, workload, policy, seed, duration_ns, .. } = file;
-        let workload = policy.variation.applied(Arc::unwrap_or_clone(workload), seed);
+        let CaseFile { machine, workload, policy, seed, duration_ns, start, .. } = file;
+        let workload = Arc::unwrap_or_clone(workload);
+        let workload = policy.variation.applied(workload, start != Start::default(), seed);
         Self { machine: Arc::unwrap_or_clone(machine), workload, policy, seed, duration_ns }
     }
 }
@@ -277,49 +279,6 @@ impl From<ModelError> for CaseError {
 /// [`CaseError`] if the policy names something that does not exist or the workload does not fit the machine.
 pub fn run<S: Sink>(case: &Case, sink: &mut S) -> Result<Outcome, CaseError> {
     run::watch::run_watched(case, &Start::default(), sink, None)
-}
-
-/// The state of a machine at the start of a run; what a list is too short for starts as always.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Start {
-    /// Frequency of each cpufreq policy (in the order of clusters, then of CPUs) in kHz, instead of its lowest operating point.
-    pub khz: Vec<u32>,
-    /// `util_avg` and `load_avg` that are left on each CPU of what ran before, instead of 0.
-    pub blocked: Vec<(u32, u32)>,
-    /// Timers of the kernel's own in the timer wheel: ns after the start of the run, and the CPU. An idle CPU whose tick is stopped has
-    /// a tick for each.
-    pub wheel: Vec<(u64, u32)>,
-    /// A kworker takes the samples of ondemand and conservative (cpufreq_governor.c:dbs_work_handler()), which waits for the CPU as any task
-    /// does; without, they are taken at once.
-    pub dbs_kworkers: bool,
-    /// How long wake-ups on idle CPUs take.
-    pub wakes: Wakes,
-    /// By how much ticks come late, ns, as measured: each draws one. Empty: never.
-    pub tick_late_ns: Vec<u64>,
-}
-
-/// From wake-ups on idle CPUs to the woken tasks' first instructions there, as measured on a machine whose kernel takes long for it (an
-/// emulated one, one full of probes): each wake-up draws one of its kind. Such a CPU handles what comes at once, and only then is on its way out
-/// of idle. Without any, idle states give how long they take to leave, before what comes is handled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wakes {
-    /// Of threads of the kernel: by an interrupt, and by a task on another CPU, ns.
-    pub kernel_ns: [Vec<u64>; 2],
-    /// Of all other tasks, ns.
-    pub user_ns: [Vec<u64>; 2],
-    /// From wake-ups on busy CPUs to switches from the tasks that they preempt at once, ns. Empty: no time.
-    pub preempt_ns: Vec<u64>,
-    /// Of each task of the workload, by the op at which it stands when it is woken: how long it takes, ns; 0: by a draw.
-    pub by_op_ns: Vec<Vec<u32>>,
-    /// Tasks of the workload that are threads of the kernel.
-    pub kernel_tasks: Vec<bool>,
-}
-
-impl Wakes {
-    /// Whether nothing was measured.
-    pub fn is_empty(&self) -> bool {
-        self.kernel_ns.iter().chain(&self.user_ns).all(Vec::is_empty)
-    }
 }
 
 /// Why `case` runs without energy-aware scheduling; `None` if it has it.

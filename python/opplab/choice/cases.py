@@ -215,20 +215,22 @@ def _of_trace(
     seeds: Iterable[int],
     keys: dict[str, Any],
 ) -> Program:
-    """Give the work that a trace shows, run again in a closed loop."""
+    """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
     from opplab.simulation.machine import Machine as Described
     from opplab.trace.replayed import assumed, self_check
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
-    inner, _, _, check = _opplab.replayed_case(str(path), None if on is None else on._inner)
-    base = json.loads(inner.to_json())
+    own_seeds = list(seeds)
+    inner, _, _, check = _opplab.replayed_cases(str(path), None if on is None else on._inner, len(own_seeds))
+    replayed = [json.loads(one.to_json()) for one in inner]
+    base = replayed[0]
     own = json.loads(check)
     label = base["benchmark"] or path.name
     length_ns = base["duration_ns"] if seconds is None else min(round(seconds * 1e9), base["duration_ns"])
     bases = []
-    for seed in seeds:
-        policy = {**base["policy"], **keys}
-        bases.append({**base, "policy": policy, "seed": seed, "duration_ns": length_ns, "benchmark": label})
+    for seed, one in zip(own_seeds, replayed, strict=True):
+        policy = {**one["policy"], **keys}
+        bases.append({**one, "policy": policy, "seed": seed, "duration_ns": length_ns, "benchmark": label})
     found = own["self_check"]
     return Program(
         bases,

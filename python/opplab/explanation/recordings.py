@@ -70,7 +70,7 @@ def explain_trace(
             return Explanation({**found.about, **zero}, found.findings)
     from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
-    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
+    (case,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor)
     checked = json.loads(check)
     known: bool = checked["governor_known"]
     about = {

@@ -601,7 +601,7 @@ fn check(replay: &Replay) -> Result<String, String> {
 impl Slow {
     /// What held CPUs back in a closed loop.
     fn of(replay: &Replay) -> Result<Self, String> {
-        let ClosedCase { case, start, .. } = replay.closed_case().map_err(|error| error.to_string())?;
+        let ClosedCase { case, start, .. } = replay.closed_case(0).map_err(|error| error.to_string())?;
         let mut sink = WhySlow::new(&case);
         let outcome = opplab_sim::run_from(&case, &start, &mut sink).map_err(|error| error.0)?;
         Ok(Self {

@@ -1,0 +1,142 @@
+//! What a machine was doing when a run begins, and what was measured of its wake-ups.
+
+use crate::error::Fault;
+use crate::tree::{Node, TIME_NS_MAX};
+
+/// The state of a machine at the start of a run; what a list is too short for starts as always.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Frequency of each cpufreq policy (in the order of clusters, then of CPUs) in kHz, instead of its lowest operating point.
+    pub khz: Vec<u32>,
+    /// `util_avg` and `load_avg` that are left on each CPU of what ran before, instead of 0.
+    pub blocked: Vec<(u32, u32)>,
+    /// Timers of the kernel's own in the timer wheel: ns after the start of the run, and the CPU. An idle CPU whose tick is stopped has
+    /// a tick for each.
+    pub wheel: Vec<(u64, u32)>,
+    /// A kworker takes the samples of ondemand and conservative (cpufreq_governor.c:dbs_work_handler()), which waits for the CPU as any task
+    /// does; without, they are taken at once.
+    pub dbs_kworkers: bool,
+    /// How long wake-ups on idle CPUs take.
+    pub wakes: Wakes,
+    /// By how much ticks come late, ns, as measured: each draws one. Empty: never.
+    pub tick_late_ns: Vec<u64>,
+}
+
+/// From wake-ups on idle CPUs to the woken tasks' first instructions there, as measured on a machine whose kernel takes long for it (an
+/// emulated one, one full of probes): each wake-up draws one of its kind. Such a CPU handles what comes at once, and only then is on its way out
+/// of idle. Without any, idle states give how long they take to leave, before what comes is handled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wakes {
+    /// Of threads of the kernel: by an interrupt, and by a task on another CPU, ns.
+    pub kernel_ns: [Vec<u64>; 2],
+    /// Of all other tasks, ns.
+    pub user_ns: [Vec<u64>; 2],
+    /// From wake-ups on busy CPUs to switches from the tasks that they preempt at once, ns. Empty: no time.
+    pub preempt_ns: Vec<u64>,
+    /// Of each task of the workload, by the op at which it stands when it is woken: how long it takes, ns; 0: by a draw.
+    pub by_op_ns: Vec<Vec<u32>>,
+    /// Tasks of the workload that are threads of the kernel.
+    pub kernel_tasks: Vec<bool>,
+}
+
+impl Wakes {
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.kernel_ns.iter().chain(&self.user_ns).all(Vec::is_empty)
+    }
+}
+
+const NS: i128 = TIME_NS_MAX;
+const U32: i128 = u32::MAX as i128;
+
+fn list<T>(items: &[T], node: impl Fn(&T) -> Node) -> Option<Node> {
+    (!items.is_empty()).then(|| Node::list(items.iter().map(node)))
+}
+
+fn numbers<T: Copy + Into<i128>>(items: &[T]) -> Option<Node> {
+    list(items, |&number| Node::from(number))
+}
+
+fn pair(one: impl Into<i128>, other: impl Into<i128>) -> Node {
+    Node::list([Node::from(one.into()), Node::from(other.into())])
+}
+
+impl Start {
+    /// The tree of this start; `None` of a machine that was not in use.
+    pub(crate) fn node(&self) -> Option<Node> {
+        let Self { khz, blocked, wheel, dbs_kworkers, wakes, tick_late_ns } = self;
+        let Wakes { kernel_ns, user_ns, preempt_ns, by_op_ns, kernel_tasks } = wakes;
+        (*self != Self::default()).then(|| {
+            Node::table([
+                ("khz", numbers(khz)),
+                ("blocked", list(blocked, |&(util, load)| pair(util, load))),
+                ("wheel", list(wheel, |&(ns, cpu)| pair(ns, cpu))),
+                ("dbs_kworkers", dbs_kworkers.then(|| Node::bool(true))),
+                ("tick_late_ns", numbers(tick_late_ns)),
+                ("kernel_irq_ns", numbers(&kernel_ns[0])),
+                ("kernel_task_ns", numbers(&kernel_ns[1])),
+                ("user_irq_ns", numbers(&user_ns[0])),
+                ("user_task_ns", numbers(&user_ns[1])),
+                ("preempt_ns", numbers(preempt_ns)),
+                ("by_op_ns", list(by_op_ns, |ops| Node::list(ops.iter().map(|&ns| Node::from(ns))))),
+                ("kernel_tasks", list(kernel_tasks, |&is_one| Node::bool(is_one))),
+            ])
+        })
+    }
+
+    /// The start that `node` is the tree of.
+    pub(crate) fn from_node(node: &Node) -> Result<Self, Fault> {
+        let table = node.as_table("start", START_KEYS)?;
+        fn each<T>(
+            node: Option<&Node>,
+            key: &'static str,
+            item: impl FnMut(&Node) -> Result<T, Fault>,
+        ) -> Result<Vec<T>, Fault> {
+            node.map_or(Ok(Vec::new()), |node| node.as_list(key)?.iter().map(item).collect())
+        }
+        fn two<'n>(node: &'n Node, key: &str) -> Result<[&'n Node; 2], Fault> {
+            match node.as_list(key)? {
+                [one, other] => Ok([one, other]),
+                _ => Err(Fault::new(node.at, format!("`{key}` must have pairs of numbers"))),
+            }
+        }
+        let times = |key| each(table.get(key), key, |item| item.as_int(key, 0, NS));
+        Ok(Self {
+            khz: each(table.get("khz"), "khz", |item| item.as_int("khz", 1, U32))?,
+            blocked: each(table.get("blocked"), "blocked", |item| {
+                let [util, load] = two(item, "blocked")?;
+                Ok((util.as_int("blocked", 0, U32)?, load.as_int("blocked", 0, U32)?))
+            })?,
+            wheel: each(table.get("wheel"), "wheel", |item| {
+                let [ns, cpu] = two(item, "wheel")?;
+                Ok((ns.as_int("wheel", 0, NS)?, cpu.as_int("wheel", 0, U32)?))
+            })?,
+            dbs_kworkers: table.bool_or("dbs_kworkers", false)?,
+            tick_late_ns: times("tick_late_ns")?,
+            wakes: Wakes {
+                kernel_ns: [times("kernel_irq_ns")?, times("kernel_task_ns")?],
+                user_ns: [times("user_irq_ns")?, times("user_task_ns")?],
+                preempt_ns: times("preempt_ns")?,
+                by_op_ns: each(table.get("by_op_ns"), "by_op_ns", |ops| {
+                    each(Some(ops), "by_op_ns", |item| item.as_int("by_op_ns", 0, U32))
+                })?,
+                kernel_tasks: each(table.get("kernel_tasks"), "kernel_tasks", |item| item.as_bool("kernel_tasks"))?,
+            },
+        })
+    }
+}
+
+const START_KEYS: &[&str] = &[
+    "khz",
+    "blocked",
+    "wheel",
+    "dbs_kworkers",
+    "tick_late_ns",
+    "kernel_irq_ns",
+    "kernel_task_ns",
+    "user_irq_ns",
+    "user_task_ns",
+    "preempt_ns",
+    "by_op_ns",
+    "kernel_tasks",
+];
