@@ -121,7 +121,7 @@ def load_of(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark
     if not isinstance(workload, str | Path) or _is_trace(workload):
         return workload
     is_file = isinstance(workload, Path) or "." in workload or "/" in workload
-    return Load.load(workload) if is_file else Load.benchmark(workload)
+    return Load.load(workload) if is_file else Load.benchmark(str(workload))
 
 
 def program_of(
