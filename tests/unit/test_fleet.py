@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -285,6 +286,21 @@ def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     words = " ".join(done.stdout.split())
     assert " on 1 machine of 1 type? " in words
     assert "The baseline, schedutil intel_cpufreq, is the best on 1 machine type: nothing to change." in words
+
+
+def test_a_setting_that_one_type_cannot_have_is_left_out_of_that_type_only(dumps: Path) -> None:
+    """Goal: a fleet of two makers takes a setting of one, and no type is refused as a damaged dump is."""
+    (dumps / "hostile.tar.xz").unlink()
+    vs = "driver=intel_pstate governor=powersave"
+    done = run(dumps, "--governor", "schedutil,performance", "--vs", vs)
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    words = " ".join(done.stdout.split())
+    (left_out,) = re.findall(r"([^:;]*): --vs '([^']*)' is left out: unknown driver of machine (\S+)", words)
+    assert (left_out[1], left_out[2]) == (vs, "AMD")
+    assert "Refused" not in words
+    assert "machines of 2 types" in words
+    with pytest.raises(opplab.InputError, match="no machine type can have it: unknown driver"):
+        fleet([dumps], opplab.Workload.parse(json.dumps(LOAD), name="load"), variants=["driver=scmi"], **OPTIONS)
 
 
 def test_a_wrong_question_is_the_error_and_refuses_no_dump(dumps: Path) -> None:

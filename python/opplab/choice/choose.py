@@ -29,7 +29,7 @@ from opplab.choice.criteria import (
     own_metrics,
 )
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
-from opplab.errors import InputError, OpplabError
+from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import HOW_TO_GET_POWER, known_power
 from opplab.simulation.work import with_energy_per_work
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.progress import Shown
 
-__all__ = ["choose"]
+__all__ = ["choose", "unfit"]
 
 RESAMPLES = 2000
 MISSED = "missed_activations"
@@ -155,10 +155,7 @@ def choose(
     if "energy" in goals and not all(known_power(program.machine)):
         raise InputError(HOW_TO_GET_POWER)
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
-    if variants:
-        first = chosen[0]
-        base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-        chosen += [Setting.of(one) for one in with_variants(base, variants, driver_names(program.machine), said)[1:]]
+    chosen += _variants_of(chosen[0], variants, program.machine, said)
     run = _Runner(program, variation, latencies, jobs, executor, progress)
     if search:
         from opplab.choice.search import searched
@@ -235,6 +232,55 @@ def _check_measured(
     goals_named(goals, units, named)
     for limit in limits:
         limit.bound_in(units[metric_named(limit.metric, list(units), named)][0], 1.0)
+
+
+def _variants_of(
+    first: Setting, variants: Sequence[str], machine: Mapping[str, Any], said: Callable[[str], None] = lambda _: None
+) -> list[Setting]:
+    """Give the settings of what differs from the first."""
+    if not variants:
+        return []
+    base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
+    return [Setting.of(one) for one in with_variants(base, variants, driver_names(machine), said)[1:]]
+
+
+def unfit(
+    machine: Machine,
+    workload: Workload | Benchmark | str | Path,
+    *,
+    governors: Sequence[str] = GOVERNORS,
+    variants: Sequence[str] = (),
+    seconds: float | None = None,
+    policy: Mapping[str, Any] | None = None,
+    **_: Any,
+) -> dict[str, str]:
+    """Give those of a choice's variants that a machine cannot have, and why."""
+    if not variants:
+        return {}
+    shared = dict(policy or {})
+    try:
+        program = program_of(machine, workload, seconds=seconds, seeds=[SEED], keys=shared)
+    except OpplabError:
+        # The work does not run on it, which is told where it is to run.
+        return {}
+    first = grid(governors)[0]
+
+    def why_not(setting: Setting) -> str:
+        try:
+            (case,) = program.cases([setting], [setting.name], Policy.variation)
+            # Asks the driver, which refuses the settings that it cannot have.
+            case.inner.assumed_preferences()
+        except (CaseError, InputError) as error:
+            return str(error).removeprefix(f"setting `{setting.name}`: ").removeprefix("failed to use the policy: ")
+        return ""
+
+    found: dict[str, str] = {}
+    # What the first setting has, too, is no matter of the variants.
+    for text in variants if not why_not(first) else ():
+        for setting in _variants_of(first, [text], program.machine):
+            if why := why_not(setting):
+                found[text] = why
+    return found
 
 
 class _Runner:

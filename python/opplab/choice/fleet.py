@@ -8,13 +8,13 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
-from opplab.choice import GOALS
+from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
@@ -62,6 +62,12 @@ class MachineType:
     text: str
     power: str
     dumps: list[str] = field(default_factory=list)
+
+    def machine(self) -> Machine:
+        """Give the machine, with the type's name for messages."""
+        from opplab.simulation.machine import Machine
+
+        return Machine(Machine.parse(self.text)._inner.renamed(self.name))
 
 
 @dataclass(kw_only=True)
@@ -402,7 +408,6 @@ def fleet(
     Fleet
     """
     from opplab.choice.cases import load_or_trace
-    from opplab.simulation.machine import Machine
     from opplab.summary.answer import title_of
 
     # What is wrong with the question is no dump's fault.
@@ -412,15 +417,23 @@ def fleet(
             Constraint.parse(text)
     sources = sources_of(dumps)
     types, refused = types_of(list(dict.fromkeys(sources)))
+    lacking = _lacking(types, load, options)
     answered = []
     for number, kind in enumerate(types, start=1):
         try:
-            question = _question(workload, options, Machine.parse(kind.text).drivers)
-            own = dict(options, said=lambda words, name=kind.name: said(f"{name}: {words}"))
-            saving, again = _kept(output, kind, question, partial(_chosen, kind, load, own, Machine))
+            lacks = lacking[kind.digest]
+            fitting = [text for text in options.get("variants") or () if text not in lacks]
+            if lacks and not fitting and len(options.get("governors", GOVERNORS)) < 2:
+                raise InputError(next(iter(lacks.values())))
+            own = {**options, **({"variants": fitting} if lacks else {})}
+            question = _question(workload, own, kind.machine().drivers)
+            own["said"] = lambda words, name=kind.name: said(f"{name}: {words}")
+            saving, again = _kept(output, kind, question, partial(_chosen, kind, load, own))
         except OpplabError as error:
             refused += [(dump, f"{kind.name}: {error}") for dump in kind.dumps]
             continue
+        left_out = [f"--vs '{text}' is left out: {why}." for text, why in lacks.items()]
+        saving = replace(saving, missing=[*saving.missing, *left_out])
         said(f"{number}/{len(types)} machine types: {kind.name}{' (kept)' if again else ''}")
         answered.append((kind, saving))
     answered.sort(key=lambda one: -(one[1].watts or 0.0) * len(one[0].dumps))
@@ -441,6 +454,17 @@ def fleet(
     )
 
 
+def _lacking(types: Sequence[MachineType], load: Any, options: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Give the variants that each type cannot have, and why; one that no type can have is refused."""
+    from opplab.choice.choose import unfit
+
+    out = {kind.digest: unfit(kind.machine(), load, **options) for kind in types}
+    for text in options.get("variants") or () if out else ():
+        if all(text in lacks for lacks in out.values()):
+            raise InputError(f"--vs '{text}': no machine type can have it: {next(iter(out.values()))[text]}")
+    return out
+
+
 def _repeated(sources: Sequence[Path]) -> str:
     """Name that a dump given several times is one machine."""
     if not (more := len(sources) - len(set(sources))):
@@ -448,10 +472,10 @@ def _repeated(sources: Sequence[Path]) -> str:
     return f"{_several(more, 'repeated path')} left out: each machine is a dump of its own. "
 
 
-def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any], machine: type[Machine]) -> Saving:
+def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any]) -> Saving:
     from opplab.choice.choose import choose
 
-    return Saving.of(choose(machine.parse(kind.text), workload, **options))
+    return Saving.of(choose(kind.machine(), workload, **options))
 
 
 def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:
