@@ -70,7 +70,11 @@ def explain_trace(
             return Explanation({**found.about, **zero}, found.findings)
     from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
-    (case,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor)
+    (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor)
+    # All of the recording is explained, also what a comparison does not count.
+    whole = json.loads(replayed.to_json())
+    whole["workload"].pop("warmup_ns", None)
+    case = _opplab.Case.from_json(json.dumps(whole))
     checked = json.loads(check)
     known: bool = checked["governor_known"]
     about = {
