@@ -259,7 +259,7 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import COLD_NS, PAIRS, periods_together, start_up, whole_of
+    from opplab.summary.answer import COLD_NS, PAIRS, never_finished, periods_together, start_up, whole_of
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -366,12 +366,14 @@ def _answer(
             moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
             hangs = deciding_of(assumed, point[0], shifts) if moved else []
     base = program.bases[0]
+    unfinished = [label for label in labels if values.get((point, label, "unfinished_activations"), Values()).own]
     metered = "watts are the sum of the clusters' meters, without the rest of the machine"
     notes = [
         metered if "power" in shown or "energy" in shown else "",
         start_up([(base["workload"], base["duration_ns"])]),
         whole_of([{name: one.value for name, one in option.parts.items()} for option in ranked], [base["workload"]]),
         periods_together(base["workload"]) if latencies else "",
+        never_finished(unfinished) if any(metric.startswith("response_") for metric in shown) else "",
         f"misses of the first {COLD_NS / 1e9:g} s, when load tracking starts from 0, leave no setting out"
         if any(
             metric == LATER and option.parts[LATER].value < option.parts[MISSED].value
