@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from pathlib import Path
 
 import polars as pl
@@ -118,7 +119,9 @@ def test_a_trace_was_slow(tmp_path: Path, load: Path) -> None:
     assert opplab.explain(run, why_slow=True).findings[0].data["busy_ns"] == pytest.approx(1e9 * busy_s)
     # The trace's work runs again, from other phases.
     assert found["busy_ns"] == pytest.approx(1e9 * busy_s, rel=0.03)
-    assert f"{found['missed']:.4g} of {metrics['activations']:.0f} activations were missed" in text
+    missed, activations = re.findall(r"(\S+) of (\d+) activations were missed", text)[0]
+    # One whose end falls on the recording's may be in one of them only.
+    assert (missed, int(activations)) == (f"{found['missed']:.4g}", pytest.approx(metrics["activations"], abs=1))
 
 
 def test_a_fleet_of_four_machine_types(tmp_path: Path, load: Path) -> None:

@@ -130,6 +130,11 @@ pub trait Sink {
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         let _ = (task, due_ns);
     }
+    /// Takes, at the end of the run, an activation that was due before and whose [`Event::Activation`] did not come. Of one
+    /// that had not ended, slack and response are those of an end at `now_ns`.
+    fn activation_left(&mut self, now_ns: u64, task: TaskIdx, slack_ns: i64, response_ns: u64) {
+        let _ = (now_ns, task, slack_ns, response_ns);
+    }
     /// Takes the expiry of a timer in an interrupt of `cpu`.
     fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
         let _ = (now_ns, cpu, timer);
@@ -195,6 +200,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         self.0.timer_due(task, due_ns);
         self.1.timer_due(task, due_ns);
+    }
+    fn activation_left(&mut self, now_ns: u64, task: TaskIdx, slack_ns: i64, response_ns: u64) {
+        self.0.activation_left(now_ns, task, slack_ns, response_ns);
+        self.1.activation_left(now_ns, task, slack_ns, response_ns);
     }
     fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);

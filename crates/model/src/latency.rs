@@ -1,5 +1,5 @@
 //! How long tasks of a run wait: from a timer's due time, or else from being woken, to running; and from a timer to the end of the
-//! activation that it started.
+//! activation that it started; of one that was due and had not ended, to the end of the run.
 
 use std::collections::BTreeMap;
 
@@ -77,6 +77,12 @@ impl Sink for Latencies {
 
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         self.due.insert(task, due_ns);
+    }
+
+    fn activation_left(&mut self, _now_ns: u64, task: TaskIdx, _slack_ns: i64, response_ns: u64) {
+        if response_ns > 0 {
+            self.response_ns.push((task, response_ns));
+        }
     }
 }
 

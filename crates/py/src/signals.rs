@@ -12,7 +12,7 @@ use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
-use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines};
+use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -168,10 +168,10 @@ pub(crate) fn trace_signals<'py>(
     let notes = all.pelt.groups().words(&all.groups);
     dict.set_item("notes", notes.into_iter().collect::<Vec<_>>())?;
     dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let All { pelt, residency, meter, activations, between, latencies, .. } = all;
+    let All { pelt, residency, meter, mut activations, between, latencies, .. } = all;
     let samples = pelt.into_samples();
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
-        summaries(py, &dict, utils, &latencies.finish(deadline_ns))?;
+        summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), deadline_ns))?;
     }
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
@@ -216,6 +216,10 @@ pub(crate) fn trace_signals<'py>(
         ("woken", waits.iter().map(|wait| wait.woken).collect::<Vec<_>>().into_pyarray(py).into_any()),
     ];
     table(py, &dict, "waits", &columns)?;
+    let mut deadlines = deadlines(&activations.all, deadline_ns);
+    let nr_ended = activations.all.len();
+    let late = past_deadline(activations.under_way(), &mut deadlines, deadline_ns);
+    activations.all.extend(late);
     let all = &activations.all;
     let times = |of: fn(&opplab_signals::activations::Activation) -> u64| {
         all.iter().map(|one| of(one) as i64).collect::<Vec<_>>().into_pyarray(py).into_any()
@@ -227,10 +231,10 @@ pub(crate) fn trace_signals<'py>(
         ("latency_ns", times(|one| one.start_ns.saturating_sub(one.woken_ns))),
         ("running_ns", times(|one| one.running_ns)),
         ("response_ns", times(|one| one.end_ns.saturating_sub(one.woken_ns))),
+        ("ended", (0..all.len()).map(|index| index < nr_ended).collect::<Vec<_>>().into_pyarray(py).into_any()),
         ("preemptions", all.iter().map(|one| one.preemptions).collect::<Vec<_>>().into_pyarray(py).into_any()),
     ];
     table(py, &dict, "activations", &columns)?;
-    let deadlines = deadlines(all, deadline_ns);
     let columns = [
         ("pid", deadlines.keys().copied().collect::<Vec<_>>().into_pyarray(py).into_any()),
         ("deadline_ns", deadlines.values().map(|ns| *ns as i64).collect::<Vec<_>>().into_pyarray(py).into_any()),

@@ -674,4 +674,9 @@ impl Sink for Simulated {
         };
         self.list.push(Ev { time_ns: now_ns, cpu, current, context: Context::Unknown, what });
     }
+
+    fn activation_left(&mut self, now_ns: u64, task: TaskIdx, slack_ns: i64, _response_ns: u64) {
+        let what = What::Activation { task, slack_ns };
+        self.list.push(Ev { time_ns: now_ns, cpu: 0, current: self.curr[0], context: Context::Unknown, what });
+    }
 }

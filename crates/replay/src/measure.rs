@@ -87,7 +87,7 @@ pub struct Measured {
     pub switches: u64,
     /// Energy by cluster, fJ.
     pub energy_fj: Vec<u128>,
-    /// Loops that ended with a slack below 0, and all loops with a timer.
+    /// Loops that ended with a slack below 0 or were due and did not end, and all loops with a timer that ended or were due.
     pub missed: (u64, u64),
 }
 
@@ -172,7 +172,8 @@ pub fn measure(
             What::Frequency { cpu, freq_khz } if (cpu as usize) < nr => {
                 count.frequency(ev.time_ns, cpu, freq_khz, inside)
             }
-            What::Activation { task, slack_ns } if inside && counts(task) => {
+            // What was due and had not ended comes at the end of the window.
+            What::Activation { task, slack_ns } if (inside || ev.time_ns == window.1) && counts(task) => {
                 count.measured.missed.0 += u64::from(slack_ns < 0);
                 count.measured.missed.1 += 1;
             }

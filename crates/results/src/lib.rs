@@ -108,7 +108,7 @@ pub struct Run<'a> {
     pub outcome: &'a Outcome,
     /// What control groups used, where there are any.
     pub groups: Option<&'a GroupShares>,
-    /// From wake-ups to running and from timers to the end of activations, where somebody asked.
+    /// From wake-ups to running and from timers to the end of activations (or of the run), where somebody asked.
     pub waits: (Percentiles, Percentiles),
 }
 

@@ -34,12 +34,14 @@ metrics! {
     "power", "W", Lower, Whole, "mean power of all clusters", |r| r.one(r.energy_fj().map(|fj| r.watts(fj)));
     "power:CLUSTER", "W", Lower, Part, "mean power of a cluster", |r| r.by_energy(|fj| r.watts(fj));
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
-    "activations", "1", Higher, Detail, "activations of periodic tasks that were finished",
+    "activations", "1", Higher, Detail, "activations of periodic tasks that were finished, or were due before the end of the run",
         |r| r.one(r.outcome.activations as f64);
-    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period",
+    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period; those that were due and never finished are among them",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
     "missed_at_start", "%", Neither, Detail, "share of activations that were not finished in their period and ended in the run's first 0.2 s",
         |r| r.some_percent(r.outcome.missed_at_start, r.outcome.activations);
+    "unfinished_activations", "%", Lower, Detail, "share of activations that were due before the end of the run and did not finish: their responses count up to there",
+        |r| r.some_percent(r.outcome.unfinished_activations, r.outcome.activations);
     "first_idle", "%", Neither, Detail, "share of CPU time in the first idle state that a CPU took, where there is a deeper one",
         |r| r.some_percent(r.outcome.first_idle_ns, r.outcome.wall_ns * r.outcome.busy_ns_by_opp.len() as u64);
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
@@ -74,7 +76,7 @@ metrics! {
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
     "latency_PERCENTILE", "ms", Lower, Whole, "from the due time of the timer that wakes a task, of other wake-ups from sched_waking, to its running; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.0);
-    "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end; of a benchmark where somebody asks for it (choose)",
+    "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end, or to the end of the run if it was due and did not end; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.1);
     "group_energy:GROUP", "J", Lower, Part, "energy of a control group's tasks and of the groups in it, with equal parts of what awake clusters and packages share",
         |r| r.by_group(|group| Some(r.energy_fj().map(|_| group.figures.energy_fj as f64 / 1e15)));
@@ -90,7 +92,7 @@ metrics! {
         |r| r.by_quota(|stat| stat.nr_bursts as f64);
     "group_burst:GROUP", "s", Neither, Detail, "runtime beyond the quota that was used (cpu.stat: burst_usec)",
         |r| r.by_quota(|stat| stat.burst_ns as f64 / 1e9);
-    "group_missed:GROUP", "%", Lower, Whole, "share of a control group's activations that were not finished in time",
+    "group_missed:GROUP", "%", Lower, Whole, "share of a control group's activations that were not finished in time, or not at all",
         |r| r.by_group(|group| {
             let figures = group.figures;
             (figures.activations > 0).then(|| Some(percent(figures.missed_activations, figures.activations)))
@@ -99,7 +101,7 @@ metrics! {
         |r| r.by_group(|group| at(group.figures.latency_ns, 50).map(Some));
     "group_latency_p99:GROUP", "ms", Lower, Whole, "the same, 99th percentile",
         |r| r.by_group(|group| at(group.figures.latency_ns, 99).map(Some));
-    "group_response_p99:GROUP", "ms", Lower, Whole, "from timers of its tasks to the end of activations",
+    "group_response_p99:GROUP", "ms", Lower, Whole, "from timers of its tasks to the end of activations, or of the run if they were due and did not end",
         |r| r.by_group(|group| at(group.figures.response_ns, 99).map(Some));
     "group_pressure_some:GROUP", "%", Lower, Whole, "time in which one of its tasks waited, a mean over CPUs by their time that is not idle (cpu.pressure: some total)",
         |r| r.by_pressure(SOME, |line| r.percent_of_time(line.total_ns));

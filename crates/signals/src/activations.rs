@@ -42,9 +42,25 @@ pub struct Activations {
     open: HashMap<i32, Open>,
     /// Who runs without an activation, since when.
     running: HashMap<i32, u64>,
+    /// Time of the last event.
+    last_ns: u64,
 }
 
 impl Activations {
+    /// The activations that are under way, by pid, as if they ended now; one that has not run yet begins to run now.
+    pub fn under_way(&self) -> Vec<Activation> {
+        let now = self.last_ns;
+        let so_far = |open: &Open| Activation {
+            start_ns: if open.started { open.activation.start_ns } else { now },
+            end_ns: now,
+            running_ns: open.activation.running_ns + open.running_since.map_or(0, |since| now.saturating_sub(since)),
+            ..open.activation
+        };
+        let mut all: Vec<Activation> = self.open.values().map(so_far).collect();
+        all.sort_unstable_by_key(|one| one.pid);
+        all
+    }
+
     fn wakeup(&mut self, pid: i32, now: u64) {
         let fresh =
             Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
@@ -80,12 +96,14 @@ impl Activations {
                 open.activation.start_ns = now;
             }
             open.running_since = Some(now);
+            open.activation.cpu = cpu;
         }
     }
 }
 
 impl SchedSink for Activations {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        self.last_ns = event.time_ns;
         match *what {
             SchedEvent::Switch { prev, prev_state, next } => {
                 self.switch(event.cpu, event.time_ns, prev.pid, prev_state, next.pid);
@@ -128,5 +146,7 @@ mod tests {
         };
         // Task 8's wake-up is not in the trace; the second of task 7 does not end.
         assert_eq!(activations.all, [expected]);
+        let [left] = activations.under_way()[..] else { panic!("the last wake-up") };
+        assert_eq!((left.pid, left.woken_ns, left.end_ns, left.running_ns), (7, 90_000, 90_000, 0));
     }
 }

@@ -45,15 +45,17 @@ impl Utils {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Times {
     waits_ns: Vec<u64>,
     /// Wake-up and response time.
     activations: Vec<(u64, u64)>,
+    /// Of the one that is under way at the end: how long it has taken.
+    under_way_ns: Option<u64>,
 }
 
 /// Waits and activations by task.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Latencies {
     tasks: BTreeMap<i32, Times>,
 }
@@ -65,9 +67,9 @@ pub struct LatencySummary {
     pub wakeups: u64,
     /// Their median, 99th percentile and maximum.
     pub waits_ns: [u64; 3],
-    /// Number of activations.
+    /// Number of activations that ended, or were past their deadline at the end of the trace.
     pub activations: u64,
-    /// Of these, those that took longer than the deadline; `None` if there is no deadline.
+    /// Of these, those that took longer than the deadline, or do; `None` if there is no deadline.
     pub missed: Option<u64>,
 }
 
@@ -85,8 +87,11 @@ impl Latencies {
         self.tasks.entry(one.pid).or_default().activations.push((one.woken_ns, response_ns));
     }
 
-    /// One row a task, by pid. Without a deadline periodic tasks have their period as one.
-    pub fn finish(self, deadline_ns: Option<u64>) -> Vec<(i32, LatencySummary)> {
+    /// One row a task, by pid, with what is under way at the end. Without a deadline periodic tasks have their period as one.
+    pub fn finish(mut self, under_way: &[Activation], deadline_ns: Option<u64>) -> Vec<(i32, LatencySummary)> {
+        for one in under_way {
+            self.tasks.entry(one.pid).or_default().under_way_ns = Some(one.end_ns.saturating_sub(one.woken_ns));
+        }
         self.tasks.into_iter().map(|(pid, times)| (pid, times.finish(deadline_ns))).collect()
     }
 }
@@ -102,13 +107,29 @@ impl Times {
         };
         let deadline_ns = deadline_ns.or_else(|| period_ns(&self.activations));
         let late = |deadline: u64| self.activations.iter().filter(|(_, response)| *response > deadline).count() as u64;
+        let is_due = deadline_ns.is_some_and(|deadline| self.under_way_ns.is_some_and(|so_far| so_far > deadline));
         LatencySummary {
             wakeups: waits.len() as u64,
             waits_ns,
-            activations: self.activations.len() as u64,
-            missed: deadline_ns.map(late),
+            activations: self.activations.len() as u64 + u64::from(is_due),
+            missed: deadline_ns.map(|deadline| late(deadline) + u64::from(is_due)),
         }
     }
+}
+
+/// Those of `under_way` that are past the deadlines of their tasks; tasks that are in none of `deadlines` get `deadline_ns` there.
+pub fn past_deadline(
+    under_way: Vec<Activation>,
+    deadlines: &mut BTreeMap<i32, u64>,
+    deadline_ns: Option<u64>,
+) -> Vec<Activation> {
+    let mut is_late = |one: &Activation| {
+        let so_far_ns = one.end_ns.saturating_sub(one.woken_ns);
+        let known_ns = deadlines.get(&one.pid).copied().or(deadline_ns).filter(|&limit_ns| so_far_ns > limit_ns);
+        deadlines.extend(known_ns.map(|limit_ns| (one.pid, limit_ns)));
+        known_ns.is_some()
+    };
+    under_way.into_iter().filter(|one| is_late(one)).collect()
 }
 
 /// The deadlines of tasks by pid: the given one, or the periods of those that are periodic.
@@ -171,6 +192,10 @@ mod tests {
         Wait { pid, cpu: 0, time_ns: 0, wait_ns, woken }
     }
 
+    fn one(woken_ns: u64, end_ns: u64) -> Activation {
+        Activation { pid: 7, woken_ns, start_ns: 0, end_ns, running_ns: 0, cpu: 0, preemptions: 0 }
+    }
+
     #[test]
     fn waits_and_deadlines_come_down_to_a_row() {
         let mut latencies = Latencies::default();
@@ -179,12 +204,19 @@ mod tests {
         for nth in 0..6u64 {
             let woken_ns = nth * 100 + nth % 2;
             let end_ns = woken_ns + if nth == 3 { 102 } else { 50 };
-            let one = Activation { pid: 7, woken_ns, start_ns: 0, end_ns, running_ns: 0, cpu: 0, preemptions: 0 };
-            latencies.activation(&one);
+            latencies.activation(&one(woken_ns, end_ns));
         }
-        let rows = latencies.finish(None);
-        let expected = LatencySummary { wakeups: 4, waits_ns: [20, 40, 40], activations: 6, missed: Some(1) };
-        assert_eq!(rows, [(7, expected)]);
+        // What is under way at the end counts when it is past the deadline of 101.
+        for (so_far, activations, missed) in [(101, 6, 1), (102, 7, 2)] {
+            let last = one(600, 600 + so_far);
+            let rows = latencies.clone().finish(&[last], None);
+            let expected = LatencySummary { wakeups: 4, waits_ns: [20, 40, 40], activations, missed: Some(missed) };
+            assert_eq!(rows, [(7, expected)]);
+            let late = past_deadline(vec![last], &mut BTreeMap::from([(7, 101)]), None);
+            assert_eq!(late.len() as u64, missed - 1);
+        }
+        let alone = past_deadline(vec![one(0, 50)], &mut BTreeMap::new(), Some(49));
+        assert_eq!(alone.len(), 1);
     }
 
     #[test]

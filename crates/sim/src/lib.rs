@@ -77,12 +77,14 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Activations that a timer begins and that ended, over all tasks.
+    /// Activations that a timer begins, over all tasks: those that ended, and those that were due before the end of the run.
     activations,
-    /// Of these, those that ended after the start of the next.
+    /// Of these, those that ended after the start of the next, or not at all.
     missed_activations,
-    /// Of these, those that ended while signals that began at 0 still grew ([`COLD_NS`] of the run).
+    /// Of these, those that ended while signals that began at 0 still grew ([`COLD_NS`] of the run), which may be the whole run.
     missed_at_start,
+    /// Activations that were due before the end of the run and had not ended.
+    unfinished_activations,
     /// Time of CPUs in the first idle state that they took, where it is not the deepest: their governor knew no interval then.
     first_idle_ns,
     /// `Op::Resume` that was done.

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{CpuIdx, Event, Sink, TaskIdx};
+use opplab_model::event::{CpuIdx, Event, Sink, TaskIdx, TaskState, Tee};
 use opplab_model::file::parse_machine;
+use opplab_model::groups::{GroupSpec, Quota};
+use opplab_model::latency::Latencies;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_sim::by_group::ByGroup;
 use opplab_sim::{Case, Start, run, run_from};
 
 const MS: u64 = 1_000_000;
@@ -219,4 +222,138 @@ fn a_polling_cpu_chooses_again_at_its_limit() {
     };
     assert_eq!(longest_ns(&[("poll_limit", "none")]), 4 * MS);
     assert_eq!(longest_ns(&[]), 20_000);
+}
+
+/// What a run counts, and by its events alone how many activations were missed.
+struct Due {
+    /// Activations, and those that were missed.
+    counted: (u64, u64),
+    /// Of these, those of the start and those that never ended.
+    others: (u64, u64),
+    missed: u64,
+    response_ns: Option<[u64; 5]>,
+}
+
+/// When each task fell asleep, by task, and its responses.
+#[derive(Default)]
+struct Ends(Latencies, BTreeMap<TaskIdx, Vec<u64>>);
+
+impl Sink for Ends {
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        self.0.event(now_ns, event);
+        if let Event::SchedSwitch { prev, prev_state: TaskState::Interruptible, .. } = *event {
+            self.1.entry(prev).or_default().push(now_ns);
+        }
+    }
+
+    fn activation_left(&mut self, now_ns: u64, task: TaskIdx, slack_ns: i64, response_ns: u64) {
+        self.0.activation_left(now_ns, task, slack_ns, response_ns);
+    }
+}
+
+/// A task for CPU 0 that works `work_ns` every `period_ns`, from the start on.
+fn by_timer(work_ns: u64, period_ns: u64, absolute: bool) -> TaskSpec {
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns, fixed: 0 },
+        Op::Timer { timer: 0, period_ns, absolute, own: true },
+        Op::Activation { phase: 0, timed: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    TaskSpec { initial: true, ops, loop_slots: 1, nr_own_timers: 1, cpus: Some(0), ..TaskSpec::default() }
+}
+
+fn due(tasks: Vec<TaskSpec>, groups: Vec<GroupSpec>, kernel: &str, duration_ns: u64, warmup_ns: u64) -> Due {
+    let periods: Vec<u64> = tasks
+        .iter()
+        .map(|task| {
+            let period = |op: &Op| if let Op::Timer { period_ns, .. } = *op { Some(period_ns) } else { None };
+            task.ops.iter().find_map(period).unwrap_or(u64::MAX)
+        })
+        .collect();
+    let workload = Workload { tasks, groups, warmup_ns, cpu_sets: vec![vec![1]], ..Workload::default() };
+    let policy = Policy { governor: "performance".into(), kernel: kernel.into(), ..Policy::default() };
+    let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns };
+    let mut sink = Tee(Ends::default(), ByGroup::new(&case));
+    let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
+    let Tee(Ends(latencies, asleep), groups) = sink;
+    // A task that ended in time sleeps until the next point of its grid; a late one does not.
+    let in_time = |(task, period_ns): (usize, &u64)| {
+        let asleep = asleep.get(&(task as TaskIdx)).map_or(&[][..], Vec::as_slice);
+        asleep.iter().filter(|&&at_ns| (at_ns / period_ns + 1) * period_ns < duration_ns).count() as u64
+    };
+    let points: u64 = periods.iter().map(|period_ns| (duration_ns - 1) / period_ns).sum();
+    let shares = groups.finish(&case.workload.groups, &outcome);
+    if let [all] = &shares.groups[..] {
+        assert_eq!((all.activations, all.missed_activations), (39, 39), "the limited group");
+    }
+    Due {
+        counted: (outcome.activations, outcome.missed_activations),
+        others: (outcome.missed_at_start, outcome.unfinished_activations),
+        missed: points - periods.iter().enumerate().map(in_time).sum::<u64>(),
+        response_ns: latencies.percentiles(&[]).1,
+    }
+}
+
+/// Goal: who gets less misses no less: what was due and never finished in the run is missed. Method: loads up to six times of what a CPU
+/// does; the number of missed points of the timers by who fell asleep before them.
+#[test]
+fn what_was_due_and_never_finished_is_missed() {
+    for kernel in ["5.4", "6.12.117"] {
+        let mut before = 0;
+        for percent in [10, 40, 80, 150, 300, 600] {
+            let tasks = vec![by_timer(7 * MS * percent / 100, 7 * MS, true), by_timer(MS, 50 * MS, true)];
+            let found = due(tasks, Vec::new(), kernel, 2000 * MS, 0);
+            assert_eq!(found.counted, (285 + 39, found.missed), "{kernel} {percent} %");
+            assert!(found.missed >= before, "{kernel} {percent} %: {} {before}", found.missed);
+            before = found.missed;
+        }
+        assert!(before > 280);
+    }
+}
+
+/// Goal: a group with nearly no quota misses each deadline. Method: 8 s of 1 ms every 16 ms beside 40 ms every 200 ms in a group
+/// with 2 ms of 1 s: 499 and 39 points before the end, by hand.
+#[test]
+fn a_group_without_quota_misses_each_deadline() {
+    let tasks = || vec![by_timer(MS, 16 * MS, true), by_timer(40 * MS, 200 * MS, true)];
+    let quota = Some(Quota { quota_ns: 2 * MS, period_ns: 1000 * MS, burst_ns: 0 });
+    let limited = GroupSpec { tasks: vec![1], quota, ..GroupSpec::new("/bg") };
+    let free = due(tasks(), Vec::new(), "6.12.117", 8000 * MS, 0);
+    assert_eq!((free.counted, free.missed), ((538, 0), 0));
+    let found = due(tasks(), vec![limited], "6.12.117", 8000 * MS, 0);
+    assert_eq!((found.counted, found.missed, found.others), ((538, 39), 39, (0, 39)));
+    // The one that was released first is not done after 8 s; the next is 200 ms younger, and so on.
+    let [p50, .., p99, longest] = found.response_ns.unwrap_or_default();
+    assert!(p50 < 10 * MS);
+    assert_eq!((longest.div_ceil(MS), p99.div_ceil(MS)), (8000, 8000 - 5 * 200));
+}
+
+/// Goal: a relative timer has no point until its task comes to it, what is not due does not count, and a warm-up that a task starved in
+/// changes nothing. Method: work that no run of this length ends.
+#[test]
+fn a_relative_timer_has_one_activation_until_its_task_comes() {
+    let endless = |period_ns| vec![by_timer(100_000 * MS, period_ns, false)];
+    for warmup_ns in [0, 500 * MS] {
+        let found = due(endless(10 * MS), Vec::new(), "6.12.117", 1000 * MS, warmup_ns);
+        let response_ms = found.response_ns.map(|all| all.map(|ns| ns.div_ceil(MS)));
+        assert_eq!((found.counted, response_ms), ((1, 1), Some([1000; 5])));
+        let found = due(endless(1000 * MS), Vec::new(), "6.12.117", 1000 * MS, warmup_ns);
+        assert_eq!((found.counted, found.response_ns), ((0, 0), None));
+    }
+}
+
+/// Goal: the place of the timer in the loop changes no count. Method: twice the work that a period holds.
+#[test]
+fn a_timer_at_the_start_of_the_loop_counts_the_same_points() {
+    let late = |first: bool| {
+        let mut task = by_timer(20 * MS, 10 * MS, true);
+        if first {
+            task.ops.swap(1, 2);
+        }
+        due(vec![task], Vec::new(), "6.12.117", 1000 * MS, 0).counted
+    };
+    assert_eq!(late(false), (99, 99));
+    // Before the first point there is no work.
+    assert_eq!(late(true), (99, 98));
 }

@@ -355,7 +355,16 @@ def _answer(
 ) -> Choice:
     import numpy as np
 
-    from opplab.summary.answer import COLD_NS, PAIRS, cold_reason, cold_waits, periods_together, start_up, whole_of
+    from opplab.summary.answer import (
+        COLD_NS,
+        PAIRS,
+        cold_reason,
+        cold_waits,
+        never_finished,
+        periods_together,
+        start_up,
+        whole_of,
+    )
 
     twins = _twins(values, point, labels)
     settings = [setting for setting, label in zip(settings, labels, strict=True) if label in twins]
@@ -467,6 +476,7 @@ def _answer(
         if metric == LATER and option.parts[LATER].value < option.parts[MISSED].value
     ]
     why = cold_reason(cold)
+    unfinished = [label for label in labels if values.get((point, label, "unfinished_activations"), Values()).own]
     metered = "watts are the sum of the clusters' meters, without the rest of the machine"
     notes = [
         metered if "power" in shown or "energy" in shown else "",
@@ -474,6 +484,7 @@ def _answer(
         whole_of([{name: one.value for name, one in option.parts.items()} for option in ranked], [base["workload"]]),
         periods_together(base["workload"]) if latencies else "",
         f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
+        never_finished(unfinished) if any(metric.startswith("response_") for metric in shown) else "",
     ]
     choice = Choice(
         options=ranked,

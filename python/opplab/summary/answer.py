@@ -460,7 +460,7 @@ def answer_of(
     answer.finding = _finding(answer, sure)
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
-    beside = [_cold_misses(experiment, cases), _first_idle(cases), shared]
+    beside = [_cold_misses(experiment, cases), _unfinished(cases), _first_idle(cases), shared]
     answer.assumed = _assumed(experiment, lines, sure, command, beside)
     answer.missing = _cut(experiment, results)
     if results.filter(results["metric"] == "energy")["value"].null_count():
@@ -864,11 +864,11 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
     if not found:
         return ""
     least = min(found.values())
-    part = "all" if least == 1 else f"at least {100 * least:.0f} % of the"
+    part, left = ("all", "none") if least == 1 else (f"at least {100 * least:.0f} % of the", "fewer")
     governors = [json.loads(case.json)["policy"]["governor"] for case in experiment.cases if case.policy in found]
     return (
         f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
-        "longer runs have a smaller share, those with a `warmup` none"
+        f"longer runs have a smaller share, those with a `warmup` {left}"
     )
 
 
@@ -934,6 +934,23 @@ def cold_reason(governors: Iterable[str]) -> str:
     """
     # Others read the busy share of the last period, as intel_pstate and ondemand do, or have firmware that does.
     return ", when load tracking starts from 0" if set(governors) == {"schedutil"} else ""
+
+
+def _unfinished(cases: Mapping[tuple[Point, str], Values]) -> str:
+    """Report the variants with work that was due and never finished, of which no response is known."""
+    found = [
+        variant
+        for (_, variant), runs in cases.items()
+        if any(run.get("unfinished_activations") and run.get(PAIRS["response"][1]) for run in runs.values())
+    ]
+    return never_finished(list(dict.fromkeys(found)))
+
+
+def never_finished(names: Sequence[str]) -> str:
+    """Name the runs of whose responses only the least is known."""
+    if not names:
+        return ""
+    return f"some work under {in_words(names)} was due and never finished: its responses count up to the end of the run"
 
 
 def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:

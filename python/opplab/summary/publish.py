@@ -331,6 +331,6 @@ def methods(seed: int, time: str, *, energy: bool = True) -> list[str]:
         "same times. Intervals are Student's t at 95 % over the iterations. They cover the variation between "
         "seeds, mainly the relative start times of tasks. They do not cover the error of the model.",
         *([about_energy] if energy else ["Nothing was fitted to the published variants."]),
-        "An activation is missed when a task's work for a period ends after the next period has begun; its share is "
-        "over all activations of all tasks.",
+        "An activation is missed when a task's work for a period ends after the next period has begun, or not at all "
+        "though that was due before the end of the run. Its share is over all activations of all tasks.",
     ]

@@ -39,7 +39,8 @@ class Signals:
     activations : polars.DataFrame
         From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
         ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the
-        task is not periodic, or sleeps for a set time after its work).
+        task is not periodic, or sleeps for a set time after its work). One that is past its deadline when the trace
+        ends is there, too: missed, without a ``response_ns``, and before it ran without ``latency_ns`` and ``cpu``.
     cpu_energy, cluster_energy, task_energy : polars.DataFrame
         Energy by the machine's power, as `Trace.energy` adds it up (None without a machine): ``cpu_j`` of each CPU
         alone, running and idle; of clusters with what their CPUs share; of tasks with their part of that.
@@ -168,7 +169,11 @@ def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFram
     to_next = (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
     table = table.sort("pid", "time_ns").with_columns(to_next).join(deadlines, on="pid", how="left")
     missed = (pl.col("response_ns") > pl.col("deadline_ns")).alias("missed")
-    return table.with_columns(missed).sort("time_ns", "pid")
+    table = table.with_columns(missed)
+    # Of what is under way at the end only the start is known.
+    ran = pl.col("ended") | (pl.col("running_ns") > 0)
+    known = [pl.when(ran).then(pl.col("latency_ns", "cpu")), pl.when("ended").then("response_ns")]
+    return table.with_columns(known).drop("ended").sort("time_ns", "pid")
 
 
 def _named(columns: dict[str, Any], names: dict[int, str]) -> pl.DataFrame:

@@ -20,13 +20,13 @@ pub type Percentiles = Option<[u64; 5]>;
 pub struct GroupFigures {
     /// Energy of its tasks, fJ.
     pub energy_fj: u128,
-    /// Activations that ended.
+    /// Activations, as [`crate::Counters::activations`].
     pub activations: u64,
-    /// Of these, those that ended after the start of the next.
+    /// Of these, those that were missed.
     pub missed_activations: u64,
     /// From wake-ups to running.
     pub latency_ns: Percentiles,
-    /// From timers to the end of activations.
+    /// From timers to the end of activations; of those that were due and had not ended, to that of the run.
     pub response_ns: Percentiles,
     /// `cpu.pressure` at the end of the run, with sums of what is measured; `None`: the kernel has no PSI.
     pub pressure: Option<Pressure>,
@@ -125,6 +125,24 @@ impl ByGroup {
     fn group_of(&self, task: u32) -> Option<u32> {
         self.group_of.get(task as usize).copied().flatten()
     }
+
+    /// Counts an activation.
+    fn count(&mut self, task: u32, slack_ns: i64) {
+        let group = self.group_of(task);
+        let (all, missed) = &mut self.activations[place(group)];
+        *all += 1;
+        *missed += u64::from(slack_ns < 0);
+    }
+
+    /// Notes whose the last wait of each kind is.
+    fn give_waits(&mut self) {
+        for kind in [0, 1] {
+            if let Some(&(task, _)) = self.sink.1.waits()[kind].get(self.waits_of[kind].len()) {
+                let group = self.group_of(task);
+                self.waits_of[kind].push(group);
+            }
+        }
+    }
 }
 
 impl Sink for ByGroup {
@@ -132,18 +150,10 @@ impl Sink for ByGroup {
         if let Event::Activation { task, timed: true, slack_ns, .. } = *event
             && now_ns >= self.from_ns
         {
-            let group = self.group_of(task);
-            let (all, missed) = &mut self.activations[place(group)];
-            *all += 1;
-            *missed += u64::from(slack_ns < 0);
+            self.count(task, slack_ns);
         }
         self.sink.event(now_ns, event);
-        for kind in [0, 1] {
-            if let Some(&(task, _)) = self.sink.1.waits()[kind].get(self.waits_of[kind].len()) {
-                let group = self.group_of(task);
-                self.waits_of[kind].push(group);
-            }
-        }
+        self.give_waits();
         if let Some(psi) = &mut self.psi {
             psi.event(now_ns, event);
         }
@@ -166,6 +176,12 @@ impl Sink for ByGroup {
 
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         self.sink.timer_due(task, due_ns);
+    }
+
+    fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64) {
+        self.count(task, slack_ns);
+        self.sink.activation_left(now_ns, task, slack_ns, response_ns);
+        self.give_waits();
     }
 
     fn power(&mut self, now_ns: u64, metered: opplab_model::event::Metered, power_uw: u64) {

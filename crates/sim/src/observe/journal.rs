@@ -77,6 +77,14 @@ impl<'c, S: Sink> Journal<'c, S> {
             self.sink.timer_due(task.0, due_ns);
         }
     }
+
+    /// An activation of `task` was due, and the run ends before its event.
+    pub(crate) fn activation_left(&mut self, time_ns: u64, task: TaskId, slack_ns: i64, response_ns: u64) {
+        if S::ENABLED {
+            self.sink.activation_left(time_ns, task.0, slack_ns, response_ns);
+        }
+    }
+
     /// A timer expires in an interrupt.
     #[inline]
     pub(crate) fn timer(&mut self, time_ns: u64, cpu: CpuId, timer: ExpiredTimer) {

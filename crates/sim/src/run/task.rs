@@ -167,6 +167,12 @@ pub(crate) struct Task<'c> {
 }
 
 impl<'c> Task<'c> {
+    /// The next loop of its phase begins.
+    pub(crate) fn next_loop(&mut self, now_ns: u64) {
+        (self.activation_ns, self.activation_run_ns) = (now_ns, 0);
+        (self.wu_lat_ns, self.response_ns, self.slack_ns) = (0, 0, 0);
+    }
+
     pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: CpuSetId, cpu: CpuId) -> Self {
         let policy = spec.policy;
         let (class, weight) = class_and_weight(policy);

@@ -109,6 +109,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The outcome of a run that has reached its end; `before` is what the warm-up had used.
     pub(crate) fn finish(mut self, before: &Outcome) -> Outcome {
+        self.count_activations_left();
         let mut outcome = self.totals();
         self.set_overutilized(false);
         if self.case.workload.nr_main > 0 && self.nr_main_left == 0 {

@@ -23,6 +23,7 @@ trait Watcher {
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
     fn timer_due(&mut self, task: u32, due_ns: u64);
+    fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64);
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
 }
 
@@ -58,6 +59,11 @@ impl<S: Sink> Watcher for S {
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         Sink::timer_due(self, task, due_ns);
     }
+
+    fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64) {
+        Sink::activation_left(self, now_ns, task, slack_ns, response_ns);
+    }
+
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         Sink::timer(self, now_ns, cpu, timer);
     }
@@ -100,6 +106,11 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         self.0.timer_due(task, due_ns);
     }
+
+    fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64) {
+        self.0.activation_left(now_ns, task, slack_ns, response_ns);
+    }
+
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);
     }

@@ -232,13 +232,17 @@ impl Sink for Watch {
                     self.runs[at] = Some((now_ns, next));
                 }
             }
-            Event::Activation { slack_ns, .. } => {
-                self.activations += 1;
-                self.late += u64::from(slack_ns < 0);
-                self.latest_ns = self.latest_ns.max(slack_ns.min(0).unsigned_abs());
+            Event::Activation { task, slack_ns, response_ns, .. } => {
+                self.activation_left(now_ns, task, slack_ns, response_ns);
             }
             _ => {}
         }
+    }
+
+    fn activation_left(&mut self, _now_ns: u64, _task: u32, slack_ns: i64, _response_ns: u64) {
+        self.activations += 1;
+        self.late += u64::from(slack_ns < 0);
+        self.latest_ns = self.latest_ns.max(slack_ns.min(0).unsigned_abs());
     }
 }
 
@@ -294,7 +298,7 @@ fn show(asked: &Asked<'_>, kernel: &KernelProfile, settings: &[Setting], results
     let want_us = number("threads") * (number("run_us") + number("quiet") * number("quiet_us"));
     let quota_us = set.quota_us.unwrap_or(0);
     out.say(format!(
-        "The group works for {} on average and may use {}; {} of {} periods were throttled, and {} of {} activations ended late{}.",
+        "The group works for {} on average and may use {}; {} of {} periods were throttled, and {} of {} activations were late{}.",
         cpus(want_us, each * number("every_us")),
         cpus(quota_us, set.period_us),
         stat.nr_throttled,

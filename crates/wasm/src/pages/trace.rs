@@ -361,7 +361,7 @@ impl Drop {
         let options = read_options();
         let mut reader = file.reader(&options).map_err(text)?;
         let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut all)).map_err(text)?;
-        let All { pelt, mut residency, latencies, mut names, meter, view, .. } = all;
+        let All { pelt, mut residency, activations, latencies, mut names, meter, view } = all;
         residency.finish();
         let cpus = view.cpus.keys().last().map_or(0, |cpu| *cpu as usize + 1);
         if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < cpus) {
@@ -375,7 +375,7 @@ impl Drop {
             utils,
             points,
             residency,
-            latencies: latencies.finish(None),
+            latencies: latencies.finish(&activations.under_way(), None),
             energy: meter.map(EnergyMeter::finish),
             view,
             problems: outcome.problems.iter().map(ToString::to_string).collect(),

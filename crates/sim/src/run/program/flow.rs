@@ -74,19 +74,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             response_ns: state.response_ns,
             slack_ns: state.slack_ns,
         };
+        let slack_ns = state.slack_ns;
+        state.next_loop(now);
         if timed {
-            self.outcome.activations += 1;
-            let missed = u64::from(state.slack_ns < 0);
-            self.outcome.missed_activations += missed;
-            if now < BOOT_NS + COLD_NS {
-                self.outcome.missed_at_start += missed;
-            }
+            self.count_activation(slack_ns);
         }
-        state.activation_ns = now;
-        state.activation_run_ns = 0;
-        (state.wu_lat_ns, state.response_ns, state.slack_ns) = (0, 0, 0);
         self.emit(event);
         self.next_op(task)
+    }
+
+    /// Counts an activation that a timer began; with a negative slack it is missed.
+    pub(super) fn count_activation(&mut self, slack_ns: i64) {
+        self.outcome.activations += 1;
+        let missed = u64::from(slack_ns < 0);
+        self.outcome.missed_activations += missed;
+        if self.now < BOOT_NS + COLD_NS {
+            self.outcome.missed_at_start += missed;
+        }
     }
 
     pub(super) fn op_count(&mut self, task: TaskId) -> Step {

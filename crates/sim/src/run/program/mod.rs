@@ -4,9 +4,11 @@
 //! (wake-ups) is added to the CPU's overhead, which is burnt before the next op that takes time or blocks. The ops
 //! themselves are here by family: `flow` (loops, skips, counts), `time` (work, sleep, timers), `locks` (mutexes, conditions,
 //! barriers, semaphores), `messages` (channels, services), `io` (devices), `lifecycle` (children, scheduling attributes).
+//! `left` is what of their activations is left when the run ends.
 
 mod flow;
 mod io;
+mod left;
 mod lifecycle;
 mod locks;
 mod messages;

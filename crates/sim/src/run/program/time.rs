@@ -96,6 +96,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::BurnFirst;
         }
         self.next_op(task);
+        let due = self.pass_timer(task, timer, period_ns, absolute, own);
+        if due <= self.now {
+            return Step::Next;
+        }
+        self.add_timer(cpu, due, TimerKind::Wake(task));
+        self.block(task, Life::Sleeping)
+    }
+
+    /// The task comes to a timer; the next point of its grid.
+    pub(super) fn pass_timer(
+        &mut self,
+        task: TaskId,
+        timer: ObjectIdx,
+        period_ns: u64,
+        absolute: bool,
+        own: bool,
+    ) -> u64 {
         let now = self.now;
         let state = &mut self.tasks[task];
         let next = if own { &mut state.own_timers[timer as usize] } else { &mut self.objects.timers[timer as usize] };
@@ -109,11 +126,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let slack = due as i64 - now as i64;
         state.slack_ns = if self.case.workload.cumulative_slack { state.slack_ns.saturating_add(slack) } else { slack };
-        if slack <= 0 {
-            return Step::Next;
-        }
-        self.add_timer(cpu, due, TimerKind::Wake(task));
-        self.block(task, Life::Sleeping)
+        due
     }
 
     #[inline(never)]
