@@ -357,3 +357,35 @@ fn a_timer_at_the_start_of_the_loop_counts_the_same_points() {
     // Before the first point there is no work.
     assert_eq!(late(true), (99, 98));
 }
+
+/// Goal: the lateness of an activation is that of its timer's wake-up, in the first one, too, which a birth on an idle CPU
+/// precedes.
+#[test]
+fn a_birth_is_no_late_wakeup() {
+    #[derive(Default)]
+    struct Late(Vec<u64>);
+    impl Sink for Late {
+        fn event(&mut self, _: u64, event: &Event) {
+            if let Event::Activation { wu_lat_ns, .. } = *event {
+                self.0.push(wu_lat_ns);
+            }
+        }
+    }
+    let ops = vec![
+        Op::LoopBegin { slot: 0, count: None },
+        Op::Run { work_ns: MS, fixed: 0 },
+        Op::Timer { timer: 0, period_ns: 20 * MS, absolute: true, own: true },
+        Op::Activation { phase: 0, timed: true },
+        Op::LoopEnd { slot: 0, begin: 0 },
+    ];
+    let task =
+        TaskSpec { initial: true, delay_ns: 50 * MS, ops, loop_slots: 1, nr_own_timers: 1, ..TaskSpec::default() };
+    let workload = Workload { tasks: vec![task], ..Workload::default() };
+    let policy = Policy { governor: "performance".into(), ..Policy::default() };
+    let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 300 * MS };
+    let mut late = Late::default();
+    run(&case, &mut late).unwrap_or_else(|error| panic!("{error:?}"));
+    let [first, others @ ..] = &late.0[..] else { panic!("activations") };
+    let most = others.iter().max().expect("more activations");
+    assert!((1..=*most).contains(first), "{first} {others:?}");
+}

@@ -119,7 +119,6 @@ pub(crate) struct Task<'c> {
     /// Time that it ran on `cluster` since it came there.
     pub(crate) cluster_ns: u64,
     pub(crate) activation_run_ns: u64,
-    pub(crate) woken_ns: u64,
     pub(crate) flips: WakeFlips,
     pub(crate) recent_used_cpu: CpuId,
     /// The budget of a deadline task.
@@ -128,7 +127,7 @@ pub(crate) struct Task<'c> {
     pub(crate) uclamp_max: u16,
     /// The clamps with which it counts in its run queue.
     pub(crate) uclamp_counted: Option<Clamps>,
-    /// The wake-up latency of the present sleep counts from here (a timer's due time).
+    /// The lateness of its wake-up by a timer counts from here, until it runs.
     pub(crate) due_ns: Option<u64>,
     pub(crate) wu_lat_ns: u64,
     pub(crate) exec_start_ns: u64,
@@ -214,7 +213,6 @@ impl<'c> Task<'c> {
             back: None,
             is_bound_worker: false,
             sugov: None,
-            woken_ns: 0,
             wu_lat_ns: 0,
             started_ns: 0,
             timer_slack_ns: 0,

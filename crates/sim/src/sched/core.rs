@@ -421,7 +421,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let here = self.here;
         let state = &mut self.tasks[task];
         let prev = state.cpu;
-        state.woken_ns = state.due_ns.unwrap_or(self.now);
         if let Some(due_ns) = state.due_ns {
             self.journal.timer_due(task, due_ns.saturating_sub(BOOT_NS));
         }
@@ -436,7 +435,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // It has not left its run queue yet, and stays (core.c:ttwu_runnable()): nothing wakes within schedule().
             self.tasks[task].life = Life::Queued;
             self.tasks[task].in_iowait = false;
-            self.tasks[task].woken_ns = 0;
+            self.tasks[task].due_ns = None;
             return;
         }
         if self.wake_delayed(task) {
@@ -502,7 +501,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let parent_cpu = self.tasks[task].cpu;
         self.tasks[task].started_ns = self.now;
         self.tasks[task].activation_ns = self.now;
-        self.tasks[task].woken_ns = self.now;
         self.init_entity_runnable_average(task);
         self.admit_dl(task, false);
         let cpu = match spec.spawn_cpu.map(CpuId) {
@@ -609,10 +607,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.spend(cpu, self.case.machine.costs.context_switch_ns);
                 let state = &mut self.tasks[next];
                 state.on_cpu = true;
-                if state.woken_ns != 0 {
-                    state.wu_lat_ns += self.now - state.woken_ns.min(self.now);
-                    state.woken_ns = 0;
-                    state.due_ns = None;
+                if let Some(due_ns) = state.due_ns.take() {
+                    state.wu_lat_ns += self.now.saturating_sub(due_ns);
                 }
             }
             self.outcome.switches += 1;
