@@ -18,11 +18,13 @@ import opplab
 from opplab import _opplab
 from opplab.choice.answer import Choice, Option
 from opplab.choice.cases import NOT_NEAR, program_of
+from opplab.choice.choose import _samples
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.cli.main import opplab as program
 from opplab.trace.replayed import self_check
+from opplab.uncertainty.draws import Draws, Values
 from opplab.uncertainty.parts import Parts
 
 from testdata import shared
@@ -940,3 +942,24 @@ def test_what_some_settings_lack_is_no_goal() -> None:
     asked: dict[str, Any] = {"seconds": 0.02, "iterations": 1, "uncertainty": 0, "constraints": ["none"]}
     with pytest.raises(opplab.InputError, match="no run of powersave has the metric response_p99"):
         opplab.choose("juno-r2", load, governors=["performance", "powersave"], goals=["response_p99"], **asked)
+
+
+def test_a_share_that_few_draws_have_is_kept_by_the_others() -> None:
+    """Goal: a constraint of 0 holds in the draws in which nothing was missed."""
+    own = {0: 0.0, 1: 0.0}
+    some = Values(own, {draw: {0: 4.0 * (draw == 3), 1: 0.0} for draw in range(10)})
+    nothing = Values(own, {draw: dict.fromkeys(own, 0.0) for draw in range(10)})
+    draws = Draws({}, {}, [], 1)
+    kept = (_samples([some, nothing], draws, share=True) <= 0).mean(axis=0)
+    assert 0.85 < kept[0] < 0.95 and kept[1] == 1.0
+    assert (_samples([some, nothing], draws, share=False) > 0)[:, 0].all(), "drawn together, as means of a rate are"
+
+
+def test_a_constraint_that_tests_nothing_after_the_start_is_named() -> None:
+    asked: dict[str, Any] = {"governors": ("schedutil", "performance"), "seconds": 1, "iterations": 2, "uncertainty": 0}
+    load = opplab.Workload.periodic(8, run_us=2000, period_us=16000)
+    text = str(opplab.choose("juno-r2", load, constraints=["missed <= 0"], **asked))
+    line = (
+        "The constraint missed <= 0 tests nothing here: missed_activations is 0 % after the start under every setting."
+    )
+    assert line in " ".join(text.split())

@@ -477,8 +477,9 @@ class Choice:
         out = []
         for text, metric in self.idle:
             if text in self.constraints:
-                value = f"{self.options[0].parts[metric].value:.4g} {self.units[metric][0]}"
-                out.append(f"The constraint {text} tests nothing here: {metric} is {value} under every setting.")
+                name, start = ("missed_activations", " after the start") if metric == LATER else (metric, "")
+                value = f"{self.options[0].parts[metric].value:.4g} {self.units[name][0]}{start}"
+                out.append(f"The constraint {text} tests nothing here: {name} is {value} under every setting.")
         return out
 
     def measures(self) -> list[str]:

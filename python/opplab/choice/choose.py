@@ -386,7 +386,10 @@ def _answer(
     shown = list(dict.fromkeys([*counted, *beside]))
     used = list(dict.fromkeys([*shown, *(metric for metric, _ in bounds)]))
     assumed = draws if draws is not None and any(draws.assumptions.values()) else None
-    samples = {metric: _samples([values[point, label, metric] for label in labels], assumed) for metric in used}
+    samples = {
+        metric: _samples([values[point, label, metric] for label in labels], assumed, units[metric][0] == "%")
+        for metric in used
+    }
     feasible = np.ones_like(samples[shown[0]], dtype=bool)
     kept = {}
     for metric, limit in bounds:
@@ -618,10 +621,12 @@ def _each(settings: Sequence[Values], draws: Draws | None, sign: float) -> list[
     return list(zip(alone.sum(axis=0).tolist(), winners.sum(axis=0).tolist(), strict=True))
 
 
-def _samples(settings: Sequence[Values], draws: Draws | None) -> Any:
+def _samples(settings: Sequence[Values], draws: Draws | None, share: bool) -> Any:
     """Give what the means of a metric may be: a row a sample, a column a setting.
 
-    A sample has one draw of the iterations (with repetition) and one of the assumptions, the same for all settings.
+    A sample has one draw of the iterations (with repetition) and one of the assumptions, the same for all settings. A
+    share of missed work is 0 in most draws and more in a few: drawn together, as other metrics are, it would be above
+    0 in all.
     """
     import numpy as np
 
@@ -634,5 +639,6 @@ def _samples(settings: Sequence[Values], draws: Draws | None) -> Any:
     shared = sorted(set.intersection(*(set(one) for one in shifts))) if draws is not None else []
     if not shared:
         return means
-    moved = np.array([without_runs([one[draw] for draw in shared]) for one in shifts])
+    draw_means = np.array([[np.mean(one[draw]) for draw in shared] for one in shifts])
+    moved = draw_means if share else np.array([without_runs([one[draw] for draw in shared]) for one in shifts])
     return means + moved[:, rng.integers(0, len(shared), size=RESAMPLES)].T
