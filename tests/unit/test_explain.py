@@ -1185,3 +1185,17 @@ def test_an_activation_behind_another_has_that_as_a_part() -> None:
         assert sum(one.data["parts_ns"].values()) == pytest.approx(one.data["response_ns"])
     works = [one.data["parts_ns"]["work"] for one in slow if one.kind == "activation"]
     assert max(works) == pytest.approx(min(works), rel=0.02)
+
+
+def test_an_idle_cpu_in_interrupts_is_not_leaving_idle() -> None:
+    """Goal: of a trace's wait on a CPU without a task, what is in an idle state is its exit; tasks of one name add up."""
+    from opplab.explanation.response import Activation, Cpu, Timeline, response_findings
+
+    # Task 7 wakes at 100 on CPU 0, whose idle state ends at 130. It runs at 300 after two tasks of one name.
+    switches = [(160, 0, 0, True, 8), (200, 0, 8, False, 9), (300, 0, 9, False, 7), (400, 0, 7, False, 0)]
+    moves = [(100, 7, 0)]
+    timeline = Timeline(switches, [(100, 7, 1)], moves, [(0, 0, 1000)], {0: Cpu(1000, 1.0)}, 0, {}, {0: [(10, 130)]})
+    (found,) = response_findings("t", timeline, 7, [Activation(100, 400)], {8: "other", 9: "other"})[1:]
+    parts = {name: ns for name, ns in found.data["parts_ns"].items() if ns}
+    assert parts == {"idle": 30, "held": 30, "waiting": 140, "work": 100}
+    assert found.data["waited_for_ns"] == {"other": 140}

@@ -25,7 +25,7 @@ PARTS = {
     "asleep": "asleep until something woke it",
     "waiting": "waiting for a CPU",
     "idle": "while a CPU left idle",
-    "held": "queued on an idle CPU (an interrupt on its way, a quota or a budget)",
+    "held": "queued on a CPU that ran no task (interrupts, a quota or a budget)",
     "work": "work at the biggest CPU's highest clock",
     "clock": "more by clocks below the highest",
     "capacity": "more by a smaller CPU",
@@ -109,8 +109,11 @@ class Timeline:
         ``(time_ns, cpu, khz)``.
     idle : int
         The idle tasks' number.
-    exits : dict, optional
-        ``{cpu: [(from, to)]}``: when CPUs left idle states. Without it all waits on an idle CPU count as that.
+    exits : dict
+        ``{cpu: [(from, to)]}``: when CPUs left idle states.
+    stays : dict, optional
+        The same of whole stays in idle states, where no event shows when an exit begins. A task that waits for a CPU
+        waits for the exit.
     """
 
     def __init__(
@@ -121,9 +124,11 @@ class Timeline:
         clocks: Sequence[tuple[int, int, int]],
         cpus: dict[int, Cpu],
         idle: int,
-        exits: dict[int, list[tuple[int, int]]] | None = None,
+        exits: dict[int, list[tuple[int, int]]],
+        stays: dict[int, list[tuple[int, int]]] | None = None,
     ) -> None:
         self.cpus, self.idle, self._exits = cpus, idle, exits
+        self._stays = exits if stays is None else stays
         self._switches, self._wakes, self._moves = switches, wakes, moves
         self._ran: dict[int, tuple[list[int], list[int]]] = {}
         for time_ns, cpu, prev, _, following in switches:
@@ -219,7 +224,7 @@ class Timeline:
         parts = response.parts_ns
         if state == "asleep":
             # A timer's interrupt waits for its CPU to leave idle.
-            left_ns = self._leaving_ns(cpu, start_ns, end_ns)
+            left_ns = _within_ns(self._exits.get(cpu, []), start_ns, end_ns)
             parts["idle"] += left_ns
             parts["asleep"] += end_ns - start_ns - left_ns
         elif state == "waiting":
@@ -228,9 +233,7 @@ class Timeline:
                     parts["waiting"] += until_ns - since_ns
                     response.waited_for_ns[runs] += until_ns - since_ns
                     continue
-                left_ns = until_ns - since_ns
-                if self._exits is not None:
-                    left_ns = self._leaving_ns(cpu, since_ns, until_ns)
+                left_ns = _within_ns(self._stays.get(cpu, []), since_ns, until_ns)
                 parts["idle"] += left_ns
                 parts["held"] += until_ns - since_ns - left_ns
         else:
@@ -243,12 +246,6 @@ class Timeline:
                     parts["unknown"] += until_ns - since_ns
                 else:
                     self._run(parts, of_cpu, since_ns, until_ns, min(khz / of_cpu.top_khz, 1.0))
-
-    def _leaving_ns(self, cpu: int, start_ns: int, end_ns: int) -> int:
-        """Give the time in which a CPU left an idle state."""
-        exits = (self._exits or {}).get(cpu, [])
-        near = exits[max(bisect_left(exits, (start_ns, -1)) - 1, 0) : bisect_left(exits, (end_ns, -1))]
-        return sum(max(min(to_ns, end_ns) - max(from_ns, start_ns), 0) for from_ns, to_ns in near)
 
     def _run(self, parts: dict[str, float], cpu: Cpu, start_ns: int, end_ns: int, clock: float) -> None:
         """Add a time of work at one clock, a share of the CPU's highest."""
@@ -273,6 +270,12 @@ class Timeline:
             busy_ns += time_ns - last_ns if count else 0
             count, last_ns = count + edges[time_ns], time_ns
         return busy_ns
+
+
+def _within_ns(spans: list[tuple[int, int]], start_ns: int, end_ns: int) -> int:
+    """Give how much of a time is in spans, which are in order and apart."""
+    near = spans[max(bisect_left(spans, (start_ns, -1)) - 1, 0) : bisect_left(spans, (end_ns, -1))]
+    return sum(max(min(to_ns, end_ns) - max(from_ns, start_ns), 0) for from_ns, to_ns in near)
 
 
 def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
@@ -340,7 +343,14 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     births = rows("sched_wakeup_new", "pid", "target_cpu")
     wakes = [*rows("sched_waking", "pid", "cpu"), *rows("sched_wakeup", "pid", "cpu"), *births]
     moves = sorted([*rows("sched_migrate_task", "pid", "dest_cpu"), *births])
-    timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0)
+    stays: dict[int, list[tuple[int, int]]] = {}
+    entered = dict[int, int]()
+    for at, cpu, state in rows("cpu_idle", "cpu_id", "state"):
+        if state not in (-1, 2**32 - 1):
+            entered.setdefault(cpu, at)
+        elif cpu in entered:
+            stays.setdefault(cpu, []).append((entered.pop(cpu), at))
+    timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
     own = trace.signals().activations.filter(pid=pids[0]).select("time_ns", "response_ns", "deadline_ns", "missed")
     activations = [
         Activation(at, at + response_ns, missed, max(response_ns - deadline_ns, 0) if missed else None)
@@ -365,7 +375,10 @@ def _slow(activations: list[Activation]) -> tuple[list[int], str]:
 
 def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tuple[str, dict[str, Any]]:
     """Give the parts of a response in words, the largest first, and as numbers."""
-    waited = {name_of.get(task, str(task)): ns for task, ns in response.waited_for_ns.most_common()}
+    by_name = Counter[str]()
+    for task, ran_ns in response.waited_for_ns.items():
+        by_name[name_of.get(task, str(task))] += ran_ns
+    waited = dict(by_name.most_common())
     parts = []
     for part, ns in sorted(response.parts_ns.items(), key=lambda item: -item[1]):
         if round(ns):
