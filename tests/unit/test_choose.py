@@ -18,7 +18,7 @@ import opplab
 from opplab import _opplab
 from opplab.choice.answer import Choice, Option
 from opplab.choice.cases import NOT_NEAR, program_of
-from opplab.choice.choose import _samples
+from opplab.choice.choose import _check_measured, _samples
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
@@ -935,13 +935,11 @@ def test_a_benchmark_has_its_parameters_and_an_end() -> None:
 
 
 def test_what_some_settings_lack_is_no_goal() -> None:
-    """At the lowest clock, half the highest, no activation ends within the run."""
-    task = {"loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 1000}}
-    whole = {"global": {"duration": 1, "calibration": "CPU4"}, "tasks": {"t": task}}
-    load = opplab.Workload.parse(json.dumps(whole), name="load")
-    asked: dict[str, Any] = {"seconds": 0.02, "iterations": 1, "uncertainty": 0, "constraints": ["none"]}
+    point = ("juno-r2", "load", "")
+    values = {(point, "performance", "response_p99"): Values({0: 1.0}, {})}
+    units, labels = {"response_p99": ("ms", "lower")}, ["performance", "powersave"]
     with pytest.raises(opplab.InputError, match="no run of powersave has the metric response_p99"):
-        opplab.choose("juno-r2", load, governors=["performance", "powersave"], goals=["response_p99"], **asked)
+        _check_measured(values, units, point, labels, ["response_p99"], [], "", "")
 
 
 def test_a_share_that_few_draws_have_is_kept_by_the_others() -> None:

@@ -227,6 +227,10 @@ def _of_trace(
     own = json.loads(check)
     label = base["benchmark"] or path.name
     length_ns = base["duration_ns"] if seconds is None else min(round(seconds * 1e9), base["duration_ns"])
+    # Of a shorter time all counts.
+    if length_ns < 2 * base["workload"].get("warmup_ns", 0):
+        for one in replayed:
+            one["workload"].pop("warmup_ns")
     bases = []
     for seed, one in zip(own_seeds, replayed, strict=True):
         policy = {**one["policy"], **keys}

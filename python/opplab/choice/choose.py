@@ -261,7 +261,7 @@ def unfit(
     try:
         program = program_of(machine, workload, seconds=seconds, seeds=[SEED], keys=shared)
     except OpplabError:
-        # The work does not run on it, which is told where it is to run.
+        # The work does not run on it: that is the error where it is to run.
         return {}
     first = grid(governors)[0]
 

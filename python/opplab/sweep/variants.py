@@ -38,7 +38,7 @@ class Variant:
 
 
 def labels_apart(labels: Sequence[str], origins: Sequence[str]) -> list[str]:
-    """Tell profiles from what is called the same by their files.
+    """Give profiles that are called like something else the names of their files, too.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def with_variants(
 
 
 def _is_called(one: Variant, other: Variant) -> bool:
-    """Whether two that no file tells apart have one name."""
+    """Whether two have one name and no file that keeps them apart."""
     return one.label == other.label and not one.origin and not other.origin
 
 
