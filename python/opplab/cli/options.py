@@ -223,6 +223,15 @@ def machine_option(what: str, **more: Any) -> Callable[[F], F]:
     )
 
 
+def half_life_option(function: F) -> F:
+    """Add ``--pelt-half-life-ms`` as `pelt_half_life_ms`: that of a traced kernel."""
+    return click.option(
+        "--pelt-half-life-ms",
+        type=click.Choice([8, 16, 32]),
+        help="Half-life of the traced kernel's load tracking (default: what the trace or the snapshot shows, else 32).",
+    )(function)
+
+
 def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
         ctx.meta[DAMAGED_OK] = True

@@ -34,6 +34,7 @@ def explain(
     why_slow: bool = False,
     machine: Machine | None = None,
     recorded_governor: str | None = None,
+    pelt_half_life_ms: int | None = None,
 ) -> Explanation:
     """Explain the decisions of a run, or of a traced kernel.
 
@@ -58,6 +59,8 @@ def explain(
         Machine of a trace; by default the snapshot beside or inside it.
     recorded_governor : str, optional
         Governor of a trace that does not name it; by default that of the snapshot beside or inside it.
+    pelt_half_life_ms : {8, 16, 32}, optional
+        Half-life of a traced kernel's load tracking; by default what the trace or the snapshot shows, else 32.
 
     Returns
     -------
@@ -80,7 +83,9 @@ def explain(
     if sum((cpu is not None, task is not None, why_slow)) != 1:
         raise InputError("ask about one thing: a CPU, a task, or why CPUs were slow")
     if isinstance(run, str | Path) and is_trace(Path(run)):
-        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor)
+        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor, pelt_half_life_ms)
+    if pelt_half_life_ms is not None:
+        raise InputError("a half-life is that of a trace; a run has its policy's")
     if machine is not None:
         raise InputError("a machine is what a trace ran on; a run has its own")
     case = case_of(run)

@@ -46,6 +46,7 @@ def explain_trace(
     task: str | int | None,
     at: float | None,
     governor: str | None = None,
+    half_life_ms: int | None = None,
 ) -> Explanation:
     """Explain a trace: a CPU's clock, a task's CPU, or, if both are None, why CPUs were slow (under its `governor`)."""
     inner = machine._inner if machine else None
@@ -54,7 +55,7 @@ def explain_trace(
         raise InputError(f"{path}: {misfit}")
     at_ns, zero = (None, {}) if at is None else _time_of(path, at)
     if cpu is not None:
-        found = _recorded(path, machine, cpu, at_ns, governor)
+        found = _recorded(path, machine, cpu, at_ns, governor, half_life_ms)
         return Explanation({**found.about, **zero}, found.findings)
     if task is not None and machine is None and _is_recording(path):
         placements = _opplab.recorded_placements(path)
@@ -64,7 +65,7 @@ def explain_trace(
             return Explanation({**found.about, **zero}, found.findings)
     from opplab.trace.replayed import assumed, missed_in_runs
 
-    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor)
+    case, first_ns, later_ns, check = _opplab.replayed_case(str(path), inner, governor, half_life_ms)
     checked = json.loads(check)
     known: bool = checked["governor_known"]
     about = {
@@ -166,7 +167,7 @@ def _refuse(path: Path, governor: str | None) -> None:
 
 
 def _frequencies(
-    path: Path, machine: Machine | None, governor: str | None
+    path: Path, machine: Machine | None, governor: str | None, half_life_ms: int | None
 ) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
     """Give schedutil's decisions in a trace, the cpufreq policies, and what the decisions are from."""
     if machine is None and _is_recording(path):
@@ -174,7 +175,8 @@ def _frequencies(
         if columns["time_ns"]:
             _refuse(path, governor)
             return columns, policies, RECORDS
-    columns, policies = _opplab.replayed_frequencies(str(path), machine._inner if machine else None, governor)
+    inner = machine._inner if machine else None
+    columns, policies = _opplab.replayed_frequencies(str(path), inner, governor, half_life_ms)
     return columns, policies, OPEN_LOOP if columns["time_ns"] else EVENTS
 
 
@@ -207,9 +209,16 @@ def _recorded_clock(
     return [*findings, Finding(at_ns, "mismatch", text, {"asked_khz": asked_khz})]
 
 
-def _recorded(folder: Path, machine: Machine | None, cpu: int, at_ns: int | None, governor: str | None) -> Explanation:
+def _recorded(
+    folder: Path,
+    machine: Machine | None,
+    cpu: int,
+    at_ns: int | None,
+    governor: str | None,
+    half_life_ms: int | None,
+) -> Explanation:
     """Explain the clock of a CPU of a real kernel, from its own records or from the events."""
-    columns, policies, origin = _frequencies(folder, machine, governor)
+    columns, policies, origin = _frequencies(folder, machine, governor, half_life_ms)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
     if policy is None:
         raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")

@@ -24,6 +24,7 @@ trait Watcher {
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
     fn timer_due(&mut self, task: u32, due_ns: u64);
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64);
 }
 
 impl<S: Sink> Watcher for S {
@@ -60,6 +61,9 @@ impl<S: Sink> Watcher for S {
     }
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         Sink::timer(self, now_ns, cpu, timer);
+    }
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
+        Sink::freq_scale(self, now_ns, cpu, scale, open_ns);
     }
 }
 
@@ -102,6 +106,9 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
     }
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);
+    }
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
+        self.0.freq_scale(now_ns, cpu, scale, open_ns);
     }
 }
 
