@@ -45,15 +45,15 @@ def replay_trace(
     energy_model: str | None,
     kernel: str | None,  # noqa: F811
     tunables: list[tuple[str, str]],
-    recorded: tuple[str | None, str | None, str | None] = (None, None, None),
+    recorded: tuple[str | None, str | None, str | None, int | None] = (None, None, None, None),
 ) -> str: ...
 def traced_machine(path: str) -> Machine: ...
 def trace_misfits(path: str, machines: list[Machine]) -> list[str | None]: ...
 def replayed_frequencies(
-    path: str, machine: Machine | None, governor: str | None = None
+    path: str, machine: Machine | None, governor: str | None = None, half_life_ms: int | None = None
 ) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]: ...
 def replayed_cases(
-    path: str, machine: Machine | None, runs: int, governor: str | None = None
+    path: str, machine: Machine | None, runs: int, governor: str | None = None, half_life_ms: int | None = None
 ) -> tuple[list[Case], int, int, str]: ...
 def trace_to_rtapp(path: str, machine: Machine | None, tasks: list[str] | None, tolerance_permille: int) -> str: ...
 def verify_file(path: str | Path) -> tuple[str, int | None, int | None, str | None]: ...
@@ -195,6 +195,7 @@ def trace_signals(
     every_ns: int = 0,
     deadline_ns: int | None = None,
     sums: bool = False,
+    half_life_ms: int | None = None,
 ) -> dict[str, Any]: ...
 
 class Trace:

@@ -1188,7 +1188,7 @@ def test_an_activation_behind_another_has_that_as_a_part() -> None:
 
 
 def test_an_idle_cpu_in_interrupts_is_not_leaving_idle() -> None:
-    """Goal: of a trace's wait on a CPU without a task, what is in an idle state is its exit; tasks of one name add up."""
+    """Goal: of a wait on a CPU without a task, what a trace shows in an idle state is its exit; one name is one sum."""
     from opplab.explanation.response import Activation, Cpu, Timeline, response_findings
 
     # Task 7 wakes at 100 on CPU 0, whose idle state ends at 130. It runs at 300 after two tasks of one name.

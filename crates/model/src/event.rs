@@ -139,6 +139,11 @@ pub trait Sink {
     fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
         let _ = (now_ns, cpu, timer);
     }
+    /// Takes the kernel's frequency scale of a CPU, 1024 for its reference. It counts for the last `open_ns` already: the run queue's
+    /// clock was updated then.
+    fn freq_scale(&mut self, now_ns: u64, cpu: CpuIdx, scale: u64, open_ns: u64) {
+        let _ = (now_ns, cpu, scale, open_ns);
+    }
 }
 
 /// What has a meter of its own.
@@ -208,6 +213,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);
         self.1.timer(now_ns, cpu, timer);
+    }
+    fn freq_scale(&mut self, now_ns: u64, cpu: CpuIdx, scale: u64, open_ns: u64) {
+        self.0.freq_scale(now_ns, cpu, scale, open_ns);
+        self.1.freq_scale(now_ns, cpu, scale, open_ns);
     }
 }
 

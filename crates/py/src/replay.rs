@@ -66,10 +66,10 @@ pub(crate) fn traced_machine(py: Python<'_>, path: &str) -> PyResult<PyMachine> 
 /// Replays the trace at `path` under its own policy and, if anything is given, under a changed one: JSON.
 ///
 /// `machine`: what it ran on (`None`: taken from the snapshot beside it). `mode`: `open`, `closed` or
-/// `auto` ([`Replay::compare_nearer`]). `recorded`: governor, driver and kernel of the recording, where somebody knows them.
+/// `auto` ([`Replay::compare_nearer`]). `recorded`: governor, driver, kernel and half-life (ms) of the recording, where somebody knows them.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, machine, mode, governor, freq_max, energy_model, kernel, tunables, recorded=(None, None, None)))]
+#[pyo3(signature = (path, machine, mode, governor, freq_max, energy_model, kernel, tunables, recorded=(None, None, None, None)))]
 #[expect(clippy::too_many_arguments, reason = "each is an option of the command")]
 pub(crate) fn replay_trace(
     py: Python<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn replay_trace(
     energy_model: Option<&str>,
     kernel: Option<String>,
     tunables: Vec<(String, String)>,
-    recorded: (Option<String>, Option<String>, Option<String>),
+    recorded: (Option<String>, Option<String>, Option<String>, Option<u32>),
 ) -> PyResult<String> {
     let mode = match mode {
         "open" => Some(Mode::Open),
@@ -96,8 +96,8 @@ pub(crate) fn replay_trace(
     };
     let change = Change { governor, freq_max, energy_model, kernel, tunables };
     let change = (change != Change::default()).then_some(change);
-    let (recorded_governor, driver, recorded_kernel) = recorded;
-    let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel };
+    let (recorded_governor, driver, recorded_kernel, half_life_ms) = recorded;
+    let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel, half_life_ms };
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
@@ -113,19 +113,20 @@ pub(crate) fn replay_trace(
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
 /// `recorded_frequencies`, with times of the trace's clock. A policy has also its recorded clocks, `[(time_ns, khz)]`, whether its
-/// governor is known, and what is assumed of the recording. `governor`: that of the recording, where somebody knows it.
+/// governor is known, and what is assumed of the recording. `governor`, `half_life_ms`: those of the recording, where somebody knows it.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, machine, governor=None))]
+#[pyo3(signature = (path, machine, governor=None, half_life_ms=None))]
 pub(crate) fn replayed_frequencies<'py>(
     py: Python<'py>,
     path: &str,
     machine: Option<PyRef<'_, PyMachine>>,
     governor: Option<String>,
+    half_life_ms: Option<u32>,
 ) -> PyResult<(Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>)> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (replay, decisions) = run(py, move || {
-        let recorded = Recorded { governor, ..Recorded::default() };
+        let recorded = Recorded { governor, half_life_ms, ..Recorded::default() };
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let decisions = replay.open_decisions()?;
         Ok((replay, decisions))
@@ -169,20 +170,22 @@ pub(crate) fn replayed_frequencies<'py>(
 
 /// The trace's own policy and its recovered workload in a closed loop, as the cases of the first `runs` runs that the self-check is of:
 /// these, the time of the trace's first event, by how much the runs' times are later than times since then, and the self-check as
-/// JSON. `governor`: that of the recording, where somebody knows it.
+/// JSON. `governor`, `half_life_ms`: those of the recording, where
+/// somebody knows them.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, machine, runs, governor=None))]
+#[pyo3(signature = (path, machine, runs, governor=None, half_life_ms=None))]
 pub(crate) fn replayed_cases(
     py: Python<'_>,
     path: &str,
     machine: Option<PyRef<'_, PyMachine>>,
     runs: u64,
     governor: Option<String>,
+    half_life_ms: Option<u32>,
 ) -> PyResult<(Vec<PyCase>, u64, u64, String)> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
-        let recorded = Recorded { governor, ..Recorded::default() };
+        let recorded = Recorded { governor, half_life_ms, ..Recorded::default() };
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let check = comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None);
         let cases = (0..runs).map(|nth| replay.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;

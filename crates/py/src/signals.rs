@@ -5,14 +5,17 @@ use std::path::PathBuf;
 
 use numpy::IntoPyArray;
 use opplab_guarded::guarded;
+use opplab_kernel::pelt::HalfLife;
+use opplab_model::machine::Machine;
 use opplab_replay::energy::EnergyMeter;
-use opplab_replay::signals::{load_tracking, read_options};
+use opplab_replay::signals::{First, read_options};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
+use opplab_signals::with_half_life;
 use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -80,8 +83,8 @@ impl SampleColumns {
 }
 
 /// All sinks on one pass.
-struct All<'m> {
-    pelt: PeltReplay<Columns>,
+struct All<'m, H> {
+    pelt: PeltReplay<Columns, H>,
     /// Run queues are also sampled this often, and when they are next.
     every_ns: u64,
     next_ns: Option<u64>,
@@ -95,7 +98,7 @@ struct All<'m> {
     latencies: Option<Latencies>,
 }
 
-impl SchedSink for All<'_> {
+impl<H: HalfLife> SchedSink for All<'_, H> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         while self.every_ns > 0 && self.next_ns.is_some_and(|next| next < event.time_ns) {
@@ -119,13 +122,64 @@ impl SchedSink for All<'_> {
     }
 }
 
+/// How signals are rebuilt.
+struct How<'m> {
+    machine: Option<&'m Machine>,
+    invariance: bool,
+    every_ns: u64,
+    sums: bool,
+}
+
+/// What one pass over a trace gives.
+struct Found<'m> {
+    samples: Columns,
+    notes: Option<String>,
+    cpus: u32,
+    between: SampleColumns,
+    residency: Residency,
+    meter: Option<EnergyMeter<'m>>,
+    activations: Activations,
+    latencies: Option<Latencies>,
+    problems: Vec<String>,
+}
+
+fn rebuilt<'m, H: HalfLife>(
+    files: &RecordingFiles,
+    first: First,
+    how: &How<'m>,
+) -> Result<Found<'m>, opplab_trace::Error> {
+    let How { machine, invariance, every_ns, sums } = *how;
+    let columns = Columns { sums: sums.then(Utils::default), ..Columns::default() };
+    let (pelt, meta) = first.load_tracking::<_, H>(Some(files), machine, invariance, columns);
+    let mut all = All {
+        pelt,
+        every_ns,
+        next_ns: None,
+        cpus: meta.cpus,
+        between: SampleColumns::default(),
+        residency: Residency::default(),
+        groups: GroupFinder::default(),
+        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
+        activations: Activations::default(),
+        latencies: sums.then(Latencies::default),
+    };
+    let outcome = files.trace.stream(&read_options(), &mut decoded(&mut all))?;
+    all.residency.finish();
+    let notes = all.pelt.groups().words(&all.groups);
+    let All { pelt, residency, meter, activations, between, latencies, cpus, .. } = all;
+    let problems = outcome.problems.iter().map(ToString::to_string).collect();
+    let samples = pelt.into_samples();
+    Ok(Found { samples, notes, cpus, between, residency, meter, activations, latencies, problems })
+}
+
 /// Signals of the trace at `path` as `{table: {column: array}}`; `unknown_ns` is running time without a known power.
 #[guarded]
 #[pyfunction]
 ///
 /// `rqs_between` are the run queues every `every_ns` (0: none). Without `deadline_ns` the periods of tasks are their deadlines. With `sums`
 /// there are `task_util` and `task_latency`, one row a task, instead of samples, waits and activations.
-#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0, deadline_ns=None, sums=false))]
+#[pyo3(signature = (path, machine=None, invariance=true, every_ns=0, deadline_ns=None, sums=false, half_life_ms=None))]
+#[expect(clippy::too_many_arguments, reason = "each is an option of the command")]
 pub(crate) fn trace_signals<'py>(
     py: Python<'py>,
     path: PathBuf,
@@ -134,42 +188,28 @@ pub(crate) fn trace_signals<'py>(
     every_ns: u64,
     deadline_ns: Option<u64>,
     sums: bool,
+    half_life_ms: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let machine = machine.map(|machine| &machine.inner);
-    let options = read_options();
     let read = py.detach(|| {
         let files = RecordingFiles::open(&path)?;
-        let file = &files.trace;
-        let columns = Columns { sums: sums.then(Utils::default), ..Columns::default() };
-        let (pelt, meta) = load_tracking(file, Some(&files), machine, invariance, columns)?;
-        let mut all = All {
-            pelt,
-            every_ns,
-            next_ns: None,
-            cpus: meta.cpus,
-            between: SampleColumns::default(),
-            residency: Residency::default(),
-            groups: GroupFinder::default(),
-            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
-            activations: Activations::default(),
-            latencies: sums.then(Latencies::default),
-        };
-        let outcome = file.stream(&options, &mut decoded(&mut all))?;
-        all.residency.finish();
-        Ok((all, outcome.problems))
+        let first = First::of(&files.trace)?;
+        let (half_life_ms, note) = first.half_life(&files.trace, Some(&files), machine, half_life_ms)?;
+        let how = How { machine, invariance, every_ns, sums };
+        let found = with_half_life!(half_life_ms, H => rebuilt::<H>(&files, first, &how))?;
+        Ok((found, half_life_ms, note))
     });
-    let (all, problems) = read.map_err(|error| trace_error(py, &path, error))?;
-    if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < all.cpus as usize) {
-        let (name, have, cpus) = (&machine.name, machine.nr_cpus(), all.cpus);
+    let (found, half_life_ms, note) = read.map_err(|error| trace_error(py, &path, error))?;
+    let Found { samples, notes, cpus, between, residency, meter, mut activations, latencies, problems } = found;
+    if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < cpus as usize) {
+        let (name, have) = (&machine.name, machine.nr_cpus());
         let text = format!("{}: the trace has {cpus} CPUs, machine {name} has {have}", path.display());
         return Err(raise(py, "InputError", text));
     }
     let dict = PyDict::new(py);
-    let notes = all.pelt.groups().words(&all.groups);
-    dict.set_item("notes", notes.into_iter().collect::<Vec<_>>())?;
-    dict.set_item("problems", problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    let All { pelt, residency, meter, mut activations, between, latencies, .. } = all;
-    let samples = pelt.into_samples();
+    dict.set_item("half_life_ms", half_life_ms)?;
+    dict.set_item("notes", notes.into_iter().chain(note).collect::<Vec<_>>())?;
+    dict.set_item("problems", problems)?;
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
         summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), deadline_ns))?;
     }

@@ -132,8 +132,8 @@ const LEAD_NS: u64 = 512_000_000;
 /// The same, where the kernel's own records show what is left of what was before.
 const LEAD_NS_TOLD: u64 = 16_000_000;
 
-/// A load-tracking signal halves in so long.
-const HALF_LIFE_NS: u64 = 32_768_000;
+/// A period of load tracking; a signal halves in as many as its half-life has ms.
+const PERIOD_NS: u64 = 1_024_000;
 
 /// Linux lets timers of fair tasks be so late (init/init_task.c, `timer_slack_ns`).
 const TIMER_SLACK_NS: u64 = 50_000;
@@ -220,14 +220,15 @@ pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
             khz[policy] = freq_khz;
         }
     }
+    let half_life_ns = u64::from(setup.policy.half_life_ms()) * PERIOD_NS;
     let blocked = |cpu: u32| {
         events.records.fair(cpu, time_ns).map_or((0, 0), |fair| {
             // What is left after so many half-lives; within one it is a straight line.
             let since_ns = time_ns.saturating_sub(fair.time_ns);
-            let (halvings, rest_ns) = (since_ns / HALF_LIFE_NS, since_ns % HALF_LIFE_NS);
+            let (halvings, rest_ns) = (since_ns / half_life_ns, since_ns % half_life_ns);
             let left = |value: u32| {
                 let half = u64::from(value) >> halvings.min(32);
-                (half - half * rest_ns / (2 * HALF_LIFE_NS)) as u32
+                (half - half * rest_ns / (2 * half_life_ns)) as u32
             };
             (left(fair.util_avg), left(fair.load_avg.unwrap_or(fair.util_avg)))
         })

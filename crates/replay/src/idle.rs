@@ -101,7 +101,7 @@ impl SchedSink for Stays {
                     last.miss = Some(below);
                 }
             }
-            SchedEvent::Timer => self.timer(event.cpu, event.time_ns),
+            SchedEvent::Timer { .. } => self.timer(event.cpu, event.time_ns),
             SchedEvent::Irq { name } if name.to_ascii_lowercase().windows(5).any(|word| word == b"timer") => {
                 self.timer(event.cpu, event.time_ns);
             }

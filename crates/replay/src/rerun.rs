@@ -25,6 +25,7 @@ use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
 use crate::setup::{Recorded, Setup, recording_files, shows_requests, snapped_governor};
+use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
 
@@ -245,6 +246,12 @@ impl Replay {
             None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,
             None => return Err(no_snapshot(path)),
         };
+        let trace = |error: opplab_trace::Error| ReplayError::Trace { path: at.clone(), reason: error.to_string() };
+        let first = First::of(&files.trace).map_err(trace)?;
+        let found = first.half_life(&files.trace, Some(&files), Some(&setup.machine), recorded.half_life_ms);
+        let (half_life_ms, note) = found.map_err(trace)?;
+        setup.policy.pelt_half_life_ms = half_life_ms;
+        setup.notes.extend(note);
         let states = IdleStates::of_files(&files, &setup.machine);
         if events.number_idle_states(|cpu, state| states.number(cpu, state)) && has_machine && !states.are_named() {
             setup.notes.push(BY_NUMBER.into());

@@ -63,6 +63,8 @@ pub struct Recorded {
     pub driver: Option<String>,
     /// Its kernel profile.
     pub kernel: Option<String>,
+    /// The half-life of its load tracking, ms.
+    pub half_life_ms: Option<u32>,
 }
 
 impl Recorded {

@@ -2,13 +2,16 @@
 
 use std::ops::ControlFlow;
 
+use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
 use opplab_signals::decode::{Decoder, MOVES, SchedSink};
 use opplab_signals::groups::{GroupFinder, Groups};
+use opplab_signals::half_life::{self, ASSUMED_MS, Checked, Fit, HalfLifeFinder, KNOWN_MS, RECORDS};
 use opplab_signals::late::LateFinder;
-use opplab_signals::pelt::{CpuFacts, PeltReplay, Samples, stoppers};
+use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
 use opplab_signals::ticks::TickFinder;
+use opplab_signals::with_half_life;
 use opplab_trace::{Event, Meta, ReadOptions, RecordingFiles, Result, TraceFile};
 
 use crate::energy;
@@ -20,6 +23,8 @@ const EVENTS: &[&str] = &[
     "sched_wakeup_new",
     "sched_migrate_task",
     "sched_process_free",
+    "arch_set_freq_scale",
+    "hrtimer_expire_entry",
     MOVES[0],
     MOVES[1],
     "cgroup_mkdir",
@@ -32,8 +37,15 @@ const EVENTS: &[&str] = &[
 ];
 
 /// The events that ticks and the lateness of events follow from.
-const FIRST_EVENTS: &[&str] =
-    &["sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "cpu_idle"];
+const FIRST_EVENTS: &[&str] = &[
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "cpu_idle",
+    "hrtimer_expire_entry",
+];
 
 /// The events that groups follow from, beside those.
 const GROUP_EVENTS: &[&str] = &[
@@ -66,46 +78,120 @@ fn facts_of(machine: &Machine, invariance: bool) -> Vec<CpuFacts> {
     facts
 }
 
-/// Load tracking that is ready for the trace's events, and what the trace states about itself. `files`: where snapshots of control
-/// groups may lie beside the trace.
-///
-/// # Errors
-/// If the trace cannot be read.
-pub fn load_tracking<S: Samples>(
-    file: &TraceFile,
-    files: Option<&RecordingFiles>,
-    machine: Option<&Machine>,
-    invariance: bool,
-    samples: S,
-) -> Result<(PeltReplay<S>, Meta)> {
-    let reader = file.reader(&read_options())?;
-    let meta = reader.meta().clone();
-    let stoppers = stoppers(reader.tasks());
-    drop(reader);
-    let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
-    // A first pass finds the ticks, and how late events are.
-    let (mut ticks, mut late, mut finder) = (TickFinder::default(), LateFinder::default(), GroupFinder::default());
-    let first = ReadOptions { missing_ok: true, ..ReadOptions::only(&[FIRST_EVENTS, GROUP_EVENTS].concat()) };
-    let mut decoder = Decoder::default();
-    let mut all = |event: &Event<'_>| {
-        let what = decoder.decode(event);
-        late.event(event, &what);
-        finder.event(event, &what);
-        ticks.event(event, &what);
-        ControlFlow::Continue(())
+/// What a first pass over a trace finds out.
+#[derive(Clone)]
+pub struct First {
+    meta: Meta,
+    stoppers: Vec<i32>,
+    ticks: TickFinder,
+    late: LateFinder,
+    finder: GroupFinder,
+    half_life: HalfLifeFinder,
+}
+
+/// `sched_pelt_multiplier` in a snapshot beside the trace, as a half-life.
+pub(crate) fn snapped_half_life_ms(files: &RecordingFiles) -> Option<u32> {
+    let own = files.text("proc/sys/kernel/sched_pelt_multiplier");
+    let listed = || {
+        let snapshot = files.text("sysfs_before.txt")?;
+        let line = snapshot.lines().find(|line| line.contains("sched_pelt_multiplier: "))?;
+        Some(line.rsplit(": ").next()?.trim_end_matches('|').to_owned())
     };
-    file.reader(&first)?.stream(&first, &mut all)?;
-    let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, samples);
-    pelt.set_ticks(ticks.ticks());
-    pelt.set_late_ns(late.late_ns());
-    pelt.set_stoppers(stoppers);
-    let groups = match files {
-        Some(files) => Groups::of_recording(files, &finder),
-        None => Groups::new(&finder, [], []),
-    };
-    pelt.set_groups(groups, finder);
-    if let Some((release, version)) = meta.kernel_release() {
-        pelt.set_kernel(&KernelProfile::named(release).unwrap_or_else(|| KernelProfile::at(version)));
+    let factor: u32 = own.or_else(listed)?.trim().parse().ok()?;
+    matches!(factor, 1 | 2 | 4).then(|| ASSUMED_MS / factor)
+}
+
+impl First {
+    /// Makes the pass.
+    ///
+    /// # Errors
+    /// If the trace cannot be read.
+    pub fn of(file: &TraceFile) -> Result<Self> {
+        let reader = file.reader(&read_options())?;
+        let (meta, stoppers) = (reader.meta().clone(), stoppers(reader.tasks()));
+        drop(reader);
+        let (mut ticks, mut late, mut finder) = (TickFinder::default(), LateFinder::default(), GroupFinder::default());
+        let mut half_life = HalfLifeFinder::default();
+        let names = [FIRST_EVENTS, GROUP_EVENTS, &RECORDS, &["print", "tracing_mark_write"]].concat();
+        let first = ReadOptions { missing_ok: true, ..ReadOptions::only(&names) };
+        let mut decoder = Decoder::default();
+        let mut all = |event: &Event<'_>| {
+            let what = decoder.decode(event);
+            late.event(event, &what);
+            finder.event(event, &what);
+            ticks.event(event, &what);
+            half_life.event(event, &what);
+            ControlFlow::Continue(())
+        };
+        file.reader(&first)?.stream(&first, &mut all)?;
+        Ok(Self { meta, stoppers, ticks, late, finder, half_life })
     }
-    Ok((pelt, meta))
+
+    /// The half-life to rebuild with, ms, and what is to be said of it. `given`: where somebody knows it.
+    ///
+    /// # Errors
+    /// If the trace cannot be read.
+    pub fn half_life(
+        &self,
+        file: &TraceFile,
+        files: Option<&RecordingFiles>,
+        machine: Option<&Machine>,
+        given: Option<u32>,
+    ) -> Result<(u32, Option<String>)> {
+        let mut shown = self.half_life.stated();
+        if shown.is_none() && self.half_life.has_records() {
+            let mut fits = Vec::new();
+            for ms in KNOWN_MS {
+                fits.push(with_half_life!(ms, H => self.fit::<H>(file, files, machine))?);
+            }
+            shown = half_life::nearest(&fits);
+        }
+        Ok(half_life::choose(given, shown, files.and_then(snapped_half_life_ms)))
+    }
+
+    /// How near averages that are rebuilt with a half-life are to the kernel's records of tasks.
+    fn fit<H: HalfLife>(
+        &self,
+        file: &TraceFile,
+        files: Option<&RecordingFiles>,
+        machine: Option<&Machine>,
+    ) -> Result<Fit> {
+        let (pelt, _) = self.clone().load_tracking::<_, H>(files, machine, true, |_: &Sample| {});
+        let mut checked = Checked::new(pelt);
+        let mut decoder = Decoder::default();
+        let mut sink = |event: &Event<'_>| {
+            checked.event(event, &decoder.decode(event));
+            if checked.is_enough() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let names = [EVENTS, &energy::EVENTS, &RECORDS].concat();
+        let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&names) };
+        file.stream(&options, &mut sink)?;
+        Ok(checked.fit)
+    }
+
+    /// Load tracking that is ready for the trace's events, and what the trace states about itself. `files`: where snapshots of control
+    /// groups may lie beside the trace.
+    pub fn load_tracking<S: Samples, H: HalfLife>(
+        self,
+        files: Option<&RecordingFiles>,
+        machine: Option<&Machine>,
+        invariance: bool,
+        samples: S,
+    ) -> (PeltReplay<S, H>, Meta) {
+        let Self { meta, stoppers, ticks, late, finder, .. } = self;
+        let facts = machine.map_or_else(Vec::new, |machine| facts_of(machine, invariance));
+        let mut pelt = PeltReplay::new(&facts, meta.time_offset_ns, samples);
+        pelt.set_ticks(ticks.ticks());
+        pelt.set_late_ns(late.late_ns());
+        pelt.set_stoppers(stoppers);
+        let groups = match files {
+            Some(files) => Groups::of_recording(files, &finder),
+            None => Groups::new(&finder, [], []),
+        };
+        pelt.set_groups(groups, finder);
+        if let Some((release, version)) = meta.kernel_release() {
+            pelt.set_kernel(&KernelProfile::named(release).unwrap_or_else(|| KernelProfile::at(version)));
+        }
+        (pelt, meta)
+    }
 }

@@ -530,7 +530,7 @@ fn idle_states_of_a_recording_are_those_of_their_names() {
 fn what_somebody_knows_of_a_recording_goes_before_what_is_assumed() {
     let (setup, workload) = setup("schedutil");
     let events = recorded(&setup, &workload);
-    let said = Recorded { governor: Some("ondemand".into()), kernel: Some("6.6".into()), driver: None };
+    let said = Recorded { governor: Some("ondemand".into()), kernel: Some("6.6".into()), ..Recorded::default() };
     let taken = Setup::of_machine(juno(), &events, &said).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((taken.policy.governor.as_str(), taken.policy.kernel.as_str()), ("ondemand", "6.6"));
     assert!(!taken.notes.iter().any(|note| note.contains("kernel") || note.contains("governor")), "{:?}", taken.notes);
@@ -641,6 +641,7 @@ fn the_firmware_chooses_the_clocks_of_a_closed_loop() {
         governor: Some("powersave".into()),
         driver: Some("intel_pstate".into()),
         kernel: Some(case.policy.kernel.clone()),
+        half_life_ms: None,
     };
     let setup = Setup::of_machine(machine, &events, &said).unwrap_or_else(|error| panic!("{error}"));
     let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));

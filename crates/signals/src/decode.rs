@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::Places;
 use opplab_trace::render::task_state_bits;
-use opplab_trace::{BySchema, Event, Schema, Sink};
+use opplab_trace::{BySchema, Event, Schema, Sink, TICK_TIMER};
 
 /// Events that move tasks between groups.
 pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
@@ -103,6 +103,12 @@ pub enum SchedEvent<'e> {
         cpu: u32,
         khz: u32,
     },
+    /// Of simulated runs: the kernel's frequency scale, which counts for the last `open_ns` already.
+    FreqScale {
+        cpu: u32,
+        scale: u64,
+        open_ns: u64,
+    },
     /// The idle state that was entered; `None`: left.
     Idle {
         cpu: u32,
@@ -131,8 +137,10 @@ pub enum SchedEvent<'e> {
     Irq {
         name: &'e [u8],
     },
-    /// `local_timer_entry`, `hrtimer_expire_entry`.
-    Timer,
+    /// `local_timer_entry`, `hrtimer_expire_entry`; `tick`: it is known to be the tick of the CPU that writes it.
+    Timer {
+        tick: bool,
+    },
     Rail {
         name: &'e [u8],
         energy_uj: u64,
@@ -174,6 +182,14 @@ impl<'e> Fields<'_, 'e> {
     #[inline]
     fn task(&self, first: usize) -> Option<TaskFields<'e>> {
         Some(TaskFields { pid: self.id(first)?, prio: self.id(first + 1), comm: self.text(first + 2) })
+    }
+
+    /// Whether a timer is the tick's: by its function's name, or in a simulated run by its address.
+    fn is_tick(&self) -> bool {
+        match self.text(1) {
+            Some(name) => name.starts_with(b"tick_nohz_handler") || name.starts_with(b"tick_sched_timer"),
+            None => self.int(1) == Some(0) && self.int(0).is_some_and(|timer| timer as u64 >= TICK_TIMER),
+        }
     }
 
     fn wakeup(&self, new: bool) -> Option<SchedEvent<'e>> {
@@ -234,6 +250,9 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
         "cpu_frequency" => {
             (&["cpu_id", "state"], |f| Some(E::Frequency { cpu: f.cpu(0)?, khz: u32::try_from(f.int(1)?).ok()? }))
         }
+        "arch_set_freq_scale" => (&["cpu_id", "scale", "open_ns"], |f| {
+            Some(E::FreqScale { cpu: f.cpu(0)?, scale: f.int(1)? as u64, open_ns: f.int(2)? as u64 })
+        }),
         "cpu_idle" => (&["cpu_id", "state"], |f| Some(E::Idle { cpu: f.cpu(0)?, state: entered(f.int(1)?) })),
         "cpu_idle_miss" => (&["cpu_id", "below"], |f| Some(E::IdleMiss { cpu: f.cpu(0)?, below: f.int(1)? != 0 })),
         "idle_exit" => (&["cpu_id"], |f| Some(E::IdleExit { cpu: f.cpu(0)? })),
@@ -241,7 +260,8 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
             (&["cluster", "state"], |f| Some(E::ClusterIdle { cluster: f.cpu(0)?, state: entered(f.int(1)?) }))
         }
         "irq_handler_entry" => (&["name"], |f| Some(E::Irq { name: f.text(0)? })),
-        "local_timer_entry" | "hrtimer_expire_entry" => (&[], |_| Some(E::Timer)),
+        "local_timer_entry" => (&[], |_| Some(E::Timer { tick: false })),
+        "hrtimer_expire_entry" => (&["hrtimer", "function"], |f| Some(E::Timer { tick: f.is_tick() })),
         "power_rail" => (&["name", "energy_uj"], |f| Some(E::Rail { name: f.text(0)?, energy_uj: f.int(1)? as u64 })),
         "print" | "tracing_mark_write" => (&[], |_| Some(E::Mark)),
         _ if is_hook() => (&["hook", "flags", "time"], |f| {

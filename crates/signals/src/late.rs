@@ -15,7 +15,7 @@ const SPANS_MIN: usize = 100;
 const SPANS_MAX: usize = 1 << 20;
 
 /// Collects wake-ups that begin and end on one CPU; feed it with events in time order as a [`SchedSink`] or by its methods.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LateFinder {
     /// By CPU: the wake-up that has begun there, and when.
     begun: Vec<Option<(i32, u64)>>,

@@ -4,7 +4,7 @@
 //! the same. [`pelt`] needs no such records: it rebuilds the signals from `sched_switch`, `sched_wakeup`, `sched_migrate_task`
 //! and `cpu_frequency` alone. [`residency`] sums up times: frequencies, idle states, running times, wake-up latencies ([`waits`]);
 //! [`activations`] are the spans from wake-up to sleep; [`ticks`] finds the ticks, which no event records; [`late`] how
-//! late events are; [`groups`] which control groups there are and who is in them; [`summary`] what they come down to by task; [`clock`] is what the scheduler's clock has on the trace's.
+//! late events are; [`half_life`] what half-life the kernel had; [`groups`] which control groups there are and who is in them; [`summary`] what they come down to by task; [`clock`] is what the scheduler's clock has on the trace's.
 //!
 //! Each takes events of whatever format as [`decode`] decodes them, once for all that listen in a pass ([`decode::SchedSink`]).
 //! The arithmetic is that of crate `opplab-kernel`; nothing is computed twice.
@@ -13,6 +13,7 @@ pub mod activations;
 pub mod clock;
 pub mod decode;
 pub mod groups;
+pub mod half_life;
 pub mod late;
 pub mod pelt;
 pub mod residency;

@@ -187,6 +187,8 @@ struct Cpu {
     /// The fair class's averages were computed anew since [`PeltReplay::take_changed`].
     changed: bool,
     freq_khz: u32,
+    /// The kernel's own scale, where the trace has it.
+    freq_scale: Option<u64>,
     /// An event had the frequency, or it does not matter.
     freq_known: bool,
     /// When the running task was switched in.
@@ -198,6 +200,17 @@ struct Cpu {
     recorded: Option<(RqClock, u64)>,
     /// What the run queue's clock is ahead of the trace clock, once a record has it.
     skew_ns: Option<i64>,
+}
+
+impl Cpu {
+    /// How fast the dilated clock runs: 1024 for the reference.
+    fn freq_scale(&self) -> u64 {
+        match (self.freq_scale, self.facts.freq_max_khz) {
+            (Some(scale), _) => scale,
+            (None, 0) => 1024,
+            (None, max) => ((u64::from(self.freq_khz) << 10) / u64::from(max)).min(1024),
+        }
+    }
 }
 
 /// A recorded clock holds for events that follow within this time: those of the same pass through the scheduler.
@@ -261,6 +274,10 @@ pub struct PeltReplay<S, H = HalfLife32> {
     /// The trace has `sched_waking`.
     wakings: bool,
     ticks: Option<Ticks>,
+    /// The trace has shown a tick, so that it shows all.
+    ticks_told: bool,
+    /// A CPU's tick whose update is to come: an x86 kernel reads its counters first.
+    ticking: Option<(u64, u32)>,
     late_ns: u64,
     /// The estimate is updated before load tracking when a task falls asleep.
     estimates_first: bool,
@@ -288,6 +305,8 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             offset_ns,
             wakings: false,
             ticks: None,
+            ticks_told: false,
+            ticking: None,
             late_ns: 0,
             estimates_first: false,
             stoppers: Vec::new(),
@@ -342,6 +361,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             nr_rt: 0,
             changed: false,
             freq_khz,
+            freq_scale: None,
             freq_known: facts.freq_max_khz == 0,
             since_ns: 0,
             busy_pelt: 0,
@@ -474,10 +494,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             }
             rq.unknown = always_ran::<H>(clock_ns, rq.facts.capacity);
         }
-        let freq_scale = match rq.facts.freq_max_khz {
-            0 => 1024,
-            max => (u64::from(rq.freq_khz) << 10).checked_div(u64::from(max)).unwrap_or(1024).min(1024),
-        };
+        let freq_scale = rq.freq_scale();
         match rq.recorded {
             Some((clock, at)) if time_ns.wrapping_sub(at) < RECORDED_HOLDS_NS => {
                 rq.clock =
@@ -705,6 +722,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
 
     /// The last tick of a busy CPU before `time_ns`, if it is known and nothing was updated since.
     fn tick(&mut self, cpu: usize, time_ns: u64) {
+        if self.ticks_told {
+            return;
+        }
         let Some(tick_ns) = self.ticks.map(|ticks| ticks.last_before(time_ns)) else { return };
         let rq = &self.cpus[cpu];
         if let Some(place) = rq
@@ -901,7 +921,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let cpu = self.tasks[place].cpu;
         let sched_clock = self.clock_ns(cpu, time_ns);
         let busy = self.cpus[cpu].curr.is_some();
-        if busy {
+        if busy && !self.ticks_told {
             // Its last update was the last tick: on average half a period ago.
             let tick_ns = self.ticks.map(|ticks| ticks.last_before(time_ns));
             self.update_cpu(cpu, tick_ns.unwrap_or(time_ns.saturating_sub(TICK_NS / 2)));
@@ -976,6 +996,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     pub fn frequency(&mut self, time_ns: u64, by_cpu: u32, cpu: u32, freq_khz: u32) {
         let own = by_cpu == cpu;
         let cpu = self.cpu_place(cpu);
+        if self.cpus[cpu].freq_scale.is_some() {
+            return;
+        }
         if own {
             self.update_cpu(cpu, time_ns);
         } else {
@@ -990,6 +1013,15 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             widen::<H>(&mut rq.unknown, change_in(1024, scaled(part, rq.facts.capacity)));
         }
         (rq.freq_khz, rq.freq_known) = (freq_khz, true);
+    }
+
+    /// The kernel's own frequency scale of `cpu`, in place of what `cpu_frequency` shows. The run queue's clock was updated `open_ns` ago
+    /// last, and counts the time since at the new scale.
+    pub fn freq_scale(&mut self, time_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
+        let cpu = self.cpu_place(cpu);
+        self.update_cpu(cpu, time_ns.saturating_sub(open_ns));
+        let rq = &mut self.cpus[cpu];
+        (rq.freq_scale, rq.freq_known) = (Some(scale), true);
     }
 
     /// Moves all signals of a CPU by `delta` ns in PELT's time.
@@ -1079,15 +1111,11 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     pub fn peek_cpu(&self, cpu: u32, time_ns: u64) -> Option<Sample> {
         let place = cpu as usize;
         let rq = self.cpus.get(place).filter(|rq| rq.started)?;
-        let freq_scale = match rq.facts.freq_max_khz {
-            0 => 1024,
-            max => (u64::from(rq.freq_khz) << 10) / u64::from(max),
-        };
         let recorded = rq.recorded.filter(|(_, at)| time_ns.wrapping_sub(*at) < RECORDED_HOLDS_NS);
         let mut clock = recorded.map_or(rq.clock, |(clock, _)| clock);
         if recorded.is_none() {
             let clock_ns = self.clock_ns(place, time_ns);
-            clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, freq_scale.min(1024));
+            clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, rq.freq_scale());
         }
         let has_curr = rq.curr.is_some_and(|curr| self.tasks[curr].class == Class::Fair);
         let (mut cfs, mut unknown) = (rq.cfs, rq.unknown);
@@ -1113,13 +1141,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let rq = &self.cpus[task.cpu];
         let recorded = rq.recorded.filter(|(_, at)| time_ns.wrapping_sub(*at) < RECORDED_HOLDS_NS);
         let mut clock = recorded.map_or(rq.clock, |(clock, _)| clock);
-        let freq_scale = match rq.facts.freq_max_khz {
-            0 => 1024,
-            max => (u64::from(rq.freq_khz) << 10) / u64::from(max),
-        };
         if recorded.is_none() {
             let clock_ns = self.clock_ns(task.cpu, time_ns);
-            clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, freq_scale.min(1024));
+            clock.update_rq_clock(clock_ns, 0, rq.curr.is_none(), rq.facts.capacity, rq.freq_scale());
         }
         let running = rq.curr == self.find(pid);
         // A task between two queues waits at the time of the one that it left.
@@ -1152,7 +1176,13 @@ pub fn stoppers(names: &BTreeMap<i32, Vec<u8>>) -> Vec<i32> {
 impl<S: Samples, H: HalfLife> SchedSink for PeltReplay<S, H> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let time = event.time_ns;
+        if !matches!(what, SchedEvent::FreqScale { .. })
+            && let Some((tick_ns, cpu)) = self.ticking.take()
+        {
+            self.update(tick_ns, cpu);
+        }
         match *what {
+            SchedEvent::Timer { tick: true } => (self.ticks_told, self.ticking) = (true, Some((time, event.cpu))),
             SchedEvent::Switch { prev, prev_state, next } => {
                 self.switch(time, event.cpu, prev.with_prio(0), prev_state, next.with_prio(0));
             }
@@ -1164,6 +1194,7 @@ impl<S: Samples, H: HalfLife> SchedSink for PeltReplay<S, H> {
                 self.migrate(time, pid, prio.unwrap_or(0).into(), dest_cpu);
             }
             SchedEvent::Frequency { cpu, khz } => self.frequency(time, event.cpu, cpu, khz),
+            SchedEvent::FreqScale { cpu, scale, open_ns } => self.freq_scale(time, cpu, scale, open_ns),
             SchedEvent::Free { pid } => self.exit(time, pid),
             SchedEvent::Waking { task } => self.waking(task.pid),
             SchedEvent::NrRunning { cpu, change, nr: Some(nr) } => {

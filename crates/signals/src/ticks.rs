@@ -47,11 +47,13 @@ impl Ticks {
 }
 
 /// Collects preemptions; feed it with events in time order as a [`SchedSink`] or by its methods.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TickFinder {
     preempted_ns: Vec<u64>,
     /// When idle CPUs were woken without anybody to run.
     blips_ns: Vec<u64>,
+    /// When ticks came that the trace shows.
+    told_ns: Vec<u64>,
     /// By CPU: when it left an idle state last, if nothing was seen there since.
     left_idle_ns: Vec<Option<u64>>,
     /// By CPU: when a task joined its queue last.
@@ -94,6 +96,9 @@ impl TickFinder {
 
     /// The ticks, if what may be due to them agrees on a phase.
     pub fn ticks(&self) -> Option<Ticks> {
+        if self.told_ns.len() >= AGREE_MIN {
+            return agreed(&self.told_ns);
+        }
         let all: Vec<u64> = self.preempted_ns.iter().chain(&self.blips_ns).copied().collect();
         agreed(&all).or_else(|| agreed(&self.preempted_ns))
     }
@@ -142,6 +147,7 @@ impl SchedSink for TickFinder {
             SchedEvent::Wakeup { target_cpu: cpu, .. } | SchedEvent::Migrate { dest_cpu: cpu, .. } => {
                 self.joins(event.time_ns, cpu);
             }
+            SchedEvent::Timer { tick: true } => keep(&mut self.told_ns, event.time_ns),
             SchedEvent::Idle { cpu, state } => self.idle(event.time_ns, cpu, state.is_some()),
             SchedEvent::Switch { prev, prev_state, next } => {
                 self.switch(event.time_ns, event.cpu, prev.with_prio(0), prev_state, next.with_prio(0));

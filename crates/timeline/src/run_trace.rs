@@ -8,7 +8,9 @@
 //! CPUs the group runs on.
 //!
 //! Power by rail is that of the engine's meters. When a CPU begins to leave an idle state and when a cluster sleeps, which the
-//! kernel has no event for, are written as our own events, so that energy can be recomputed from the file.
+//! kernel has no event for, are written as our own events, so that energy can be recomputed from the file. So is the frequency
+//! scale that load tracking counts with (`arch_set_freq_scale`): the kernel sets it before the hardware's clock changes, which
+//! `cpu_frequency` shows here.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use opplab_model::groups::GroupSpec;
 use opplab_model::machine::Machine;
 use opplab_model::workload::SchedPolicy;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
-use opplab_trace::{Kind, Trace, Value};
+use opplab_trace::{HALF_LIFE_MARK, Kind, TICK_TIMER, Trace, Value};
 
 use crate::reasons::{Notes, Reasons, RunNames};
 
@@ -31,9 +33,8 @@ const STOPPER_PID: i32 = 1 << 21;
 const IDLE_PRIO: i32 = 120;
 /// Priority of a stopper thread as trace events print it.
 const STOPPER_PRIO: i32 = 0;
-/// The timer of a task has the address `TIMER + pid`, the tick of CPU `n` `TICK + n`; those of the kernel have `TIMER`.
+/// The timer of a task has the address `TIMER + pid`, the tick of CPU `n` `TICK_TIMER + n`; those of the kernel have `TIMER`.
 const TIMER: u64 = 0xffff_8000_0000_0000;
-const TICK: u64 = 0xffff_9000_0000_0000;
 /// No idle state, as the kernel's events have it.
 const AWAKE: u32 = u32::MAX;
 
@@ -73,6 +74,7 @@ struct Ids {
     frequency: EventId,
     idle: EventId,
     timer: EventId,
+    freq_scale: EventId,
     mark: EventId,
 }
 
@@ -170,9 +172,9 @@ fn pid(task: u32) -> i32 {
 }
 
 impl RunTrace {
-    /// A trace of a machine with `nr_cpus` CPUs and the tasks of these names, by index. With `internal` the events that
-    /// have no format in the kernel are part of it.
-    pub fn new(machine: &Machine, names: Vec<String>, internal: bool) -> Self {
+    /// A trace of `machine` and the tasks of these names, by index, with a mark of load tracking's half-life. With `internal` the
+    /// events that have no format in the kernel are part of it.
+    pub fn new(machine: &Machine, names: Vec<String>, half_life_ms: u32, internal: bool) -> Self {
         let nr_cpus = machine.nr_cpus();
         let mut builder = TraceBuilder::new(nr_cpus as u32);
         for (task, name) in names.iter().enumerate() {
@@ -202,12 +204,19 @@ impl RunTrace {
             frequency: builder.event("power", "cpu_frequency", &power),
             idle: builder.event("power", "cpu_idle", &power),
             timer: builder.event("timer", "hrtimer_expire_entry", &timer),
+            freq_scale: builder.event(
+                "opplab",
+                "arch_set_freq_scale",
+                &[("scale", UNSIGNED), ("cpu_id", UNSIGNED), ("open_ns", UNSIGNED)],
+            ),
             mark: builder.event(
                 "ftrace",
                 "print",
                 &[("ip", Kind::Int { signed: false, hex: true }), ("buf", Kind::Text)],
             ),
         };
+        let half_life = format!("{HALF_LIFE_MARK}{half_life_ms}");
+        builder.push(ids.mark, 0, 0, 0, &[Value::U64(0), Value::Str(half_life.as_bytes())]);
         let internal = internal.then(|| Self::declare_internal(&mut builder));
         if let Some(ids) = &internal {
             for (index, cluster) in (0u64..).zip(&machine.clusters) {
@@ -661,11 +670,15 @@ impl Sink for RunTrace {
 
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         let address = match timer {
-            ExpiredTimer::Tick => TICK + u64::from(cpu),
+            ExpiredTimer::Tick => TICK_TIMER + u64::from(cpu),
             ExpiredTimer::Task(task) => TIMER + pid(task) as u64,
             ExpiredTimer::Kernel => TIMER,
         };
         self.push(self.ids.timer, now_ns, cpu, &[uint(address), uint(0u64), int(now_ns as i64)]);
+    }
+
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
+        self.push(self.ids.freq_scale, now_ns, cpu, &[uint(scale), uint(cpu), uint(open_ns)]);
     }
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
@@ -698,7 +711,7 @@ mod tests {
     fn lines(policies: &[SchedPolicy], events: &[Event]) -> Vec<String> {
         let machine = (0..).map(|seed| Swarm::default().machine(seed)).find(|machine| machine.nr_cpus() > 1).unwrap();
         let names = ["a", "b", "c", "d", "e"].map(String::from).to_vec();
-        let mut sink = RunTrace::new(&machine, names, false);
+        let mut sink = RunTrace::new(&machine, names, 32, false);
         for (task, &policy) in (0..).zip(policies) {
             sink.policy(0, task, policy);
         }

@@ -357,6 +357,12 @@ impl TraceFile {
     }
 }
 
+/// In a simulated run's trace the timer of CPU `n`'s tick has this address and `n`, and no function.
+pub const TICK_TIMER: u64 = 0xffff_9000_0000_0000;
+
+/// What stands before the half-life of load tracking, in ms, in the mark at the start of a simulated run's trace.
+pub const HALF_LIFE_MARK: &str = "opplab: pelt_half_life_ms=";
+
 impl Trace {
     /// The table of event `name`.
     pub fn table(&self, name: &str) -> Option<&Table> {

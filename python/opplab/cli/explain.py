@@ -6,7 +6,13 @@ import re
 
 import click
 
-from opplab.cli.options import NameOf, damaged_ok_option, output_format_option, trace_machine_option
+from opplab.cli.options import (
+    NameOf,
+    damaged_ok_option,
+    half_life_option,
+    output_format_option,
+    trace_machine_option,
+)
 from opplab.report.text import say
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -37,6 +43,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
     type=NameOf("governors"),
     help="Governor of the recording, where the trace lacks it (--why-slow, --task, --cpu).",
 )
+@half_life_option
 @output_format_option(only=("text", "json"))
 def command(
     target: str,
@@ -47,6 +54,7 @@ def command(
     idle: bool,
     machine: str,
     recorded_governor: str | None,
+    pelt_half_life_ms: int | None,
     output_format: str,
 ) -> None:
     """Explain the frequency and placement decisions of a run or a trace.
@@ -83,7 +91,14 @@ def command(
 
     ran_on = None if machine == "auto" else Machine.load(machine)
     found = explain(
-        target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on, recorded_governor=recorded_governor
+        target,
+        cpu=cpu,
+        task=task,
+        at=at,
+        why_slow=why_slow,
+        machine=ran_on,
+        recorded_governor=recorded_governor,
+        pelt_half_life_ms=pelt_half_life_ms,
     )
     if output_format == "json":
         click.echo(found.to_json())

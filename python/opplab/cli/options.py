@@ -234,6 +234,15 @@ def machine_of_trace(name: str, trace: Path) -> Machine:
     return Machine(_opplab.traced_machine(str(trace))) if name == "auto" else Machine.load(name)
 
 
+def half_life_option(function: F) -> F:
+    """Add ``--pelt-half-life-ms`` as `pelt_half_life_ms`: that of a traced kernel."""
+    return click.option(
+        "--pelt-half-life-ms",
+        type=click.Choice([8, 16, 32]),
+        help="Half-life of the traced kernel's load tracking (default: what the trace or the snapshot shows, else 32).",
+    )(function)
+
+
 def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
         ctx.meta[DAMAGED_OK] = True

@@ -16,6 +16,7 @@ from opplab.cli.options import (
     NameOf,
     format_option,
     freq_max_option,
+    half_life_option,
     note,
     output_option,
     trace_argument,
@@ -210,6 +211,7 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
 )
 @click.option("--recorded-driver", help="cpufreq driver of the recording, one of the machine's.")
 @click.option("--recorded-kernel", type=NameOf("kernels"), help="Kernel profile of the recording.")
+@half_life_option
 @click.option("--governor", type=NameOf("governors"), help="cpufreq governor of the replay.")
 @freq_max_option("f_max of frequency invariance on x86: max_P, mid, max_boost, ...")
 @click.option(
@@ -239,6 +241,7 @@ def command(
     recorded_governor: str | None,
     recorded_driver: str | None,
     recorded_kernel: str | None,
+    pelt_half_life_ms: int | None,
     governor: str | None,
     freq_max: str | None,
     energy_model: str | None,
@@ -257,7 +260,7 @@ def command(
     Without a change only the self-check runs. Each --vs adds a policy on top of the other options, whose own policy
     comes first.
     """
-    recorded = (recorded_governor, recorded_driver, recorded_kernel)
+    recorded = (recorded_governor, recorded_driver, recorded_kernel, pelt_half_life_ms)
     options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model}
     if len(kernels) == 1:
         (options["kernel"],) = kernels

@@ -15,6 +15,7 @@ import click
 from opplab.cli.group import Group
 from opplab.cli.options import (
     format_option,
+    half_life_option,
     machine_of_trace,
     machine_option,
     note,
@@ -226,6 +227,7 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 @command.command(name="signals")
 @trace_argument("file")
 @trace_machine_option("Machine with capacities, frequencies and power")
+@half_life_option
 @click.option("--no-invariance", is_flag=True, help="Assume a kernel without frequency invariance.")
 @click.option(
     "--deadline",
@@ -239,6 +241,7 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 def signals(
     file: Path,
     machine: str | None,
+    pelt_half_life_ms: int | None,
     no_invariance: bool,
     deadline_us: int | None,
     output: Path | None,
@@ -250,7 +253,7 @@ def signals(
     """
     from opplab.trace.recording import Trace
 
-    trace = Trace(file)
+    trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     chosen = machine_of_trace(machine, file) if machine else None
     # Tables of each sample are made only to be written.
     how: dict[str, Any] = {"invariance": not no_invariance, "deadline_us": deadline_us}
@@ -428,10 +431,19 @@ def idle(
 @trace_argument("file")
 @click.argument("query", required=False)
 @trace_machine_option("Machine with power, capacities and operating points")
+@half_life_option
 @click.option("--tables", "list_tables", is_flag=True, help="List the tables of a query.")
 @click.option("--files", is_flag=True, help="Allow QUERY to read other files, by read_parquet() and the like.")
 @format_option
-def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, files: bool, output_format: str) -> None:
+def sql(
+    file: Path,
+    query: str | None,
+    machine: str | None,
+    pelt_half_life_ms: int | None,
+    list_tables: bool,
+    files: bool,
+    output_format: str,
+) -> None:
     """Answer QUERY, a SELECT statement, over the tables of FILE: events, signals, latencies, energy.
 
     Example: opplab trace sql trace.dat "select comm, max(wait_ns) as worst from waits group by comm"
@@ -439,7 +451,7 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, f
     from opplab.trace.recording import Trace
     from opplab.trace.sql import tables_of
 
-    trace = Trace(file)
+    trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     chosen = machine_of_trace(machine, file) if machine else None
     if list_tables:
         rows = [{"table": name, "holds": what} for name, what in tables_of(trace, chosen).items()]
@@ -454,16 +466,24 @@ def sql(file: Path, query: str | None, machine: str | None, list_tables: bool, f
 @trace_argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
 @trace_machine_option("Machine with power and capacities")
+@half_life_option
 @click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
 @click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from.")
-def view(file: Path, output: Path, machine: str | None, from_time: str | None, to_time: str | None) -> None:
+def view(
+    file: Path,
+    output: Path,
+    machine: str | None,
+    pelt_half_life_ms: int | None,
+    from_time: str | None,
+    to_time: str | None,
+) -> None:
     """Write FILE as an HTML page: a time line of each CPU with frequency, utilisation and power.
 
     The page needs no network and zooms to microseconds.
     """
     from opplab.trace.recording import Trace
 
-    trace = Trace(file)
+    trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     from_ns, to_ns = _span(trace, from_time, to_time)
     chosen = machine_of_trace(machine, file) if machine else None
     path = trace.view(output, chosen, from_ns=from_ns, to_ns=to_ns)

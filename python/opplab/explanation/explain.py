@@ -35,6 +35,7 @@ def explain(
     why_slow: bool = False,
     machine: Machine | None = None,
     recorded_governor: str | None = None,
+    pelt_half_life_ms: int | None = None,
 ) -> Explanation:
     """Explain the decisions of a run, or of a traced kernel.
 
@@ -60,6 +61,8 @@ def explain(
         Machine of a trace; by default the snapshot beside or inside it.
     recorded_governor : str, optional
         Governor of a trace that does not name it; by default that of the snapshot beside or inside it.
+    pelt_half_life_ms : {8, 16, 32}, optional
+        Half-life of a traced kernel's load tracking; by default what the trace or the snapshot shows, else 32.
 
     Returns
     -------
@@ -84,7 +87,9 @@ def explain(
     if task is not None and why_slow and at is not None:
         raise InputError("a task was slow over the whole run: leave out the point in time")
     if isinstance(run, str | Path) and is_trace(Path(run)):
-        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor, why_slow=why_slow)
+        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor, pelt_half_life_ms, why_slow=why_slow)
+    if pelt_half_life_ms is not None:
+        raise InputError("a half-life is that of a trace; a run has its policy's")
     if machine is not None:
         raise InputError("a machine is what a trace ran on; a run has its own")
     case = case_of(run)

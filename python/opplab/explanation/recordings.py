@@ -47,6 +47,7 @@ def explain_trace(
     task: str | int | None,
     at: float | None,
     governor: str | None = None,
+    half_life_ms: int | None = None,
     *,
     why_slow: bool = False,
 ) -> Explanation:
@@ -60,7 +61,7 @@ def explain_trace(
         raise InputError(f"{path}: {misfit}")
     at_ns, zero = (None, {}) if at is None else _time_of(path, at)
     if cpu is not None:
-        found = _recorded(path, machine, cpu, at_ns, governor)
+        found = _recorded(path, machine, cpu, at_ns, governor, half_life_ms)
         return Explanation({**found.about, **zero}, found.findings)
     if task is not None and machine is None and not why_slow and _is_recording(path):
         placements = _opplab.recorded_placements(path)
@@ -70,7 +71,7 @@ def explain_trace(
             return Explanation({**found.about, **zero}, found.findings)
     from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
-    (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor)
+    (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor, half_life_ms)
     # All of the recording is explained, also what a comparison does not count.
     whole = json.loads(replayed.to_json())
     whole["workload"].pop("warmup_ns", None)
@@ -182,7 +183,7 @@ def _refuse(path: Path, governor: str | None) -> None:
 
 
 def _frequencies(
-    path: Path, machine: Machine | None, governor: str | None
+    path: Path, machine: Machine | None, governor: str | None, half_life_ms: int | None
 ) -> tuple[dict[str, list[Any]], list[dict[str, Any]], str]:
     """Give schedutil's decisions in a trace, the cpufreq policies, and what the decisions are from."""
     if machine is None and _is_recording(path):
@@ -190,7 +191,8 @@ def _frequencies(
         if columns["time_ns"]:
             _refuse(path, governor)
             return columns, policies, RECORDS
-    columns, policies = _opplab.replayed_frequencies(str(path), machine._inner if machine else None, governor)
+    inner = machine._inner if machine else None
+    columns, policies = _opplab.replayed_frequencies(str(path), inner, governor, half_life_ms)
     return columns, policies, OPEN_LOOP if columns["time_ns"] else EVENTS
 
 
@@ -223,9 +225,16 @@ def _recorded_clock(
     return [*findings, Finding(at_ns, "mismatch", text, {"asked_khz": asked_khz})]
 
 
-def _recorded(folder: Path, machine: Machine | None, cpu: int, at_ns: int | None, governor: str | None) -> Explanation:
+def _recorded(
+    folder: Path,
+    machine: Machine | None,
+    cpu: int,
+    at_ns: int | None,
+    governor: str | None,
+    half_life_ms: int | None,
+) -> Explanation:
     """Explain the clock of a CPU of a real kernel, from its own records or from the events."""
-    columns, policies, origin = _frequencies(folder, machine, governor)
+    columns, policies, origin = _frequencies(folder, machine, governor, half_life_ms)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
     if policy is None:
         raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")

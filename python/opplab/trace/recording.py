@@ -74,6 +74,8 @@ class Trace:
     Attributes
     ----------
     path : Path
+    pelt_half_life_ms : int or None
+        Half-life of the traced kernel's load tracking, where it is given.
     problems : list of str
         What was damaged in what was read so far; everything else is there.
     notes : list of str
@@ -81,7 +83,10 @@ class Trace:
         cannot be the one of the trace.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, pelt_half_life_ms: int | None = None) -> None:
+        if pelt_half_life_ms not in (None, 8, 16, 32):
+            raise InputError(f"no half-life of {pelt_half_life_ms} ms (there are 8, 16, 32)")
+        self.pelt_half_life_ms = pelt_half_life_ms
         self.path = check_readable(path)
         # The folder of a recording, which may be named wherever its trace may.
         if (self.path / "trace.dat").is_file():
@@ -252,7 +257,10 @@ class Trace:
         self.check_memory(SIGNAL_BYTES)
         deadline_ns = None if deadline_us is None else deadline_us * 1000
         inner = machine._inner if machine else None
-        raw = _opplab.trace_signals(self.path, inner, invariance, every_us * 1000, deadline_ns)
+        half_life_ms = self.pelt_half_life_ms
+        raw = _opplab.trace_signals(
+            self.path, inner, invariance, every_us * 1000, deadline_ns, half_life_ms=half_life_ms
+        )
         self._hear(raw, machine)
         return signals.make(raw, self.task_names())
 
@@ -267,7 +275,10 @@ class Trace:
 
         deadline_ns = None if deadline_us is None else deadline_us * 1000
         inner = machine._inner if machine else None
-        raw = _opplab.trace_signals(self.path, inner, invariance, deadline_ns=deadline_ns, sums=True)
+        half_life_ms = self.pelt_half_life_ms
+        raw = _opplab.trace_signals(
+            self.path, inner, invariance, deadline_ns=deadline_ns, sums=True, half_life_ms=half_life_ms
+        )
         self._hear(raw, machine)
         return signals.sums(raw, self.task_names())
 
@@ -463,7 +474,7 @@ class Trace:
         return f"Trace({str(self.path)!r})"
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path, *, pelt_half_life_ms: int | None = None) -> Trace:
     """Open a recorded trace.
 
     Parameters
@@ -471,6 +482,9 @@ def read_trace(path: str | Path) -> Trace:
     path : str or Path
         trace.dat, ftrace text, systrace HTML, Perfetto, a tar or folder of ring-buffer pages, also compressed (gzip,
         xz, zstd).
+    pelt_half_life_ms : {8, 16, 32}, optional
+        Half-life of the traced kernel's load tracking; by default what the trace or a snapshot beside it shows, else
+        32, which a note says.
 
     Returns
     -------
@@ -492,4 +506,4 @@ def read_trace(path: str | Path) -> Trace:
     ...     print(trace.info["events"], trace.events("cpu_frequency")["state"].to_list())
     {'cpu_frequency': 1} [1800000]
     """
-    return Trace(path)
+    return Trace(path, pelt_half_life_ms=pelt_half_life_ms)

@@ -1,5 +1,6 @@
 //! The idle balance of an open loop: what CPUs without a task do for others.
 
+use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
 use opplab_kernel::sched::placement::{CpuCapacity, fits_capacity};
 use opplab_model::event::IDLE_TASK;
@@ -13,12 +14,12 @@ use crate::nohz::{self, Nohz};
 const PERIOD_SHIFT: u32 = 20;
 
 /// The balancer's machine at a time.
-pub(super) struct Balancer<'r, 'a> {
-    run: &'r mut Run<'a>,
+pub(super) struct Balancer<'r, 'a, H> {
+    run: &'r mut Run<'a, H>,
     time_ns: u64,
 }
 
-impl nohz::Host for Balancer<'_, '_> {
+impl<H: HalfLife> nohz::Host for Balancer<'_, '_, H> {
     fn update_blocked(&mut self, here: u32, cpu: u32) -> bool {
         let now_ns = self.run.clock(self.time_ns);
         self.run.signals.update(now_ns, cpu);
@@ -58,9 +59,9 @@ impl nohz::Host for Balancer<'_, '_> {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a, H: HalfLife> Run<'a, H> {
     /// What a tick or a CPU that goes idle makes the balancer do.
-    pub(super) fn balance(&mut self, time_ns: u64, what: impl FnOnce(&mut Nohz, &mut Balancer<'_, 'a>, u64)) {
+    pub(super) fn balance(&mut self, time_ns: u64, what: impl FnOnce(&mut Nohz, &mut Balancer<'_, 'a, H>, u64)) {
         if self.told {
             return;
         }

@@ -1,5 +1,6 @@
 //! Ticks and idle CPUs of an open loop, and the calls of governors that come with them.
 
+use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::SingleStateTick;
 use opplab_model::event::IDLE_TASK;
 
@@ -7,7 +8,7 @@ use super::Run;
 use super::requests::Call;
 use crate::events::{Ev, What};
 
-impl Run<'_> {
+impl<H: HalfLife> Run<'_, H> {
     /// The recorded calls that `here` made up to now.
     pub(super) fn calls_of(&mut self, here: u32) {
         let (now, later): (Vec<Call>, Vec<Call>) = self.calls.iter().partition(|call| call.here == here);

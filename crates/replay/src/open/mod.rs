@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use opplab_kernel::cpufreq::freq_table::cpufreq_pressure;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::{CpufreqPressure, FairServer, SingleStateTick, SugovUtil};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::decision::Decision;
@@ -19,6 +20,7 @@ use opplab_model::machine::{InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_signals::pelt::{CpuFacts as PeltCpu, PeltReplay, Sample};
 use opplab_signals::ticks::{EARLY_NS, Ticks};
+use opplab_signals::with_half_life;
 
 use crate::ReplayError;
 use crate::calls::{Kthread, Kworkers, find_ticks, takes_samples};
@@ -65,10 +67,12 @@ pub fn open_decisions(
     if !policy.governor_id().is_ok_and(|governor| governor.energy_aware) {
         return Ok(Vec::new());
     }
-    let mut run = Run::new(events, machine, (policy, policy), start_khz)?;
-    run.decisions = Some(Vec::new());
-    run.all(events);
-    Ok(run.decisions.unwrap_or_default())
+    with_half_life!(policy.half_life_ms(), H => {
+        let mut run = Run::<H>::new(events, machine, (policy, policy), start_khz)?;
+        run.decisions = Some(Vec::new());
+        run.all(events);
+        Ok(run.decisions.unwrap_or_default())
+    })
 }
 
 /// The recorded events with the frequencies that `policy` would have asked for, instead of the recorded one.
@@ -81,19 +85,21 @@ pub fn open_loop(
     (recorded, policy): (&Policy, &Policy),
     start_khz: &[u32],
 ) -> Result<Events, ReplayError> {
-    let mut run = Run::new(events, machine, (recorded, policy), start_khz)?;
-    run.all(events);
-    let mut list = run.out;
+    let mut list = with_half_life!(policy.half_life_ms(), H => {
+        let mut run = Run::<H>::new(events, machine, (recorded, policy), start_khz)?;
+        run.all(events);
+        run.out
+    });
     list.sort_by_key(|ev| ev.time_ns);
     Ok(Events { list, ..events.clone() })
 }
 
 /// Times are those of the events, but for load tracking and the governors, which get the scheduler's clock.
-struct Run<'a> {
+struct Run<'a, H> {
     out: Vec<Ev>,
     policies: Vec<FreqPolicy>,
     policy_of: Vec<usize>,
-    signals: Signals,
+    signals: Signals<H>,
     /// What the kernel recorded of the same.
     records: &'a Records,
     cpus: Vec<CpuState>,
@@ -128,7 +134,7 @@ struct Run<'a> {
     decisions: Option<Vec<OpenDecision>>,
 }
 
-impl<'a> Run<'a> {
+impl<'a, H: HalfLife> Run<'a, H> {
     fn new(
         events: &'a Events,
         machine: &'a Machine,
@@ -419,6 +425,7 @@ impl<'a> Run<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use opplab_kernel::pelt::HalfLife32;
 
     /// A lowered `scaling_max_freq` takes capacity from 6.10 on, as in the engine.
     #[test]
@@ -429,7 +436,8 @@ mod tests {
         let lost = |kernel: &str| {
             let mut policy = Policy { kernel: kernel.into(), ..Policy::default() };
             policy.scaling_max_freq.all_khz = limit_khz;
-            let run = Run::new(&events, &machine, (&policy, &policy), &[]).unwrap_or_else(|error| panic!("{error}"));
+            let run = Run::<HalfLife32>::new(&events, &machine, (&policy, &policy), &[])
+                .unwrap_or_else(|error| panic!("{error}"));
             run.cpus[1].cpufreq_pressure
         };
         assert_eq!(lost("6.12.117"), cpufreq_pressure(big.capacity.into(), limit_khz, big.reference_khz()));

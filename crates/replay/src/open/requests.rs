@@ -4,6 +4,7 @@ use opplab_kernel::cpufreq::facts::Request;
 use opplab_kernel::cpufreq::facts::{PolicyFacts, SugovDecision};
 use opplab_kernel::cpufreq::governor::{Report, Worker};
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::pelt::HalfLife;
 use opplab_model::decision::{Decision, FreqContext};
 use opplab_model::event::IDLE_TASK;
 use opplab_model::machine::InvarianceSource;
@@ -30,7 +31,7 @@ pub(super) struct Call {
     pub(super) clock_ns: Option<u64>,
 }
 
-impl Run<'_> {
+impl<H: HalfLife> Run<'_, H> {
     /// How long the event of a call's cause may take to come.
     pub(super) fn waits_ns(&self, call: &Call) -> u64 {
         let tick = self.ticks.is_none_or(|ticks| ticks.caused(self.clock(call.time_ns)));

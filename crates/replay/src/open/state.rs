@@ -5,7 +5,7 @@ use opplab_kernel::cpufreq::facts::{CpuFacts, RqFacts, SugovFacts};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::{self as kernel, Worker};
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, FAIR_SERVER_BW};
-use opplab_kernel::pelt::HalfLife32;
+use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::unit::SCHED_CAPACITY_SHIFT;
 use opplab_model::event::TaskIdx;
 use opplab_signals::pelt::{PeltReplay, Sample};
@@ -14,7 +14,7 @@ use crate::calls::Kthread;
 use crate::records::Records;
 
 /// A no-op taker of samples: the governor asks when it needs one.
-pub(super) type Signals = PeltReplay<fn(&Sample), HalfLife32>;
+pub(super) type Signals<H> = PeltReplay<fn(&Sample), H>;
 
 pub(super) struct FreqPolicy {
     pub(super) cpus: Vec<u32>,
@@ -50,8 +50,8 @@ pub(super) struct CpuState {
     pub(super) idle_since_ns: Option<u64>,
 }
 
-pub(super) struct View<'a> {
-    pub(super) signals: &'a Signals,
+pub(super) struct View<'a, H> {
+    pub(super) signals: &'a Signals<H>,
     pub(super) cpus: &'a [CpuState],
     pub(super) members: &'a [u32],
     pub(super) fair_server: bool,
@@ -60,7 +60,7 @@ pub(super) struct View<'a> {
     pub(super) time_ns: u64,
 }
 
-impl SugovFacts for View<'_> {
+impl<H: HalfLife> SugovFacts for View<'_, H> {
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = self.members[index];
         let state = &self.cpus[cpu as usize];
@@ -93,7 +93,7 @@ impl SugovFacts for View<'_> {
     }
 }
 
-impl kernel::View for View<'_> {
+impl<H: HalfLife> kernel::View for View<'_, H> {
     fn times(&self, index: usize) -> CpuTimes {
         let state = &self.cpus[self.members[index] as usize];
         let open_ns = state.idle_since_ns.map_or(0, |since| self.time_ns.saturating_sub(since));

@@ -373,7 +373,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         for index in 0..self.policies[policy].cpus.len() {
             let cpu = self.policies[policy].cpus[index];
             self.cpus[cpu].freq_scale = scale;
+            self.tell_freq_scale(cpu);
         }
+    }
+
+    /// A CPU's frequency scale, and since when its run queue's clock has not been updated.
+    pub(crate) fn tell_freq_scale(&mut self, cpu: CpuId) {
+        let state = &self.cpus[cpu];
+        let open_ns = self.now.saturating_sub(state.clk.clock.max(BOOT_NS));
+        self.journal.freq_scale(self.now - BOOT_NS, cpu, state.freq_scale, open_ns);
     }
 
     /// The hardware is asked for `khz`: it grants what its limits allow.
@@ -414,8 +422,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             active_cores: if self.freq_max.wants_cores() { self.active_cores(package) } else { 0 },
         };
         let ratio = self.freq_max.at_tick(&tick);
-        if let Some(scale) = scale_freq_tick(acnt, mcnt, ratio) {
-            self.cpus[cpu].freq_scale = scale;
+        if let Some(scale) = scale_freq_tick(acnt, mcnt, ratio)
+            && std::mem::replace(&mut self.cpus[cpu].freq_scale, scale) != scale
+        {
+            self.tell_freq_scale(cpu);
         }
     }
 

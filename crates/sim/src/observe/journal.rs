@@ -92,6 +92,13 @@ impl<'c, S: Sink> Journal<'c, S> {
             self.sink.timer(time_ns, cpu.0, timer);
         }
     }
+    /// The kernel's frequency scale of a CPU, which counts for the last `open_ns` already.
+    #[inline]
+    pub(crate) fn freq_scale(&mut self, time_ns: u64, cpu: CpuId, scale: u64, open_ns: u64) {
+        if S::ENABLED {
+            self.sink.freq_scale(time_ns, cpu.0, scale, open_ns);
+        }
+    }
 
     /// The time of the next sample, if the sink wants one up to `time_ns`; the one after it is next then.
     #[inline]

@@ -289,6 +289,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let state = &self.cpus[cpu];
             let khz = self.hardware.point(state.cluster, state.opp).khz;
             self.emit(Event::CpuFrequency { cpu: cpu.0, khz });
+            self.tell_freq_scale(cpu);
         }
     }
 

@@ -25,6 +25,7 @@ trait Watcher {
     fn timer_due(&mut self, task: u32, due_ns: u64);
     fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64);
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64);
 }
 
 impl<S: Sink> Watcher for S {
@@ -66,6 +67,9 @@ impl<S: Sink> Watcher for S {
 
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         Sink::timer(self, now_ns, cpu, timer);
+    }
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
+        Sink::freq_scale(self, now_ns, cpu, scale, open_ns);
     }
 }
 
@@ -113,6 +117,9 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);
+    }
+    fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
+        self.0.freq_scale(now_ns, cpu, scale, open_ns);
     }
 }
 

@@ -222,7 +222,8 @@ impl Job for Bench {
         }
         let case = Case::from(self.cases.get(nth)?.clone());
         let outcome = opplab_sim::run(&case, &mut NullSink).ok()?;
-        let mut both = Tee(RunTrace::new(&case.machine, outcome.task_names, false), Reasons::default());
+        let trace = RunTrace::new(&case.machine, outcome.task_names, case.policy.half_life_ms(), false);
+        let mut both = Tee(trace, Reasons::default());
         opplab_sim::run(&case, &mut both).ok()?;
         let Tee(mut sink, why) = both;
         sink.end(outcome.warmup.wall_ns + outcome.wall_ns);

@@ -15,7 +15,7 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::rerun::ClosedCase;
-use opplab_replay::signals::{load_tracking, read_options};
+use opplab_replay::signals::{First, read_options};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
@@ -167,7 +167,7 @@ fn example() -> Result<Vec<u8>, String> {
     let case = Case::from(cases.swap_remove(0));
     // The tasks' names are known when the first run ends.
     let outcome = opplab_sim::run(&case, &mut NullSink).map_err(|error| error.0)?;
-    let mut sink = RunTrace::new(&case.machine, outcome.task_names, true);
+    let mut sink = RunTrace::new(&case.machine, outcome.task_names, case.policy.half_life_ms(), true);
     opplab_sim::run(&case, &mut sink).map_err(|error| error.0)?;
     sink.end(outcome.warmup.wall_ns + outcome.wall_ns);
     let mut bytes = Vec::new();
@@ -348,7 +348,7 @@ impl Drop {
         let machine = self.machine.as_ref();
         let text = |error: opplab_trace::Error| error.to_string();
         let seen = Seen { utils: Utils::default(), points: Vec::new(), window_ns };
-        let (pelt, _) = load_tracking(file, None, machine, true, seen).map_err(text)?;
+        let (pelt, _) = First::of(file).map_err(text)?.load_tracking(None, machine, true, seen);
         let mut all = All {
             pelt,
             residency: Residency::default(),
