@@ -426,3 +426,17 @@ def test_only_what_is_beyond_chance_stands_out() -> None:
         found += [one.key for one in standing_out(influences(shares.tolist(), keys, moved.tolist()))][:1] == ["k3"]
     assert named <= 10, "5 % of questions whose answer hangs on nothing"
     assert found == 100
+
+
+def test_a_draw_without_an_effect_does_not_turn_the_sign() -> None:
+    """Goal: turns are of the draws' own runs. Method: draws of pairs of iterations in which nothing changes."""
+    base = Values({0: 100.0, 1: 100.0, 2: 100.0}, {at: {at % 3: 100.0, (at + 1) % 3: 100.0} for at in range(39)})
+    ours = Values(
+        {0: 117.4, 1: 116.0, 2: 117.8},
+        {at: dict.fromkeys(values, 100.0 if at < 6 else 125.0) for at, values in base.drawn.items()},
+    )
+    found = change_of(ours, base, "higher")
+    assert found is not None and found[0].turns == 0
+    ours.drawn[0] = dict.fromkeys(ours.drawn[0], 99.0)
+    found = change_of(ours, base, "higher")
+    assert found is not None and found[0].turns == pytest.approx(1 / 39)

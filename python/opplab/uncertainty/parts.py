@@ -47,7 +47,7 @@ class Parts:
     low, high : float or None
         Both parts together, which hold the value and the runs' part around it; None where one of them is not known.
     turns : float
-        Share of the draws in which the value has the other sign than most have.
+        Share of the draws of which the value has the other sign than in most; one of 0 has none.
     varies : bool
         Whether iterations differ.
     draws : int
@@ -119,6 +119,7 @@ def parts_of(
     level: float = LEVEL,
     around: tuple[float, float, float] | None = None,
     least: float = -math.inf,
+    drawn: Sequence[float] = (),
 ) -> Parts:
     """Put the parts together.
 
@@ -135,6 +136,8 @@ def parts_of(
         of `own` and its interval (a change of means).
     least : float
         What the value cannot be below: 0 for what is counted or measured, -100 for a change of that in percent.
+    drawn : sequence of float, optional
+        The value of each draw by its own runs, where `own` and `shifts` are not of all iterations.
 
     Examples
     --------
@@ -161,8 +164,8 @@ def parts_of(
     if not len(shifts):
         return Parts(value, runs, None, *(span or (None, None)), **about)
     moved = without_runs(shifts)
-    positive = sum(value + shift > 0 for shift in moved) / len(moved)
-    turns = min(positive, 1 - positive)
+    values = drawn or [value + shift for shift in moved]
+    turns = min(sum(one > 0 for one in values), sum(one < 0 for one in values)) / len(values)
     if len(shifts) + 1 < quantile_draws(level) or (varies and runs is None):
         return Parts(value, runs, None, None, None, turns, draws=len(shifts), **about)
     # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from opplab import stats
@@ -256,7 +257,9 @@ def change_of(
     if not of_logs.own or value <= -100:
         return Parts(value, None, None, None, None, varies=len(set(change.own.values())) > 1), {}
     about = (_log(value), -math.inf if low <= -100 else _log(low), _log(high))
-    return _in_percent(parts_of(list(of_logs.own.values()), list(shifts.values()), level, about)), shifts
+    drawn = [fmean(of_logs.drawn[draw].values()) for draw in shifts]
+    parts = parts_of(list(of_logs.own.values()), list(shifts.values()), level, about, drawn=drawn)
+    return _in_percent(parts), shifts
 
 
 def _log(percent: float) -> float:
