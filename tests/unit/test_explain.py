@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -1199,3 +1200,28 @@ def test_an_idle_cpu_in_interrupts_is_not_leaving_idle() -> None:
     parts = {name: ns for name, ns in found.data["parts_ns"].items() if ns}
     assert parts == {"idle": 30, "held": 30, "waiting": 140, "work": 100}
     assert found.data["waited_for_ns"] == {"other": 140}
+
+
+def test_the_rate_limit_of_a_direction_is_the_one_that_held() -> None:
+    """Goal: with a limit a direction the wait is that of the direction. Method: the time since the request before."""
+    policy = opplab.Policy(
+        governor="schedutil",
+        gates={"rate_limits": "up-and-down"},
+        tunables={"up_rate_limit_us": 20000, "down_rate_limit_us": 500},
+    )
+    timer = {"ref": "unique", "period": 16000}
+    phases = {name: {"loop": 8, "run": run_us, "timer": timer} for name, run_us in (("low", 300), ("high", 6000))}
+    tasks = {f"t{number}": {"loop": -1, "cpus": [number], "phases": phases} for number in range(3)}
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks, "global": {"calibration": "CPU4"}}))
+    run = opplab.simulate("pixel4", work, policy, seconds=2)
+    rows = run.events("sugov_decision")
+    requested = dict(opplab._opplab.decision_codes())["outcome"].index("requested")
+    asked = rows.filter((pl.col("policy_cpu") == 0) & (pl.col("outcome") == requested))["time_ns"].to_list()
+    seen = 0
+    for before, at_ns in itertools.pairwise(asked[5:]):
+        (found,) = [one for one in opplab.explain(run, cpu=0, at=at_ns / 1e9) if one.kind == "frequency"]
+        for limit in re.findall(r"rate limit of ([\d.]+) ms held", found.text):
+            seen += 1
+            assert float(limit) == pytest.approx(20, abs=0.05) or found.data["wanted_khz"] < found.data["prev_khz"]
+            assert at_ns - before >= 0.95e6 * float(limit) or "until" in found.text
+    assert seen > 3

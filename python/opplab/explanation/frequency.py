@@ -36,14 +36,22 @@ def _held(records: Records, rows: npt.NDArray[np.intp], place: int) -> list[dict
     return held
 
 
-def _held_text(records: Records, request: dict[str, Any], held: list[dict[str, Any]]) -> str:
-    """Give words for how long the rate limit held a request, and how long no report came then; both go into it."""
+def _held_text(request: dict[str, Any], held: list[dict[str, Any]], last_ns: int | None) -> str:
+    """Give words for how long the rate limit held a request, and how long no report came then; both go into it.
+
+    The limit begins at the request before, at `last_ns`.
+    """
     since = held[-1]["time_ns"]
-    due = min(request["time_ns"], held[0]["time_ns"] + max(held[0]["wait_ns"], 0))
+    free_ns = held[0]["time_ns"] + max(held[0]["wait_ns"], 0)
+    due = min(request["time_ns"], free_ns)
     request |= {"held_ns": due - since, "no_report_ns": request["time_ns"] - due}
     what = "It" if all(row["wanted_khz"] == request["wanted_khz"] for row in held) else "Another clock"
-    limit = length(records.facts["rate_limit_us"] * 1000)
-    text = f" {what} was wanted since {seconds(since)}; the rate limit of {limit} held it for {length(due - since)}"
+    limit = "" if last_ns is None else f" of {length(round(free_ns - last_ns, -3))}"
+    text = f" {what} was wanted since {seconds(since)}; the rate limit{limit} held it for {length(due - since)}"
+    if free_ns > request["time_ns"]:
+        up, was_up = (one["wanted_khz"] > request["prev_khz"] for one in (request, held[0]))
+        turned = f"a {'higher' if up else 'lower'} one was wanted, which has a limit of its own"
+        text += f", until {turned if up != was_up else 'deadline bandwidth or a limit changed, which ends it'}"
     if request["no_report_ns"]:
         text += f", and no report came for {length(request['no_report_ns'])} after that"
     return text + "."
@@ -56,7 +64,9 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
     text = f"{seconds(row['time_ns'])}: {words['text']}"
     held = _held(records, rows, place)
     if held:
-        text += _held_text(records, row, held)
+        before = (records.row("sugov_decision", int(index)) for index in reversed(rows[: place - len(held)]))
+        asked_ns = (one["time_ns"] for one in before if one["outcome"] == REQUESTED)
+        text += _held_text(row, held, next(asked_ns, None))
     text += f" {words['outcome']}"
     return Finding(row["time_ns"], "frequency", text, row)
 

@@ -158,8 +158,8 @@ pub trait Governor: core::fmt::Debug + Send {
         None
     }
 
-    /// From when on a change is possible, by the CPUs' clock, ns.
-    fn next_change_ns(&self) -> u64 {
+    /// From when on a change to `_khz` is possible, by the CPUs' clock, ns.
+    fn next_change_ns(&self, _khz: u32) -> u64 {
         0
     }
 }

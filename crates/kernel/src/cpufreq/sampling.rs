@@ -331,7 +331,7 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         Some(self.governor.policy_dbs().note)
     }
 
-    fn next_change_ns(&self) -> u64 {
+    fn next_change_ns(&self, _: u32) -> u64 {
         self.governor.policy_dbs().due_ns()
     }
 }

@@ -112,7 +112,7 @@ impl<H: HalfLife> Run<'_, H> {
         let woken_ns = self.clock(time_ns);
         let FreqPolicy { cpus: members, governor, due_ns, cur_khz, .. } =
             &mut self.policies[self.policy_of[cpu as usize]];
-        let wait_ns = governor.next_change_ns().saturating_sub(woken_ns);
+        let wait_ns = governor.next_change_ns(*cur_khz).saturating_sub(woken_ns);
         let now_ns = if wait_ns < WOKEN_LATE_NS { woken_ns + wait_ns } else { woken_ns };
         let policy = PolicyFacts {
             cur_khz: *cur_khz,

@@ -110,7 +110,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // What it would have been without the rate limit.
             let wanted = governor.update_unlimited(&report, &view);
             let prev_khz = governor.wanted_khz();
-            let wait_ns = governor.next_change_ns().saturating_sub(report.time_ns);
+            let wanted_khz = wanted.as_ref().map_or(0, |wanted| wanted.next_khz);
+            let wait_ns = governor.next_change_ns(wanted_khz).saturating_sub(report.time_ns);
             let mut seen = None;
             let request = governor.update_util(&report, &view, Some(&mut seen));
             let members: Vec<u32> = view.members.iter().map(|cpu| cpu.0).collect();

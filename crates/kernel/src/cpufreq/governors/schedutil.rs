@@ -1113,8 +1113,10 @@ impl Governor for SugovPolicy {
         self.next_freq_khz
     }
 
-    fn next_change_ns(&self) -> u64 {
-        self.last_freq_update_time.saturating_add_signed(self.freq_update_delay_ns)
+    fn next_change_ns(&self, khz: u32) -> u64 {
+        let up_or_down = |(up_ns, down_ns)| if khz > self.next_freq_khz { up_ns } else { down_ns };
+        let delay_ns = self.up_down_delay_ns.map_or(self.freq_update_delay_ns, up_or_down);
+        self.last_freq_update_time.saturating_add_signed(delay_ns)
     }
 }
 
