@@ -90,7 +90,7 @@ def explain_trace(
         timeline, pid, activations, names = of_trace(path, cpus, str(task))
         speed = [f"speed: {FIXED_SPEED}"] if checked["fixed_speed"] else []
         about = {"recording": str(path), "from": EVENTS, "assumed": speed}
-        return Explanation(about, response_findings(str(task), timeline, pid, activations, names))
+        return Explanation(about, response_findings(str(task), timeline, pid, activations, names, traced=True))
     if task is None:
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked["metrics"]))
         return Explanation({**found.about, **about}, found.findings)

@@ -351,17 +351,18 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
         elif cpu in entered:
             stays.setdefault(cpu, []).append((entered.pop(cpu), at))
     timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
-    own = trace.signals().activations.filter(pid=pids[0]).select("time_ns", "response_ns", "deadline_ns", "missed")
-    activations = [
-        Activation(at, at + response_ns, missed, max(response_ns - deadline_ns, 0) if missed else None)
-        for at, response_ns, deadline_ns, missed in own.rows()
-    ]
+    own = trace.signals().activations.filter(pid=pids[0]).select("time_ns", "response_ns", "missed")
+    # Of loops that run back to back, without a sleep, no event shows how many and how late they were.
+    activations = [Activation(at, at + response_ns, missed) for at, response_ns, missed in own.rows()]
     return timeline, pids[0], activations, names
 
 
-def _slow(activations: list[Activation]) -> tuple[list[int], str]:
+def _slow(activations: list[Activation], traced: bool) -> tuple[list[int], str]:
     """Give which activations are slow, and why they count as that."""
     missed = [place for place, one in enumerate(activations) if one.missed]
+    if missed and traced:
+        awake = f"{len(missed)} of {len(activations)} times from a wake-up to the next sleep were longer than a deadline"
+        return missed, f"{awake}; activations that ran back to back are in one of them"
     if missed:
         return missed, f"{len(missed)} of {len(activations)} activations were missed"
     by_length = sorted(
@@ -393,13 +394,19 @@ def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tupl
 
 
 def response_findings(
-    name: str, timeline: Timeline, task: int, activations: list[Activation], name_of: dict[int, str]
+    name: str,
+    timeline: Timeline,
+    task: int,
+    activations: list[Activation],
+    name_of: dict[int, str],
+    *,
+    traced: bool = False,
 ) -> list[Finding]:
     """Divide the slow activations of a task into their parts: their sum first, then the slowest ones."""
     if not activations:
         return [Finding(0, "response", f"{name} has no activation: no wake-up of it is followed by a sleep.")]
     responses = timeline.responses(task, activations)
-    places, why = _slow(activations)
+    places, why = _slow(activations, traced)
     slow = [responses[place] for place in places]
     total = Response(Activation(0, sum(one.response_ns for one in slow)))
     for one in slow:
