@@ -961,3 +961,13 @@ def test_a_constraint_that_tests_nothing_after_the_start_is_named() -> None:
         "The constraint missed <= 0 tests nothing here: missed_activations is 0 % after the start under every setting."
     )
     assert line in " ".join(text.split())
+
+
+def test_a_driver_beside_another_is_chosen_at_boot() -> None:
+    machine = {"driver": [{"name": "acpi-cpufreq"}, {"name": "amd-pstate"}], "cluster": []}
+    setting = Setting((("driver", "amd-pstate"), ("governor", "schedutil")))
+    lines = commands_of(setting, machine)
+    assert any(line.endswith("on the kernel's command line: amd_pstate=passive") for line in lines)
+    assert not any("status" in line for line in lines)
+    alone = commands_of(setting, {**machine, "driver": [{"name": "amd-pstate-epp"}, {"name": "amd-pstate"}]})
+    assert "passive > /sys/devices/system/cpu/amd_pstate/status" in alone[0]

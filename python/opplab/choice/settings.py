@@ -10,7 +10,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.sweep.drivers import MODE_OF, driver_under, drivers_of
+from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of
 from opplab.sweep.variants import Variant, labels_apart
 
 __all__ = [
@@ -244,7 +244,11 @@ def writes_of(
 
     driver = driver_of(setting, machine, policy or {})
     folder, mode = MODE_OF.get(driver, ("", ""))
-    if folder:
+    names = driver_names(machine)
+    if folder and names and MODE_OF.get(names[0], ("", ""))[0] != folder:
+        # Beside another driver it does not register: amd-pstate.c:amd_pstate_init(), intel_pstate.c:intel_pstate_init().
+        out.append(Unset("driver", f"on the kernel's command line: {folder}={mode}"))
+    elif folder:
         # A change of the mode registers all policies anew, so that everything else is set after it.
         write("driver", mode, f"{CPU}/{folder}/status")
     if governor := keys.get("governor"):
