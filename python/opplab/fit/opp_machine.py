@@ -60,7 +60,7 @@ ASSUMED_RANGES: dict[str, Any] = {
     "cluster.idle.exit_latency_ns": {"percent": [20, 100]},
     "cluster.idle.wake_ns": {"percent": [30, 330]},
     "cluster.idle.target_residency_ns": {"percent": [30, 200]},
-    "cluster.idle.uw": [0, 20000],
+    "cluster.opp.idle_uw": [0, 20000],
 }
 _PART = re.compile(r"\s*(?P<name>[A-Za-z][\w .+-]*?)\s*[x*](?P<count>\d{1,3})\s*")
 
@@ -266,7 +266,7 @@ def machine_of_points(
                 "policy": "shared",
                 "efficiency_class": order.index(capacity[index]),
                 "opp": [
-                    {"khz": khz, "uw": 0} | ({"mv": round(mv)} if mv else {})
+                    {"khz": khz, "uw": 0, "idle_uw": 0} | ({"mv": round(mv)} if mv else {})
                     for khz, mv in sorted(khz_of[index].items())
                 ],
                 "idle": [
