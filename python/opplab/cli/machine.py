@@ -264,6 +264,8 @@ def import_(
     if measured:
         text, about_power, _ = powered(text, *measured, soc=soc, points=points, of=interval)
         facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
+        if bare := _opplab.Machine.parse("machine", text).unknown_power:
+            facts["missing"].append(f"power of the CPUs of {', '.join(bare)} at each OPP")
         facts["notes"] += about_power
     if calibration is not None:
         from opplab.host.calibrated import calibrated
