@@ -129,6 +129,47 @@ def test_an_idle_phone_draws_nothing_above_its_base(tmp_path: Path) -> None:
         assert kept[0] == kept[1] and None not in kept[0]
 
 
+TREE = """/dts-v1/;
+/ { cpus {
+  cpu0: cpu@0 { device_type = "cpu"; capacity-dmips-mhz = <600>; operating-points-v2 = <&little>; };
+  cpu4: cpu@1 { device_type = "cpu"; capacity-dmips-mhz = <1024>; operating-points-v2 = <&big>; };
+ };
+ little: opp-table-0 { opp-shared; opp-0 { opp-hz = /bits/ 64 <300000000>; opp-microvolt = <600000>; };
+  opp-1 { opp-hz = /bits/ 64 <1800000000>; opp-microvolt = <900000>; }; };
+ big: opp-table-1 { opp-shared; opp-0 { opp-hz = /bits/ 64 <500000000>; opp-microvolt = <600000>; };
+  opp-1 { opp-hz = /bits/ 64 <2500000000>; opp-microvolt = <900000>; }; };
+};
+"""
+
+
+def test_a_device_tree_s_capacities_are_compared_with_the_table_s(tmp_path: Path) -> None:
+    """Goal: one source of the capacities, and how far the kernel's are; a cluster that was not measured is missing."""
+    tree, table, made = tmp_path / "board.dts", tmp_path / "t.csv", tmp_path / "made.toml"
+    tree.write_text(TREE)
+    table.write_text(
+        "cpu,khz,coremark_iter_per_s,mw\n0,300000,900,30\n0,1800000,5400,170\n1,500000,3000,\n1,2500000,15000,\n"
+    )
+    said = run("machine", "import", tree, table, "-o", made)
+    # 600 * 1800 / (1024 * 2500) of 1024, as the kernel has it; 5400 of 15000 by CoreMark.
+    words = (
+        "capacities are those of CoreMark (cluster0 369, not 432): up to 15 % from the source's, which its kernel uses"
+    )
+    assert words in said
+    assert said.count("  read     capacity: ") == 1
+    source = toml_of(made.read_text(), "a machine")["source"]
+    assert "capacity" not in source and "CoreMark" in source["cluster.capacity"]
+    assert "missing  power of the CPUs of cluster1 at each OPP" in said
+
+
+def test_points_of_the_fit_are_no_check_of_it(tmp_path: Path) -> None:
+    table, rest, made = write(tmp_path / "t.csv", (0, 2, -1)), write(tmp_path / "rest.csv"), tmp_path / "made.toml"
+    run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made)
+    words = "the power is fitted to points of this table: those are no further points"
+    assert words in run("fit", "power", made, "--check", table)
+    assert words not in run("fit", "power", made, "--check", rest)
+    assert words not in run("fit", "power", made, table, "--check", rest)
+
+
 @pytest.mark.skipif(shutil.which("dtc") is None, reason="skipped: dtc is not installed")
 def test_the_device_tree_compiles_and_compares_placements(tmp_path: Path) -> None:
     machine, tree = tmp_path / "made.toml", tmp_path / "made.dts"

@@ -198,9 +198,13 @@ def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: st
     text, facts = imported(source, name)
     if tables:
         tree = toml_of(text, "the machine file")
-        if with_capacity(tree, tables, soc):
+        if (unlike := with_capacity(tree, tables, soc)) is not None:
             text = to_machine_text(tree)
             facts["notes"] = [note for note in facts["notes"] if not note.startswith("capacities are missing")]
+            facts["notes"] += [unlike] if unlike else []
+            for kind, what in (("told", "capacity"), ("defaults", "cluster.capacity")):
+                facts[kind] = [one for one in facts[kind] if one[0] != what]
+            facts["missing"] = [words for words in facts["missing"] if not words.startswith("capacity of")]
             facts["told"].append(("capacity", ", ".join(path.name for path in tables)))
     return text, facts
 
