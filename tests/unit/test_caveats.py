@@ -2,11 +2,13 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import opplab
 from opplab.cli.main import opplab as main
 
 LAPTOP = ("--driver", "intel_pstate", "--governor", "powersave", "--seconds", "0.3", "--iterations", "1")
@@ -99,6 +101,25 @@ def test_a_choice_names_the_power_of_packages_awake_as_a_run_does(load: Path, tm
         (note,) = re.findall(r"[\d.]+ W of the power of \S+ \([^)]*\) is its packages awake[^.]*\.", done.stdout)
         notes.append(note)
     assert notes[0] == notes[1]
+
+
+def test_clusters_without_power_are_named_and_no_joules_are_judged(load: Path, tmp_path: Path) -> None:
+    """Goal: an answer without joules says which power is missing, and nothing about joules that it does not have."""
+    tree = tomllib.loads(opplab.Machine.load("juno-r2").to_toml())
+    for cluster in tree["cluster"]:
+        known = 1000 * (cluster["name"] == "A53")
+        cluster["opp"] = [{"khz": opp["khz"], "uw": number * known} for number, opp in enumerate(cluster["opp"], 1)]
+        cluster["idle"] = [state | {"uw": 0} for state in cluster["idle"]]
+        cluster.pop("cluster_idle_uw", None)
+        cluster.pop("cluster_idle", None)
+    tree["range"] = {}
+    (tmp_path / "half.toml").write_text(opplab.Machine.from_tree(tree).to_toml())
+    words = ["run", str(load), "-m", str(tmp_path / "half.toml"), "--seconds", "0.1", "-o", str(tmp_path / "out")]
+    done = CliRunner(env={"COLUMNS": "900"}).invoke(main, words)
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    assert "energy is unknown: cluster A72 of juno-r2 has no power." in done.stdout
+    assert "joules" not in done.stdout
+    assert "cluster A72 of juno-r2 has no power" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from opplab.fit import freqbench, opp_power
 from opplab.fit.curve import SPREAD, fit_curve
 from opplab.fit.machine_check import check
 from opplab.fit.machine_export import export, placements
-from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text
+from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text, with_power
 from opplab.fit.opp_machine import layout, machine_of_points
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
+from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 from opplab.trace.recording import read_trace
@@ -96,17 +97,77 @@ def test_three_points_make_a_machine_on_which_eas_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("governor", "place"), [("performance", -1), ("powersave", 0)])
 def test_joules_of_a_run_are_the_measured_watts(tmp_path: Path, governor: str, place: int) -> None:
-    """By another way: one hog at one clock for a second, in the engine."""
+    """By another way: one hog at one clock for a second, in the engine; the idle rest is in the table's base."""
     machine = tmp_path / "made.toml"
     run("machine", "import", write(tmp_path / "t.csv"), "--clusters", "A55x4,A76x4", "-o", machine)
     for cpu, clocks, scale in ((0, LITTLE, 0.05), (4, BIG, 0.4)):
         hog = Workload.parse(json.dumps({"tasks": {"hog": {"loop": -1, "cpus": [cpu], "run": 1000}}}))
         metrics = simulate(Machine.load(machine), hog, Policy(governor=governor), seconds=1.0).metrics
         value = dict(zip(metrics["metric"], metrics["value"], strict=True))
-        name = "A55" if cpu == 0 else "A76"
-        drawn_mw = 1000 * value[f"energy:{name}"]
         true_mw = float(watts(clocks, clocks[-1], scale)[place])
-        assert drawn_mw == pytest.approx(true_mw, rel=0.1), (name, governor)
+        assert 1000 * value["energy"] == pytest.approx(true_mw, rel=0.1), (cpu, governor)
+
+
+def test_an_idle_phone_draws_nothing_above_its_base(tmp_path: Path) -> None:
+    """Goal: neither the file's numbers nor the ends of their ranges draw what no measurement has."""
+    made = tmp_path / "made.toml"
+    run("machine", "import", write(tmp_path / "t.csv"), "--clusters", "A55x4,A76x4", "-o", made)
+    blink = {"tasks": {"blink": {"loop": -1, "run": 1, "cpus": [0], "timer": {"ref": "t", "period": 500000}}}}
+    load = Workload.parse(json.dumps(blink))
+    machine = toml_of(Machine.load(made).to_toml(), "a machine")
+    assumed = assumptions_of(machine)
+    for drawn in (machine, *(with_draw(machine, assumed, [share] * len(assumed)) for share in (0, 1))):
+        metrics = simulate(Machine.from_tree(drawn), load, Policy(governor="powersave"), seconds=1.0).metrics
+        value = dict(zip(metrics["metric"], metrics["value"], strict=True))
+        assert 0 < value["energy"] < 0.0005
+    # A machine whose file has what its sleeping clusters draw keeps it.
+    table = FREQBENCH / "opp_power.csv"
+    if table.exists():
+        known = Machine.load("sm8150").to_toml()
+        text = with_power(known, table, soc="sm8150")[0]
+        kept = [[one.get("cluster_idle_uw") for one in toml_of(of, "a machine")["cluster"]] for of in (known, text)]
+        assert kept[0] == kept[1] and None not in kept[0]
+
+
+TREE = """/dts-v1/;
+/ { cpus {
+  cpu0: cpu@0 { device_type = "cpu"; capacity-dmips-mhz = <600>; operating-points-v2 = <&little>; };
+  cpu4: cpu@1 { device_type = "cpu"; capacity-dmips-mhz = <1024>; operating-points-v2 = <&big>; };
+ };
+ little: opp-table-0 { opp-shared; opp-0 { opp-hz = /bits/ 64 <300000000>; opp-microvolt = <600000>; };
+  opp-1 { opp-hz = /bits/ 64 <1800000000>; opp-microvolt = <900000>; }; };
+ big: opp-table-1 { opp-shared; opp-0 { opp-hz = /bits/ 64 <500000000>; opp-microvolt = <600000>; };
+  opp-1 { opp-hz = /bits/ 64 <2500000000>; opp-microvolt = <900000>; }; };
+};
+"""
+
+
+def test_a_device_tree_s_capacities_are_compared_with_the_table_s(tmp_path: Path) -> None:
+    """Goal: one source of the capacities, and how far the kernel's are; a cluster that was not measured is missing."""
+    tree, table, made = tmp_path / "board.dts", tmp_path / "t.csv", tmp_path / "made.toml"
+    tree.write_text(TREE)
+    table.write_text(
+        "cpu,khz,coremark_iter_per_s,mw\n0,300000,900,30\n0,1800000,5400,170\n1,500000,3000,\n1,2500000,15000,\n"
+    )
+    said = run("machine", "import", tree, table, "-o", made)
+    # 600 * 1800 / (1024 * 2500) of 1024, as the kernel has it; 5400 of 15000 by CoreMark.
+    words = (
+        "capacities are those of CoreMark (cluster0 369, not 432): up to 15 % from the source's, which its kernel uses"
+    )
+    assert words in said
+    assert said.count("  read     capacity: ") == 1
+    source = toml_of(made.read_text(), "a machine")["source"]
+    assert "capacity" not in source and "CoreMark" in source["cluster.capacity"]
+    assert "missing  power of the CPUs of cluster1 at each OPP" in said
+
+
+def test_points_of_the_fit_are_no_check_of_it(tmp_path: Path) -> None:
+    table, rest, made = write(tmp_path / "t.csv", (0, 2, -1)), write(tmp_path / "rest.csv"), tmp_path / "made.toml"
+    run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made)
+    words = "the power is fitted to points of this table: those are no further points"
+    assert words in run("fit", "power", made, "--check", table)
+    assert words not in run("fit", "power", made, "--check", rest)
+    assert words not in run("fit", "power", made, table, "--check", rest)
 
 
 @pytest.mark.skipif(shutil.which("dtc") is None, reason="skipped: dtc is not installed")

@@ -56,6 +56,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("opp-order", "power that falls or stands still as the frequency rises"),
     ("opp-inefficient", "OPPs that cost no less than a faster one"),
     ("em-rejected", "an energy model that the kernel would refuse"),
+    ("power-missing", "clusters without power beside others that have it"),
     ("artificial-em", "an artificial energy model that makes the kernel's search spin, or that it would refuse"),
     ("hybrid-capacity", "cores of several kinds that the kernel takes for alike"),
     ("eas-smt", "energy-aware scheduling on a machine with SMT"),
@@ -76,6 +77,7 @@ pub fn check(facts: Option<&Facts>, machine: &Machine, fmax: &FmaxReport) -> Vec
     for cluster in &machine.clusters {
         energy_model(cluster, &mut found);
     }
+    power_missing(machine, &mut found);
     artificial(machine, &mut found);
     capacities(facts, machine, &mut found);
     invariance(fmax, &mut found);
@@ -149,6 +151,20 @@ fn energy_model(cluster: &Cluster, found: &mut Vec<Finding>) {
             "no energy model, so energy-aware scheduling never starts",
             "give each OPP a power above 0 (and below 64 W a CPU), in ascending order of frequency",
         ),
+    }
+}
+
+fn power_missing(machine: &Machine, found: &mut Vec<Finding>) {
+    let bare = machine.unknown_power();
+    if !bare.is_empty() && bare.len() < machine.clusters.len() {
+        add(
+            found,
+            "power-missing",
+            Severity::Warning,
+            format!("{}: no OPP has a power, while other clusters have theirs", bare.join(", ")),
+            "the machine's energy is unknown, and without an energy model of all CPUs energy-aware scheduling never starts",
+            "give the power: `opplab fit power`, or dynamic-power-coefficient and voltages of the device tree",
+        );
     }
 }
 

@@ -152,8 +152,12 @@ impl Maker<'_> {
             names.push((name.clone(), cpus[0]));
             clusters.push(self.cluster(name, kind, cpus, capacities[index], &dense)?);
         }
-        if clusters.iter().all(|cluster| cluster.opps.iter().all(|opp| opp.busy_uw == 0)) {
-            self.missing("power of the CPUs at each OPP (simulated energy is unknown until `uw` is given)");
+        let bare: Vec<&str> = clusters.iter().filter(|one| !one.has_power()).map(|one| one.name.as_str()).collect();
+        if !bare.is_empty() {
+            let of = if bare.len() == clusters.len() { String::new() } else { format!(" of {}", bare.join(", ")) };
+            self.missing(&format!(
+                "power of the CPUs{of} at each OPP (simulated energy is unknown until `uw` is given)"
+            ));
         }
         if clusters.iter().any(|cluster| cluster.idle.is_empty()) {
             self.missing("idle states");

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use opplab_import::{Facts, SourceKind, import, import_bytes, to_machine};
+use opplab_import::fmax::{FmaxInput, fmax};
+use opplab_import::{Facts, SourceKind, check, import, import_bytes, to_machine};
 use opplab_model::machine::{InvarianceSource, Machine, PolicyShare};
 use opplab_testdata::shared;
 use proptest::prelude::*;
@@ -341,6 +342,29 @@ fn the_transition_latency_is_the_clocks_and_the_regulators() {
     assert!(defaults.iter().any(|(what, _)| what == "driver.transition_latency"), "{defaults:?}");
     let not_read = "not read: some-supply of CPUs; some-ns of operating points";
     assert!(notes.iter().any(|note| note == not_read), "{notes:?}");
+}
+
+/// Goal: a cluster without power beside one that has it is missing by name, for the importer and for the check.
+#[test]
+fn a_cluster_without_power_is_missing_by_name() {
+    let missing = |text: &str| {
+        let facts = import_bytes("board.dts", text.as_bytes()).expect("it is a tree");
+        let imported = to_machine(&facts).expect("it is a machine");
+        let report = fmax(&FmaxInput::of_machine(&imported.machine), None);
+        let findings = check::check(None, &imported.machine, &report);
+        let found = findings.into_iter().filter(|finding| finding.check == "power-missing").map(|finding| finding.what);
+        (imported.missing, found.collect::<Vec<_>>())
+    };
+    let words =
+        |of: &str| format!("power of the CPUs{of} at each OPP (simulated energy is unknown until `uw` is given)");
+    let text = dts("", STATE, "");
+    let (told, found) = missing(&text);
+    assert!(told.contains(&words(" of cluster0")), "{told:?}");
+    assert_eq!(found, ["cluster0: no OPP has a power, while other clusters have theirs"]);
+    // Without any power there is no contradiction, and all of it is missing.
+    let (told, found) = missing(&text.replace("dynamic-power-coefficient", "another-coefficient"));
+    assert!(told.contains(&words("")), "{told:?}");
+    assert!(found.is_empty(), "{found:?}");
 }
 
 /// Goal: boost is off by default, so its points are neither in the table nor in the capacities, and are named.

@@ -31,7 +31,7 @@ from opplab.choice.criteria import (
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.policy import Policy
-from opplab.simulation.power import HOW_TO_GET_POWER, known_power
+from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import of_power, of_settings
 from opplab.sweep.drivers import driver_names
@@ -153,7 +153,7 @@ def choose(
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])
     if "energy" in goals and not all(known_power(program.machine)):
-        raise InputError(HOW_TO_GET_POWER)
+        raise InputError(how_to_get_power([program.machine]))
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
     chosen += _variants_of(chosen[0], variants, program.machine, said)
     run = _Runner(program, variation, latencies, jobs, executor, progress)

@@ -103,6 +103,8 @@ def _checked(report: dict[str, Any]) -> str:
         f"{report['inside']} of {report['points']} points inside; median error "
         f"{100 * report['median_abs_error']:.1f} %, 90th percentile {100 * report['p90_abs_error']:.1f} %"
     )
+    if report["fitted"]:
+        lines.append("the power is fitted to points of this table: those are no further points")
     lines += [f"left out: {what}" for what in report["left_out"]]
     return "\n".join(lines) + "\n"
 

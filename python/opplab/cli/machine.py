@@ -198,9 +198,13 @@ def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: st
     text, facts = imported(source, name)
     if tables:
         tree = toml_of(text, "the machine file")
-        if with_capacity(tree, tables, soc):
+        if (unlike := with_capacity(tree, tables, soc)) is not None:
             text = to_machine_text(tree)
             facts["notes"] = [note for note in facts["notes"] if not note.startswith("capacities are missing")]
+            facts["notes"] += [unlike] if unlike else []
+            for kind, what in (("told", "capacity"), ("defaults", "cluster.capacity")):
+                facts[kind] = [one for one in facts[kind] if one[0] != what]
+            facts["missing"] = [words for words in facts["missing"] if not words.startswith("capacity of")]
             facts["told"].append(("capacity", ", ".join(path.name for path in tables)))
     return text, facts
 
@@ -264,6 +268,8 @@ def import_(
     if measured:
         text, about_power, _ = powered(text, *measured, soc=soc, points=points, of=interval)
         facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
+        if bare := _opplab.Machine.parse("machine", text).unknown_power:
+            facts["missing"].append(f"power of the CPUs of {', '.join(bare)} at each OPP")
         facts["notes"] += about_power
     if calibration is not None:
         from opplab.host.calibrated import calibrated

@@ -41,7 +41,8 @@ def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None =
     Returns
     -------
     dict
-        ``rows`` (cluster, khz, measured, predicted, low and high in mW, error, inside) and what they come to.
+        ``rows`` (cluster, khz, measured, predicted, low and high in mW, error, inside) and what they come to;
+        ``fitted``: whether the machine's power is from points of this table.
 
     Raises
     ------
@@ -63,6 +64,7 @@ def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None =
         "machine": tree["name"],
         "table": str(table),
         "interval_of": words,
+        "fitted": not fits and table.name in _fitted_to(tree),
         "points": len(rows),
         "inside": sum(row["inside"] for row in rows),
         "median_abs_error": float(np.median(error)),
@@ -70,6 +72,12 @@ def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None =
         "left_out": left_out,
         "rows": rows,
     }
+
+
+def _fitted_to(tree: Tree) -> list[str]:
+    """Give the names of the tables that the machine's power is fitted to, as `machine_power` marks them."""
+    mark: str = tree.get("source", {}).get("cluster.opp.busy_uw", "")
+    return mark.removeprefix("[F] ").partition(":")[0].split(", ") if mark.startswith("[F] ") else []
 
 
 def _row(cluster: str, khz: int, measured: float, predicted: float, low: float, high: float) -> dict[str, Any]:

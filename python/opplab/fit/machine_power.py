@@ -286,6 +286,10 @@ def _fit_points(
         for opp, mw in zip(cluster["opp"], power, strict=True):
             opp.setdefault("uw", 0)
             opp["busy_uw"], opp["cluster_uw"] = round(1000 * (float(mw) - static)), round(1000 * static)
+        if not cluster.get("cluster_idle") and not any("cluster_idle_uw" in one for one in (cluster, *cluster["opp"])):
+            cluster["cluster_idle"] = [dict(_ASLEEP)]
+            is_rail = bool(curve.points[0].rail)
+            marks["cluster.cluster_idle"] = _RAIL_ASLEEP if is_rail else _BASE_ASLEEP
         ends = [(float(one), float(other)) for one, other in zip(low / power, high / power, strict=True)]
         ranges[f"cluster.{cluster['name']}.opp.busy_uw"] = _percent_by_opp(ends)
         ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent_by_opp([(0, most) for _, most in ends])
@@ -299,6 +303,13 @@ def _fit_points(
     _mark(tree, marks, ranges)
     return fits, cannot
 
+
+_ASLEEP = {"name": "asleep", "entry_latency_ns": 0, "exit_latency_ns": 0, "target_residency_ns": 0, "uw": 0}
+"""A cluster whose CPUs are all in their deepest state: the latencies are those of the CPUs' state."""
+_BASE_ASLEEP = (
+    "[D] 0: the table's power is above that of the idle device, whose clusters sleep; latencies: the CPUs' states"
+)
+_RAIL_ASLEEP = "[A] 0: what a rail feeds while its cluster sleeps was not measured; latencies: the CPUs' states"
 
 INTERVAL_MARK = "range of cluster.opp"
 NEXT_MARK = "next measurement"

@@ -60,7 +60,7 @@ ASSUMED_RANGES: dict[str, Any] = {
     "cluster.idle.exit_latency_ns": {"percent": [20, 100]},
     "cluster.idle.wake_ns": {"percent": [30, 330]},
     "cluster.idle.target_residency_ns": {"percent": [30, 200]},
-    "cluster.idle.uw": [0, 20000],
+    "cluster.opp.idle_uw": [0, 20000],
 }
 _PART = re.compile(r"\s*(?P<name>[A-Za-z][\w .+-]*?)\s*[x*](?P<count>\d{1,3})\s*")
 
@@ -266,7 +266,7 @@ def machine_of_points(
                 "policy": "shared",
                 "efficiency_class": order.index(capacity[index]),
                 "opp": [
-                    {"khz": khz, "uw": 0} | ({"mv": round(mv)} if mv else {})
+                    {"khz": khz, "uw": 0, "idle_uw": 0} | ({"mv": round(mv)} if mv else {})
                     for khz, mv in sorted(khz_of[index].items())
                 ],
                 "idle": [
@@ -289,15 +289,34 @@ def machine_of_points(
     return tree, missing
 
 
-def with_capacity(tree: dict[str, Any], paths: Sequence[Path], soc: str | None) -> bool:
-    """Put capacities by CoreMark into a machine whose clusters tables measured; report whether all have one."""
+def with_capacity(tree: dict[str, Any], paths: Sequence[Path], soc: str | None) -> str | None:
+    """Put capacities by CoreMark into a machine whose clusters tables measured.
+
+    Returns
+    -------
+    str or None
+        How they differ from those of the machine's source, empty if they do not or it has none; None without CoreMark
+        of all clusters: nothing is put in.
+    """
     clusters = clusters_of(tree)
     points = [(place_of(point, clusters), point) for point in read_chip(paths, soc)]
     tops = [max(khz_of_opp(opp) for opp in cluster["opp"]) for cluster in tree["cluster"]]
     capacities = _capacities(points, tops)
     if capacities is None:
-        return False
+        return None
+    source = tree.setdefault("source", {})
+    is_told = source.pop("capacity", None) is not None
+    source.pop("default.cluster.capacity", None)
+    source["cluster.capacity"] = CAPACITY_MARK
+    others, off = [], 0.0
     for cluster, capacity in zip(tree["cluster"], capacities, strict=True):
+        if is_told and cluster["capacity"] != capacity:
+            others.append(f"{cluster['name']} {capacity}, not {cluster['capacity']}")
+            off = max(off, abs(capacity / cluster["capacity"] - 1))
         cluster["capacity"] = capacity
-    tree.setdefault("source", {})["cluster.capacity"] = CAPACITY_MARK
-    return True
+    if not others:
+        return ""
+    return (
+        f"capacities are those of CoreMark ({'; '.join(others)}): up to {100 * off:.0f} % from the source's, which its "
+        "kernel uses"
+    )

@@ -5,19 +5,38 @@ A machine that was imported from a dump has no power at all; its energy is unkno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["HOW_TO_GET_POWER", "is_unknown", "known_power"]
+__all__ = ["how_to_get_power", "is_unknown", "known_power"]
 
-HOW_TO_GET_POWER = (
-    "energy is unknown: the machine has no power. Give it some with `opplab machine import SOURCE --power LOG` "
-    "(turbostat, freqbench, watts by active cores), or a rough curve with `--power generic` of `run` and `choose`"
-)
-"""The line that stands wherever an energy would."""
+
+def how_to_get_power(machines: Iterable[Mapping[str, Any]]) -> str:
+    """Give the line that stands wherever an energy would: which machines or clusters have no power, and what helps.
+
+    Examples
+    --------
+    >>> half = {"name": "m", "cluster": [{"name": "a", "opp": [{"uw": 5}]}, {"name": "b", "opp": [{"uw": 0}]}]}
+    >>> how_to_get_power([half])
+    'energy is unknown: cluster b of m has no power. Measurements supply it: `opplab fit power MACHINE TABLE`'
+    """
+    found = []
+    for machine in machines:
+        known = known_power(machine)
+        names = [cluster["name"] for cluster, is_known in zip(machine["cluster"], known, strict=True) if not is_known]
+        if names and any(known):
+            whose = f"{'clusters' if len(names) > 1 else 'cluster'} {', '.join(names)} of {machine['name']}"
+            found.append(f"{whose} {'have' if len(names) > 1 else 'has'} no power")
+        elif names:
+            return (
+                "energy is unknown: the machine has no power. Give it some with `opplab machine import SOURCE --power "
+                "LOG` (turbostat, freqbench, watts by active cores), or a rough curve with `--power generic` of `run` "
+                "and `choose`"
+            )
+    return f"energy is unknown: {'; '.join(found)}. Measurements supply it: `opplab fit power MACHINE TABLE`"
 
 
 def known_power(machine: Mapping[str, Any]) -> list[bool]:

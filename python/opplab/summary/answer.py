@@ -19,9 +19,10 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
 from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
+from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
-from opplab.summary.caveats import caveats, held_clocks
+from opplab.summary.caveats import caveats, held_clocks, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.parts import CHANCE
@@ -463,10 +464,9 @@ def answer_of(
     beside = [_cold_misses(experiment, cases), _unfinished(cases), _first_idle(cases), shared]
     answer.assumed = _assumed(experiment, lines, sure, command, beside)
     answer.missing = _cut(experiment, results)
-    if results.filter(results["metric"] == "energy")["value"].null_count():
-        from opplab.simulation.power import HOW_TO_GET_POWER
-
-        answer.missing = " ".join(filter(None, (answer.missing, f"{HOW_TO_GET_POWER}.")))
+    if is_unknown(results):
+        how = how_to_get_power(machines_of(experiment).values())
+        answer.missing = " ".join(filter(None, (answer.missing, f"{how}.")))
     notes = caveats(experiment, [(one.machine, one.values.get("power")) for one in lines])
     answer.missing = " ".join(filter(None, (answer.missing, notes, held_clocks(experiment.cases, cases))))
     return answer

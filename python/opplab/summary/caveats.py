@@ -8,6 +8,7 @@ from typing import Any
 
 from opplab.errors import CaseError
 from opplab.simulation.cases import Case
+from opplab.simulation.power import known_power
 from opplab.sweep.drivers import driver_under
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.power_profiles import ACTIVE
@@ -19,6 +20,7 @@ __all__ = [
     "counts_idle_as_nothing",
     "held_clocks",
     "ignored",
+    "machines_of",
     "of_power",
     "of_settings",
     "unlike_drivers",
@@ -58,9 +60,14 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
     """Give the sentences; `powers_w`: machine and power of each line."""
+    of = of_power(machines_of(experiment), list(powers_w))
+    return " ".join([*of_settings(experiment.cases, experiment.pairs), *of])
+
+
+def machines_of(experiment: Experiment) -> dict[str, Any]:
+    """Give the machines of an experiment, by name, as a case's JSON has them."""
     cases = {case.machine: case for case in experiment.cases}
-    machines = {name: json.loads(case.json)["machine"] for name, case in cases.items()}
-    return " ".join([*of_settings(experiment.cases, experiment.pairs), *of_power(machines, list(powers_w))])
+    return {name: json.loads(case.json)["machine"] for name, case in cases.items()}
 
 
 def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) -> list[str]:
@@ -123,9 +130,9 @@ def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple
 
 
 def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
-    """Whether a machine has power of busy CPUs, and none of anything else."""
+    """Whether a machine has power of all busy CPUs, and none of anything else."""
     clusters = machine["cluster"]
-    busy = any(opp.get("uw") or opp.get("busy_uw") for cluster in clusters for opp in cluster["opp"])
+    busy = all(known_power(machine))
     rest = any(
         any(state.get("uw") for state in cluster.get("idle", ()))
         or any(opp.get("cluster_uw") for opp in cluster["opp"])

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.numbers import quantity
-from opplab.simulation.power import HOW_TO_GET_POWER, is_unknown
 from opplab.summary.pairs import Block, Line, find_published, place_names, places_of
 from opplab.summary.sure import sure_section
 from opplab.sweep.confidence import Estimate, estimate
@@ -84,6 +83,8 @@ class Report:
         The block of `report.answer`, as HTML.
     methods : list of str
         Paragraphs.
+    unknown_energy : str
+        Why the energy is unknown; empty if it is known.
     version, footer : str
     """
 
@@ -98,6 +99,7 @@ class Report:
     sure: Sureness | None = None
     answer: str = ""
     methods: list[str] = field(default_factory=list)
+    unknown_energy: str = ""
     version: str = ""
     footer: str = ""
 
@@ -121,7 +123,7 @@ class Report:
             methods=self.methods,
             sure=None if self.sure is None else sure_section(self.sure),
             findings=[
-                *([HOW_TO_GET_POWER] if is_unknown(self.results) else []),
+                *([self.unknown_energy] if self.unknown_energy else []),
                 *findings(self.blocks, self.sure is not None),
                 *(self.sure.findings() if self.sure else []),
             ],

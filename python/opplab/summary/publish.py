@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.files import safe_name, write_bytes
 from opplab.metrics import answers, find
+from opplab.simulation.power import how_to_get_power, is_unknown
+from opplab.summary.caveats import machines_of
 from opplab.summary.pairs import Block, pair_blocks, places_of, render
 from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.parts import CHANCE, LEVEL
@@ -287,6 +289,7 @@ def write_report(
         methods=methods(
             facts["seed"], experiment.measured_time(), energy=any(block.metric == "energy" for block in blocks)
         ),
+        unknown_energy=how_to_get_power(machines_of(experiment).values()) if is_unknown(results) else "",
         version=_opplab.__version__,
         footer=f"Made by opplab {_opplab.__version__}. Equal version, experiment and seed give an equal report. "
         "Every number is in results.parquet beside this file.",
