@@ -1,9 +1,9 @@
 """When a change is certain: the one rule of tables, pages, gates, choices and draws.
 
-A change is *clear* when its confidence interval excludes zero, and only clear changes have a star.  An interval needs a
-number of values: two iterations for Student's t, `quantile_draws` draws for quantiles of draws.  With fewer there is no
-interval, and the words name how many are needed.  So they do where the interval of few runs leaves everything open
-(`FACTOR`, `POINTS`).
+A change is *clear* when its confidence interval excludes zero, and only clear changes have a star.  So is a change that
+is equal in all runs, which has no interval.  An interval needs a number of values: two iterations for Student's t,
+`quantile_draws` draws for quantiles of draws.  With fewer there is no interval, and the words name how many are needed.
+So they do where the interval of few runs leaves everything open (`FACTOR`, `POINTS`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ POINTS = 50.0
 UNVARIED = "equal in all runs"
 """Why a change of values that do not vary has no interval."""
 
+EQUAL = 1e-9
+"""What is nearer to no change than this is none but for the last digits of doubles."""
+
 _DIGITS = 9
 """Decimal places of a clear change, at most."""
 
@@ -51,7 +54,7 @@ class Certainty:
     reason : str
         Why there is no interval; empty if there is one.
     is_clear : bool
-        Whether the interval excludes zero.
+        Whether the interval excludes zero, or the change is equal in all runs.
     is_open : bool
         Whether there are enough values for an interval, and it leaves everything open.
     """
@@ -93,7 +96,7 @@ class Certainty:
             digits = digits_of([value, self.low, self.high], digits)
         shown = f"{value:+.{digits}f} {unit}".rstrip()
         if self.low is None or self.high is None:
-            return shown
+            return shown + self.star
         return f"{shown} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]{self.star}"
 
     def __repr__(self) -> str:
@@ -110,6 +113,7 @@ def certainty(
     varies: bool = True,
     null: float = 0.0,
     unit: str = "",
+    value: float | None = None,
 ) -> Certainty:
     """Judge a change by its interval.
 
@@ -130,6 +134,8 @@ def certainty(
     unit : str
         ``%`` of a change in percent, ``points`` of one of a share in percentage points: an interval that leaves
         everything open is not given then, but how many values would narrow it.
+    value : float or None
+        The change, which is clear where it is equal in all runs and is one.
 
     Examples
     --------
@@ -139,11 +145,13 @@ def certainty(
     'needs 40 draws, has 8'
     >>> certainty(-98.6, 16997.6, n=2, unit="%").words, certainty(-585.3, 685.3, n=2, unit="points").words
     ('needs about 5 iterations, has 2', 'needs about 11 iterations, has 2')
+    >>> certainty(None, None, n=2, varies=False, value=14.5).text(14.5)
+    '+14.5 %*'
     """
     if n < needed:
         return Certainty(None, None, f"needs {needed} {of}, has {n}", is_clear=False)
     if not varies:
-        return Certainty(None, None, UNVARIED, is_clear=False)
+        return Certainty(None, None, UNVARIED, is_clear=value is not None and abs(value - null) > EQUAL)
     if low is None or high is None or not (isfinite(low) and isfinite(high)):
         return Certainty(None, None, "no interval", is_clear=False)
     if unit and (more := _more(low, high, n, unit)):

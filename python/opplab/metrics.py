@@ -2,7 +2,7 @@
 
 A simulated run gives the metrics of `METRICS`, which crate `results` declares with how each is computed, and the metric
 of its benchmark, which the benchmark's model declares.
-The better side also decides how values are averaged: harmonically where more is better (rates), else arithmetically.
+The better side and the unit also decide how values are averaged (`opplab.runs.is_rate`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,20 @@ from __future__ import annotations
 SHARES = frozenset(("%", "percent"))
 """Units of shares, whose changes are in percentage points."""
 
+AMOUNTS = frozenset("1 s sec seconds ms msec us usec ns nsec J mJ uJ kJ Wh mWh".split())  # noqa: SIM905 - in one line
+"""Units of counts, times and energies: more of them may be better, and yet they are no rates."""
+
+
+def is_rate(higher: bool, unit: str = "") -> bool:
+    """Whether values are rates, whose means are harmonic: more is better, and they are neither shares nor amounts.
+
+    Examples
+    --------
+    >>> is_rate(True, "MB/s"), is_rate(True), is_rate(True, "s"), is_rate(True, "%"), is_rate(False, "s")
+    (True, True, False, False, False)
+    """
+    return higher and unit not in SHARES and unit not in AMOUNTS
+
 
 class Series:
     """All values of one operation in one run.
@@ -81,8 +95,8 @@ class Series:
 
     @property
     def is_rate(self) -> bool:
-        """Whether more is better as of a rate, which is averaged harmonically."""
-        return self.higher and not self.signed and self.unit not in SHARES
+        """Whether it is of rates, whose means are harmonic."""
+        return is_rate(self.higher, self.unit) and not self.signed
 
     @property
     def iterations(self) -> list[list[float]]:

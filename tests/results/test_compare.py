@@ -28,8 +28,9 @@ from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
 from opplab.mmtests import statistics
 from opplab.runs import Run, Series
-from opplab.summary.answer import points
+from opplab.summary.answer import paired_change, points
 from opplab.summary.compared import report
+from opplab.summary.publish import mean_rows
 
 from testdata import shared
 
@@ -45,7 +46,8 @@ def cli(*arguments, code=0):
 
 def run_of(name, values, *, higher=False, seeds=None, benchmark="bench", label="time-1"):
     run = Run(name, benchmark)
-    series = Series(label, *label.split("-"), "seconds", higher, [[value] for value in values], seeds)
+    unit = "MB/s" if higher else "seconds"
+    series = Series(label, *label.split("-"), unit, higher, [[value] for value in values], seeds)
     run.series[label] = series
     return run
 
@@ -558,12 +560,12 @@ def sim_rows(values, metric="energy", policy="a", better="lower"):
     ]
 
 
-def test_what_does_not_vary_has_no_interval_and_no_star():
+def test_a_change_that_is_equal_in_all_runs_is_clear_without_an_interval():
     rows = sim_rows([10.0] * 4) + sim_rows([8.0] * 4, policy="new")
     (table,) = compare(results.frame(rows))
     cell = table.rows[0].cells[1]
     assert (cell.change, cell.spread, cell.ratio_low) == (pytest.approx(20), None, None)
-    assert not cell.significant
+    assert (cell.certain, cell.significant) == ("equal in all runs", True)
     assert "no interval where the values" in table.method and "+-" not in str(table)
 
 
@@ -584,6 +586,37 @@ def test_without_a_metric_simulated_results_show_what_they_are_about():
     assert [row.operation for row in table.rows] == ["energy", "missed_activations"]
     (whole,) = compare(results.frame(rows), everything=True)
     assert len(whole.rows) == 4
+
+
+def test_work_in_seconds_is_no_rate():
+    """Goal: work, energy and energy by work of one answer multiply."""
+    values = {"base": [15.0, 15.0, 15.6], "new": [4.0, 6.0, 8.0]}
+    rows = [
+        {**row, "unit": "s"} for policy, own in values.items() for row in sim_rows(own, "work_done", policy, "higher")
+    ]
+    (table,) = compare(results.frame(rows), metric="work_done")
+    assert (table.rows[0].stat, table.rows[0].cells[1].value) == ("Amean", pytest.approx(6))
+    work = paired_change("higher", *(dict(enumerate(values[name])) for name in ("new", "base")), "s")
+    assert work.value == pytest.approx(table.rows[0].cells[1].change) == pytest.approx(100 * (6 / 15.2 - 1))
+    (mean,) = [row["mean"] for row in mean_rows(results.frame(rows)) if row["policy"] == "new"]
+    assert mean == pytest.approx(6)
+
+
+def test_an_overview_takes_the_metric_that_there_is(tmp_path):
+    """Goal: a tree whose tbench has throughput only is compared, with the other benchmarks."""
+    for run, rate in (("old", 860), ("new", 900)):
+        for iteration in (0, 1):
+            logs = tmp_path / run / f"iter-{iteration}" / "tbench/logs"
+            logs.mkdir(parents=True)
+            line = f"   2  1000  {rate + iteration}.33 MB/sec  execute  1 sec  latency 0.1 ms\n"
+            (logs / "benchlog-tput-2").write_text(line)
+    (table,) = compare(tmp_path, runs=["old", "new"], table="overview")
+    assert [(row.operation, row.metric, row.better) for row in table.rows] == [("tbench", "tput", "higher")]
+    assert "tbench: no run has loadfile, compared is tput" in table.notes
+    (asked,) = compare(tmp_path, runs=["old", "new"], benchmarks=["tbench:tput"], table="overview")
+    assert asked.notes == []
+    with pytest.raises(InputError, match="no metric named 'loadfile'"):
+        compare(tmp_path, benchmarks=["tbench:loadfile"], table="overview")
 
 
 def test_text_and_report_have_one_overall_ratio():

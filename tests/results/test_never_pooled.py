@@ -128,14 +128,20 @@ def frames(draw):
     # An irrational step: no value and no mean lies on the edge between two printed numbers.
     values = iter(1.0 + number * math.sqrt(0.137) for number in numbers)
     machines = draw(st.lists(st.sampled_from(MACHINES), min_size=1, max_size=3, unique=True))
-    better = draw(st.sampled_from(["lower", "higher"]))
+    better, unit = draw(st.sampled_from([("lower", "J"), ("higher", "1/s")]))
     rows = []
     for machine, benchmark, param, policy in itertools.product(machines, BENCHMARKS, PARAMS, POLICIES):
         if policy != "p" and draw(st.integers(0, 7)) == 0:
             continue
         rows += [
             {"machine": machine, "benchmark": benchmark, "param": param, "policy": policy, "metric": "energy"}
-            | {"unit": "J", "better": better, "iteration": seed, "seed": seed, "value": next(values)}
+            | {
+                "unit": unit,
+                "better": better,
+                "iteration": seed,
+                "seed": seed,
+                "value": next(values),
+            }
             for seed in range(draw(st.sampled_from([1, 2, 2])))
         ]
     return results.frame(rows), better

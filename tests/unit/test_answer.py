@@ -519,6 +519,16 @@ def test_variants_are_policies_of_their_own() -> None:
             with_variants({}, [wrong])
 
 
+def test_a_baseline_is_named_by_the_options_that_variants_change() -> None:
+    given = {"governor": "powersave", "epp": "performance", "kernel": "6.6", "gates": {"menu_timers": "always"}}
+    base, power, old, _ = with_variants(given, ["epp=power", "kernel=5.10", "menu_timers=long-sleeps"])
+    assert base.label == "powersave epp=performance kernel=6.6 menu_timers=always"
+    assert (power.label, old.label) == ("epp=power", "kernel=5.10")
+    assert with_variants(given, ["hz=1000"])[0].label == "powersave", "what all have names none"
+    both = with_variants({"governor": "powersave,performance", "kernel": "6.6"}, ["kernel=5.10"])
+    assert [one.label for one in both] == ["powersave kernel=6.6", "performance kernel=6.6", "kernel=5.10"]
+
+
 def test_places_in_generated_files_are_not_shown(tmp_path: Path) -> None:
     words = ["run", "tbench", "-m", "skylake-8x-uma", "--seconds", "0.01", "-o", str(tmp_path / "out")]
     done = CliRunner().invoke(main, words)

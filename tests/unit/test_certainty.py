@@ -40,3 +40,16 @@ def test_more_runs_than_anybody_makes_are_no_advice() -> None:
 def test_equal_values_are_no_lack_of_variation() -> None:
     """A count of whole units is the same in runs that differ."""
     assert certainty(0.0, 0.0, n=3, varies=False).words == "equal in all runs"
+
+
+def test_a_change_that_is_equal_in_all_runs_is_clear() -> None:
+    """Goal: a summary counts +14.5 % of every seed as clear, as the gate does; no change is none."""
+    change = paired_change("higher", {1: 114.5, 2: 114.5}, {1: 100.0, 2: 100.0})
+    assert change is not None
+    assert (change.certainty.is_clear, change.words) == (True, "+14.5 %*")
+    same = paired_change("higher", {1: 100.0, 2: 100.0}, {1: 100.0, 2: 100.0})
+    assert same is not None
+    assert not same.certainty.is_clear
+    alone = paired_change("higher", {1: 114.5}, {1: 100.0})
+    assert alone is not None
+    assert not alone.certainty.is_clear

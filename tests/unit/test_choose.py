@@ -319,6 +319,19 @@ def test_a_choice_from_a_recording_whose_replay_is_not_near_has_a_warning(choice
     assert not any("self-check" in one for one in choice.findings())
 
 
+def test_a_change_of_energy_within_the_replays_error_is_not_significant(choice: opplab.Choice) -> None:
+    """As `opplab replay` has it; stars, which are of the runs, are explained."""
+    gap = Parts(2.5, 0.1, None, 1.7, 3.1, iterations=3)
+    clear = replace(choice, gap=gap, goals=["energy"])
+    clear.options = [replace(option, changes={"energy": gap}, meets=1.0) for option in clear.options]
+    error = replace(clear, energy_error=2.6)
+    lines = [next(one for one in found.findings() if one.startswith("Next is ")) for found in (clear, error)]
+    assert lines[0].endswith("+2.5 % [+1.7, +3.1]*: clear.")
+    assert lines[1].endswith("+2.5 % [+1.7, +3.1]: within the replay's error of 2.6 %, not significant.")
+    words = "Stars are of the runs alone: a change of energy within the replay's own error of 2.6 % is not significant."
+    assert [words in found.findings() for found in (clear, error)] == [False, True]
+
+
 def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     found = opplab.choose(
         "skylake-8x-uma",

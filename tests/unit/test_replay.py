@@ -74,11 +74,11 @@ def test_a_machine_that_cannot_be_the_traces_is_refused(lisa: str) -> None:
 
 def test_a_closed_loop_says_how_near_it_is_as_a_whole() -> None:
     """What is not in the trace does not make the rest near."""
-    from opplab.cli.replay import whole_text
+    from opplab.trace.replayed import whole_text
 
     whole = {"frequency": 1_000, "energy": 2_000, "busy": 300, "latency_p95": 14_900}
     words = "frequency within 1.0 %, energy within 2.0 %, busy time within 0.3 %, latency p95 within 14.9 %: near"
-    assert whole_text({"whole": whole, "whole_near": True}) == f"{words} (15 % are near)"
+    assert whole_text({"whole": whole, "whole_near": True}) == f"as a whole: {words} (15 % are near)"
     assert "NOT near" in whole_text({"whole": whole, "whole_near": False})
     assert "not all is in the trace" in whole_text({"whole": {"frequency": 0, "busy": 0}, "whole_near": True})
 

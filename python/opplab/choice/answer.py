@@ -26,6 +26,9 @@ COLUMNS = (
 )
 """The columns of every answer, in their order; others stand before them."""
 
+ENERGIES = ("energy", "energy_per_work", "power")
+"""What the error of a replay's energy is of."""
+
 LATER = "missed_later"
 """Activations that were missed after the start of the runs, in percent: these count as work that is not done."""
 
@@ -129,6 +132,9 @@ class Choice:
         Constraints on which all settings are equal, and their metric.
     check : sequence of str
         How near the replay of a recording is to it, in sentences; empty without a recording.
+    energy_error : float
+        How far the replay's energy is off the recording's, in percent: no change within it is significant. 0 where it
+        is not known.
     gap : Parts or None
         By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
         deciding metric, in percent; None if there is none.
@@ -177,6 +183,7 @@ class Choice:
     work: list[str] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
     check: Sequence[str] = ()
+    energy_error: float = 0.0
     unranked: bool = False
     assumed_power: bool = False
     next_step: str = ""
@@ -385,11 +392,14 @@ class Choice:
         same = list(chosen.equals)
         if self.gap is not None and kept:
             second = kept[0]
-            text = f"Next is {second.label}, {title} {self.gap.certainty.text(self.gap.value)}"
+            change = self.gap.certainty.text(self.gap.value)
             ends = (self.gap.low, self.gap.high)
             little = all(end is not None and abs(end) <= LITTLE for end in ends)
             doubt = f"they differ by less than {LITTLE:g} %, either will do" if little else self.gap.certainty.words
-            out.append(f"{text}: {doubt}.")
+            if not little and self._in_error(goal, self.gap):
+                change = change.removesuffix("*")
+                doubt = f"within the replay's error of {self.energy_error:.1f} %, not significant"
+            out.append(f"Next is {second.label}, {title} {change}: {doubt}.")
             same += [second.label] if little else []
         if not self.assumptions:
             none = "Nothing was drawn" if self.undrawn else "The machine file states no ranges"
@@ -403,7 +413,15 @@ class Choice:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
+        changes = [each for option in self.options for each in option.changes.items()]
+        if any(change.is_clear and self._in_error(metric, change) for metric, change in changes):
+            error = f"the replay's own error of {self.energy_error:.1f} %"
+            out.append(f"Stars are of the runs alone: a change of energy within {error} is not significant.")
         return [*out, *self.check]
+
+    def _in_error(self, metric: str, change: Parts) -> bool:
+        """Whether a change of energy is no larger than the error of the replay that it is from."""
+        return metric in ENERGIES and abs(change.value) <= self.energy_error
 
     def kept_by_none(self) -> list[str]:
         """Give the constraints that every setting breaks; all, if it is only together that none keeps them."""

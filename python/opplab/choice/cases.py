@@ -37,6 +37,8 @@ class Program:
         The benchmark model that it is of.
     check : sequence of str
         How near the replay of a recording is to it, in sentences; empty without a recording.
+    energy_error : float
+        How far the replay's energy is off the recording's, in percent; 0 where that is not known.
     fixed_speed : bool
         Whether the recording's CPUs ran as fast at every clock, so that clocks cannot be ranked by it.
     assumed_power : bool
@@ -60,9 +62,11 @@ class Program:
         sources: str = "",
         notes: Sequence[str] = (),
         fit: tuple[str | None, Mapping[str, int | str]] = (None, {}),
+        energy_error: float = 0.0,
     ) -> None:
         self.notes = notes
         self.check = check
+        self.energy_error = energy_error
         self.fixed_speed = bool((recorded or {}).get("fixed_speed"))
         self.assumed_power = bool((recorded or {}).get("assumed_power"))
         self.sources = sources
@@ -217,7 +221,7 @@ def _of_trace(
 ) -> Program:
     """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
     from opplab.simulation.machine import Machine as Described
-    from opplab.trace.replayed import assumed, self_check
+    from opplab.trace.replayed import assumed, energy_error, self_check, whole_text
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
     own_seeds = list(seeds)
@@ -246,7 +250,13 @@ def _of_trace(
             ("as it was recorded", f"{base['policy']['governor']}; {self_check(found)}"),
             *([("damaged", f"{len(own['damage'])} places: {own['damage'][0]}")] if own["damage"] else []),
         ],
-        check=[self_check(found), *([NOT_NEAR] if found["checked"] and not found["near"] else []), *assumed(own)],
+        check=[
+            self_check(found),
+            *([NOT_NEAR] if found["checked"] and not found["near"] else []),
+            *([whole_text(found)] if found["whole"] and not found["whole_near"] else []),
+            *assumed(own),
+        ],
+        energy_error=energy_error(found),
         recorded=own,
         sources=f"opplab choose {path} -m MACHINE takes a machine with known numbers"
         if machine is None

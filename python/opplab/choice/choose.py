@@ -36,7 +36,7 @@ from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
-from opplab.sweep.variants import with_variants
+from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import Parts, without_runs
 from opplab.uncertainty.sweep import change_of, deciding_of
@@ -168,10 +168,12 @@ def choose(
     if len(chosen) < 2:
         raise InputError("there is only one setting: give at least two, such as two governors")
     chosen = with_drivers(chosen, program.machine, shared)
-    labels = labels_of(chosen)
+    words = told_apart(shared, [dict(one.keys) for one in chosen])
+    named = zip(labels_of(chosen), chosen, strict=True)
+    labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
     cases = program.cases(chosen, labels, variation)
-    for words in (*program.notes, *missing(cases)):
-        said(words)
+    for line in (*program.notes, *missing(cases)):
+        said(line)
     values, units = run.own(cases)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
     cut = _cut(program, values, point, labels, len(cases))
@@ -412,10 +414,11 @@ def _answer(
         changes = {}
         for metric in used:
             ours, theirs = values[point, label, metric], values[point, labels[0], metric]
-            if (own_parts := change_of(ours, None, units[metric][1])) is not None:
+            unit, better = units[metric]
+            if (own_parts := change_of(ours, None, better, unit=unit)) is not None:
                 parts[metric] = own_parts[0]
             positive = min([*ours.own.values(), *theirs.own.values()], default=0.0) > 0
-            if label != labels[0] and positive and (change := change_of(ours, theirs, units[metric][1])) is not None:
+            if label != labels[0] and positive and (change := change_of(ours, theirs, better, unit=unit)) is not None:
                 changes[metric] = change[0]
         options.append(
             Option(
@@ -464,7 +467,7 @@ def _answer(
     rest = [option for option in ranked[1:] if option.meets >= 0.5 and option.label not in ranked[0].equals]
     if rest:
         first, second = (values[point, option.label, metrics[0]] for option in (ranked[0], rest[0]))
-        found = change_of(second, first, units[metrics[0]][1])
+        found = change_of(second, first, units[metrics[0]][1], unit=units[metrics[0]][0])
         gap, shifts = found or (None, {})
         if assumed is not None and gap is not None:
             # Where the runs explain all that the draws differ by, no assumption decides.
@@ -505,6 +508,7 @@ def _answer(
         ],
         gap=gap,
         check=program.check,
+        energy_error=program.energy_error,
         unranked=program.fixed_speed and _clocks_differ(settings),
         assumed_power=program.assumed_power,
         next_step=program.sources,

@@ -112,10 +112,9 @@ def _runs(
     rows = []
     for name in [name for name in before if name in after]:
         unit, better = units[name]
-        # Rates have harmonic means; counts, work and shares have arithmetic ones.
-        side = "higher" if better == "higher" and unit.endswith("/s") else "lower"
         old, new = list(before[name].values()), list(after[name].values())
-        change = points(after[name], before[name]) if unit == "%" else paired_change(side, after[name], before[name])
+        pair = after[name], before[name]
+        change = points(*pair) if unit == "%" else paired_change(better, *pair, unit)
         known = {} if change is None else {"low": change.certainty.low, "high": change.certainty.high}
         if change is not None:
             words = change.certainty.words
@@ -127,7 +126,10 @@ def _runs(
             {
                 "metric": name,
                 "unit": unit,
-                **{kernel: round(mean_of(own, side), 4) for kernel, own in zip(kernels, (old, new), strict=True)},
+                **{
+                    kernel: round(mean_of(own, better, unit), 4)
+                    for kernel, own in zip(kernels, (old, new), strict=True)
+                },
                 "change": None if change is None else round(change.value, 2),
                 "low": known.get("low"),
                 "high": known.get("high"),

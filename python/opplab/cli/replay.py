@@ -28,7 +28,7 @@ from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.variants import with_variants
-from opplab.trace.replayed import assumed, check_text, count_text, self_check
+from opplab.trace.replayed import assumed, check_text, count_text, self_check, whole_text
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = trace_machine_option(default="auto", show_default=True)
@@ -148,18 +148,6 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
     return rows
 
 
-def whole_text(check: dict[str, Any]) -> str:
-    """Report how far a replay under its own policy is from the trace, CPUs together."""
-    names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
-    parts = [
-        f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
-    ]
-    verdict = (
-        "NOT near" if not check["whole_near"] else "near" if len(parts) == len(names) else "not all is in the trace"
-    )
-    return f"{', '.join(parts)}: {verdict} (15 % are near)"
-
-
 def _text(found: dict[str, Any]) -> str:
     check = found["self_check"]
     width = terminal_width()
@@ -186,7 +174,7 @@ def _text(found: dict[str, Any]) -> str:
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":
-        lines.append(f"as a whole: {whole_text(check)}")
+        lines.append(whole_text(check))
         lines.append(
             f"single runs: within {check['freq_spread'] / 1000:.1f} points and "
             f"{check['energy_spread'] / 1000:.1f} % of their mean, which is what is shown"

@@ -308,6 +308,7 @@ def compare(
             one.machine = machine
             if not monitor:
                 about = [one.benchmark] if not several else [name for name, _, _ in loaded]
+                one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []
                 words = [f"{name}: {note}" if several else note for name in about for note in place.notes(name)]
                 one.notes += words
             if len(places) > 1 and layout != "grid":
@@ -359,7 +360,7 @@ def load_runs(
     problems = list(place.problems)
     loaded: list[tuple[str, list[Run], str]] = []
     for name, own_metric in asked:
-        wanted = own_metric or metric or (place.default_metric(name, report) if several else "")
+        wanted = own_metric or metric or (_main_of(place, names, name, report) if several else "")
         found = []
         for run in names:
             if run not in there:
@@ -375,6 +376,25 @@ def load_runs(
             found = [_about(run, place.declared(name), also) for run in found]
         loaded.append((name, found, wanted))
     return names, loaded, problems
+
+
+def _main_of(place: Source, names: Sequence[str], benchmark: str, report: str) -> str:
+    """Give a benchmark's main metric; the first that it has where no run has that one."""
+    main = place.default_metric(benchmark, report)
+    there = [run for run in names if run in place.runs()]
+    if not main or any(place.load(run, benchmark, main, report).series for run in there):
+        return main
+    known = (one.metric for run in there for one in place.load(run, benchmark, "", report).series.values())
+    return next(known, main)
+
+
+def _other_metrics(
+    place: Source, loaded: Sequence[tuple[str, list[Run], str]], benchmarks: Sequence[str], report: str
+) -> list[str]:
+    """Name the benchmarks that are compared by another than their main metric, which nobody asked for."""
+    named = {name for name, colon, _ in (one.partition(":") for one in benchmarks) if colon}
+    mains = [(name, place.default_metric(name, report), metric) for name, _, metric in loaded if name not in named]
+    return [f"{name}: no run has {main}, compared is {metric}" for name, main, metric in mains if metric != main]
 
 
 def _check_agreement(runs: Sequence[Run]) -> None:

@@ -288,7 +288,8 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
     shown = f"{change:+.2f}{' pp' if absolute else '%'}" if isfinite(change) else f"from 0 to {cell.value:g} {row.unit}"
-    star = " (clear)" if cell.significant else f" ({cell.certain}{outlier})" if cell.certain else ""
+    words = cell.certain or ("clear" if cell.significant else "")
+    star = f" ({words}{outlier})" if words else ""
     without = f", {lacks}" if lacks else ""
     return Check(suite, case, rule.text, failed, f"{head}: {shown}{star}{without}, rule '{rule.text}'", lacks)
 

@@ -275,7 +275,7 @@ def compare_runs(
             how.append(f"Holm is p corrected for {tested} comparisons; stars are of p alone")
         how.append("observations are iterations" if iterations else "observations are samples")
     if unvaried:
-        how.append("no interval where the values of all iterations are equal")
+        how.append("no interval where the values of all iterations are equal: a change of them is clear")
     if kind == "ratio":
         how.append(same_rule(overview_rule))
         if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
@@ -354,7 +354,7 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
     # Pairs that are all equal are no change, however much the seeds differ.
     equal = bool(sample.paired) and sample.base == sample.new
-    judged = certainty(found["low"], found["high"], n=n, varies=not unvaried and not equal, null=1.0)
+    judged = certainty(found["low"], found["high"], n=n, varies=not unvaried and not equal, null=1.0, value=ratio)
     cell.ratio_low, cell.ratio_high, cell.certain = judged.low, judged.high, judged.words
     cell.same = ratio == 1 and (unvaried or equal)
     cell.significant = judged.is_clear
@@ -370,7 +370,7 @@ def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
     cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)) + 0.0, True
     low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence)
     ends = sorted((sign * low, sign * high))
-    judged = certainty(*ends, n=n, varies=differ, unit="points")
+    judged = certainty(*ends, n=n, varies=differ, unit="points", value=cell.change)
     cell.same = not cell.change and not differ
     cell.change_text = "" if cell.same else f"{cell.change:+.2f} pp"
     cell.points_low, cell.points_high, cell.certain = judged.low, judged.high, judged.words

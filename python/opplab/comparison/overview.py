@@ -280,6 +280,7 @@ def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
             n=min(min(len(sample.base), len(sample.new)) for _, sample in cells),
             varies=not all(cell.same or cell.certain == UNVARIED for cell, _ in cells),
             unit="points",
+            value=middle,
         )
         whole = Cell(fmean([cell.value for cell, _ in cells if cell.value is not None]), change=middle, in_points=True)
         whole.points_low, whole.points_high = judged.low, judged.high
@@ -303,7 +304,7 @@ def _cell(column: int, found: tuple[float, float, float], higher: bool, overview
         return Cell(ratio, ratio=ratio)
     cell = Cell(ratio, ratio=ratio, change=100 * (ratio - 1 if higher else 1 - ratio))
     # Runs without variation have no interval, and not one of no width.
-    judged = certainty(low, high, n=2, varies=low != high, null=1.0)
+    judged = certainty(low, high, n=2, varies=low != high, null=1.0, value=ratio)
     cell.ratio_low, cell.ratio_high, cell.certain, cell.significant = (
         judged.low,
         judged.high,

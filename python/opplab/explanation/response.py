@@ -361,7 +361,9 @@ def _slow(activations: list[Activation], traced: bool) -> tuple[list[int], str]:
     """Give which activations are slow, and why they count as that."""
     missed = [place for place, one in enumerate(activations) if one.missed]
     if missed and traced:
-        awake = f"{len(missed)} of {len(activations)} times from a wake-up to the next sleep were longer than a deadline"
+        awake = (
+            f"{len(missed)} of {len(activations)} times from a wake-up to the next sleep were longer than a deadline"
+        )
         return missed, f"{awake}; activations that ran back to back are in one of them"
     if missed:
         return missed, f"{len(missed)} of {len(activations)} activations were missed"

@@ -19,6 +19,7 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
 from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
+from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
@@ -430,10 +431,10 @@ def answer_of(
             if metric in about.values() and metric != about.get(point[1]):
                 continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
-            better = units[metric][1]
-            values[metric] = mean_of([float(one) for one in known.values()], better) if known else None  # type: ignore[arg-type]
+            unit, better = units[metric]
+            values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
             if theirs and _is_compared(metric, columns, units):
-                change = paired_change(better, known, {seed: run.get(metric) for seed, run in theirs.items()})
+                change = paired_change(better, known, {seed: run.get(metric) for seed, run in theirs.items()}, unit)
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
@@ -447,7 +448,7 @@ def answer_of(
         )
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
         line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
-        lines.append(replace(line, work=paired_change("higher", *done), missed=points(*lost)))
+        lines.append(replace(line, work=paired_change("higher", *done, "s"), missed=points(*lost)))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -628,21 +629,24 @@ def points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None])
     old, new = map(list, zip(*pairs, strict=True))
     low, high, varies = apart(old, new, paired=True)
     value = stats.mean(new)[0] - stats.mean(old)[0]
-    return Change(value, certainty(low, high, n=len(pairs), varies=varies, unit="points"))
+    return Change(value, certainty(low, high, n=len(pairs), varies=varies, unit="points", value=value))
 
 
-def paired_change(better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
+def paired_change(
+    better: str, ours: Mapping[int, float | None], theirs: Mapping[int, float | None], unit: str = ""
+) -> Change | None:
     """Give the change of the means in percent over the seeds that both have, by the method of all tables."""
     shared = [seed for seed in ours if theirs.get(seed) is not None]
     old, new = [float(theirs[seed] or 0.0) for seed in shared], [float(ours[seed] or 0.0) for seed in shared]
     if not shared or min(old) <= 0 or min(new) <= 0:
         return None
-    found = stats.compare(old, new, harmonic=better == "higher", paired=True, resamples=0)
+    found = stats.compare(old, new, harmonic=is_rate(better == "higher", unit), paired=True, resamples=0)
     # Pairs that are all equal are no change, however much the seeds differ.
     varies = old != new and (len(set(old)) > 1 or len(set(new)) > 1)
     low, high = (100 * (found[end] - 1) for end in ("low", "high"))
-    judged = certainty(low, high, n=len(shared), varies=varies or len(shared) < 2, unit="%")
-    return Change(100 * (found["ratio"] - 1), judged)
+    value = 100 * (found["ratio"] - 1)
+    judged = certainty(low, high, n=len(shared), varies=varies or len(shared) < 2, unit="%", value=value)
+    return Change(value, judged)
 
 
 def _drawn(sure: Sureness | None, point: Point, metric: str, base: str, variant: str) -> Certainty | None:

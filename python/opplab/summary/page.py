@@ -176,9 +176,9 @@ class _Means:
         self.params = {place: list(dict.fromkeys(key[2] for key in self.values if key[1] == place)) for place in places}
         self.iterations = results["iteration"].n_unique()
 
-    def estimate(self, metric: str, place: Place, param: str, policy: str, better: str) -> Estimate | None:
+    def estimate(self, metric: str, place: Place, param: str, policy: str, block: Block) -> Estimate | None:
         values = self.values.get((metric, place, param, policy))
-        return estimate(values, better=better) if values else None
+        return estimate(values, better=block.better, unit=block.unit) if values else None
 
     def mean(self, metric: str, place: Place, param: str, policy: str) -> float:
         values = self.values.get((metric, place, param, policy))
@@ -331,7 +331,7 @@ def _value_panels(
             one = svg.Series(policy, classes[policy])
             ring = svg.Series(policy, classes[policy], hollow=True)
             for param in means.params[place]:
-                value = means.estimate(metric, place, param, policy, block.better)
+                value = means.estimate(metric, place, param, policy, block)
                 if value is None:
                     continue
                 x = axis.at[policy if one_load else param]

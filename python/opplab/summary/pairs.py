@@ -54,7 +54,7 @@ class Line:
     def certain(self) -> Certainty:
         """Whether the change is clear, by the rule of all tables."""
         n = min(self.base.n, self.variant.n)
-        return certainty(*(self.ends or (None, None)), n=n, varies=self.varies, unit="%")
+        return certainty(*(self.ends or (None, None)), n=n, varies=self.varies, unit="%", value=self.ratio)
 
     @property
     def published_ratio(self) -> float | None:

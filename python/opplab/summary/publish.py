@@ -69,7 +69,7 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
     for row in groups.to_dicts():
         known = [value for value in row.pop("value") if value is not None]
         better, n = row.pop("better"), row.pop("n")
-        rows.append({**row, "mean": mean_of(known, better) if known else None, "n": n})
+        rows.append({**row, "mean": mean_of(known, better, row["unit"]) if known else None, "n": n})
     return rows
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opplab import stats
+from opplab.runs import is_rate
 
 __all__ = ["Estimate", "estimate", "mean_of", "paired_half"]
 
@@ -40,18 +41,18 @@ class Estimate:
         return self.half is None or self.half > 1e-12 * abs(self.mean)
 
 
-def mean_of(values: Sequence[float], better: str) -> float:
-    """Give the mean that all tables and reports have: harmonic where more is better (rates), else arithmetic.
+def mean_of(values: Sequence[float], better: str, unit: str = "") -> float:
+    """Give the mean that all tables and reports have: harmonic for rates, else arithmetic.
 
     Examples
     --------
-    >>> mean_of([1.0, 3.0], "lower"), mean_of([1.0, 3.0], "higher")
-    (2.0, 1.5)
+    >>> mean_of([1.0, 3.0], "lower"), mean_of([1.0, 3.0], "higher"), mean_of([1.0, 3.0], "higher", "s")
+    (2.0, 1.5, 2.0)
     """
-    return stats.mean(values, harmonic=better == "higher" and min(values) > 0)[0]
+    return stats.mean(values, harmonic=is_rate(better == "higher", unit) and min(values) > 0)[0]
 
 
-def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower") -> Estimate:
+def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower", unit: str = "") -> Estimate:
     """Give the mean of `values` (see `mean_of`) and half the width of its Student-t interval.
 
     Examples
@@ -61,7 +62,7 @@ def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower"
     '2.00 +- 2.484'
     """
     n = len(values)
-    harmonic = better == "higher" and min(values) > 0
+    harmonic = is_rate(better == "higher", unit) and min(values) > 0
     mean, (low, high), _ = stats.mean(values, harmonic=harmonic, confidence=level)
     half = (high - low) / 2
     # Few rates that differ much have no upper end: no width describes their interval.

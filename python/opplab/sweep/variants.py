@@ -10,10 +10,10 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.simulation.policy import Policy
+from opplab.simulation.policy import Policy, toml_value
 from opplab.sweep.power_profiles import is_power_profile, power_profiles
 
-__all__ = ["Variant", "labels_apart", "of_governors", "with_variants"]
+__all__ = ["Variant", "labels_apart", "of_governors", "told_apart", "with_variants"]
 
 _TABLES = ("tunables", "gates")
 _BARE = ("governor",)
@@ -64,6 +64,31 @@ def of_governors(keys: Mapping[str, Any]) -> list[Variant]:
     return [Variant(name, {"governor": name, **rest}) for name in dict.fromkeys(names)]
 
 
+def told_apart(given: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
+    """Give the keys of a baseline that others change, as its row names them; its governor names itself.
+
+    Examples
+    --------
+    >>> told_apart({"governor": "powersave", "epp": "performance", "hz": 250}, [{"epp": "power", "hz": 250}])
+    'epp=performance'
+    >>> told_apart({"tunables": {"rate_limit_us": "500"}}, [{"tunables": {"rate_limit_us": "2000"}}, {}])
+    'rate_limit_us=500'
+    """
+    own = _flat(given)
+    changed = {key for other in map(_flat, others) for key, value in other.items() if own.get(key, value) != value}
+    return " ".join(f"{key}={_shown(value)}" for key, value in own.items() if key in changed - {*_BARE, "proposals"})
+
+
+def _flat(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Give keys of a policy beside its tunables and gates."""
+    plain = {key: value for key, value in keys.items() if key not in _TABLES}
+    return plain | {key: value for name in _TABLES for key, value in dict(keys.get(name, {})).items()}
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else toml_value(value).replace(" ", "")
+
+
 def with_variants(
     keys: Mapping[str, Any],
     changes: Iterable[str],
@@ -71,6 +96,8 @@ def with_variants(
     said: Callable[[str], None] = lambda _: None,
 ) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
+
+    The baseline's label has its governor, and the given keys that a variant changes.
 
     Parameters
     ----------
@@ -99,7 +126,7 @@ def with_variants(
     'ondemand hz=1000'
     """
     made = of_governors(keys)
-    base = made[0]
+    base, governors = made[0], len(made)
     for text in changes:
         found = _of_profiles(base, text, drivers, said) if is_power_profile(text) else [_variant(base, text)]
         for variant in found:
@@ -113,6 +140,8 @@ def with_variants(
             else:
                 other = "" if variant.label == same.label else f" as `{same.label}`"
                 raise InputError(f"--vs {text}: the variant `{variant.label}` is there already{other}")
+    if words := told_apart(base.keys, [one.keys for one in made[governors:]]):
+        made[:governors] = [replace(one, label=f"{one.label} {words}") for one in made[:governors]]
     labels = labels_apart([one.label for one in made], [one.origin for one in made])
     return [replace(one, label=label) for one, label in zip(made, labels, strict=True)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-__all__ = ["check_text", "count_text", "missed_in_runs", "self_check"]
+__all__ = ["check_text", "count_text", "energy_error", "missed_in_runs", "self_check", "whole_text"]
 
 
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
@@ -44,6 +44,23 @@ def assumed(found: dict[str, Any]) -> list[str]:
     return [*words, *[f"note: {note}" for note in found["notes"]]]
 
 
+def whole_text(check: dict[str, Any]) -> str:
+    """Report how far a replay under its own policy is from the trace, CPUs together."""
+    names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
+    parts = [
+        f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
+    ]
+    verdict = (
+        "NOT near" if not check["whole_near"] else "near" if len(parts) == len(names) else "not all is in the trace"
+    )
+    return f"as a whole: {', '.join(parts)}: {verdict} (15 % are near)"
+
+
 def self_check(check: dict[str, Any]) -> str:
     """Give the line that every answer from a recording has."""
     return f"self-check: {check_text(check)} (5 points and 5 % are near)"
+
+
+def energy_error(check: dict[str, Any]) -> float:
+    """Give the error of a replay's energy in percent: no change within it is significant; 0 where it is not known."""
+    return check["energy_distance"] / 1000 if check["checked"] and check["energy_known"] else 0.0

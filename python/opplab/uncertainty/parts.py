@@ -84,7 +84,7 @@ class Parts:
         if self.draws:
             # What is drawn gives an interval, also where the runs do not vary.
             return certainty(self.low, self.high, n=self.draws + 1, needed=quantile_draws(self.level), of="draws")
-        return certainty(self.low, self.high, n=2, varies=self.varies, unit="%")
+        return certainty(self.low, self.high, n=2, varies=self.varies, unit="%", value=self.value)
 
     @property
     def is_clear(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import stats
 from opplab.certainty import quantile_draws
+from opplab.runs import is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -236,7 +237,7 @@ def assumed_words(parts: Parts) -> str:
 
 
 def change_of(
-    ours: Values, theirs: Values | None, better: str, level: float = LEVEL
+    ours: Values, theirs: Values | None, better: str, level: float = LEVEL, unit: str = ""
 ) -> tuple[Parts, dict[int, list[float]]] | None:
     """Give the change in percent against a baseline (without one: the value), and what each draw shifts it by.
 
@@ -245,7 +246,7 @@ def change_of(
     change = ours if theirs is None else ours.change_from(theirs)
     if not change.own:
         return None
-    around = _of_runs(ours, theirs, better, level)
+    around = _of_runs(ours, theirs, better, level, unit)
     if theirs is None:
         shifts = change.shifts()
         return parts_of(list(change.own.values()), list(shifts.values()), level, around, 0.0), shifts
@@ -285,17 +286,17 @@ def _in_percent(parts: Parts) -> Parts:
     return replace(parts, value=value, runs=runs, assumed=assumed, low=low, high=high, span=span)
 
 
-def _of_runs(ours: Values, theirs: Values | None, better: str, level: float) -> tuple[float, float, float]:
+def _of_runs(ours: Values, theirs: Values | None, better: str, level: float, unit: str) -> tuple[float, float, float]:
     """Give the change of the means in percent (of nothing to compare with: the mean) and its ends as all tables do."""
     if theirs is None:
-        mean = estimate(list(ours.own.values()), level, better)
+        mean = estimate(list(ours.own.values()), level, better, unit)
         half = math.nan if mean.half is None else mean.half
         return mean.mean, mean.mean - half, mean.mean + half
     shared = [at for at in ours.own if at in theirs.own]
     found = stats.compare(
         [theirs.own[at] for at in shared],
         [ours.own[at] for at in shared],
-        harmonic=better == "higher",
+        harmonic=is_rate(better == "higher", unit),
         paired=True,
         confidence=level,
         resamples=0,
@@ -389,7 +390,7 @@ def how_sure(
                     ours, theirs = values.get((point, variant, metric)), values.get((point, base, metric))
                     if ours is None or (base and theirs is None):
                         continue
-                    found = change_of(ours, theirs, labels[metric][1], level)
+                    found = change_of(ours, theirs, labels[metric][1], level, labels[metric][0])
                     if found is None:
                         continue
                     parts, shifts = found
