@@ -6,6 +6,7 @@ import json
 import random
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -286,6 +287,32 @@ def test_the_interval_of_unknown_clocks_has_what_clusters_share() -> None:
     assert found.low_j < 0.846
     assert found.high_j > 1.694
     assert found.clusters["unknown_ns"].min() > 6e9
+
+
+def test_adjacent_parts_of_a_trace_are_the_whole(metered: tuple[pl.DataFrame, Path, str]) -> None:
+    """Goal: a part ends where it was asked to. Method: cuts at times without an event, and within idle exits."""
+    _, path, name = metered
+    machine, trace = opplab.Machine.load(name), opplab.read_trace(path)
+    whole, (start_ns, length_ns) = trace.energy(machine), (trace.info[key] for key in ("start_ns", "duration_ns"))
+    draw = random.Random(name)
+    cuts = sorted(start_ns + draw.randrange(length_ns) for _ in range(5))
+    ends = [None, *cuts, start_ns + 2 * length_ns]
+    parts = [trace.energy(machine, from_ns=begin, to_ns=end) for begin, end in pairwise(ends)]
+    assert [part.window_ns for part in parts[1:5]] == [end - begin for begin, end in pairwise(cuts)]
+    assert sum(part.window_ns for part in parts) == whole.window_ns
+    for key in ("total_j", "idle_j", "floor_j", "low_j", "high_j"):
+        assert sum(getattr(part, key) for part in parts) == pytest.approx(getattr(whole, key), rel=1e-9), key
+
+
+def test_a_part_of_a_recording_ends_at_its_time() -> None:
+    """Integrated by hand from the events, without the wake-up latencies: 6.333 and 1.890 mJ."""
+    trace = opplab.Trace(shared("traces/arm64-612-juno-eas-one_heavy/trace.dat"))
+    machine, start_ns = opplab.Machine.load("juno-r2"), trace.info["start_ns"]
+    for length_ns, expected_j in ((10_000_000, 6.333e-3), (3_000_000, 1.890e-3)):
+        from_ns = start_ns + 5_000_000_000
+        part = trace.energy(machine, from_ns=from_ns, to_ns=from_ns + length_ns)
+        assert part.window_ns == length_ns
+        assert part.total_j == pytest.approx(expected_j, rel=3e-3)
 
 
 def test_clocks_that_a_machine_lacks_are_named() -> None:

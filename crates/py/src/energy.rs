@@ -73,16 +73,15 @@ pub(crate) fn trace_energy<'py>(
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let machines: Vec<&Machine> = machines.iter().map(|machine| &machine.inner).collect();
     machines.iter().try_for_each(|machine| need_power(py, machine))?;
-    // What a part begins with, the events before it show.
-    let from_ns = from_ns.unwrap_or(0);
-    let time_range_ns = to_ns.map(|to_ns| (0, to_ns));
-    let options = ReadOptions { missing_ok: true, time_range_ns, ..ReadOptions::only(&EVENTS) };
+    // What CPUs and clusters do in a part follows from the events around it, too.
+    let window = (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX));
+    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;
-        let meters = machines.iter().map(|machine| {
-            EnergyMeter::counting_from(machine, from_ns).with_idle_states(IdleStates::of(&path, machine))
-        });
+        let meters = machines
+            .iter()
+            .map(|machine| EnergyMeter::within(machine, window).with_idle_states(IdleStates::of(&path, machine)));
         let mut meters = EnergyMeters(meters.collect());
         let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut meters))?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();

@@ -330,7 +330,7 @@ fn first_task(events: &Events, cpu: u32) -> TaskIdx {
 
 /// Energy by cluster, fJ.
 fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32], told: Told) -> Vec<u128> {
-    let mut sums = Integrator::new(machine);
+    let mut sums = Integrator::new(machine, window);
     let nr = machine.nr_cpus() as u32;
     // The integrator's idle task is 0.
     let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { (task as i32).saturating_add(1) };
@@ -338,13 +338,8 @@ fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32],
     for ((_, cpus), &khz) in machine.policies().iter().zip(start_khz) {
         sums.clock_becomes(0, cpus[0], Some(khz));
     }
-    let mut begun = false;
     for ev in events.list.iter().take_while(|ev| ev.time_ns <= window.1) {
         let now = ev.time_ns;
-        if !begun && now >= window.0 {
-            begun = true;
-            sums.begin_again(window.0);
-        }
         match ev.what {
             What::Switch { prev, next, .. } if ev.cpu < nr => sums.switch(now, ev.cpu, pid(prev), pid(next)),
             What::Frequency { cpu, freq_khz } if cpu < nr => sums.clock_becomes(now, cpu, Some(freq_khz)),
@@ -353,9 +348,6 @@ fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32],
             What::ClusterIdle { cluster, state } if told.clusters => sums.cluster_idle(now, cluster as usize, state),
             _ => {}
         }
-    }
-    if !begun {
-        sums.begin_again(window.0);
     }
     let clusters = sums.finish(window.1.max(window.0)).clusters;
     clusters.iter().map(|cluster| cluster.cpus_fj + cluster.shared_fj).collect()

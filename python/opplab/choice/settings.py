@@ -246,7 +246,7 @@ def writes_of(
     folder, mode = MODE_OF.get(driver, ("", ""))
     names = driver_names(machine)
     if folder and names and MODE_OF.get(names[0], ("", ""))[0] != folder:
-        # Beside another driver it does not register: amd-pstate.c:amd_pstate_init(), intel_pstate.c:intel_pstate_init().
+        # Beside another driver it does not register (amd-pstate.c:amd_pstate_init(), v6.12).
         out.append(Unset("driver", f"on the kernel's command line: {folder}={mode}"))
     elif folder:
         # A change of the mode registers all policies anew, so that everything else is set after it.

@@ -291,7 +291,7 @@ def signals(
     help="Table to print (default: clusters, rails and the ten most expensive tasks).",
 )
 @click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
-@click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from.")
+@click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from; at most the trace's own.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
 @click.option(
     "--perfetto", type=click.Path(path_type=Path), help="File for a Perfetto trace with counter tracks of power."

@@ -290,7 +290,7 @@ class Trace:
         machine : Machine
             Power of cores, clusters and idle states.
         from_ns, to_ns : int, optional
-            Only this time; `to_ns` is not part of it.
+            Only this time, or up to the trace's ends. Events outside of it show what CPUs do in it.
 
         Returns
         -------

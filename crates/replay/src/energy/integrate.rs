@@ -46,13 +46,15 @@ pub(crate) struct Integrator<'m> {
     sleep_is_told: bool,
     /// Since when each cluster's shared power is not counted.
     shared_since_ns: Vec<u64>,
+    /// The time that counts; what CPUs and clusters do then follows from events outside of it, too.
+    window: (u64, u64),
     start_ns: u64,
     sums: TraceEnergy,
 }
 
 impl<'m> Integrator<'m> {
-    /// Starts with nothing known but the machine.
-    pub(crate) fn new(machine: &'m Machine) -> Self {
+    /// Starts with nothing known but the machine; counts what lies in `window`.
+    pub(crate) fn new(machine: &'m Machine, window: (u64, u64)) -> Self {
         let described = machine.policies();
         let cpus = (0..machine.nr_cpus() as u32).map(|cpu| {
             let place = &machine.cpus[cpu as usize];
@@ -77,6 +79,7 @@ impl<'m> Integrator<'m> {
             asleep: vec![None; machine.clusters.len()],
             sleep_is_told: false,
             shared_since_ns: vec![0; machine.clusters.len()],
+            window,
             start_ns: 0,
             sums: nothing(machine),
         }
@@ -99,20 +102,18 @@ impl<'m> Integrator<'m> {
         !self.machine.runs_at_opps_only(described) || described.opps.iter().any(near)
     }
 
-    /// Counts from here on.
+    /// The events begin here.
     pub(crate) fn begin(&mut self, now: u64) {
         self.cpus.iter_mut().for_each(|cpu| cpu.since_ns = now);
         self.shared_since_ns.fill(now);
-        self.start_ns = now;
-        self.sums.steps.start_ns = now;
+        self.start_ns = now.max(self.window.0);
+        self.sums.steps.start_ns = self.start_ns;
     }
 
-    /// Forgets what was counted, but not what CPUs and clusters do.
-    pub(crate) fn begin_again(&mut self, now: u64) {
-        self.settle_all(now);
-        self.sums = nothing(self.machine);
-        self.start_ns = now;
-        self.sums.steps.start_ns = now;
+    /// What counts of the time between two events: its end and its length.
+    fn counted(&self, since_ns: u64, now: u64) -> (u64, u64) {
+        let end = now.min(self.window.1);
+        (end, end.saturating_sub(since_ns.max(self.window.0)))
     }
 
     /// `prev` leaves `cpu` to `next`; 0 is the idle task.
@@ -171,20 +172,16 @@ impl<'m> Integrator<'m> {
         }
     }
 
-    fn settle_all(&mut self, now: u64) {
+    /// The events end here: gives the sums.
+    pub(crate) fn finish(mut self, end: u64) -> TraceEnergy {
         for cpu in 0..self.cpus.len() as u32 {
-            self.settle(cpu, now);
+            self.settle(cpu, end);
         }
         for cluster in 0..self.shared_since_ns.len() {
-            self.settle_shared(cluster, now);
+            self.settle_shared(cluster, end);
         }
-    }
-
-    /// Counts up to `end` and gives the sums.
-    pub(crate) fn finish(mut self, end: u64) -> TraceEnergy {
-        self.settle_all(end);
-        self.sums.window_ns = end - self.start_ns;
-        self.sums.floor_fj = u128::from(self.machine.floor_uw) * u128::from(end - self.start_ns);
+        self.sums.window_ns = end.min(self.window.1).saturating_sub(self.start_ns);
+        self.sums.floor_fj = u128::from(self.machine.floor_uw) * u128::from(self.sums.window_ns);
         self.sums
     }
 
@@ -192,7 +189,7 @@ impl<'m> Integrator<'m> {
     fn settle(&mut self, cpu: u32, now: u64) {
         let place = cpu as usize;
         let Cpu { cluster, runs, state, since_ns, .. } = self.cpus[place];
-        let ns = now.saturating_sub(since_ns);
+        let (end, ns) = self.counted(since_ns, now);
         self.cpus[place].since_ns = since_ns.max(now);
         if ns == 0 {
             return;
@@ -224,7 +221,7 @@ impl<'m> Integrator<'m> {
         }
         let Some(power_uw) = power_uw else { return };
         self.sums.clusters[cluster].cpus_fj += fj;
-        self.sums.steps.add(cluster, now - ns, now, power_uw);
+        self.sums.steps.add(cluster, end - ns, end, power_uw);
     }
 
     /// When a cluster of a machine whose clusters sleep together goes to sleep: the hardware waits for the entry latency to be
@@ -250,7 +247,7 @@ impl<'m> Integrator<'m> {
 
     fn settle_shared_until(&mut self, cluster: usize, now: u64) {
         let since_ns = self.shared_since_ns[cluster];
-        let ns = now.saturating_sub(since_ns);
+        let (end, ns) = self.counted(since_ns, now);
         self.shared_since_ns[cluster] = since_ns.max(now);
         if ns == 0 {
             return;
@@ -290,7 +287,7 @@ impl<'m> Integrator<'m> {
             }
         }
         self.sums.clusters[cluster].shared_fj += fj;
-        self.sums.steps.add(cluster, now - ns, now, power_uw);
+        self.sums.steps.add(cluster, end - ns, end, power_uw);
     }
 
     /// Everything of `cpu`, its siblings and its cluster up to `now`.

@@ -151,7 +151,7 @@ impl Steps {
 /// What a trace cost.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceEnergy {
-    /// From the first event to the last, ns.
+    /// From the first event to the last, of what counts, ns.
     pub window_ns: u64,
     /// By CPU.
     pub cpus: Vec<CpuEnergy>,
@@ -228,14 +228,15 @@ impl SchedSink for EnergyMeters<'_> {
 /// Adds up the energy of a trace; feed it with events in order of time, then call [`EnergyMeter::finish`].
 pub struct EnergyMeter<'m> {
     sums: Integrator<'m>,
-    span_ns: Option<(u64, u64)>,
+    /// When the last event was.
+    end_ns: Option<u64>,
     rails: Vec<Rail>,
     strangers: u32,
     too_fast: Option<(u32, u32)>,
     highest_khz: Vec<u32>,
     no_opps: Vec<BTreeSet<u32>>,
-    /// From when on it counts, until it does; what CPUs do then, events before it show.
-    from_ns: Option<u64>,
+    /// What counts, up to but not including its end.
+    window: (u64, u64),
     states: IdleStates,
     /// An idle state was entered, and events of simulated runs are there.
     has: (bool, bool),
@@ -244,21 +245,22 @@ pub struct EnergyMeter<'m> {
 impl<'m> EnergyMeter<'m> {
     /// Starts with nothing known but the machine.
     pub fn new(machine: &'m Machine) -> Self {
-        Self::counting_from(machine, 0)
+        Self::within(machine, (0, u64::MAX))
     }
 
-    /// Counts from `from_ns` on; feed it with the events before, too.
-    pub fn counting_from(machine: &'m Machine, from_ns: u64) -> Self {
+    /// Counts from the start of `window` up to its end; feed it with all events: what CPUs and clusters do inside follows from those
+    /// outside, too.
+    pub fn within(machine: &'m Machine, window: (u64, u64)) -> Self {
         let highest_khz = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).highest_khz()).collect();
         Self {
-            sums: Integrator::new(machine),
-            span_ns: None,
+            sums: Integrator::new(machine, window),
+            end_ns: None,
             rails: Vec::new(),
             strangers: 0,
             too_fast: None,
             highest_khz,
             no_opps: vec![BTreeSet::new(); machine.clusters.len()],
-            from_ns: Some(from_ns),
+            window,
             states: IdleStates::default(),
             has: (false, false),
         }
@@ -277,25 +279,9 @@ impl<'m> EnergyMeter<'m> {
         known
     }
 
-    /// Forgets what came before the time from which it counts.
-    fn count_from(&mut self) {
-        if let Some(from_ns) = self.from_ns.take()
-            && let Some((start, end)) = &mut self.span_ns
-            && *start < from_ns
-        {
-            self.sums.begin_again(from_ns);
-            *start = from_ns;
-            *end = from_ns;
-            self.rails.iter_mut().for_each(|rail| rail.first = rail.last);
-        }
-    }
-
     /// Counts up to the last event and gives the sums.
-    pub fn finish(mut self) -> TraceEnergy {
-        self.count_from();
-        let (start, end) = self.span_ns.unwrap_or_default();
-        debug_assert!(start <= end);
-        let sums = self.sums.finish(end);
+    pub fn finish(self) -> TraceEnergy {
+        let sums = self.sums.finish(self.end_ns.unwrap_or_default());
         TraceEnergy {
             rails: self.rails,
             strangers: self.strangers,
@@ -317,25 +303,20 @@ impl SchedSink for EnergyMeter<'_> {
             return;
         }
         let now = event.time_ns;
-        if self.from_ns.is_some_and(|from_ns| now >= from_ns) {
-            self.count_from();
+        if self.end_ns.is_none() {
+            self.sums.begin(now);
         }
-        match &mut self.span_ns {
-            Some((_, end)) => *end = now.max(*end),
-            None => {
-                self.span_ns = Some((now, now));
-                self.sums.begin(now);
-            }
-        }
+        self.end_ns = self.end_ns.max(Some(now));
         match *what {
             E::Switch { prev, next, .. } if self.known(event.cpu) => {
                 self.sums.switch(now, event.cpu, prev.pid, next.pid);
             }
             E::Frequency { cpu, khz } if self.known(cpu) => {
                 let khz = Some(khz).filter(|&khz| khz > 0);
-                if let Some(khz) = khz.filter(|&khz| khz - khz / 100 > self.highest_khz[cpu as usize]) {
+                let counted = khz.filter(|_| now < self.window.1);
+                if let Some(khz) = counted.filter(|&khz| khz - khz / 100 > self.highest_khz[cpu as usize]) {
                     self.too_fast = self.too_fast.filter(|&(_, other)| other >= khz).or(Some((cpu, khz)));
-                } else if let Some(khz) = khz.filter(|&khz| !self.sums.has_clock(cpu, khz)) {
+                } else if let Some(khz) = counted.filter(|&khz| !self.sums.has_clock(cpu, khz)) {
                     self.no_opps[self.sums.cluster(cpu)].insert(khz);
                 }
                 self.sums.clock_becomes(now, cpu, khz);
@@ -351,7 +332,7 @@ impl SchedSink for EnergyMeter<'_> {
                 }
             }
             E::ClusterIdle { cluster, state } => self.sums.cluster_idle(now, cluster as usize, state),
-            E::Rail { name, energy_uj } => {
+            E::Rail { name, energy_uj } if (self.window.0..self.window.1).contains(&now) => {
                 let name = String::from_utf8_lossy(name);
                 let reading = (now, energy_uj);
                 let rails = &mut self.rails;
@@ -481,25 +462,29 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
             "x-0 [000] 0.000200: cpu_frequency: state=2000000 cpu_id=0\n".to_owned(),
             switch(0, 400, 7, 0),
             "x-0 [000] 0.000500: cpu_idle: state=1 cpu_id=0\n".to_owned(),
+            "x-0 [001] 0.000600: cpu_idle: state=4294967295 cpu_id=1\n".to_owned(),
         ];
         let options = ReadOptions::default();
         let part = |until: u64, from_ns: u64| {
             let file = TraceFile::from_bytes(text.concat().into_bytes(), &options).expect("text");
-            let mut meter = EnergyMeter::counting_from(&machine, from_ns);
-            let range = ReadOptions { time_range_ns: Some((0, until)), ..ReadOptions::default() };
-            file.stream(&range, &mut decoded(&mut meter)).expect("events");
+            let mut meter = EnergyMeter::within(&machine, (from_ns, until));
+            file.stream(&options, &mut decoded(&mut meter)).expect("events");
             meter.finish()
         };
         let whole = part(u64::MAX, 0);
-        // The clock at 200 us is that of an event before; the cut is at an event, up to which the first part goes.
-        for cut_ns in [200_000, 400_000] {
-            let (before, after) = (part(cut_ns + 1, 0), part(u64::MAX, cut_ns));
+        assert_eq!(whole.window_ns, 600_000);
+        // Before CPU 1's first event, at events, between them, and in the exit from "off" that ends at 600 us.
+        for cut_ns in [5_000, 200_000, 250_000, 400_000, 595_000, 600_000, 900_000] {
+            let (before, after) = (part(cut_ns, 0), part(u64::MAX, cut_ns));
+            assert_eq!(before.window_ns, cut_ns.min(600_000));
             assert_eq!(before.total_fj() + after.total_fj(), whole.total_fj(), "{cut_ns}");
             assert_eq!(before.window_ns + after.window_ns, whole.window_ns);
             assert_eq!(after.cpus[0].unknown_ns, 0);
         }
-        let late = part(u64::MAX, 900_000);
-        assert_eq!((late.total_fj(), late.window_ns), (0, 0));
+        // 100 us in which nothing happens: 7 runs at 2 GHz beside a CPU that is off.
+        let between = part(350_000, 250_000);
+        assert_eq!((between.total_fj(), between.window_ns), ((300 + 1 + 60 + 7) * 100_000_000, 100_000));
+        assert_eq!((part(900_000, 700_000).total_fj(), part(900_000, 700_000).window_ns), (0, 0));
     }
 
     #[test]
