@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import opplab
 from opplab.cli.main import opplab as main
@@ -36,6 +36,24 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "no_hwp=true epp=power: without HWP there is no energy performance preference: epp power does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
+
+
+def of_conservative(load: Path, folder: Path, *words: str) -> Result:
+    run = ["run", str(load), "-m", "juno-r2", "--governor", "conservative", "--seconds", "0.2", "--iterations", "2"]
+    return CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, *words, "-o", str(folder / "out")])
+
+
+def test_a_sampling_rate_that_the_kernel_refuses_is_named_with_what_ran(load: Path, tmp_path: Path) -> None:
+    done = of_conservative(load, tmp_path, "--vs", "sampling_rate=500", "--vs", "sampling_rate=8000")
+    shown = " ".join(done.stdout.split())
+    assert "sampling_rate=500: ran with sampling_rate=8000: two ticks are the least, and v6.12 refuses 500." in shown
+    assert "refuses 8000" not in shown
+
+
+def test_failed_variants_are_in_the_answer(load: Path, tmp_path: Path) -> None:
+    done = of_conservative(load, tmp_path, "--vs", "up_threshold=10")
+    assert done.exit_code == 1
+    assert 'Failed: all runs of up_threshold=10, tunable up_threshold of conservative is "10"' in done.stdout
 
 
 def test_governors_of_two_drivers_are_named(load: Path, tmp_path: Path) -> None:

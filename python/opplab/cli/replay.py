@@ -275,7 +275,15 @@ def command(
             list(change["tunables"].items()),
             recorded,
         )
-        made.append((label, with_intervals(json.loads(text))))
+        found = with_intervals(json.loads(text))
+        if "sampling_rate" in change["tunables"]:
+            from opplab.summary.caveats import too_often
+
+            (case,) = _opplab.replayed_cases(str(trace), on, 1)[0]
+            hz = json.loads(case.to_json())["policy"]["hz"]
+            slow = too_often({"governor": found["governor"], **change, "hz": hz})
+            found["notes"] += [slow] if slow else []
+        made.append((label, found))
     if output_format == "json":
         whole = [{"variant": label, **found} for label, found in made] if vs else made[0][1]
         sys.stdout.write(json.dumps(whole, ensure_ascii=False, separators=(",", ":")) + "\n")

@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 ITERATIONS = 3
 SEED = 1
 
+# Variants that a sentence on failed runs names.
+FAILED = 3
+
 # How long a Dask scheduler may take to answer.
 CONNECT_S = 10
 
@@ -523,6 +526,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         about, beside = answer_of(experiment, results).compared(publish.own_metrics(results))
         sure = _how_sure(experiment, results, about, beside, store.path, how)
     answer = answer_of(experiment, results, sure)
+    answer.finding = " ".join(filter(None, [answer.finding, _failed(experiment, tally)]))
     plain = _shown(experiment, results, blocks, answer, how)
     if sure is not None:
         stream = sys.stdout if how.output_format == "text" else sys.stderr
@@ -545,6 +549,18 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     if left := len(publish.drawn(experiment, results, every=True)) - len(drawn):
         note(f"{left} runs of over {publish.EVENTS_MAX:,} events are not drawn; --traces writes their traces")
     click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
+
+
+def _failed(experiment: Experiment, tally: Tally) -> str:
+    """Name the variants whose runs failed, and why, in a sentence; empty if none did."""
+    words = []
+    for variant, reasons in list(tally.failures.items())[:FAILED]:
+        cases = sum(case.policy == variant for case in experiment.cases)
+        how = "all runs" if len(reasons) == cases else f"{len(reasons)} of {cases} runs"
+        words.append(f"{how} of {variant}, {reasons[0].removeprefix('failed to use the policy: ')}")
+    more = len(tally.failures) - len(words)
+    words += [f"and runs of {more} more variants"] if more > 0 else []
+    return f"Failed: {'; '.join(words)}." if words else ""
 
 
 def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], answer: Answer, how: How) -> str:

@@ -448,7 +448,7 @@ def answer_of(
         )
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
         line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
-        lines.append(replace(line, work=paired_change("higher", *done, "s"), missed=points(*lost)))
+        lines.append(replace(line, work=paired_change("higher", done[0], done[1], "s"), missed=points(*lost)))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))

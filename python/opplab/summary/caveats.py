@@ -23,8 +23,12 @@ __all__ = [
     "machines_of",
     "of_power",
     "of_settings",
+    "too_often",
     "unlike_drivers",
 ]
+
+SAMPLING = ("conservative", "ondemand")
+"""Governors that sample."""
 
 _PERFORMANCE_EPP = ("", "performance", 0)
 _HELD_BUSY = 0.4
@@ -44,7 +48,11 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     ['intel_pstate refuses the preference power under its governor performance']
     >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate")
     ['without HWP there is no energy performance preference: epp power does nothing']
+    >>> ignored({"governor": "ondemand", "tunables": {"sampling_rate": "500"}, "hz": 250}, "acpi-cpufreq")
+    ['ran with sampling_rate=8000: two ticks are the least, and v6.12 refuses 500']
     """
+    if slow := too_often(policy):
+        return [slow]
     epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
     if policy.get("no_hwp") and driver.startswith("intel"):
         words = []
@@ -56,6 +64,17 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     if driver in ACTIVE and policy.get("governor") == "performance" and epp not in _PERFORMANCE_EPP:
         return [f"{driver} refuses the preference {epp} under its governor performance"]
     return []
+
+
+def too_often(policy: Mapping[str, Any]) -> str:
+    """Name a time between samples that is shorter than the kernel takes, and the one that ran; empty if none is."""
+    asked = str(dict(policy.get("tunables", {})).get("sampling_rate", ""))
+    hz = int(policy.get("hz", 0))
+    # cpufreq_governor.c:sampling_rate_store(), CPUFREQ_DBS_MIN_SAMPLING_INTERVAL, v6.12.
+    least_us = 2 * ((10**9 + hz // 2) // hz) // 1000 if hz else 0
+    if policy.get("governor") not in SAMPLING or not asked.isdecimal() or int(asked) >= least_us:
+        return ""
+    return f"ran with sampling_rate={least_us}: two ticks are the least, and v6.12 refuses {asked}"
 
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:

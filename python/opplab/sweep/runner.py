@@ -53,6 +53,14 @@ class Tally:
     """Simulated time of the cases that this sweep finished."""
     problems: list[str] = field(default_factory=list)
     """One line a failed case."""
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    """Of each policy why its cases failed."""
+
+    def fail(self, case: Case, why: str) -> None:
+        """Count a case that could not be finished."""
+        self.failed += 1
+        self.problems.append(f"{case.label}: {why}")
+        self.failures.setdefault(case.policy, []).append(why)
 
 
 @dataclass(frozen=True)
@@ -273,8 +281,7 @@ def run_cases(
                 value = store.value(case.hash, until.metric) if store and until else None
                 queue.extend(plan.finished(case, value))
             elif case.hash in failed_before:
-                tally.failed += 1
-                tally.problems.append(f"{case.label}: failed before (--retry-failed runs it again)")
+                tally.fail(case, "failed before (--retry-failed runs it again)")
                 queue.extend(plan.finished(case, None))
             else:
                 # The longest first, so that no long one is left for the end; equal ones in their order.
@@ -353,8 +360,7 @@ def _finish(
         # A case that kills every worker that runs it is a failing case as well; anything else is not the case's fault.
         if not isinstance(error, OpplabError) and type(error).__name__ != "KilledWorker":
             raise
-        tally.failed += 1
-        tally.problems.append(f"{case.label}: {error}")
+        tally.fail(case, str(error))
         if store:
             store.put_failure(case.hash, case.label, str(error))
         return None
