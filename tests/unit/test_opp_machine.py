@@ -108,6 +108,28 @@ def test_joules_of_a_run_are_the_measured_watts(tmp_path: Path, governor: str, p
         assert 1000 * value["energy"] == pytest.approx(true_mw, rel=0.1), (cpu, governor)
 
 
+def test_draws_move_measured_power_and_do_not_lose_it(tmp_path: Path) -> None:
+    """Goal: whatever a cluster shares, one busy CPU draws what its range says of the measurement."""
+    made = tmp_path / "made.toml"
+    run("machine", "import", write(tmp_path / "t.csv", (0, 2, -1)), "--clusters", "A55x4,A76x4", "-o", made)
+    machine = toml_of(Machine.load(made).to_toml(), "a machine")
+    assumed = assumptions_of(machine)
+    by_cluster = {one["name"]: one for one in machine["cluster"]}
+    for shares in np.random.default_rng(1).random((50, len(assumed))):
+        for cluster in with_draw(machine, assumed, shares)["cluster"]:
+            own = by_cluster[cluster["name"]]
+            key = f"cluster.{own['name']}.opp.busy_uw"
+            share = next(float(at) for at, one in zip(shares, assumed, strict=True) if one.key == key)
+            for opp, drawn, (low, high) in zip(
+                own["opp"], cluster["opp"], machine["range"][key]["percent"], strict=True
+            ):
+                measured = opp["uw"] + opp["cluster_uw"]
+                by_hand = measured * (low / 100) ** (1 - share) * (high / 100) ** share
+                assert drawn["busy_uw"] + drawn["cluster_uw"] == pytest.approx(by_hand, rel=1e-3)
+                assert drawn["busy_uw"] > 0
+                assert drawn["uw"] == opp["uw"], "what the kernel is told stays"
+
+
 def test_an_idle_phone_draws_nothing_above_its_base(tmp_path: Path) -> None:
     """Goal: neither the file's numbers nor the ends of their ranges draw what no measurement has."""
     made = tmp_path / "made.toml"

@@ -4,7 +4,8 @@ A range is a key of the machine file's ``[range]``. A number between two that ar
 logarithmic scale (half or double is as likely), others uniformly. Numbers of one key are off together: all operating
 points of a cluster are too high or too low, by the same factor or at the same share of their own ranges. What the
 kernel is given (an operating point's ``uw``, from which the energy model is made) stays as it is where the file gives
-no other power: what is unsure is what the chip draws.
+no other power: what is unsure is what the chip draws. Where ``busy_uw`` and ``cluster_uw`` of a cluster have ranges by
+operating point, their sum was measured: what is not shared in a draw is the busy CPU's.
 """
 
 from __future__ import annotations
@@ -153,8 +154,22 @@ def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], sha
     drawn = copy.deepcopy(dict(machine))
     for assumption, share in zip(assumptions, shares, strict=True):
         _set(drawn, assumption, float(share))
+    by_opp = {assumption.key for assumption in assumptions if assumption.by_opp}
+    for own, cluster in zip(machine["cluster"], drawn["cluster"], strict=True):
+        if by_opp.issuperset(f"cluster.{own['name']}.opp.{part}" for part in ("busy_uw", "cluster_uw")):
+            _keep_sums(own["opp"], cluster["opp"])
     drawn.pop("range", None)
     return drawn
+
+
+def _keep_sums(opps: Sequence[Mapping[str, Any]], drawn: Sequence[dict[str, Any]]) -> None:
+    """Give the busy CPU what its cluster does not share in the draw: the sum has the range of `busy_uw`."""
+    for opp, of in zip(opps, drawn, strict=True):
+        busy, shared = _get(opp, "busy_uw" if _name_in(opp, "busy_uw") else "uw"), _get(opp, "cluster_uw")
+        whole = round((busy + shared) * _get(of, "busy_uw") / busy) if busy else 0
+        if whole > 1:
+            _put(of, "cluster_uw", min(round(_get(of, "cluster_uw")), whole - 1))
+            _put(of, "busy_uw", whole - round(_get(of, "cluster_uw")))
 
 
 def _set(machine: dict[str, Any], assumption: Assumption, share: float) -> None:
