@@ -91,6 +91,8 @@ def test_the_twin_predicts_each_mask() -> None:
     # Work of the kthread is paid for where it runs.
     assert little["energy_j:A55"] > big["energy_j:A55"]
     assert little["energy_j:X1"] < big["energy_j:X1"]
+    assert "kernel 6.12.117 binds these kthreads: the masks need the change of 6.14" in done.stderr
+    assert "binds" not in opplab(*words, "--cpus", "0-3", "--kernel", "6.14").stderr
     wrong = opplab(*words, "--cpus", "9")
     assert wrong.returncode == 2
     assert "CPU 9 does not exist: pixel6 has 8 CPUs" in wrong.stderr

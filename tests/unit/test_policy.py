@@ -47,7 +47,8 @@ def test_a_policy_is_sent_and_compared_like_any_value() -> None:
 def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
     workload = opplab.Workload.periodic(1, run_us=800, period_us=16000)
     machine = opplab.Machine(juno)
-    base = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.01)._case.json
+    # From 6.14 on schedutil's threads may be moved.
+    base = opplab.simulate(machine, workload, opplab.Policy(kernel="6.14"), seconds=0.01)._case.json
     other = {
         "tunables": {"rate_limit_us": 500},
         "gates": {"runnable_signal": "load"},
@@ -65,7 +66,7 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
         "placement": "random",
     }
     for key, value in other.items():
-        policy = opplab.Policy(**{key: value})  # type: ignore[arg-type]
+        policy = opplab.Policy(**{"kernel": "6.14", key: value})  # type: ignore[arg-type]
         assert opplab.simulate(machine, workload, policy, seconds=0.01)._case.json != base, key
 
 
@@ -150,7 +151,7 @@ def test_options_of_the_command_line_have_the_defaults_of_python() -> None:
 
 
 BAD_VALUES = {
-    "sugov_cpus": ([99], "CPU 99 does not exist"),
+    "sugov_cpus": ([0], "gate sugov_affinity is `bound`"),
     "driver": ("acpi-cpufreq", "unknown driver of machine juno-r2"),
     "hz": (77, "`hz`"),
     "pelt_half_life_ms": (7, "`pelt_half_life_ms`"),

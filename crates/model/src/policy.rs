@@ -1,9 +1,11 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
-use opplab_kernel::profile::Platform;
+use opplab_kernel::cpufreq::governor::Worker;
+use opplab_kernel::profile::{Platform, SugovAffinity};
 
+use crate::cpus::format_cpu_list;
 use crate::error::{Fault, Pos};
-use crate::machine::Machine;
+use crate::machine::{Cpufreq, Machine};
 pub use crate::policy_keys::Policy;
 use crate::policy_values::SCHED_FEATURES;
 use crate::variation::Variation;
@@ -47,11 +49,11 @@ impl Policy {
     /// # Errors
     /// A [`Fault`] for a driver or a CPU that the machine does not have.
     pub fn check_on(&self, machine: &Machine, at: Pos) -> Result<(), Fault> {
-        if machine.driver(&self.driver).is_none() {
+        let Some(driver) = machine.driver(&self.driver) else {
             let drivers = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers);
             let what = format!("driver of machine {}", machine.name);
             return Err(Fault::unknown(at, &what, &self.driver, drivers.map(|driver| driver.driver.entry().name)));
-        }
+        };
         if let Ok(profile) = self.profile() {
             for set in &self.sched_features {
                 let name = set.strip_prefix("NO_").unwrap_or(set);
@@ -77,6 +79,7 @@ impl Policy {
                 return Err(Fault::new(at, message));
             }
         }
+        self.check_sugov_cpus(machine, driver, at)?;
         if (0..nr as u32).all(|cpu| self.nohz_full.contains(&cpu) || !self.is_online(machine, cpu)) {
             return Err(Fault::new(at, String::from("`nohz_full`: no CPU is left for timekeeping and housekeeping")));
         }
@@ -117,5 +120,39 @@ impl Policy {
             return Err(Fault::new(at, format!("`min_perf_pct` is {min}, above `max_perf_pct`, {max}")));
         }
         self.changes.iter().try_for_each(|change| change.policy.check_on(machine, at))
+    }
+
+    /// Refuses `sugov_cpus` where the kernel does: it binds schedutil's threads for good to the CPUs of their cpufreq policies before
+    /// v6.14, and later where the driver needs one of them (cpufreq_schedutil.c:sugov_kthread_create(), v6.12 and v6.14).
+    fn check_sugov_cpus(&self, machine: &Machine, driver: &Cpufreq, at: Pos) -> Result<(), Fault> {
+        let has_threads =
+            !driver.fast_switch && self.governor_id().is_ok_and(|id| id.entry().worker == Worker::Kthread);
+        let free = self.profile().is_ok_and(|profile| profile.sugov_affinity == SugovAffinity::Free);
+        let any_cpu = driver.dvfs_possible_from_any_cpu;
+        if self.sugov_cpus.is_empty() || !has_threads || free && any_cpu {
+            return Ok(());
+        }
+        let policies = machine.policies();
+        let moved = |cpus: &[u32]| {
+            cpus.iter().any(|cpu| !self.sugov_cpus.contains(cpu))
+                || self.sugov_cpus.iter().any(|cpu| !cpus.contains(cpu))
+        };
+        let Some((_, cpus)) = policies.iter().find(|(_, cpus)| moved(cpus)) else { return Ok(()) };
+        let (thread, cpus, wanted) = (cpus[0], format_cpu_list(cpus), format_cpu_list(&self.sugov_cpus));
+        let (kernel, name, driver) = (&self.kernel, &machine.name, driver.driver.entry().name);
+        let refused = format!(
+            "`sugov_cpus`: the kernel refuses CPUs {wanted} for sugov:{thread}, which it binds to CPUs {cpus} of its policy"
+        );
+        Err(Fault::new(
+            at,
+            if any_cpu {
+                format!(
+                    "{refused}: gate sugov_affinity is `bound` in kernel {kernel}. A patched kernel has \
+                     --gate sugov_affinity=free, in files gates = {{ sugov_affinity = \"free\" }}"
+                )
+            } else {
+                format!("{refused}: {driver} of machine {name} does not have dvfs_possible_from_any_cpu")
+            },
+        ))
     }
 }

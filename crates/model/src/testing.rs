@@ -229,6 +229,11 @@ impl Swarm {
             irq_time_accounting: Draw::new(seed, 7).chance(30),
             ..Policy::default()
         };
+        if machine.driver(&policy.driver).is_some_and(|driver| !driver.dvfs_possible_from_any_cpu) {
+            policy.sugov_cpus.clear();
+        } else if !policy.sugov_cpus.is_empty() {
+            policy.gates.push((String::from("sugov_affinity"), String::from("free")));
+        }
         if self.limits {
             // A stream of its own: what else is drawn stays the same.
             let draw = &mut Draw::new(seed, 6);

@@ -594,6 +594,8 @@ fn kthread_affinity(threads: &str, machine: &mut Machine, policy: &mut Policy) {
     let foreign = lists.iter().filter(|(cpu, list)| own(*cpu).is_some_and(|cpus| cpus != *list)).count();
     if foreign > 0 && foreign == lists.len() && lists.windows(2).all(|pair| pair[0].1 == pair[1].1) {
         policy.sugov_cpus = lists[0].1.clone();
+        // Whatever its version: this kernel let them go.
+        policy.gates.push(("sugov_affinity".to_owned(), "free".to_owned()));
         machine.cpufreq.dvfs_possible_from_any_cpu = true;
     } else if foreign > 0 {
         machine.cpufreq.dvfs_possible_from_any_cpu = true;
@@ -630,6 +632,18 @@ mod tests {
 
     use super::*;
     use crate::events::{Context, Ev};
+
+    /// A kernel that let schedutil's threads go is one that lets them, whatever its version.
+    #[test]
+    fn threads_of_another_policys_cpus_need_no_later_kernel() {
+        let (mut machine, mut policy) = (crate::tests::juno(), Policy::default());
+        let threads = "71 sugov:0 Cpus_allowed_list: 2\n72 sugov:1 Cpus_allowed_list: 2\n";
+        kthread_affinity(threads, &mut machine, &mut policy);
+        assert_eq!(policy.sugov_cpus, [2]);
+        policy.check_on(&machine, Default::default()).unwrap_or_else(|error| panic!("{error:?}"));
+        policy.gates.clear();
+        assert!(policy.check_on(&machine, Default::default()).is_err());
+    }
 
     /// What is set in a snapshot is the policy's, and the hardware's own limits are not.
     #[test]

@@ -263,7 +263,9 @@ fn the_frequency_thread_is_dearest_beside_the_reader_and_cheapest_at_the_interru
     let workload = model.workload(&given, &phone, 1).unwrap_or_else(|why| panic!("{why}"));
     let power_uw = |sugov_cpu: u32| {
         let policy = Policy { sugov_cpus: vec![sugov_cpu], ..policy_of("6.12.117", "schedutil") };
-        let policy = Policy { gates: vec![("rate_limit".into(), "latency-x1000-2ms".into())], ..policy };
+        // Text 004's patch is on this kernel.
+        let gates = [("rate_limit", "latency-x1000-2ms"), ("sugov_affinity", "free")];
+        let policy = Policy { gates: gates.map(|(gate, value)| (gate.into(), value.into())).to_vec(), ..policy };
         let (machine, workload) = (phone.clone(), workload.clone());
         let outcome = checked(&Case { machine, workload, policy, seed: 1, duration_ns: 3_000_000_000 });
         outcome.cluster_energy_fj.iter().sum::<u128>() / u128::from(outcome.wall_ns)

@@ -251,6 +251,22 @@ fn a_policy_that_does_not_fit_the_machine_is_refused() {
     }
     let error = error_of(Policy { driver: "acpi-cpufreq".into(), ..base() });
     assert!(error.contains("unknown driver of machine"), "{error}");
+    let refused = "the kernel refuses CPUs 0 for sugov:0, which it binds to CPUs 0,3-5 of its policy";
+    let moved = || Policy { sugov_cpus: vec![0], ..base() };
+    let error = error_of(moved());
+    assert!(error.contains(refused) && error.contains("--gate sugov_affinity=free"), "{error}");
+    let free = Policy { gates: vec![("sugov_affinity".into(), "free".into())], ..moved() };
+    for given in [
+        free.clone(),
+        Policy { kernel: "6.14".into(), ..moved() },
+        Policy { governor: "performance".into(), ..moved() },
+    ] {
+        assert_eq!(error_of(given), "");
+    }
+    let mut case = juno(1, 50, free, 1);
+    case.machine.cpufreq.dvfs_possible_from_any_cpu = false;
+    let error = run(&case, &mut NullSink).err().map(|error| error.0).unwrap_or_default();
+    assert!(error.contains(refused) && error.ends_with("does not have dvfs_possible_from_any_cpu"), "{error}");
 }
 
 /// Goal: births are cheap, however many tasks there are. Method: a hundred thousand tasks at once, which takes minutes

@@ -14,6 +14,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.options import format_option
 from opplab.errors import InputError
+from opplab.kernel import KernelProfile
 from opplab.report.text import print_table
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
@@ -27,6 +28,9 @@ LOAD = """{{"global": {{"calibration": 100}}, "tasks": {{"wakes": {{"cpus": [{cp
     "calm": {{"loop": 60, "run": 100, "timer": {{"ref": "a", "period": 1000}}}},
     "busy": {{"loop": 60, "run": 850, "timer": {{"ref": "a", "period": 1000}}}}
 }}}}}}}}"""
+
+# Masks are tried as on a kernel that lets the kthreads go.
+FREE = {"sugov_affinity": "free"}
 
 
 def _masks(given: tuple[str, ...], facts: dict[str, Any]) -> list[list[int]]:
@@ -99,10 +103,12 @@ def evaluate(
         load = Workload.parse(LOAD.format(cpu=parse_cpus(facts["clusters"][-1]["cpus"])[-1]), name="wakes")
     rows: list[dict[str, object]] = []
     for mask in _masks(cpus, facts):
-        policy = Policy(kernel=kernel, sugov_cpus=tuple(mask), variation="none")
+        policy = Policy(kernel=kernel, gates=FREE, sugov_cpus=tuple(mask), variation="none")
         run = simulate(Machine(inner), load, policy, seconds=seconds)
         metrics = {row["metric"]: (row["value"], row["unit"]) for row in run.metrics.to_dicts()}
         rows.append({"cpus": format_cpus(mask), **_row(metrics, [cluster["name"] for cluster in facts["clusters"]])})
+    if ("sugov_affinity", "bound") in KernelProfile(kernel).gates():
+        click.echo(f"note: kernel {kernel} binds these kthreads: the masks need the change of 6.14", err=True)
     if any(row["energy_j"] is None for row in rows):
         click.echo("note: this machine's power is not known: the twin predicts no energy", err=True)
     print_table(rows, "markdown" if output_format == "text" else output_format)
