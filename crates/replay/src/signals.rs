@@ -127,7 +127,7 @@ impl First {
         Ok(Self { meta, stoppers, ticks, late, finder, half_life })
     }
 
-    /// The half-life to rebuild with, ms, and what is to be said of it. `given`: where somebody knows it.
+    /// The half-life to rebuild with, ms, and a note on where it is from. `given`: where somebody knows it.
     ///
     /// # Errors
     /// If the trace cannot be read.

@@ -53,7 +53,7 @@ pub struct Shown {
     pub records: Option<u32>,
 }
 
-/// The half-life to rebuild with, and what is to be said of it. `given`: by the caller; `snapshot`: beside the trace.
+/// The half-life to rebuild with, and a note on where it is from. `given`: by the caller; `snapshot`: beside the trace.
 pub fn choose(given: Option<u32>, shown: Option<Shown>, snapshot: Option<u32>) -> (u32, Option<String>) {
     let ms = given.or(shown.map(|shown| shown.ms)).or(snapshot);
     let Some(ms) = ms else {

@@ -484,7 +484,7 @@ def read_trace(path: str | Path, *, pelt_half_life_ms: int | None = None) -> Tra
         xz, zstd).
     pelt_half_life_ms : {8, 16, 32}, optional
         Half-life of the traced kernel's load tracking; by default what the trace or a snapshot beside it shows, else
-        32, which a note says.
+        32, with a note.
 
     Returns
     -------
