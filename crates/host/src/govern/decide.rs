@@ -185,7 +185,8 @@ impl Governor {
         let report = Report { time_ns: input.time_ns, cpu: input.cpu, flags: 0, policy };
         let view = Collected { facts: &input.facts, times: &input.times };
         let unlimited = if cpus.is_empty() { None } else { self.state.update_unlimited(&report, &view) };
-        let wait_ns = self.state.next_change_ns(unlimited.as_ref().map_or(0, |one| one.next_khz)).saturating_sub(input.time_ns);
+        let wait_ns =
+            self.state.next_change_ns(unlimited.as_ref().map_or(0, |one| one.next_khz)).saturating_sub(input.time_ns);
         let mut decision = None;
         let asked = self.state.update_util(&report, &view, Some(&mut decision));
         match asked {
