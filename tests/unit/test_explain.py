@@ -1225,3 +1225,11 @@ def test_the_rate_limit_of_a_direction_is_the_one_that_held() -> None:
             assert float(limit) == pytest.approx(20, abs=0.05) or found.data["wanted_khz"] < found.data["prev_khz"]
             assert at_ns - before >= 0.95e6 * float(limit) or "until" in found.text
     assert seen > 3
+
+
+def test_what_runs_at_the_end_has_not_ended() -> None:
+    from opplab.explanation.response import Activation, Cpu, Timeline
+
+    switches = [(100, 0, 0, True, 7), (200, 0, 7, False, 0), (300, 0, 0, True, 7)]
+    timeline = Timeline(switches, [(90, 7, 0), (290, 7, 0)], [], [(0, 0, 1000)], {0: Cpu(1000, 1.0)}, 0, {})
+    assert timeline.awake(7) == [Activation(90, 200)]

@@ -180,7 +180,8 @@ class Timeline:
                 continue
             on = bool(found) and found[-1].end_ns == start_ns
             found.append(Activation(found.pop().start_ns if on else start_ns, end_ns))
-        return found
+        # What ran at the end has not ended.
+        return [one for one in found if one.end_ns < FOREVER_NS]
 
     def slept_ns(self, task: int) -> list[int]:
         """Give when the task went to sleep."""
