@@ -440,3 +440,7 @@ def test_a_draw_without_an_effect_does_not_turn_the_sign() -> None:
     ours.drawn[0] = dict.fromkeys(ours.drawn[0], 99.0)
     found = change_of(ours, base, "higher")
     assert found is not None and found[0].turns == pytest.approx(1 / 39)
+    for at in range(30):
+        ours.drawn[at] = dict.fromkeys(ours.drawn[at], 99.0)
+    found = change_of(ours, base, "higher")
+    assert found is not None and found[0].turns == pytest.approx(30 / 39), "most draws may turn it"

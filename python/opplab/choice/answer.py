@@ -358,7 +358,9 @@ class Choice:
 
         first = self.options[0]
         chosen = self.recommended
-        limits = " and ".join(self.constraints)
+        # What a setting keeps is all of them together, also those that nobody asked for.
+        also = self.work if chosen is not None and chosen.meets < 1 else []
+        limits = " and ".join([*self.constraints, *also]) if self.constraints else ""
         if self.unranked:
             from opplab.trace.replayed import FIXED_SPEED
 

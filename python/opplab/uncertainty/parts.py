@@ -47,7 +47,7 @@ class Parts:
     low, high : float or None
         Both parts together, which hold the value and the runs' part around it; None where one of them is not known.
     turns : float
-        Share of the draws of which the value has the other sign than in most; one of 0 has none.
+        Share of the draws in which it has the other sign than `value`; 0 has none.
     varies : bool
         Whether iterations differ.
     draws : int
@@ -165,7 +165,7 @@ def parts_of(
         return Parts(value, runs, None, *(span or (None, None)), **about)
     moved = without_runs(shifts)
     values = drawn or [value + shift for shift in moved]
-    turns = min(sum(one > 0 for one in values), sum(one < 0 for one in values)) / len(values)
+    turns = sum(one * value < 0 for one in values) / len(values)
     if len(shifts) + 1 < quantile_draws(level) or (varies and runs is None):
         return Parts(value, runs, None, None, None, turns, draws=len(shifts), **about)
     # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the
