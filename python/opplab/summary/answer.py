@@ -840,7 +840,16 @@ def _own_tasks(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
-    """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it."""
+    """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it.
+
+    When a task is forked depends on the run, so that these are left aside.
+
+    Examples
+    --------
+    >>> tasks = [{"initial": True, "delay_ns": 10**9}, {"initial": False, "delay_ns": 0}]
+    >>> start_up([({"tasks": tasks}, 4 * 10**9)])
+    'energy and misses include the first 1 s (25 %), until all tasks but forked ones have begun'
+    """
     found = (0.0, 0.0)
     for work, duration_ns in workloads:
         delays_ns = (task["delay_ns"] for task in _own_tasks(work) if task["initial"])
@@ -850,7 +859,9 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     share, begun_s = found
     if share <= 0.01:
         return ""
-    return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until all tasks have begun"
+    forked = any(not task["initial"] for work, _ in workloads for task in _own_tasks(work))
+    tasks = "all tasks but forked ones" if forked else "all tasks"
+    return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until {tasks} have begun"
 
 
 def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> str:
