@@ -14,7 +14,6 @@ import io
 import math
 import tomllib
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from opplab.files import csv_rows, write_text
+from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from opplab.comparison.published import Published
     from opplab.simulation.cases import Case, Measured
     from opplab.sweep.experiments import Experiment
-    from opplab.sweep.progress import Shown
 
 __all__ = [
     "Known",
@@ -217,7 +216,7 @@ def _results_of(cases: Sequence[Case], jobs: int, progress: Shown | None) -> pl.
     def keep(_case: Case, measured: Measured) -> None:
         rows.extend(measured.dicts())
 
-    with progress(len(cases)) if progress else nullcontext() as shown:
+    with counted(progress, len(cases)) as shown:
         run_cases(cases, jobs=jobs, keep=keep, progress=shown)
     return results.frame(rows)
 

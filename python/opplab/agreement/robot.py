@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from opplab import catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
+from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.formats.kernel_robot import Report
-    from opplab.sweep.progress import Shown
     from opplab.sweep.variants import Variant
 
 __all__ = ["Answer", "answer", "models"]
@@ -366,5 +365,5 @@ def _simulated(
         )
     write_text(folder / "experiment.toml", text)
     experiment = Experiment.load(folder / "experiment.toml")
-    with progress(len(experiment.cases)) if progress else nullcontext() as shown:
+    with counted(progress, len(experiment.cases)) as shown:
         return experiment.run(folder, jobs=jobs, replace=True, progress=shown)

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +23,13 @@ from opplab.certainty import quantile_draws
 from opplab.errors import InputError
 from opplab.files import digest_of, read_text, write_text
 from opplab.report.block import Block
+from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from opplab.comparison.tables import Table
     from opplab.sweep.experiments import Experiment
-    from opplab.sweep.progress import Shown
     from opplab.uncertainty.parts import Parts
 
 __all__ = ["DRAWS", "LEVEL", "Row", "Score", "Seal", "cell_of", "figures_row", "score_of", "seal"]
@@ -214,7 +213,7 @@ def seal(
 
     if not experiment.pairs:
         raise InputError(f"{experiment.file}: nothing to predict: it names no `baseline`, or a single policy")
-    with progress(len(experiment.cases)) if progress else nullcontext() as shown:
+    with counted(progress, len(experiment.cases)) as shown:
         results = experiment.run(folder, jobs=jobs, progress=shown)
     there = results["metric"].unique().to_list()
     for name in metrics:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
+from opplab.sweep.progress import Shown, counted
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import Parts, without_runs
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Measured
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload
-    from opplab.sweep.progress import Shown
 
 __all__ = ["choose", "unfit"]
 
@@ -316,7 +315,7 @@ class _Runner:
             collected(rows, values, _wanted)
             units.update((row["metric"], (row["unit"], row["better"])) for row in rows if row["value"] is not None)
 
-        with self.progress(len(cases)) if self.progress else nullcontext() as shown:
+        with counted(self.progress, len(cases)) as shown:
             tally = run_cases(
                 cases, executor=self.executor, jobs=self.jobs, latencies=self.latencies, progress=shown, keep=keep
             )
@@ -326,7 +325,7 @@ class _Runner:
 
     def drawn(self, draws: Draws, into: dict[tuple[Point, str, str], Values]) -> None:
         """Run the draws."""
-        with self.progress(len(draws.cases)) if self.progress else nullcontext() as shown:
+        with counted(self.progress, len(draws.cases)) as shown:
             run_draws(
                 draws,
                 into,
@@ -643,6 +642,6 @@ def _samples(settings: Sequence[Values], draws: Draws | None, share: bool) -> An
     shared = sorted(set.intersection(*(set(one) for one in shifts))) if draws is not None else []
     if not shared:
         return means
-    draw_means = np.array([[np.mean(one[draw]) for draw in shared] for one in shifts])
-    moved = draw_means if share else np.array([without_runs([one[draw] for draw in shared]) for one in shifts])
+    drawn = [[one[draw] for draw in shared] for one in shifts]
+    moved = np.array([[np.mean(runs) for runs in one] if share else without_runs(one) for one in drawn])
     return means + moved[:, rng.integers(0, len(shared), size=RESAMPLES)].T

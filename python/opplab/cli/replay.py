@@ -262,6 +262,7 @@ def command(
     if vs and not governor:
         recorded_governor = recorded_governor or _opplab.replayed_frequencies(str(trace), on)[1][0]["governor"]
     changes = _variants(given, recorded_governor, vs, first=first)
+    hz = _hz(trace, on) if any("sampling_rate" in change["tunables"] for _, change in changes) else 0
     made = []
     for label, change in changes:
         text = _opplab.replay_trace(
@@ -279,8 +280,6 @@ def command(
         if "sampling_rate" in change["tunables"]:
             from opplab.summary.caveats import too_often
 
-            (case,) = _opplab.replayed_cases(str(trace), on, 1)[0]
-            hz = json.loads(case.to_json())["policy"]["hz"]
             slow = too_often({"governor": found["governor"], **change, "hz": hz})
             found["notes"] += [slow] if slow else []
         made.append((label, found))
@@ -294,6 +293,13 @@ def command(
             [{**({"variant": label} if vs else {}), **row} for label, found in made for row in _rows(found)],
             output_format,
         )
+
+
+def _hz(trace: Path, on: _opplab.Machine | None) -> int:
+    """Give the ticks a second of the recorded kernel."""
+    (case,) = _opplab.replayed_cases(str(trace), on, 1)[0]
+    hz: int = json.loads(case.to_json())["policy"]["hz"]
+    return hz
 
 
 def _variants(

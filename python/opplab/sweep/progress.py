@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
     from opplab.sweep.runner import Tally
 
-__all__ = ["Shown", "progress"]
+__all__ = ["Shown", "counted", "progress"]
 
 Shown: TypeAlias = "Callable[[int], AbstractContextManager[Callable[[Tally], None]]]"
 """Gives a context for so many cases, whose value takes the tally after every case."""
+
+
+def counted(shown: Shown | None, total: int) -> AbstractContextManager[Callable[[Tally], None] | None]:
+    """Give the context of so many cases; without anything that shows them one of None."""
+    return shown(total) if shown else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from opplab.certainty import quantile_draws
 from opplab.runs import is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
+from opplab.sweep.progress import Shown, counted
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.sweep.experiments import Experiment
-    from opplab.sweep.progress import Shown
     from opplab.sweep.store import Store
 
 __all__ = ["SureLine", "Sureness", "change_of", "deciding_of", "how_sure"]
@@ -368,7 +367,7 @@ def how_sure(
     if store is not None and draws.cases:
         listed = [{"hash": case.hash, "label": f"{case.label} draw {draw}"} for draw, case in draws.cases]
         store.create({**experiment.manifest(), "draws": number, "cases": listed})
-    with progress(len(draws.cases)) if progress else nullcontext() as shown:
+    with counted(progress, len(draws.cases)) as shown:
         run_draws(
             draws,
             values,
