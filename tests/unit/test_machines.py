@@ -306,3 +306,18 @@ def test_dumps_say_whether_all_cores_have_one_clock() -> None:
         assert ("package_clock" in machine["source"]) is (name in one_clock), name
     known = tomllib.loads(Machine.load("kaby-lake-i7-7500u").to_toml())
     assert known["package_clock"] is True
+
+
+def test_dumps_know_their_pause_instruction_by_the_model() -> None:
+    """Goal: cycles and source come with the model; of a processor without a source they are assumed, within a range."""
+    cycles = {"hswep0": 10, "bdwup0": 10, "sklep0": 140, "cfl-u": 140, "spr1": 140, "rome0": 65, "milan0": 65}
+    for path in sorted(shared("data/pepc").glob("*.tar.xz")):
+        name = path.name.split(".")[0]
+        machine = tomllib.loads(_opplab.import_machine(str(path))[0].to_toml())
+        if name in cycles:
+            assert machine.get("pause_cycles", 10) == cycles[name], name
+        assumed = "default.pause_cycles" in machine["source"]
+        assert assumed is not ("pause_cycles" in machine["source"]), name
+        assert assumed is ("pause_cycles" in machine.get("range", {})), name
+    for name in ("epyc-7742-2s", "skylake-8x-uma"):
+        assert tomllib.loads(Machine.load(name).to_toml())["pause_cycles"] > 10, name

@@ -36,6 +36,26 @@ const ONE_CLOCK_SOURCE: &str = "[S] by the model: all active cores share one fre
 /// Clients after them for which no source was read: Ice Lake, Tiger Lake, Rocket Lake.
 const ONE_CLOCK_UNKNOWN: &[u32] = &[0x7d, 0x7e, 0x8c, 0x8d, 0xa7];
 
+/// What a pause instruction takes, in cycles, by the processor, with the source.
+const PAUSE_BEFORE_SKYLAKE: (u32, &str) = (
+    10,
+    "[S] by the model: about 10 cycles before Skylake (Intel, Optimization \
+     Reference Manual, Pause Latency in Skylake Client Microarchitecture)",
+);
+const PAUSE_SKYLAKE: (u32, &str) = (
+    140,
+    "[S] by the model: as many as 140 cycles from Skylake on (Intel, Optimization \
+     Reference Manual, Pause Latency in Skylake Client Microarchitecture); 43 ns measured on a Skylake-X (A. Kraus, 2018)",
+);
+const PAUSE_ZEN2: (u32, &str) =
+    (65, "[S] by the model: 65 cycles on Zen 2 (A. Fog, Instruction tables); 90 measured on a Zen 4");
+/// Intel models (family 6) of big cores before Skylake, from Nehalem on.
+const BEFORE_SKYLAKE: &[u32] =
+    &[0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f, 0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56];
+/// Those of small cores alone, from Silvermont and Knights Landing on.
+const SMALL_CORES: &[u32] =
+    &[0x37, 0x4a, 0x4c, 0x4d, 0x57, 0x5a, 0x5c, 0x5d, 0x5f, 0x7a, 0x85, 0x86, 0x96, 0x9c, 0xaf, 0xb6, 0xbe];
+
 /// An imported machine and what it is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
@@ -203,12 +223,14 @@ impl Maker<'_> {
         // Where the source lies is the user's business; the name of the file is enough.
         let tsc_khz = self.tsc_khz(&clusters);
         let package_clock = self.package_clock();
+        let pause_cycles = self.pause_cycles();
         let short = self.source_name();
         let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
         let mut sources: Vec<(String, String)> =
             if facts.source == "/" { facts.told.clone() } else { facts.told.iter().map(shorten).collect() };
         sources.extend(self.marks.iter().map(|told| if facts.source == "/" { told.clone() } else { shorten(told) }));
         sources.extend(package_clock.then(|| ("package_clock".to_owned(), ONE_CLOCK_SOURCE.to_owned())));
+        sources.extend(pause_cycles.map(|(_, source)| ("pause_cycles".to_owned(), source.to_owned())));
         sources.extend(self.defaults.iter().map(|(what, value)| (format!("default.{what}"), value.clone())));
         let mut machine = Machine {
             name: file_name(&facts.name),
@@ -223,6 +245,7 @@ impl Maker<'_> {
             smt_yield,
             smt_power,
             package_clock,
+            pause_cycles: pause_cycles.map_or(10, |(cycles, _)| cycles),
             tsc_khz,
             processor: facts.processor.clone(),
             package_power: facts.package_power,
@@ -451,6 +474,21 @@ impl Maker<'_> {
             self.missing("whether all cores have one clock (package_clock; taken as a clock for each core)");
         }
         ONE_CLOCK.contains(&model)
+    }
+
+    /// What a pause instruction takes, in cycles.
+    fn pause_cycles(&mut self) -> Option<(u32, &'static str)> {
+        let of = |&Processor { ref vendor, family, model, .. }: &Processor| match vendor.as_str() {
+            "GenuineIntel" if family == 6 && BEFORE_SKYLAKE.contains(&model) => Some(PAUSE_BEFORE_SKYLAKE),
+            "GenuineIntel" if family > 6 || (model >= 0x4e && !SMALL_CORES.contains(&model)) => Some(PAUSE_SKYLAKE),
+            "AuthenticAMD" if family > 0x17 || (family == 0x17 && model >= 0x30) => Some(PAUSE_ZEN2),
+            _ => None,
+        };
+        let known = self.facts.processor.as_ref().and_then(of);
+        if known.is_none() && self.is_x86() {
+            self.default("pause_cycles", "pause-10: ten cycles, as of cores before Skylake, assumed");
+        }
+        known
     }
 
     /// The same where `clusters[0]` has another base clock: what its firmware guarantees.

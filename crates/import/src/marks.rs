@@ -24,6 +24,7 @@ const RANGES: &[(&str, &str, Bounds)] = &[
     ("smt_yield", "smt_yield", Bounds::Between(560, 720)),
     // Measured on 2x EPYC 7502, by program: 2 to 76 %.
     ("smt_power", "smt_power", Bounds::Between(20, 780)),
+    ("pause_cycles", "pause_cycles", Bounds::Between(3, 140)),
     ("costs", "costs.context_switch_ns", Bounds::Percent(50, 300)),
     ("costs", "costs.wakeup_ns", Bounds::Percent(40, 400)),
     ("costs", "costs.ipi_ns", Bounds::Percent(40, 400)),

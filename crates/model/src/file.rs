@@ -274,6 +274,7 @@ fn numbers_of(range: &Range, machine: &Machine) -> Vec<u64> {
         "floor_uw" => vec![machine.floor_uw],
         "smt_yield" => vec![machine.smt_yield.into()],
         "smt_power" => vec![machine.smt_power.into()],
+        "pause_cycles" => vec![machine.pause_cycles.into()],
         "costs.context_switch_ns" => vec![machine.costs.context_switch_ns],
         "costs.wakeup_ns" => vec![machine.costs.wakeup_ns],
         "costs.ipi_ns" => vec![machine.costs.ipi_ns],

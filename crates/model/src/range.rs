@@ -19,6 +19,7 @@ pub const RANGED: &[&str] = &[
     "floor_uw",
     "smt_yield",
     "smt_power",
+    "pause_cycles",
     "costs.context_switch_ns",
     "costs.wakeup_ns",
     "costs.ipi_ns",

@@ -197,6 +197,7 @@ impl Swarm {
         machine.constant_speed = Draw::new(seed, 10).chance(10);
         let draw = &mut Draw::new(seed, 9);
         machine.shared_follows_machine = draw.chance(20);
+        machine.pause_cycles = Draw::new(seed, 11).u32(1, 1000);
         let on = |cluster: &Cluster| ClassOn {
             capacity: cluster.capacity,
             mem_share: draw.u32(0, 1024),

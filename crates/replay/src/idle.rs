@@ -212,7 +212,8 @@ pub fn decide(
                 let choice = governor.select(&facts);
                 tick_stopped |= choice.stop_tick;
                 let got_tick = stay.by_timer && !tick_stopped;
-                let limit_ns = poll_time_ns(&**governor, &facts, profile.poll_limit);
+                // The recorded stay holds what the last look at the clock added.
+                let limit_ns = poll_time_ns(&**governor, &facts, profile.poll_limit, 1);
                 governor.reflect(&IdleOutcome {
                     index: stay.state,
                     residency_ns: stay_ns,

@@ -208,11 +208,14 @@ impl Sink for Polls {
 }
 
 /// Goal: a CPU that polls chooses again at its kernel's limit. Method: the longest stay in POLL of a CPU that menu of v6.1
-/// leaves there until the first ticks have come, with and without the limit.
+/// leaves there until the first ticks have come, with and without the limit. The loop looks at the clock after 201 pauses, so
+/// that long ones make it stay longer: here at 2.2 GHz or more. Two Broadwells with this limit polled for 20.2 us in the mean
+/// (H. Jha, linux-pm, January 2026, v5.15.193, nearly all ended by it).
 #[test]
 fn a_polling_cpu_chooses_again_at_its_limit() {
-    let longest_ns = |gates: &[(&str, &str)]| {
-        let machine = machine!("skylake-8x-uma");
+    let longest_ns = |gates: &[(&str, &str)], pause_cycles: u32| {
+        let mut machine = machine!("skylake-8x-uma");
+        machine.pause_cycles = pause_cycles;
         let gates = gates.iter().map(|&(gate, value)| (gate.to_owned(), value.to_owned())).collect();
         let policy = Policy { kernel: "6.1".into(), gates, ..Policy::default() };
         let case = Case { machine, workload: Workload::default(), policy, seed: 1, duration_ns: 100 * MS };
@@ -220,8 +223,9 @@ fn a_polling_cpu_chooses_again_at_its_limit() {
         run(&case, &mut polls).unwrap_or_else(|error| panic!("{error:?}"));
         polls.longest_ns
     };
-    assert_eq!(longest_ns(&[("poll_limit", "none")]), 4 * MS);
-    assert_eq!(longest_ns(&[]), 20_000);
+    assert_eq!(longest_ns(&[("poll_limit", "none")], 10), 4 * MS);
+    let (short_ns, long_ns) = (longest_ns(&[], 10), longest_ns(&[], 140));
+    assert!((20_001..21_000).contains(&short_ns) && (21_000..39_000).contains(&long_ns), "{short_ns} {long_ns}");
 }
 
 /// What a run counts, and by its events alone how many activations were missed.

@@ -41,9 +41,8 @@ pub const KTIME_MAX: u64 = i64::MAX as u64;
 /// Limits of polling are taken from states with at least this target residency, ns (CPUIDLE_POLL_MIN, cpuidle.c, v6.12).
 const CPUIDLE_POLL_MIN_NS: u64 = 10_000;
 
-/// The loop of poll_idle() looks at the clock after two hundred pauses at the earliest, ns; how long they take depends on the
-/// processor, and this is less than on any.
-const POLL_LOOK_NS: u64 = 1_000;
+/// Pauses of poll_idle() from one look at the clock to the next (POLL_IDLE_RELAX_COUNT and one, poll_state.c, v6.12).
+pub const POLL_IDLE_PAUSES: u64 = 201;
 
 /// One idle state of the driver's table (`struct cpuidle_state`), shallowest first in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,9 +133,10 @@ pub trait IdleGovernor: Send + std::fmt::Debug {
     }
 }
 
-/// How long a CPU that goes idle polls at most, ns; `None` until it is woken (cpuidle.c:cpuidle_poll_time(), v6.12). Whoever
-/// ends the polling then reports it as [`IdleOutcome::poll_time_limit`].
-pub fn poll_time_ns(governor: &dyn IdleGovernor, facts: &IdleFacts<'_>, limit: PollLimit) -> Option<u64> {
+/// How long a CPU that goes idle polls at most, ns; `None` until it is woken (cpuidle.c:cpuidle_poll_time(), v6.12). It looks
+/// at the clock every `look_ns`, for which [`POLL_IDLE_PAUSES`] take, and stops once more than its limit has passed
+/// (poll_state.c:poll_idle()). Whoever ends the polling then reports it as [`IdleOutcome::poll_time_limit`].
+pub fn poll_time_ns(governor: &dyn IdleGovernor, facts: &IdleFacts<'_>, limit: PollLimit, look_ns: u64) -> Option<u64> {
     let most_ns = facts.tick_ns / 16;
     let enabled = || (1..facts.states.len()).filter(|&index| !facts.is_disabled(index));
     let residency_ns = |index: usize| facts.states[index].target_residency_ns;
@@ -152,7 +152,8 @@ pub fn poll_time_ns(governor: &dyn IdleGovernor, facts: &IdleFacts<'_>, limit: P
             Some(worth_ns.map_or(most_ns, |ns| ns.min(most_ns)))
         }
     };
-    governor.own_poll_limit_ns().or_else(of_states_ns).map(|ns| ns.max(POLL_LOOK_NS))
+    let look_ns = look_ns.max(1);
+    governor.own_poll_limit_ns().or_else(of_states_ns).map(|limit_ns| (limit_ns / look_ns + 1) * look_ns)
 }
 
 /// An idle governor that can be named in a policy.
@@ -354,26 +355,26 @@ mod tests {
                 utilized: false,
                 now_ns: 0,
             };
-            poll_time_ns(&*governor, &facts, profile.poll_limit)
+            poll_time_ns(&*governor, &facts, profile.poll_limit, 1_500)
         };
         for (kernel, ns) in [
             ("4.16", None),
-            ("4.19", Some(250_000)),
-            ("4.20", Some(2_000)),
-            ("5.4", Some(600_000)),
-            ("5.4.4", Some(2_000)),
-            ("5.10", Some(2_000)),
-            ("5.11", Some(20_000)),
-            ("6.12.117", Some(20_000)),
+            ("4.19", Some(250_500)),
+            ("4.20", Some(3_000)),
+            ("5.4", Some(601_500)),
+            ("5.4.4", Some(3_000)),
+            ("5.10", Some(3_000)),
+            ("5.11", Some(21_000)),
+            ("6.12.117", Some(21_000)),
         ] {
             assert_eq!(limit_ns(kernel, "menu", &states, 0), ns, "{kernel}");
         }
-        // A disabled state does not count, a long one counts as a sixteenth of a tick, and a short one as the loop's own time.
-        assert_eq!(limit_ns("6.12", "teo", &states, 0b100), Some(250_000));
-        assert_eq!(limit_ns("6.12", "teo", &states[..1], 0), Some(250_000));
-        assert_eq!(limit_ns("5.10", "teo", &[states[0], state(0, false)], 0), Some(POLL_LOOK_NS));
+        // A disabled state does not count, a long one counts as a sixteenth of a tick, and a short one as one look.
+        assert_eq!(limit_ns("6.12", "teo", &states, 0b100), Some(250_500));
+        assert_eq!(limit_ns("6.12", "teo", &states[..1], 0), Some(250_500));
+        assert_eq!(limit_ns("5.10", "teo", &[states[0], state(0, false)], 0), Some(1_500));
         // haltpoll has a limit of its own, once it has one.
-        assert_eq!(limit_ns("6.12", "haltpoll", &states, 0), Some(20_000));
+        assert_eq!(limit_ns("6.12", "haltpoll", &states, 0), Some(21_000));
         let mut grown = Haltpoll::default();
         grown.poll_limit_ns = 50_000;
         assert_eq!(grown.own_poll_limit_ns(), Some(50_000));

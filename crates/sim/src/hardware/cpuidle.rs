@@ -8,7 +8,7 @@
 //! resident in their deepest state.
 
 use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
-use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome, poll_time_ns};
+use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome, POLL_IDLE_PAUSES, poll_time_ns};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::{IdleTick, SingleStateTick};
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
@@ -82,7 +82,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let choice = if stops_first { IdleChoice { stop_tick: is_stopped, ..choice } } else { choice };
         let polls = states.get(choice.index).is_some_and(|state| state.polling) && !self.stream.shared;
         let poll_ns = if polls {
-            poll_time_ns(&*self.cpus[cpu].idle_governor, &facts, self.gates.profile.poll_limit)
+            let look_cycles = POLL_IDLE_PAUSES * u64::from(self.case.machine.pause_cycles);
+            let look_ns = look_cycles * 1_000_000 / u64::from(self.granted_khz(cpu).max(1));
+            poll_time_ns(&*self.cpus[cpu].idle_governor, &facts, self.gates.profile.poll_limit, look_ns)
         } else {
             None
         };

@@ -153,7 +153,8 @@ impl Surroundings {
                 let choice = governor.select(&facts);
                 let ticks = !(tick_stopped || choice.stop_tick);
                 let state = self.states[choice.index];
-                let limit_ns = match poll_time_ns(governor, &facts, limit) {
+                // Without a clock, the CPU stops at the limit itself.
+                let limit_ns = match poll_time_ns(governor, &facts, limit, 1) {
                     Some(ns) if state.polling => now + ns,
                     _ => u64::MAX,
                 };
