@@ -118,7 +118,7 @@ class Choice:
     Attributes
     ----------
     options : list of Option
-        The best first.
+        The best first; where they are unranked, as they were given.
     metrics, goals : list of str
         What was asked about; what counts, the first decides.
     beside : list of str
@@ -244,8 +244,8 @@ class Choice:
         """Give one row a setting, the best first."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            best = None if self.unranked else round(option.best, 4)
-            row: dict[str, Any] = {"rank": place, "setting": option.label, "best": best}
+            rank, best = (None, None) if self.unranked else (place, round(option.best, 4))
+            row: dict[str, Any] = {"rank": rank, "setting": option.label, "best": best}
             if self.constraints or self.work:
                 row["meets"] = round(option.meets, 4)
             for metric in (*self.metrics, *self.beside):
@@ -367,7 +367,7 @@ class Choice:
             why = f"No setting is recommended: {FIXED_SPEED}."
             return [
                 why,
-                "With -m MACHINE the same work runs at speeds that follow the clock.",
+                "Rows stand as they were given. With -m MACHINE the same work runs at speeds that follow the clock.",
                 *self.same(),
                 *self.check,
             ]
@@ -375,6 +375,7 @@ class Choice:
             every = " and ".join(self.kept_by_none())
             does = self._in(self.chance(first.meets))
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {does}."
+            nearest += " The others follow by how far their means are beyond it." if len(self.options) > 1 else ""
             return [nearest, *self.same(), *self._tests_nothing(), *self.check]
         goal = self.goals[0]
         title = title_of(goal)

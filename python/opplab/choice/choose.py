@@ -460,11 +460,12 @@ def _answer(
             sign * float(printed[at]),
         ),
     )
-    ranked = [options[at] for at in order]
+    unranked = program.fixed_speed and _clocks_differ(settings)
+    ranked = options if unranked else [options[at] for at in order]
     hangs = []
     gap = None
     rest = [option for option in ranked[1:] if option.meets >= 0.5 and option.label not in ranked[0].equals]
-    if rest:
+    if rest and not unranked:
         first, second = (values[point, option.label, metrics[0]] for option in (ranked[0], rest[0]))
         found = change_of(second, first, units[metrics[0]][1], unit=units[metrics[0]][0])
         gap, shifts = found or (None, {})
@@ -508,7 +509,7 @@ def _answer(
         gap=gap,
         check=program.check,
         energy_error=program.energy_error,
-        unranked=program.fixed_speed and _clocks_differ(settings),
+        unranked=unranked,
         assumed_power=program.assumed_power,
         next_step=program.sources,
         hangs=hangs,
