@@ -543,6 +543,8 @@ class Choice:
             ],
             "recommended": None if self.recommended is None else self.recommended.label,
             "findings": self.findings(),
+            "missing": [*self.missing, *self.of_power],
+            "assumed": self._assumed(),
             "hangs_on": [
                 {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}
                 for one in self.hangs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -261,7 +262,10 @@ def command(
     on = _machine(machine, trace)
     if vs and not governor:
         recorded_governor = recorded_governor or _opplab.replayed_frequencies(str(trace), on)[1][0]["governor"]
-    changes = _variants(given, recorded_governor, vs, first=first)
+    left_out: list[str] = []
+    changes = _variants(given, recorded_governor, vs, left_out.append, first=first)
+    for words in left_out:
+        note(words)
     hz = _hz(trace, on) if any("sampling_rate" in change["tunables"] for _, change in changes) else 0
     made = []
     for label, change in changes:
@@ -277,6 +281,7 @@ def command(
             recorded,
         )
         found = with_intervals(json.loads(text))
+        found["notes"] += left_out
         if "sampling_rate" in change["tunables"]:
             from opplab.summary.caveats import too_often
 
@@ -303,13 +308,18 @@ def _hz(trace: Path, on: _opplab.Machine | None) -> int:
 
 
 def _variants(
-    given: dict[str, Any], recorded_governor: str | None, vs: tuple[str, ...], *, first: bool
+    given: dict[str, Any],
+    recorded_governor: str | None,
+    vs: tuple[str, ...],
+    said: Callable[[str], None],
+    *,
+    first: bool,
 ) -> list[tuple[str, dict[str, Any]]]:
     """Give the wanted policies, each with its label: that of the options, `first` or alone, and one for each --vs."""
     own = {"tunables": {}, **given}
     if not vs:
         return [("", own)]
-    base, *others = with_variants({"governor": recorded_governor, **given}, vs, said=note)
+    base, *others = with_variants({"governor": recorded_governor, **given}, vs, said=said)
     pairs = {**given, **given.get("tunables", {})}
     words = [value if key == "governor" else f"{key}={value}" for key, value in pairs.items() if key != "tunables"]
     out = [(" ".join(words), own)] if first else []
