@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import quantile_draws
+from opplab.certainty import change_text, quantile_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
@@ -485,7 +485,9 @@ class Choice:
                     start = "" if ours == option.parts[metric].value else ", without those of the start"
                     words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
                 else:
-                    words.append(f"{metric} {100 * (ours / theirs - 1):+.1f} %" if theirs else f"{metric} {ours:.4g}")
+                    words.append(
+                        f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {ours:.4g}"
+                    )
                 if text in option.kept_by_means:
                     words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
             out.append(f"Left out: {option.label} does less than {self.baseline}: {', '.join(words)}.")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.certainty import change_text
 from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.errors import InputError, OpplabError
@@ -221,7 +222,7 @@ class Fleet(Block):
         if not any(saving.watts for _, saving in self.types):
             return []
         rises = [
-            f"{kind.name} {saving.power:+.1f} %"
+            f"{kind.name} {change_text(saving.power)}"
             for kind, saving in self.types
             if (saving.watts or 0.0) > 0 and saving.power >= RISE
         ]

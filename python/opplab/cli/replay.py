@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
+from opplab.certainty import change_text, signed
 from opplab.cli.options import (
     NameOf,
     format_option,
@@ -77,7 +78,7 @@ BUSY = ("ms", 1e6, 1)
 
 
 def _percent(part: float | None, whole: float | None) -> str:
-    return f"{100 * (part - whole) / whole:+.1f} %" if part is not None and whole else "-"
+    return change_text(100 * (part - whole) / whole) if part is not None and whole else "-"
 
 
 def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _change(metric: dict[str, Any]) -> str:
     """Give a change as `opplab compare` does: in percent, and from 0 as such."""
     before, after = metric.get("replayed"), metric.get("changed")
     if "change" in metric:
-        return f"{metric['change']:+.1f} %"
+        return change_text(metric["change"])
     return "from 0" if before == 0 and after else _percent(after, before)
 
 
@@ -143,7 +144,7 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
             cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
             if several:
                 ends = metric.get("change_percent")
-                cells["interval"] = f"{ends[0]:+.1f} to {ends[1]:+.1f} %" if ends else ""
+                cells["interval"] = f"{signed(ends[0], 1)} to {signed(ends[1], 1)} %" if ends else ""
         cells["verdict"] = metric["verdict"]
         rows.append(cells)
     return rows
