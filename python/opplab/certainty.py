@@ -16,7 +16,17 @@ from opplab import stats
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CONFIDENCE", "ITERATIONS", "Certainty", "certainty", "decimals", "digits_of", "quantile_draws"]
+__all__ = [
+    "CONFIDENCE",
+    "ITERATIONS",
+    "Certainty",
+    "certainty",
+    "change_text",
+    "decimals",
+    "digits_of",
+    "quantile_draws",
+    "signed",
+]
 
 CONFIDENCE = 0.95
 """Coverage of intervals unless somebody asks for another."""
@@ -30,6 +40,11 @@ FACTOR = 2.0
 
 POINTS = 50.0
 """So is a change of a share whose interval is so many percentage points to either side; at most 100 are possible."""
+
+TIMES = 1000.0
+"""Percent; a change from this on is written as how many times it is."""
+
+_TIMES_MOST = 1e6
 
 UNVARIED = "equal in all runs"
 """Why a change of values that do not vary has no interval."""
@@ -91,16 +106,58 @@ class Certainty:
         '-3.4 %'
         >>> certainty(0.002, 0.03, n=5).text(0.016)
         '+0.016 % [+0.002, +0.030]*'
+        >>> certainty(9000.0, 17000.0, n=5).text(12340.1)
+        '124.4 times [91.00, 171.0]*'
         """
         if self.is_clear and not round(value, digits):
             digits = digits_of([value, self.low, self.high], digits)
-        shown = f"{value:+.{digits}f} {unit}".rstrip()
-        if self.low is None or self.high is None:
-            return shown + self.star
-        return f"{shown} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]{self.star}"
+        return change_text(value, self.low, self.high, unit, digits) + self.star
 
     def __repr__(self) -> str:
         return f"Certainty({self.words!r}, low={self.low!r}, high={self.high!r})"
+
+
+def signed(value: float, digits: int) -> str:
+    """Write a number with its sign, without decimals from 1000 on.
+
+    Examples
+    --------
+    >>> signed(-3.4, 1), signed(12340.1, 1)
+    ('-3.4', '+12340')
+    """
+    return f"{value:+.{digits if abs(value) < TIMES else 0}f}"
+
+
+def _times(percent: float) -> str:
+    """Give a change in percent as a factor with four significant digits."""
+    factor = 1 + percent / 100
+    if factor >= _TIMES_MOST:
+        return f"over {_TIMES_MOST:.0f}"
+    return f"{factor:.{max(3 - floor(log10(factor)), 0)}f}" if factor > 0 else "0"
+
+
+def change_text(
+    value: float, low: float | None = None, high: float | None = None, unit: str = "%", digits: int = 1
+) -> str:
+    """Write a change with its interval; from 1000 % on as how many times it is.
+
+    Only where + is better may a change be below -1000 %: the other side is so many times this one.
+
+    Examples
+    --------
+    >>> change_text(-3.4, -6.0, -0.8), change_text(12340.1), change_text(-12340.1)
+    ('-3.4 % [-6.0, -0.8]', '124.4 times', '124.4 times, worse')
+    """
+    ends = [] if low is None or high is None else [low, high]
+    if unit == "%" and abs(value) >= TIMES and isfinite(value):
+        worse = value < 0
+        shown = f"{_times(abs(value))} times"
+        texts = [_times(-end) for end in reversed(ends)] if worse else [_times(end) for end in ends]
+    else:
+        worse = False
+        shown = f"{signed(value, digits)} {unit}".rstrip()
+        texts = [signed(end, digits) for end in ends]
+    return shown + (f" [{', '.join(texts)}]" if texts else "") + (", worse" if worse else "")
 
 
 def certainty(

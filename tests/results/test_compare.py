@@ -82,7 +82,8 @@ def test_default_detail_says_mean_interval_change_and_method():
     assert new.change == pytest.approx(-19.285714) and new.significant and not new.same
     assert new.ratio_low < new.ratio < new.ratio_high and new.ratio_low > 1
     text = str(table)
-    assert "*  -19.29%*" in text and "Student-t" in text and "0.05 of 1 by chance" in text
+    low, high = (100 * (1 - end) for end in (new.ratio_high, new.ratio_low))
+    assert f"*-19.29 % [{low:+.2f}, {high:+.2f}]*" in text and "Student-t" in text and "0.05 of 1 by chance" in text
 
 
 def test_rates_are_averaged_harmonically_and_more_is_better():
@@ -221,7 +222,11 @@ def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
     assert cell.ratio_low < cell.ratio < cell.ratio_high
     arguments = ["compare", str(tmp_path / "results.parquet"), "--format"]
     text = CliRunner().invoke(opplab, [*arguments, "text"], catch_exceptions=False).output
-    assert f"{cell.change:.2f}%" in text
+    low, high = (100 * (end - 1) for end in (cell.ratio_low, cell.ratio_high))
+    low, high = (low, high) if better == "higher" else (-high, -low)
+    change = f"{cell.change:+.2f} % [{low:+.2f}, {high:+.2f}]"
+    markdown = CliRunner().invoke(opplab, [*arguments, "markdown"], catch_exceptions=False).output
+    assert change in text and f"({change})" in markdown
     found = json.loads(CliRunner().invoke(opplab, [*arguments, "json"], catch_exceptions=False).output)
     own = next(one for one in found["cells"] if one["run"] == "schedutil")
     assert [own[key] for key in ("ratio", "ratio_low", "ratio_high")] == [cell.ratio, cell.ratio_low, cell.ratio_high]
@@ -688,7 +693,8 @@ def test_a_share_from_0_has_an_interval_and_a_star_in_points(tmp_path):
     assert (cell.certain, cell.significant) == ("clear", True)
     row = table.to_frame().row(1, named=True)
     assert (row["change_pct"], row["change_points"], row["significant"]) == (None, pytest.approx(-20.125), True)
-    assert "*-20.12 pp*" in str(table) and "-20.12 pp*" in str(compare_runs([base, new], kind="ratio"))
+    assert f"*-20.12 pp [{-high:+.2f}, {-low:+.2f}]*" in str(table)
+    assert "-20.12 pp*" in str(compare_runs([base, new], kind="ratio"))
     noisy = compare_runs([base, shares("new", [0.0, 0.0, 0.0, 3.0])]).rows[0].cells[1]
     assert (noisy.certain, noisy.significant) == ("not clear", False)
     alone = compare_runs([shares("a", [0.0]), shares("b", [5.0])]).rows[0].cells[1]
@@ -775,7 +781,7 @@ def test_a_clear_change_has_no_tilde_and_is_not_printed_as_nothing():
     new = run_of("b", [100.003, 110.004, 120.004], seeds=[1, 2, 3])
     cell = compare_runs([base, new]).rows[0].cells[1]
     assert (cell.certain, cell.same) == ("clear", False)
-    assert "*  -0.003%*" in str(compare_runs([base, new]))
+    assert "*-0.003 % [-0.004, -0.003]*" in str(compare_runs([base, new]))
     shown = str(compare_runs([base, new], kind="ratio"))
     assert "1.00003 [1.00003, 1.00004]*" in shown
     rows = to_frame([base, new])

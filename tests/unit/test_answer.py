@@ -605,7 +605,7 @@ def test_a_proposal_that_no_policy_reaches_is_named(load: Path, tmp_path: Path) 
         common = ("run", str(load), "-m", "juno-r2", "--seconds", "0.3", "-o", str(folder))
         done = CliRunner(env={"COLUMNS": "200"}).invoke(main, [*common, *words])
         assert done.exit_code == 0, done.output
-        return " ".join(done.stderr.split())
+        return " ".join(done.stdout.split())
 
     expected = "proposal teo-util does nothing without idle governor teo"
     assert expected in told("--vs", "proposal=teo-util")

@@ -2,8 +2,11 @@
 
 import pytest
 
-from opplab.certainty import certainty
-from opplab.summary.answer import paired_change, points
+from opplab.certainty import certainty, change_text
+from opplab.comparison.method import compare_runs
+from opplab.comparison.tables import render
+from opplab.runs import Run, Series
+from opplab.summary.answer import Change, paired_change, points
 
 
 def test_an_interval_that_leaves_everything_open_says_how_many_runs_are_needed() -> None:
@@ -53,3 +56,22 @@ def test_a_change_that_is_equal_in_all_runs_is_clear() -> None:
     alone = paired_change("higher", {1: 114.5}, {1: 100.0})
     assert alone is not None
     assert not alone.certainty.is_clear
+
+
+@pytest.mark.parametrize(("is_rate", "side"), [(True, ""), (False, ", worse")])
+def test_a_huge_change_is_how_many_times_it_is(is_rate: bool, side: str) -> None:
+    """Goal: one readable form everywhere; nobody counts the digits of +12340.1 %."""
+    runs = []
+    for name, values in (("old", [100.0, 102.0, 98.0]), ("new", [12463.0, 12100.0, 11918.5])):
+        runs.append(Run(name, "bench"))
+        unit, iterations = "MB/s" if is_rate else "s", [[value] for value in values]
+        runs[-1].series["x-1"] = Series("x-1", "x", "1", unit, is_rate, iterations, [1, 2, 3])
+    table = compare_runs(runs)
+    cell = table.rows[0].cells[1]
+    assert cell is not None and cell.ratio_low is not None and cell.ratio_low > 100
+    words = f"{cell.ratio:.1f} times [{cell.ratio_low:.1f}, {cell.ratio_high:.1f}]{side}"
+    for form in ("text", "markdown", "html"):
+        assert words in render(table, form), form
+    change = Change(12000.0, certainty(11328.5, 12700.0, n=3))
+    assert (change.words, change.short) == ("121.0 times [114.3, 128.0]*", "+12000*")
+    assert change_text(-7.5, -12345.6, 3.0) == "-7.5 % [-12346, +3.0]"

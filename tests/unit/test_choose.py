@@ -91,6 +91,7 @@ def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
     )
     assert found.recommended is None
     assert found.findings()[0].startswith("No setting keeps response_p95 <= 1us")
+    assert "The others follow by how far their means are beyond it." in found.findings()[0]
 
 
 def test_a_choice_without_draws_says_nothing_of_the_file() -> None:
@@ -406,7 +407,12 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     assert "the assumed power is in no draw" in " ".join(done.stdout.split())
     found = json.loads(CliRunner().invoke(program, [*args, "--uncertainty", "0", "--format", "json"]).stdout)
     assert found["recommended"] is None
-    assert [one["best"] for one in found["settings"]] == [None, None]
+    # What is not ranked stands as it was given.
+    assert [(one["setting"], one["rank"], one["best"]) for one in found["settings"]] == [
+        ("schedutil", None, None),
+        ("powersave", None, None),
+    ]
+    assert not found["hangs_on"]
     # On a machine whose speed follows the clock the same work can be ranked; what clocks do not move can be, too.
     known = CliRunner().invoke(program, [*args, "--uncertainty", "0", "-m", "juno-r2"])
     assert "Recommended: schedutil" in known.stdout

@@ -496,9 +496,9 @@ def test_missed_activations_are_those_of_the_replay(capsys: pytest.CaptureFixtur
     _, out, _ = run(capsys, "explain", folder, "--why-slow", "--format", "json")
     (summary,) = [one for one in json.loads(out)["findings"] if one["kind"] == "summary"]
     assert summary["data"]["missed"] == metric["replayed"]
-    assert metric["verdict"] == "not in the trace"
+    assert metric["verdict"] == "no timers in the trace"
     assert f"{metric['replayed']:.4g} of 609 activations were missed in the mean of 15 runs" in summary["text"]
-    assert "as `opplab replay` has it (not in the trace)" in summary["text"]
+    assert "as `opplab replay` has it (no timers in the trace)" in summary["text"]
 
 
 def test_placements_of_recorded_kernels() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import _opplab
 from opplab.choice import choose as choosing
-from opplab.choice.fleet import Fleet, fleet, sources_of, types_of
+from opplab.choice.fleet import HOURS, Fleet, counted_of, fleet, sources_of, types_of
 from opplab.cli.main import opplab as program
 from opplab.fit.machine_power import generic_power
 from opplab.uncertainty.parts import Parts
@@ -61,6 +61,38 @@ def test_a_row_is_a_machine_type_and_a_refused_dump_is_named(dumps: Path) -> Non
         assert row["machine_type"] in page
         assert whole["commands"][row["digest"]]
     assert [Path(one["dump"]).name for one in whole["refused"]] == ["hostile.tar.xz"]
+
+
+def test_a_dump_counts_as_many_machines_as_it_stands_for(dumps: Path) -> None:
+    """Goal: the year's kWh are of the machines that there are, by type and summed. Method: counts by path and name."""
+    (dumps / "hostile.tar.xz").unlink()
+    single = {row["machine_type"]: row for row in csv.DictReader(io.StringIO(run(dumps, "--format", "csv").stdout))}
+    counts = ("--count", f"{dumps}/a.tar.xz=40", "--count", "c.tar.xz=7")
+    done = run(dumps, *counts, "--format", "json")
+    assert done.exit_code == 0, done.output
+    whole = json.loads(done.stdout)
+    assert "on 48 machines of 2 types" in whole["question"]
+    assert sorted(row["machines"] for row in whole["rows"]) == [7, 41]
+    clear_watts = 0.0
+    for row in whole["rows"]:
+        watts = float(single[row["machine_type"]]["saved_watts"])
+        assert row["saved_watts"] == pytest.approx(watts)
+        assert row["saved_kwh_a_year"] == pytest.approx(row["machines"] * watts * HOURS / 1000)
+        clear_watts += row["machines"] * watts if row["clear"] and watts > 0 else 0.0
+    if found := re.search(r"Clear savings: ([0-9.]+) W, ([0-9.]+) kWh a year", whole["finding"]):
+        assert [float(one) for one in found.groups()] == pytest.approx(
+            [clear_watts, clear_watts * HOURS / 1000], rel=1e-3
+        )
+    assert bool(found) == (clear_watts > 0)
+    for wrong, why in (
+        ("d.tar.xz=2", "no dumps of that name"),
+        ("a.tar.xz=0", "is not DUMP=N"),
+        ("a.tar.xz", "is not DUMP=N"),
+    ):
+        refused = run(dumps, "--count", wrong)
+        assert refused.exit_code and why in refused.stderr + str(refused.exception), wrong
+    twice = ("--count", "a.tar.xz=2", "--count", f"{dumps}/a.tar.xz=3")
+    assert "has given one for the same dump" in str(run(dumps, *twice).exception) + run(dumps, *twice).stderr
 
 
 def test_the_watts_are_those_of_single_simulations(dumps: Path) -> None:
@@ -128,7 +160,7 @@ def test_constraints_and_repeated_paths_are_named(dumps: Path) -> None:
     assert done.exit_code == 0, done.output
     words = " ".join(done.stdout.split())
     assert "on 1 machine of 1 type? Least energy by unit of work, response_p99 <= 60ms" in words
-    assert "2 repeated paths left out: each machine is a dump of its own." in words
+    assert "2 repeated paths left out: `--count DUMP=N` counts a dump as N machines." in words
     anyway = run(paths, "--constraint", "none")
     assert "of 1 type? Least energy by unit of work, less work too" in " ".join(anyway.stdout.split())
 
@@ -330,12 +362,12 @@ def test_lists_and_folders_are_read(dumps: Path) -> None:
 def test_a_dump_that_is_text_is_no_list(tmp_path: Path) -> None:
     snapshot = shared("traces/arm64-612-juno-eas-homog6/sysfs_before.txt")
     assert sources_of([snapshot]) == [snapshot]
-    types, refused = types_of([snapshot])
+    types, refused = types_of(counted_of([snapshot], {}))
     assert [kind.dumps for kind in types] == [[str(snapshot)]]
     assert refused == []
     gone = tmp_path / "gone.txt"
     gone.write_text("a.tar.xz\nb.tar.xz\n")
-    ((name, why),) = types_of(sources_of([gone]))[1]
+    ((name, why),) = types_of(counted_of(sources_of([gone]), {}))[1]
     assert name == str(gone)
     assert why
 

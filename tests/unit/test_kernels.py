@@ -151,3 +151,26 @@ def test_both_kernels_run_the_benchmark_of_opplab_run() -> None:
         program_of("skylake-sp-2s", load, seconds=1.2, seeds=[1], keys={}).bases for load in ("dbench", work)
     )
     assert chosen == own
+
+
+def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone() -> None:
+    """Goal: a row a gate has what the first kernel does with that gate alone. Method: one of them by hand."""
+    args = ["kernels", "diff", "6.6.88", "6.6.99", "--machine", "pixel6", "--seconds", "0.3", "--attribute"]
+    found = CliRunner().invoke(cli, args)
+    assert found.exit_code == 0, found.output
+    assert "response_p50 -49.8 %: feec_energy alone reproduces it." in " ".join(found.stdout.split())
+    rows = {row["gate"]: row for row in json.loads(CliRunner().invoke(cli, [*args, "--format", "json"]).stdout)}
+    assert list(rows) == [change.gate for change in kernel_diff("6.6.88", "6.6.99")]
+    assert rows["base_slice"]["runs"] == "as 6.6.88" and rows["base_slice"]["response_p50"] == 0
+    work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
+    values = [
+        opplab.simulate("pixel6", work, opplab.Policy(kernel="6.6.88", gates=gates), seconds=0.3, seed=seed)
+        .metrics.filter(metric="response_p50")["value"]
+        .item()
+        for gates in ({}, {"feec_energy": "bounded"})
+        for seed in (1, 2, 3)
+    ]
+    ratio = opplab.stats.compare(values[:3], values[3:], paired=True, resamples=0)["ratio"]
+    assert rows["feec_energy"]["response_p50"] == pytest.approx(100 * (ratio - 1), abs=0.005)
+    alone = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--attribute"])
+    assert alone.exit_code == 2 and "--attribute needs --machine" in alone.output

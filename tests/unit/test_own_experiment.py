@@ -97,6 +97,16 @@ def test_the_names_that_explain_offers_are_taken(folder: Path) -> None:
         find_case("own.toml:pixel")
 
 
+def test_a_label_that_begins_another_is_found(folder: Path) -> None:
+    """Goal: the name of one policy is no part of another's that has more words."""
+    text = TEXT.replace('label = "b"', 'label = "a hz=1000"').replace("iterations = 2", "iterations = 1")
+    (folder / "own.toml").write_text(text)
+    for words, governor in (("a", "schedutil"), ("a load", "schedutil"), ("a hz=1000", "performance")):
+        assert json.loads(find_case(f"own.toml:{words}").to_json())["policy"]["governor"] == governor, words
+    with pytest.raises(InputError, match="2 cases are called `load`"):
+        find_case("own.toml:load")
+
+
 def answer(*words: str) -> str:
     done = CliRunner(env={"COLUMNS": "400"}).invoke(program, ["run", *words])
     assert done.exit_code == 0, done.output

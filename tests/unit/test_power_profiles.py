@@ -241,3 +241,24 @@ def test_keys_of_intel_are_ignored_on_amd_as_tlp_does(tmp_path: Path) -> None:
     assert not {"max_perf_pct", "hwp_dynamic_boost"} & {*found["tlp AC"].keys, *found["tlp BAT"].keys}
     assert any("amd-pstate-epp has no hwp_dynamic_boost: ignored" in note for note in found["tlp AC"].notes)
     assert any("amd-pstate-epp has no max_perf_pct: ignored" in note for note in found["tlp BAT"].notes)
+
+
+def test_what_a_profile_asks_for_in_vain_is_in_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whoever reads the answer, in any form, sees what of a profile no run has; a folder keeps it."""
+    monkeypatch.chdir(tmp_path)
+    profiles(tmp_path, "mine/tuned.conf", "[cpu]\ngovernor=performance\nforce_latency=10\n", ["acpi-cpufreq"])
+    task = {"loop": -1, "run": 1000, "timer": {"ref": "t", "period": 16000}}
+    Path("load.json").write_text(json.dumps({"tasks": {"t": task}}))
+    words = "mine: without a key in simulations: [cpu] force_latency."
+    given = ["load.json", "-m", "juno-r2", "--vs", "mine/tuned.conf", "--seconds", "0.1"]
+    for form in ("text", "json", "markdown", "latex"):
+        done = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["run", *given, "-o", "out", "--format", form])
+        assert done.exit_code == 0, done.output
+        assert words.replace("_", "\\_" if form == "latex" else "_") in done.stdout, form
+    again = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["run", "out"])
+    assert words in again.stdout and words in Path("out/report.html").read_text()
+    work = ["load.json", "-m", "juno-r2", "--vs", "mine/tuned.conf", "--seconds", "0.1", "--uncertainty", "0"]
+    for form in ("text", "json", "markdown"):
+        done = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["choose", *work, "--format", form])
+        assert done.exit_code == 0, done.output
+        assert words in done.stdout, form

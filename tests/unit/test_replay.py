@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from opplab import Policy, Workload, simulate
+from opplab import Policy, Trace, Workload, _opplab, simulate
 from opplab.cli.main import opplab
 from opplab.cli.replay import REPLAYED, _rows, _text, with_intervals
 
@@ -45,6 +45,41 @@ def test_what_the_trace_does_not_tell_is_blank(lisa: str) -> None:
     assert len(found["notes"]) == len(set(found["notes"]))
     for what in ("its governor: ", "its kernel: ", "the clock of policy1: "):
         assert sum(what in note for note in found["notes"]) == 1, what
+
+
+@pytest.mark.parametrize(
+    ("name", "assumed"),
+    [
+        ("x86-612-fast-xeon16-any1-schedutil-ramp_up", ["slow switch of the clock"]),
+        ("x86-612-xeon16-any2-strict-slow-sugovdefault-iopin0", []),
+    ],
+)
+def test_only_costs_that_a_recording_lacks_are_assumed_and_drawn(name: str, assumed: list[str]) -> None:
+    """Goal: notes and ranges tell measured costs from assumed ones: fast switches do not show what slow ones take."""
+    inner, _, _, text = _opplab.replayed_cases(str(shared(f"traces/{name}")), None, 1)
+    notes = json.loads(text)["notes"]
+    (measured,) = [note for note in notes if note.startswith("costs measured from the recording")]
+    rest = [note for note in notes if note.startswith("costs that it does not show, assumed")]
+    costs = ("context switch", "wake-up", "tick", "slow switch of the clock")
+    assert [cost for cost in costs if cost not in measured] == assumed
+    assert [cost for cost in costs if any(cost in note for note in rest)] == assumed
+    ranges = json.loads(inner[0].to_json())["machine"].get("range", {})
+    drawn = [key for key in ranges if key.startswith(("costs", "driver"))]
+    assert drawn == (["costs.sugov_work_ns"] if assumed else [])
+
+
+def test_missed_activations_name_what_the_trace_has_of_them() -> None:
+    """Goal: what `trace sql` derives from the same trace is in the reason why the column is blank."""
+    folder = str(shared("traces/x86-612-xeon16-any2-schedutil-hetero9"))
+    found = json.loads(replay(folder, "--format", "json").output)
+    (row,) = [row for row in found["metrics"] if row["metric"] == "missed activations"]
+    assert "recorded" not in row and row["verdict"] == "no timers in the trace"
+    assert not {"missed", "activations"} & set(found["recorded"]), "not 0, but unknown"
+    query = "select sum(cast(missed as int)) as late, count(*) as every from activations where missed is not null"
+    ((late, every),) = Trace(folder).sql(query).rows()
+    assert late > 0
+    (reason,) = [one["reason"] for one in found["silent"] if one["of"] == "missed activations"]
+    assert f"By its wake-ups {late} of {every} activations of periodic tasks took longer than their period" in reason
 
 
 def test_what_somebody_knows_is_not_assumed(lisa: str) -> None:

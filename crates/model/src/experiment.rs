@@ -65,6 +65,8 @@ pub struct Experiment {
     pub compare: Vec<Compare>,
     /// In sentences: what of the published text the simulation explains, and what not; empty if nobody looked.
     pub finding: String,
+    /// What its answer names beside the numbers: settings of a power profile that no simulation has.
+    pub notes: Vec<String>,
     /// The cases that stand for all when there is little time: (workload, parameters); empty parameters: all of them.
     pub quick: Vec<(String, String)>,
     file: String,
@@ -203,6 +205,7 @@ const EXPERIMENT_KEYS: &[&str] = &[
     "group",
     "compare",
     "finding",
+    "notes",
 ];
 
 /// Reads an experiment file. `file` is its name for messages.
@@ -369,6 +372,13 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
             .collect::<Result<Vec<_>, _>>()?,
         None => Vec::new(),
     };
+    let notes = match table.get("notes") {
+        Some(node) => {
+            let list = node.as_list("notes")?.iter();
+            list.map(|node| Ok(node.as_str("notes")?.to_owned())).collect::<Result<_, _>>()?
+        }
+        None => Vec::new(),
+    };
     let iterations: u32 = table.int_or("iterations", 1, 1, 1_000_000)?;
     Ok(Experiment {
         name: table.need_str("name")?.to_owned(),
@@ -382,6 +392,7 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         labels,
         compare,
         finding: table.str_or_empty("finding")?.to_owned(),
+        notes,
         quick: workloads
             .iter()
             .flat_map(|entry| entry.quick.iter().map(|param| (entry.label.clone(), param.clone())))

@@ -42,6 +42,11 @@ impl PyExperiment {
     }
 
     #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes.clone()
+    }
+
+    #[getter]
     fn published(&self) -> &str {
         &self.inner.published
     }

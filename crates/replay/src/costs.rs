@@ -164,6 +164,16 @@ fn wakes(events: &Events) -> Wakes {
 }
 
 impl Measured {
+    /// Each cost that a recording may show: its name for readers, its path in machine files, and what is shown of it.
+    fn table(&self) -> [(&'static str, &'static str, Option<u64>); 4] {
+        [
+            ("context switch", "costs.context_switch_ns", self.sleep_ns),
+            ("wake-up", "costs.wakeup_ns", self.wakeup_ns),
+            ("tick", "costs.tick_ns", self.tick_ns),
+            ("slow switch of the clock", "costs.sugov_work_ns", self.sugov_ns),
+        ]
+    }
+
     /// The machine's costs: what was measured, else what `base` has.
     pub(crate) fn over(&self, base: Costs) -> Costs {
         Costs {
@@ -174,5 +184,27 @@ impl Measured {
             tick_ns: self.tick_ns.unwrap_or(base.tick_ns),
             sugov_work_ns: self.sugov_ns.unwrap_or(base.sugov_work_ns),
         }
+    }
+
+    /// Whether the number at this path of a machine file is of the recording, and so has no range.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        path == "costs.ipi_ns" || self.table().iter().any(|&(_, of, ns)| of == path && ns.is_some())
+    }
+
+    /// What the machine's own actions cost, for readers: what was measured, and what the recording does not show. `exit_ns` is the idle
+    /// exit where the machine has no other.
+    pub(crate) fn texts(&self, costs: Costs, exit_ns: Option<u64>) -> Vec<String> {
+        let Costs { context_switch_ns, wakeup_ns, ipi_ns: _, tick_ns, sugov_work_ns } = costs;
+        let values = [context_switch_ns, wakeup_ns, tick_ns, sugov_work_ns];
+        let all = self.table().map(|(name, _, measured)| (name, measured.is_some())).into_iter().zip(values);
+        let all = all.chain(exit_ns.map(|ns| (("idle exit", self.idle_exit_ns.is_some()), ns)));
+        let (shown, others): (Vec<_>, Vec<_>) = all.partition(|((_, is_measured), _)| *is_measured);
+        let list = |costs: Vec<((&str, bool), u64)>| {
+            costs.iter().map(|((name, _), ns)| format!("{name} {ns} ns")).collect::<Vec<_>>().join(", ")
+        };
+        let heads =
+            ["costs measured from the recording, with interrupts between CPUs", "costs that it does not show, assumed"];
+        let both = heads.into_iter().zip([shown, others]).filter(|(_, costs)| !costs.is_empty());
+        both.map(|(head, costs)| format!("{head}: {}", list(costs))).collect()
     }
 }

@@ -9,9 +9,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
+use opplab_signals::activations::Activations;
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::decode::{Decoder, SchedEvent, SchedSink, TaskFields, entered};
 use opplab_signals::groups::{Group, GroupFinder, Groups};
+use opplab_signals::summary::Latencies;
 use opplab_trace::{BySchema, Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
 
 use crate::ReplayError;
@@ -575,6 +577,31 @@ impl Events {
     /// The name of a task; `<idle>` for the idle task.
     pub fn name(&self, task: TaskIdx) -> &str {
         self.tasks.get(task as usize).map_or("<idle>", |task| &task.name)
+    }
+
+    /// How many activations of periodic tasks took longer than their period, and how many there are: by wake-ups and sleeps alone, as
+    /// `activations` of `opplab trace sql` has them.
+    pub fn late_periods(&self) -> (u64, u64) {
+        let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { self.tasks[task as usize].pid };
+        let mut activations = Activations::default();
+        for ev in &self.list {
+            match ev.what {
+                What::Waking { task } | What::Wakeup { task, .. } | What::WakeupNew { task, .. } => {
+                    activations.wakeup(pid(task), ev.time_ns);
+                }
+                What::Switch { prev, left, next } => {
+                    let state = u64::from(left != Left::Runnable);
+                    activations.switch(ev.cpu, ev.time_ns, pid(prev), state, pid(next));
+                }
+                _ => {}
+            }
+        }
+        activations.until(self.duration_ns);
+        let mut latencies = Latencies::default();
+        activations.all.iter().for_each(|one| latencies.activation(one));
+        let tasks = latencies.finish(&activations.under_way(), None);
+        let known = tasks.iter().filter_map(|(_, one)| Some((one.missed?, one.activations)));
+        known.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Whether a task is a governor's kthread, a stopper or a watchdog: the engine has its own of these.

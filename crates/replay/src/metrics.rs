@@ -24,6 +24,8 @@ pub enum Verdict {
     Unchanging,
     /// The trace does not record it.
     Unknown,
+    /// It counts from timers, of which a trace has the wake-ups only.
+    NoTimers,
 }
 
 impl Verdict {
@@ -35,6 +37,7 @@ impl Verdict {
             Self::OtherWork => "not near: of other work",
             Self::Unchanging => "cannot change in this loop",
             Self::Unknown => "not in the trace",
+            Self::NoTimers => "no timers in the trace",
         }
     }
 }
@@ -152,6 +155,9 @@ impl Whole {
     }
 }
 
+/// Loops of the recovered timers that ended late, or did not end.
+pub(crate) const MISSED: &str = "missed activations";
+
 /// The metrics of a comparison, in the order in which they are shown.
 pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
     let silence = &comparison.silence;
@@ -217,8 +223,12 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
     }
     if comparison.check.missed.1 > 0 {
         let missed = |run: &Measured| Some(run.missed.0);
-        let name = "missed activations".into();
-        rows.push(row(name, "", COUNTS_LIMIT_PERCENT, true, comparison.recorded.missed.1 > 0, &missed));
+        let known = comparison.recorded.missed.1 > 0;
+        let mut found = row(MISSED.into(), "", COUNTS_LIMIT_PERCENT, true, known, &missed);
+        if found.verdict == Verdict::Unknown {
+            found.verdict = Verdict::NoTimers;
+        }
+        rows.push(found);
     }
     rows
 }

@@ -7,7 +7,7 @@ use opplab_model::tree::{Node, to_json};
 
 use crate::agree::Agreement;
 use crate::measure::{Measured, Placements, window_start_ns};
-use crate::metrics::{Whole, latency_ns, metrics};
+use crate::metrics::{MISSED, Metric, Verdict, Whole, latency_ns, metrics};
 use crate::rerun::{Comparison, Mode, Replay};
 use crate::silence::Silence;
 
@@ -78,8 +78,8 @@ fn measured_node(
         ("wakeups", Some(Node::from(measured.latencies_ns.len() as u64))),
         ("placements", numbers(&[same_cpu, same_class, other_class])),
         ("switches", Some(Node::from(measured.switches))),
-        ("activations", Some(Node::from(measured.missed.1))),
-        ("missed", Some(Node::from(measured.missed.0))),
+        ("activations", (measured.missed.1 > 0).then(|| Node::from(measured.missed.1))),
+        ("missed", (measured.missed.1 > 0).then(|| Node::from(measured.missed.0))),
     ])
 }
 
@@ -110,8 +110,8 @@ fn run_node((replayed, changed): &(u64, Option<u64>)) -> Node {
 }
 
 /// What is shown of each metric; what is not known is absent.
-fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
-    Node::list(metrics(comparison, mode).into_iter().map(|metric| {
+fn metrics_node(rows: &[Metric]) -> Node {
+    Node::list(rows.iter().map(|metric| {
         Node::table([
             ("metric", Some(Node::str(&metric.name))),
             ("unit", Some(Node::str(metric.unit))),
@@ -126,8 +126,21 @@ fn metrics_node(comparison: &Comparison, mode: Mode) -> Node {
 }
 
 /// What the trace does not record, and why.
-fn silent_node(comparison: &Comparison, machine: &Machine) -> Node {
-    let reasons = comparison.silence.reasons(machine).into_iter();
+fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric]) -> Node {
+    let mut reasons = comparison.silence.reasons(&replay.setup.machine);
+    if rows.iter().any(|row| row.verdict == Verdict::NoTimers) {
+        let (late, all) = replay.events.late_periods();
+        let by_events = match all {
+            0 => "By its wake-ups no task is periodic".to_owned(),
+            _ => format!("By its wake-ups {late} of {all} activations of periodic tasks took longer than their period"),
+        };
+        let reason = format!(
+            "runs count those of recovered timers, which the trace lacks. {by_events} (the whole trace, as \
+             `opplab trace sql` has it)"
+        );
+        reasons.push((MISSED.to_owned(), reason));
+    }
+    let reasons = reasons.into_iter();
     Node::list(
         reasons.map(|(of, reason)| Node::table([("of", Some(Node::str(&of))), ("reason", Some(Node::str(&reason)))])),
     )
@@ -141,6 +154,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
     let node = |run: &Measured, runs: &[Measured]| measured_node(run, runs, machine, &Silence::default(), true);
     let (recorded, (checks, changes)) = (&comparison.recorded, &comparison.runs);
     let energy_known = !comparison.energy_is_silent();
+    let rows = metrics(comparison, mode);
     to_json(&Node::table([
         ("mode", Some(Node::str(if mode == Mode::Open { "open" } else { "closed" }))),
         ("machine", Some(Node::str(&machine.name))),
@@ -155,8 +169,8 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("self_check", Some(self_check(comparison))),
         ("closed_self_check", closed.map(self_check)),
         ("work_distance", comparison.work_off.map(Node::from)),
-        ("metrics", Some(metrics_node(comparison, mode))),
-        ("silent", Some(silent_node(comparison, machine))),
+        ("metrics", Some(metrics_node(&rows))),
+        ("silent", Some(silent_node(replay, comparison, &rows))),
         (
             "recorded",
             Some(measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known)),

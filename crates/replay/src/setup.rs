@@ -13,7 +13,7 @@ use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
-use opplab_model::machine::{Costs, IdleState, InvarianceSource, Machine};
+use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::{EnergyModelSource, SetLimit};
 use opplab_sim::Wakes;
@@ -336,6 +336,7 @@ impl Setup {
         if !emulator.is_empty() {
             // The emulated register is written at once.
             machine.cpufreq.switch_ns = 0;
+            machine.ranges.retain(|range| range.path != "driver.switch_ns");
         }
         kthread_affinity(&text("threads.txt"), &mut machine, &mut policy);
 
@@ -368,7 +369,9 @@ impl Setup {
         let switch_ns = measured.over(machine.costs).context_switch_ns;
         measured.sleep_ns = rtlog::around_run_ns(&logs, events).or(measured.sleep_ns);
         machine.costs = measured.over(machine.costs);
+        machine.ranges.retain(|range| !measured.covers(range.path));
         let exit_latency_ns = measured.idle_exit_ns.unwrap_or(0);
+        let takes_exit = machine.clusters.iter().any(|cluster| cluster.idle.is_empty());
         for cluster in machine.clusters.iter_mut().filter(|cluster| cluster.idle.is_empty()) {
             cluster.idle.push(IdleState {
                 name: "WFI".into(),
@@ -379,7 +382,7 @@ impl Setup {
                 power_uw: 0,
             });
         }
-        notes.push(costs_text(machine.costs, exit_latency_ns));
+        notes.extend(measured.texts(machine.costs, takes_exit.then_some(exit_latency_ns)));
 
         let policies = machine.policies();
         let after = lines(&text("sysfs_after.txt"));
@@ -398,16 +401,6 @@ impl Setup {
         let wakes = measured.wakes;
         Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, governor_known, wakes, notes })
     }
-}
-
-/// What the machine's own actions cost, for readers.
-fn costs_text(costs: Costs, exit_latency_ns: u64) -> String {
-    let Costs { context_switch_ns, wakeup_ns, ipi_ns, tick_ns, sugov_work_ns } = costs;
-    format!(
-        "costs measured from the recording: context switch {context_switch_ns} ns, wake-up {wakeup_ns} ns, \
-         interrupt between CPUs {ipi_ns} ns, tick {tick_ns} ns, slow switch of the clock {sugov_work_ns} ns, \
-         idle exit {exit_latency_ns} ns"
-    )
 }
 
 /// The governors of a snapshot's cpufreq policies.

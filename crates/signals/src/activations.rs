@@ -47,6 +47,11 @@ pub struct Activations {
 }
 
 impl Activations {
+    /// The trace goes on until `now`.
+    pub fn until(&mut self, now: u64) {
+        self.last_ns = now;
+    }
+
     /// The activations that are under way, by pid, as if they ended now; one that has not run yet begins to run now.
     pub fn under_way(&self) -> Vec<Activation> {
         let now = self.last_ns;
@@ -61,7 +66,9 @@ impl Activations {
         all
     }
 
-    fn wakeup(&mut self, pid: i32, now: u64) {
+    /// A task is woken.
+    pub fn wakeup(&mut self, pid: i32, now: u64) {
+        self.until(now);
         let fresh =
             Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
         let open = self.open.entry(pid).or_insert(Open { activation: fresh, started: false, running_since: None });
@@ -71,7 +78,9 @@ impl Activations {
         }
     }
 
-    fn switch(&mut self, cpu: u32, now: u64, prev: i32, state: u64, next: i32) {
+    /// A CPU switches from a task in this state (0: it could run on) to another.
+    pub fn switch(&mut self, cpu: u32, now: u64, prev: i32, state: u64, next: i32) {
+        self.until(now);
         if let Some(open) = self.open.get_mut(&prev) {
             if let Some(since) = open.running_since.take() {
                 open.activation.running_ns += now.saturating_sub(since);
@@ -103,7 +112,7 @@ impl Activations {
 
 impl SchedSink for Activations {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
-        self.last_ns = event.time_ns;
+        self.until(event.time_ns);
         match *what {
             SchedEvent::Switch { prev, prev_state, next } => {
                 self.switch(event.cpu, event.time_ns, prev.pid, prev_state, next.pid);

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import quantile_draws
+from opplab.certainty import change_text, quantile_draws
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Choice:
     Attributes
     ----------
     options : list of Option
-        The best first.
+        The best first; where they are unranked, as they were given.
     metrics, goals : list of str
         What was asked about; what counts, the first decides.
     beside : list of str
@@ -244,8 +244,8 @@ class Choice:
         """Give one row a setting, the best first."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            best = None if self.unranked else round(option.best, 4)
-            row: dict[str, Any] = {"rank": place, "setting": option.label, "best": best}
+            rank, best = (None, None) if self.unranked else (place, round(option.best, 4))
+            row: dict[str, Any] = {"rank": rank, "setting": option.label, "best": best}
             if self.constraints or self.work:
                 row["meets"] = round(option.meets, 4)
             for metric in (*self.metrics, *self.beside):
@@ -367,7 +367,7 @@ class Choice:
             why = f"No setting is recommended: {FIXED_SPEED}."
             return [
                 why,
-                "With -m MACHINE the same work runs at speeds that follow the clock.",
+                "Rows stand as they were given. With -m MACHINE the same work runs at speeds that follow the clock.",
                 *self.same(),
                 *self.check,
             ]
@@ -375,6 +375,7 @@ class Choice:
             every = " and ".join(self.kept_by_none())
             does = self._in(self.chance(first.meets))
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {does}."
+            nearest += " The others follow by how far their means are beyond it." if len(self.options) > 1 else ""
             return [nearest, *self.same(), *self._tests_nothing(), *self.check]
         goal = self.goals[0]
         title = title_of(goal)
@@ -484,7 +485,9 @@ class Choice:
                     start = "" if ours == option.parts[metric].value else ", without those of the start"
                     words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
                 else:
-                    words.append(f"{metric} {100 * (ours / theirs - 1):+.1f} %" if theirs else f"{metric} {ours:.4g}")
+                    words.append(
+                        f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {ours:.4g}"
+                    )
                 if text in option.kept_by_means:
                     words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
             out.append(f"Left out: {option.label} does less than {self.baseline}: {', '.join(words)}.")
@@ -542,6 +545,8 @@ class Choice:
             ],
             "recommended": None if self.recommended is None else self.recommended.label,
             "findings": self.findings(),
+            "missing": [*self.missing, *self.of_power],
+            "assumed": self._assumed(),
             "hangs_on": [
                 {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}
                 for one in self.hangs

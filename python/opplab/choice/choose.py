@@ -154,7 +154,8 @@ def choose(
     if "energy" in goals and not all(known_power(program.machine)):
         raise InputError(how_to_get_power([program.machine]))
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
-    chosen += _variants_of(chosen[0], variants, program.machine, said)
+    left_out: list[str] = []
+    chosen += _variants_of(chosen[0], variants, program.machine, left_out.append)
     run = _Runner(program, variation, latencies, jobs, executor, progress)
     if search:
         from opplab.choice.search import searched
@@ -171,7 +172,7 @@ def choose(
     named = zip(labels_of(chosen), chosen, strict=True)
     labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
     cases = program.cases(chosen, labels, variation)
-    for line in (*program.notes, *missing(cases)):
+    for line in (*left_out, *program.notes, *missing(cases)):
         said(line)
     values, units = run.own(cases)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
@@ -186,7 +187,7 @@ def choose(
         run.drawn(draws, values)
     choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
-    notes = of_settings(cases)
+    notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     return replace(choice, missing=notes, of_power=of_power({point[0]: program.machine}, powers_w))
 
@@ -460,11 +461,12 @@ def _answer(
             sign * float(printed[at]),
         ),
     )
-    ranked = [options[at] for at in order]
+    unranked = program.fixed_speed and _clocks_differ(settings)
+    ranked = options if unranked else [options[at] for at in order]
     hangs = []
     gap = None
     rest = [option for option in ranked[1:] if option.meets >= 0.5 and option.label not in ranked[0].equals]
-    if rest:
+    if rest and not unranked:
         first, second = (values[point, option.label, metrics[0]] for option in (ranked[0], rest[0]))
         found = change_of(second, first, units[metrics[0]][1], unit=units[metrics[0]][0])
         gap, shifts = found or (None, {})
@@ -508,7 +510,7 @@ def _answer(
         gap=gap,
         check=program.check,
         energy_error=program.energy_error,
-        unranked=program.fixed_speed and _clocks_differ(settings),
+        unranked=unranked,
         assumed_power=program.assumed_power,
         next_step=program.sources,
         hangs=hangs,

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.catalog import nearest
+from opplab.certainty import change_text
 from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.errors import InputError, OpplabError
@@ -55,6 +57,8 @@ class MachineType:
     power : str
         Where its power comes from, in words.
     dumps : list of str
+    machines : int
+        How many these dumps stand for.
     """
 
     name: str
@@ -62,6 +66,7 @@ class MachineType:
     text: str
     power: str
     dumps: list[str] = field(default_factory=list)
+    machines: int = 0
 
     def machine(self) -> Machine:
         """Give the machine, with the type's name for messages."""
@@ -186,15 +191,14 @@ class Fleet(Block):
         return [[self._line(kind, saving) for kind, saving in self.types[:most]]] if self.types else []
 
     def _line(self, kind: MachineType, saving: Saving) -> dict[str, str]:
-        count = len(kind.dumps)
         return {
             "machine type": kind.name,
-            "machines": str(count),
+            "machines": str(kind.machines),
             "setting": saving.setting or "none keeps the limits",
             "best in": saving.best,
             "baseline draws, W": _number(saving.base_watts),
             "saved by each, W": _between(saving, 1.0),
-            "saved by all, kWh a year": _between(saving, count * HOURS / 1000),
+            "saved by all, kWh a year": _between(saving, kind.machines * HOURS / 1000),
         }
 
     def below(self) -> list[str]:
@@ -221,7 +225,7 @@ class Fleet(Block):
         if not any(saving.watts for _, saving in self.types):
             return []
         rises = [
-            f"{kind.name} {saving.power:+.1f} %"
+            f"{kind.name} {change_text(saving.power)}"
             for kind, saving in self.types
             if (saving.watts or 0.0) > 0 and saving.power >= RISE
         ]
@@ -245,11 +249,11 @@ class Fleet(Block):
         """Give one row a machine type, for programs."""
         out = []
         for kind, saving in self.types:
-            year = len(kind.dumps) * HOURS / 1000
+            year = kind.machines * HOURS / 1000
             out.append(
                 {
                     "machine_type": kind.name,
-                    "machines": len(kind.dumps),
+                    "machines": kind.machines,
                     "setting": saving.setting,
                     "baseline": saving.baseline,
                     "best_in": saving.best,
@@ -294,7 +298,7 @@ class Fleet(Block):
             subtitle=self.question,
             facts=[
                 ("machine types", str(len(self.types))),
-                ("machines", str(sum(len(kind.dumps) for kind, _ in self.types))),
+                ("machines", str(sum(kind.machines for kind, _ in self.types))),
                 ("refused", str(len(self.refused))),
             ],
             answer=self.html(),
@@ -345,13 +349,39 @@ def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
     return out
 
 
-def types_of(sources: Sequence[Path]) -> tuple[list[MachineType], list[tuple[str, str]]]:
-    """Import dumps and group them into machine types; give the dumps that were refused, too."""
+def counted_of(sources: Sequence[Path], counts: Mapping[str, int]) -> dict[Path, int]:
+    """Give how many machines each dump stands for: as many as `counts` has for its path or file name, else one.
+
+    Raises
+    ------
+    InputError
+        A count of no dump, of several of one name, or twice of one.
+    """
+    out = dict.fromkeys(sources, 1)
+    given: dict[Path, str] = {}
+    for name, number in counts.items():
+        found = [one for one in out if one == Path(name)] or [one for one in out if one.name == name]
+        if len(found) != 1:
+            near = "" if found else nearest(name, [one.name for one in out])
+            raise InputError(
+                f"count of `{name}`: {len(found) or 'no'} dump{'s' * (len(found) != 1)} of that name{near}"
+            )
+        if found[0] in given:
+            raise InputError(f"count of `{name}`: `{given[found[0]]}` has given one for the same dump")
+        out[found[0]], given[found[0]] = number, name
+    return out
+
+
+def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple[str, str]]]:
+    """Import dumps and group them into machine types; give the dumps that were refused, too.
+
+    `sources` has how many machines each dump stands for.
+    """
     from opplab.fit.machine_power import generic_power
 
     types: dict[str, MachineType] = {}
     refused = []
-    for source in sources:
+    for source, number in sources.items():
         try:
             if not source.exists():
                 raise InputError("there is no such file")
@@ -372,6 +402,7 @@ def types_of(sources: Sequence[Path]) -> tuple[list[MachineType], list[tuple[str
             refused.append((str(source), words))
             continue
         types[digest].dumps.append(str(source))
+        types[digest].machines += number
     names: dict[str, int] = {}
     for one in types.values():
         names[one.name] = names.get(one.name, 0) + 1
@@ -384,6 +415,7 @@ def fleet(
     dumps: Sequence[str | Path],
     workload: Any,
     *,
+    counts: Mapping[str, int] | None = None,
     output: Path | None = None,
     said: Callable[[str], None] = lambda _: None,
     **options: Any,
@@ -396,6 +428,8 @@ def fleet(
         Dumps, folders of them, or lists of their paths (``.txt``).
     workload : Workload, Benchmark, str or Path
         As in `opplab.choose`.
+    counts : mapping of str to int, optional
+        How many machines a dump stands for, by its path or file name; one without.
     output : Path, optional
         Folder where each type's answer is kept; types that are answered there for the same question are not run again.
     said : callable
@@ -416,7 +450,7 @@ def fleet(
         if text.strip() != ANY_WORK:
             Constraint.parse(text)
     sources = sources_of(dumps)
-    types, refused = types_of(list(dict.fromkeys(sources)))
+    types, refused = types_of(counted_of(sources, counts or {}))
     lacking = _lacking(types, load, options)
     answered = []
     for number, kind in enumerate(types, start=1):
@@ -436,9 +470,9 @@ def fleet(
         saving = replace(saving, missing=[*saving.missing, *left_out])
         said(f"{number}/{len(types)} machine types: {kind.name}{' (kept)' if again else ''}")
         answered.append((kind, saving))
-    answered.sort(key=lambda one: -(one[1].watts or 0.0) * len(one[0].dumps))
+    answered.sort(key=lambda one: -(one[1].watts or 0.0) * one[0].machines)
     label = str(getattr(workload, "label", getattr(workload, "name", workload)))
-    machines = _several(sum(len(kind.dumps) for kind, _ in answered), "machine")
+    machines = _several(sum(kind.machines for kind, _ in answered), "machine")
     asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
     goals = tuple(options.get("goals") or GOALS)
     best = "Least energy by unit of work" if goals == GOALS else f"Best in {' and '.join(map(title_of, goals))}"
@@ -469,7 +503,7 @@ def _repeated(sources: Sequence[Path]) -> str:
     """Name that a dump given several times is one machine."""
     if not (more := len(sources) - len(set(sources))):
         return ""
-    return f"{_several(more, 'repeated path')} left out: each machine is a dump of its own. "
+    return f"{_several(more, 'repeated path')} left out: `--count DUMP=N` counts a dump as N machines. "
 
 
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any]) -> Saving:
@@ -603,10 +637,11 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     words = []
     sure = [(kind, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
     if sure:
-        total = sum(watts * len(kind.dumps) for kind, watts in sure) * HOURS / 1000
-        count = sum(len(kind.dumps) for kind, _ in sure)
+        total = sum(watts * kind.machines for kind, watts in sure)
+        count = sum(kind.machines for kind, _ in sure)
         machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
-        words.append(f"Clear savings: {_number(total)} kWh a year at the baseline's work, on {machines}.")
+        year = f"{_number(total)} W, {_number(total * HOURS / 1000)} kWh a year"
+        words.append(f"Clear savings: {year} at the baseline's work, on {machines}.")
     # What the other types have in common is one sentence, and how many they are.
     others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
     return " ".join([*words, *(text.format(_several(count, "machine type")) for text, count in others.items())])

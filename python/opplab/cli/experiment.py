@@ -130,6 +130,7 @@ def new(
     from opplab.sweep.variants import with_variants
 
     path = file_of(name, ".toml", output)
+    notes: list[str] = []
     benchmark = benchmark_of(str(workload), params)
     if benchmark is None:
         check_workload(workload)
@@ -146,14 +147,17 @@ def new(
             name,
             [from_folder(one, path.parent) for one in machine],
             where,
-            with_variants({"governor": governor}, vs, Machine.load(machine[0]).drivers if vs else (), note),
+            with_variants({"governor": governor}, vs, Machine.load(machine[0]).drivers if vs else (), notes.append),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,
             background=from_folder(background or "", path.parent),
+            notes=notes,
         ),
         force,
     )
+    for words in notes:
+        note(words)
     from opplab.sweep.experiments import Experiment
 
     cases = len(Experiment.load(path).cases)

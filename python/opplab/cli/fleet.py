@@ -20,6 +20,20 @@ from opplab.cli.options import (
     workers,
 )
 
+COUNT_MAX = 10**9
+
+
+def _counts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for value in values:
+        name, equals, number = value.rpartition("=")
+        if not equals or not name or not number.isdecimal() or len(number) > 10 or not 0 < int(number) <= COUNT_MAX:
+            raise click.BadParameter(f"'{value}' is not DUMP=N with N from 1 to {COUNT_MAX}")
+        if name in counts:
+            raise click.BadParameter(f"'{name}' is there twice")
+        counts[name] = int(number)
+    return counts
+
 
 @click.command(name="fleet")
 @click.argument("dumps", nargs=-1, required=True, metavar="DUMP|FOLDER|LIST...")
@@ -41,6 +55,14 @@ from opplab.cli.options import (
     multiple=True,
     metavar="'METRIC <= X'",
     help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
+)
+@click.option(
+    "--count",
+    "counts",
+    multiple=True,
+    callback=_counts,
+    metavar="DUMP=N",
+    help="Machines that a dump stands for, by its path or file name (default: 1); may be repeated.",
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117).")
 @click.option(
@@ -88,7 +110,8 @@ def command(
     """Recommend a setting for each machine type of a fleet, with the watts and kWh that it saves.
 
     DUMPS are machine dumps (.tar.xz), copied /sys and /proc trees, folders of these, or a list of paths (.txt). Dumps
-    with the same simulated hardware form one machine type. A generic power curve stands in where a dump has no power.
+    with the same simulated hardware form one machine type. A dump counts as one machine, or as many as --count gives. A
+    generic power curve stands in where a dump has no power.
     The first governor is the baseline, and every setting must do the baseline's work.
 
     A second call continues an interrupted one. Exit code 1: a dump was refused; the others have their answer.

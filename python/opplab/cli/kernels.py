@@ -11,7 +11,11 @@ from opplab.cli.options import BuiltIn, NameOf, format_option
 from opplab.report.text import flow, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from opplab.kernel import GateChange
+    from opplab.simulation.policy import Policy
+    from opplab.summary.answer import Change
 
 
 @click.group(name="kernels", cls=Group)
@@ -29,6 +33,11 @@ def command() -> None:
 )
 @click.option("--seconds", type=float, default=2.0, show_default=True, help="Simulated time per run, s.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs per kernel.")
+@click.option(
+    "--attribute",
+    is_flag=True,
+    help="With --machine: switch one gate at a time on BEFORE, and name those that reproduce a change alone.",
+)
 @format_option
 def diff(
     before: str,
@@ -38,19 +47,32 @@ def diff(
     governor: str,
     seconds: float,
     seeds: int,
+    attribute: bool,
     output_format: str,
 ) -> None:
     """List the gates that differ between two kernels, with the releases and sources of each change.
 
     BEFORE and AFTER are mainline releases (6.12), point releases (6.6.88) or a distribution's names
     (6.1.0-56-amd64). With --machine both kernels run the workload with the same seeds.
+
+    --attribute also runs BEFORE with one gate of AFTER at a time. Gates that act only together are not found by it. The
+    table has one row per gate: `runs` names the kernel whose runs these are event for event.
     """
+    import opplab
     from opplab.kernel import KernelProfile, kernel_diff
 
+    if attribute and machine is None:
+        raise click.UsageError("--attribute needs --machine, to run on")
     changes = kernel_diff(before, after)
-    runs = [] if machine is None else _runs((before, after), machine, workload, governor, seconds, seeds)
+    runs, gates = [], []
+    if machine is not None:
+        measure = _Measure(machine, workload, seconds, seeds)
+        old, new = (measure.run(opplab.Policy(kernel=kernel, governor=governor)) for kernel in (before, after))
+        runs = _rows((before, after), measure, old[0], new[0])
+        if attribute:
+            gates = _attributed((before, after), changes, measure, governor, runs, old, new[1])
     if output_format != "text":
-        print_table(runs or [change._asdict() for change in changes], output_format)
+        print_table(gates or runs or [change._asdict() for change in changes], output_format)
         return
     _show(before, after, changes)
     for name in (before, after):
@@ -61,6 +83,10 @@ def diff(
             f"\n{workload or 'four periodic tasks'} on {machine} under {governor}, means of {of} with the same seeds:\n"
         )
         print_table(runs, output_format)
+    if attribute:
+        click.echo("\none gate at a time (changes in percent, of shares in points):\n")
+        print_table(gates, output_format)
+        click.echo("\n" + flow("\n".join(_attribution_words(runs, gates) or ["No change is clear."]), 80))
 
 
 def _show(before: str, after: str, changes: list[GateChange]) -> None:
@@ -79,42 +105,59 @@ def _show(before: str, after: str, changes: list[GateChange]) -> None:
         click.echo("")
 
 
-def _runs(
-    kernels: tuple[str, str], machine: str, workload: str | None, governor: str, seconds: float, seeds: int
-) -> list[dict[str, Any]]:
-    """Run both kernels with the same seeds; one row a metric: the means, and the change with its interval."""
-    import opplab
-    from opplab.simulation.workload import Benchmark, load_of
-    from opplab.summary.answer import paired_change, points
-    from opplab.sweep.confidence import mean_of
-    from opplab.sweep.fitted import constants_on
+class _Measure:
+    """Runs policies of one machine and work with the same seeds."""
 
-    on = opplab.Machine.load(machine)
-    work = load_of(workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000))
-    if isinstance(work, Benchmark):
-        _, constants = constants_on(work.name, on.name)
-        work = opplab.Workload.benchmark(work.name, **constants)
-    runs: list[dict[str, dict[int, float]]] = []
-    units: dict[str, tuple[str, str]] = {}
-    for kernel in kernels:
-        policy = opplab.Policy(kernel=kernel, governor=governor)
+    def __init__(self, machine: str, workload: str | None, seconds: float, seeds: int) -> None:
+        import opplab
+        from opplab.simulation.workload import Benchmark, load_of
+        from opplab.sweep.fitted import constants_on
+
+        self.on = opplab.Machine.load(machine)
+        self.work = load_of(workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000))
+        if isinstance(self.work, Benchmark):
+            _, constants = constants_on(self.work.name, self.on.name)
+            self.work = opplab.Workload.benchmark(self.work.name, **constants)
+        self.seconds, self.seeds = seconds, seeds
+        self.units: dict[str, tuple[str, str]] = {}
+
+    def run(self, policy: Policy) -> tuple[dict[str, dict[int, float]], list[str]]:
+        """Give the values of each metric by seed, and the fingerprints of the runs."""
+        import opplab
+
         found: dict[str, dict[int, float]] = {}
-        for seed in range(1, seeds + 1):
-            metrics = opplab.simulate(on, work, policy, seconds=seconds, seed=seed).metrics
+        prints = []
+        for seed in range(1, self.seeds + 1):
+            run = opplab.simulate(self.on, self.work, policy, seconds=self.seconds, seed=seed)
+            prints.append(run.fingerprint)
+            metrics = run.metrics
             for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
                 name = row["metric"]
                 # What a run does not know is not 0.
                 if ":" not in name and row["value"] is not None:
                     found.setdefault(name, {})[seed] = row["value"]
-                    units[name] = row["unit"], row["better"]
-        runs.append(found)
-    before, after = runs
+                    self.units[name] = row["unit"], row["better"]
+        return found, prints
+
+    def change(self, name: str, after: Mapping[int, float], before: Mapping[int, float]) -> Change | None:
+        """Give how a metric changes: shares by points."""
+        from opplab.summary.answer import paired_change, points
+
+        unit, better = self.units[name]
+        return points(after, before) if unit == "%" else paired_change(better, after, before, unit)
+
+
+def _rows(
+    kernels: tuple[str, str], measure: _Measure, before: Mapping[str, dict[int, float]], after: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Give one row a metric: the means, and the change with its interval."""
+    from opplab.sweep.confidence import mean_of
+
     rows = []
     for name in [name for name in before if name in after]:
-        unit, better = units[name]
+        unit, better = measure.units[name]
         old, new = list(before[name].values()), list(after[name].values())
-        pair = after[name], before[name]
-        change = points(*pair) if unit == "%" else paired_change(better, *pair, unit)
+        change = measure.change(name, after[name], before[name])
         known = {} if change is None else {"low": change.certainty.low, "high": change.certainty.high}
         if change is not None:
             words = change.certainty.words
@@ -138,3 +181,80 @@ def _runs(
             }
         )
     return rows
+
+
+REPRODUCED = 0.1
+"""The part of a change by which that of one gate may be off it, and still be named as it."""
+
+
+def _attributed(
+    kernels: tuple[str, str],
+    changes: Sequence[GateChange],
+    measure: _Measure,
+    governor: str,
+    whole: Sequence[Mapping[str, Any]],
+    own: tuple[Mapping[str, dict[int, float]], list[str]],
+    wanted: list[str],
+) -> list[dict[str, Any]]:
+    """Switch one gate at a time on the first kernel; give a row a gate, with the changes of what clearly changes.
+
+    Parameters
+    ----------
+    whole : sequence of mapping
+        Rows of both kernels.
+    own : (dict, list of str)
+        What the first kernel measured, and the fingerprints of its runs.
+    wanted : list of str
+        Fingerprints of the second's.
+    """
+    import opplab
+    from opplab.errors import OpplabError
+    from opplab.sweep.progress import progress
+    from opplab.sweep.runner import Tally
+
+    shown = [row for row in whole if row["certainty"] == "clear"]
+    rows: list[dict[str, Any]] = []
+    tally = Tally(total=len(changes))
+    with progress(len(changes)) as told:
+        for gate in changes:
+            row: dict[str, Any] = {"gate": gate.gate, "switched": f"{gate.before} -> {gate.after}"}
+            try:
+                policy = opplab.Policy(kernel=kernels[0], governor=governor, gates={gate.gate: gate.after})
+                found, prints = measure.run(policy)
+            except OpplabError as error:
+                rows.append({**row, "runs": f"not alone: {error}", **{one["metric"]: None for one in shown}})
+                tally.failed += 1
+            else:
+                row["runs"] = f"as {kernels[1]}" if prints == wanted else f"as {kernels[0]}" if prints == own[1] else ""
+                for one in shown:
+                    name = one["metric"]
+                    change = measure.change(name, found.get(name, {}), own[0][name])
+                    row[name] = None if change is None else round(change.value, 2)
+                rows.append(row)
+                tally.done += 1
+            told(tally)
+    return rows
+
+
+def _attribution_words(whole: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name, for each clear change, the gates that reproduce it alone, else the nearest one."""
+    from opplab.certainty import change_text
+
+    out = []
+    for one in whole:
+        name, change = one["metric"], one["change"]
+        if one["certainty"] != "clear" or not change:
+            continue
+        known = [(row["gate"], row[name]) for row in rows if row.get(name)]
+        head = f"{name} {change_text(change, unit=one['in'])}"
+        alone = [gate for gate, value in known if abs(value - change) <= REPRODUCED * abs(change)]
+        if alone:
+            out.append(f"{head}: {' or '.join(alone)} alone reproduces it.")
+        elif known:
+            gate, value = min(known, key=lambda pair: abs(pair[1] - change))
+            out.append(
+                f"{head}: no gate alone reproduces it; nearest is {gate} with {change_text(value, unit=one['in'])}."
+            )
+        else:
+            out.append(f"{head}: no gate alone changes it.")
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog
+from opplab.certainty import change_text, signed
 from opplab.cli.options import (
     NameOf,
     format_option,
@@ -76,7 +78,7 @@ BUSY = ("ms", 1e6, 1)
 
 
 def _percent(part: float | None, whole: float | None) -> str:
-    return f"{100 * (part - whole) / whole:+.1f} %" if part is not None and whole else "-"
+    return change_text(100 * (part - whole) / whole) if part is not None and whole else "-"
 
 
 def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def _change(metric: dict[str, Any]) -> str:
     """Give a change as `opplab compare` does: in percent, and from 0 as such."""
     before, after = metric.get("replayed"), metric.get("changed")
     if "change" in metric:
-        return f"{metric['change']:+.1f} %"
+        return change_text(metric["change"])
     return "from 0" if before == 0 and after else _percent(after, before)
 
 
@@ -142,7 +144,7 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
             cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
             if several:
                 ends = metric.get("change_percent")
-                cells["interval"] = f"{ends[0]:+.1f} to {ends[1]:+.1f} %" if ends else ""
+                cells["interval"] = f"{signed(ends[0], 1)} to {signed(ends[1], 1)} %" if ends else ""
         cells["verdict"] = metric["verdict"]
         rows.append(cells)
     return rows
@@ -261,7 +263,10 @@ def command(
     on = _machine(machine, trace)
     if vs and not governor:
         recorded_governor = recorded_governor or _opplab.replayed_frequencies(str(trace), on)[1][0]["governor"]
-    changes = _variants(given, recorded_governor, vs, first=first)
+    left_out: list[str] = []
+    changes = _variants(given, recorded_governor, vs, left_out.append, first=first)
+    for words in left_out:
+        note(words)
     hz = _hz(trace, on) if any("sampling_rate" in change["tunables"] for _, change in changes) else 0
     made = []
     for label, change in changes:
@@ -277,6 +282,7 @@ def command(
             recorded,
         )
         found = with_intervals(json.loads(text))
+        found["notes"] += left_out
         if "sampling_rate" in change["tunables"]:
             from opplab.summary.caveats import too_often
 
@@ -303,13 +309,18 @@ def _hz(trace: Path, on: _opplab.Machine | None) -> int:
 
 
 def _variants(
-    given: dict[str, Any], recorded_governor: str | None, vs: tuple[str, ...], *, first: bool
+    given: dict[str, Any],
+    recorded_governor: str | None,
+    vs: tuple[str, ...],
+    said: Callable[[str], None],
+    *,
+    first: bool,
 ) -> list[tuple[str, dict[str, Any]]]:
     """Give the wanted policies, each with its label: that of the options, `first` or alone, and one for each --vs."""
     own = {"tunables": {}, **given}
     if not vs:
         return [("", own)]
-    base, *others = with_variants({"governor": recorded_governor, **given}, vs, said=note)
+    base, *others = with_variants({"governor": recorded_governor, **given}, vs, said=said)
     pairs = {**given, **given.get("tunables", {})}
     words = [value if key == "governor" else f"{key}={value}" for key, value in pairs.items() if key != "tunables"]
     out = [(" ".join(words), own)] if first else []

@@ -158,7 +158,9 @@ def command(
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
             from opplab.simulation.machine import Machine
 
-            variants = with_variants(policy_of(given), vs, Machine.load(machine[0]).drivers if vs else (), note)
+            notes: list[str] = []
+            drivers = Machine.load(machine[0]).drivers if vs else ()
+            variants = with_variants(policy_of(given), vs, drivers, notes.append)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())
@@ -171,9 +173,10 @@ def command(
                     workload = _as_json_c(workload, folder)
                 one = len(variants) == 1 and not (until_ci or how.uncertainty)
                 number = iterations or (1 if one else ITERATIONS)
-                target = str(
-                    _write_experiment(machine, workload, benchmark, variants, folder, seconds, number, seed, background)
+                written = _write_experiment(
+                    machine, workload, benchmark, variants, folder, seconds, number, seed, background, notes
                 )
+                target = str(written)
                 chosen = _loaded(target, True, **adjusted)
             output = folder
         else:
@@ -333,6 +336,7 @@ def _write_experiment(
     iterations: int,
     seed: int | None,
     background: str | None,
+    notes: Sequence[str],
 ) -> Path:
     """Write the experiment of these variants, so that every other command works on what comes of it."""
     from opplab.files import write_text
@@ -368,6 +372,7 @@ def _write_experiment(
         benchmark=benchmark,
         names=names,
         background=from_folder(background or "", folder),
+        notes=notes,
     )
     path = folder / "experiment.toml"
     write_text(path, text)
@@ -441,7 +446,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    for words in (*experiment.workload_notes, *missing(experiment.cases)):
+    for words in (*experiment.notes, *experiment.workload_notes, *missing(experiment.cases)):
         note(words)
     _tell_unknown_disks(experiment)
     start = time.monotonic()

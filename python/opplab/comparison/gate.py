@@ -34,7 +34,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE
+from opplab.certainty import CONFIDENCE, change_text
 from opplab.comparison.method import change_of
 from opplab.comparison.overview import is_performance
 from opplab.errors import InputError
@@ -287,7 +287,10 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     if failed and rule.noise and (rule.noise == "clear" or not absolute or cell.in_points) and _is_noise(cell):
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
-    shown = f"{change:+.2f}{' pp' if absolute else '%'}" if isfinite(change) else f"from 0 to {cell.value:g} {row.unit}"
+    shown = f"from 0 to {cell.value:g} {row.unit}"
+    if isfinite(change):
+        # As rules are written: `9%`.
+        shown = change_text(change, unit="pp" if absolute else "%", digits=2).replace(" %", "%")
     words = cell.certain or ("clear" if cell.significant else "")
     star = f" ({words}{outlier})" if words else ""
     without = f", {lacks}" if lacks else ""

@@ -33,7 +33,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import decimals, digits_of
+from opplab.certainty import Certainty, decimals, digits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -251,7 +251,7 @@ def _folded(table: Table, width: int | None) -> list[str]:
     lines = layout(table)
     if width is None or table.layout not in ("blocks", *_FOLDS):
         return lines
-    most = len(table.runs) if table.layout in _FOLDS else RUNS_A_BLOCK
+    most = len(table.runs) if table.layout in _FOLDS else _runs_a_block(table)
     while most > 1 and max(map(len, lines), default=0) > width:
         most -= 1
         if table.layout == "blocks":
@@ -277,6 +277,28 @@ def _number(cell: Cell, digits: int) -> str:
     return f"{cell.value:.{digits if cell.digits is None else cell.digits}f}"
 
 
+def _change_ends(cell: Cell) -> tuple[float, float] | None:
+    """Give the interval of a change, in its own unit; None where it has none."""
+    if cell.points_low is not None and cell.points_high is not None:
+        return cell.points_low, cell.points_high
+    if cell.ratio_low is None or cell.ratio_high is None:
+        return None
+    low, high = 100 * (cell.ratio_low - 1), 100 * (cell.ratio_high - 1)
+    return (low, high) if cell.sample is None or cell.sample.rises else (-high, -low)
+
+
+def _judged(cell: Cell) -> str:
+    """Give a change with its interval, as answers have it but for the star; that of another method as `_change`."""
+    if not cell.certain or cell.change is None or not math.isfinite(cell.change):
+        return _change(cell)
+    ends = _change_ends(cell)
+    if not cell.change and ends is None:
+        return "" if cell.in_points else "0 %"
+    low, high = ends or (None, None)
+    judged = Certainty(low, high, cell.certain, is_clear=bool(cell.significant))
+    return judged.text(cell.change, "pp" if cell.in_points else "%", 2).removesuffix("*")
+
+
 def _change(cell: Cell, digits: int = 2) -> str:
     if cell.change_text is not None:
         return cell.change_text
@@ -289,11 +311,17 @@ def _dashes(width: int) -> str:
     return ("- " * ((width + 1) // 2)).rstrip()
 
 
-# As in mails of kernel patches.
+# As in mails of kernel patches; with intervals of the changes two are as wide.
 RUNS_A_BLOCK = 3
+RUNS_WITH_INTERVALS = 2
 
 
-def _blocks(table: Table, beside: int = RUNS_A_BLOCK) -> list[str]:
+def _runs_a_block(table: Table) -> int:
+    judged = any(cell is not None and _change_ends(cell) for row in table.rows for cell in row.cells)
+    return RUNS_WITH_INTERVALS if judged else RUNS_A_BLOCK
+
+
+def _blocks(table: Table, beside: int = 0) -> list[str]:
     """So many runs a block, the baseline in the first block only."""
     lines = [f"Benchmark : {table.title or table.benchmark}"]
     if table.parameter:
@@ -302,6 +330,7 @@ def _blocks(table: Table, beside: int = RUNS_A_BLOCK) -> list[str]:
         lines.append(f"Unit : {units}" + (f" ({table.better} is better)" if table.better else ""))
     stat_width = max((len(row.stat) for row in table.rows), default=0)
     operation_width = max((len(_label(table, row)) for row in table.rows), default=0)
+    beside = beside or _runs_a_block(table)
     for start in range(0, len(table.runs), beside):
         names = [
             name + (" (BASELINE)" if start + at == 0 else "")
@@ -319,7 +348,7 @@ def _blocks(table: Table, beside: int = RUNS_A_BLOCK) -> list[str]:
 
 
 def _spread_cell(table: Table, row: Row, column: int) -> str:
-    """``427.19 +- 0.16% (  82.20%)``; significant changes have stars for parentheses, as in mmtests."""
+    """``427.19 +- 0.16% (+82.20 % [+79.10, +85.30])``; clear changes have stars for parentheses, as in mmtests."""
     cell = row.cells[column] if column < len(row.cells) else None
     if cell is None:
         return ""
@@ -332,7 +361,7 @@ def _spread_cell(table: Table, row: Row, column: int) -> str:
     others = any(one is not None and one.change is not None for one in row.cells[1:])
     if (column == 0 and others) or cell.change is not None or cell.change_text is not None:
         left, right = "**" if cell.significant else "()"
-        parts.append(f"{left}{_change(cell):>9}{right}")
+        parts.append(f"{left}{_judged(cell):>9}{right}")
     return " ".join(parts)
 
 
@@ -731,7 +760,7 @@ def _short(table: Table, row: Row, cell: Cell | None) -> str:
     text = _number(cell, table.digits)
     if cell.spread is not None and math.isfinite(cell.spread):
         text += f" ± {cell.spread:.2f}" + ("%" if row.spread_kind == "percent" else "")
-    change = _change(cell)
+    change = _judged(cell)
     if change:
         text += f" ({change.strip()})" + ("*" if cell.significant else "")
     return text

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from opplab.certainty import change_text
+
 __all__ = ["ALONE", "Change", "Series", "alone", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
 
 WIDTH = 460
@@ -305,10 +307,9 @@ def _short(name: str, most: int = 20) -> str:
 
 
 def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[float, float], y: float) -> str:
-    words = f"{one.label}, {name}: {one.value:+.2f} %"
+    words = f"{one.label}, {name}: {change_text(one.value, one.low, one.high, digits=2)}"
     marks = []
     if one.low is not None and one.high is not None:
-        words += f" [{one.low:+.2f}, {one.high:+.2f}]"
         marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=y, y2=y, class_="whisker"))
         for end, edge, side in ((one.low, axis[0], 1), (one.high, axis[1], -1)):
             if (end - edge) * side < 0:
@@ -320,7 +321,7 @@ def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[fl
         marks.append(
             element("path", d=f"M{x:.1f} {y - 4:.1f}L{x + 6 * beyond:.1f} {y:.1f}L{x:.1f} {y + 4:.1f}Z", class_="box")
         )
-        number = f"{one.value:+.0f} %" if math.isfinite(one.value) else "from 0"
+        number = change_text(one.value, digits=0) if math.isfinite(one.value) else "from 0"
         marks.append(text(x - 6 * beyond, y + 3.5, number, "end" if beyond > 0 else "start", "tiny"))
     elif one.hollow:
         marks.append(element("circle", cx=x, cy=y, r=4, class_="hollow"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty, digits_of, quantile_draws
+from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed
 from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
@@ -99,7 +99,7 @@ class Change:
     def short(self) -> str:
         """``-3.4*``, for tables of many."""
         digits = digits_of([self.value], 1) if self.certainty.is_clear else 1
-        return f"{self.value:+.{digits}f}{self.certainty.star}" if self.value else "0"
+        return f"{signed(self.value, digits)}{self.certainty.star}" if self.value else "0"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
 from opplab.sweep.drivers import driver_under
 from opplab.sweep.experiments import Experiment
+from opplab.sweep.missing import missing
 from opplab.sweep.power_profiles import ACTIVE
 from opplab.trace.sql import cpus_of
 
@@ -80,7 +81,8 @@ def too_often(policy: Mapping[str, Any]) -> str:
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
     """Give the sentences; `powers_w`: machine and power of each line."""
     of = of_power(machines_of(experiment), list(powers_w))
-    return " ".join([*of_settings(experiment.cases, experiment.pairs), *of])
+    left_out = [f"{words}." for words in experiment.notes]
+    return " ".join([*left_out, *of_settings(experiment.cases, experiment.pairs), *of])
 
 
 def machines_of(experiment: Experiment) -> dict[str, Any]:
@@ -91,6 +93,7 @@ def machines_of(experiment: Experiment) -> dict[str, Any]:
 
 def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) -> list[str]:
     """Name settings that do nothing, drivers that differ between `pairs`, and what nobody measured of settings."""
+    cases = list(cases)
     each = {(case.machine, case.policy): case for case in cases}
     files = {place: json.loads(case.json) for place, case in each.items()}
     settings: dict[str, list[str]] = {}
@@ -100,6 +103,7 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
+    notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
     return [*notes, *unlike_drivers(drivers, pairs), *assumed_preferences(each.values())]
 

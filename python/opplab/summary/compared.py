@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opplab.certainty import change_text
 from opplab.metrics import is_answer
 from opplab.report import svg
 from opplab.report.html import panel, render
@@ -442,7 +443,8 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
                 low, high, known = cell.points_low, cell.points_high, True
                 span = f"{low:+.2f} to {high:+.2f} pp".replace("-", "\u2212")
             if cell.change is not None and math.isfinite(cell.change):
-                change["text"] += " pp" if cell.in_points else " %"
+                shown = change_text(cell.change, unit="pp" if cell.in_points else "%", digits=2)
+                change["text"] = shown.replace("-", "\u2212")
             out.append(
                 [
                     *({"text": word, "value": word, "class": "left"} for word in words),

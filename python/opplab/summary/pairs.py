@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opplab.certainty import Certainty, certainty
+from opplab.certainty import Certainty, certainty, change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import by_machine
 from opplab.sweep.confidence import Estimate, estimate
@@ -220,7 +220,9 @@ def _missed(value: float | None) -> str:
 def _with_percent(mean: str, percent: float | None, *, clear: bool = False) -> str:
     """``5.26 ( +11.83%)``; clear changes have stars for parentheses, as in `opplab compare`."""
     left, right = "**" if clear else "()"
-    return f"{mean} {left}{percent:+7.2f}%{right}" if percent is not None else mean + " " * 11
+    if percent is None:
+        return mean + " " * 11
+    return f"{mean} {left}{change_text(percent, digits=2).replace(' %', '%'):>8}{right}"
 
 
 def render(block: Block) -> Text:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.certainty import change_text
 from opplab.files import safe_name, write_bytes
 from opplab.metrics import answers, find
 from opplab.simulation.power import how_to_get_power, is_unknown
@@ -194,7 +195,8 @@ def _with_change(cell: Cell | None) -> str:
         return ""
     if cell.ratio is None or cell.sample is None:
         return f"{cell.value:.2f}"
-    return f"{cell.value:.2f} ({100 * (cell.ratio - 1):+.1f}%)" + ("*" if cell.significant else "")
+    change = change_text(100 * (cell.ratio - 1)).replace(" %", "%")
+    return f"{cell.value:.2f} ({change})" + ("*" if cell.significant else "")
 
 
 def _examples(experiment: Experiment) -> list[_opplab.Case]:

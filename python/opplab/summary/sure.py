@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from opplab.certainty import change_text, signed
 from opplab.report import svg
 from opplab.report.html import panel
 from opplab.uncertainty.parts import CHANCE, LEVEL
@@ -67,13 +68,13 @@ def intervals(title: str, lines: Sequence[SureLine]) -> str:
             out.append(svg.element("rect", x=0, y=y, width=svg.WIDTH, height=step, class_="row"))
         name = " ".join(filter(None, (line.point[1] if several else "", line.point[2], line.variant)))
         shown = name if len(name) <= 25 else name[:24] + "\u2026"
-        words = f"{name}: {parts.value:+.2f} %"
+        words = f"{name}: {change_text(parts.value, digits=2)}"
         body = [svg.text(4, middle + 4, shown)]
         if parts.low is not None and parts.high is not None:
             body.append(
                 svg.element("line", x1=at(parts.low), x2=at(parts.high), y1=middle, y2=middle, class_="whisker")
             )
-            words += f", {parts.low:+.2f} to {parts.high:+.2f}"
+            words += f", {signed(parts.low, 2)} to {signed(parts.high, 2)} %"
         if parts.runs is not None:
             start, end = max(parts.value - parts.runs, marks[0]), min(parts.value + parts.runs, marks[-1])
             body.append(svg.element("line", x1=at(start), x2=at(end), y1=middle, y2=middle, class_="line thick"))

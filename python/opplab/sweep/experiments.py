@@ -199,6 +199,11 @@ class Experiment:
         return self._inner.about
 
     @property
+    def notes(self) -> list[str]:
+        """What its answer names beside the numbers: settings of a power profile that no simulation has."""
+        return self._inner.notes
+
+    @property
     def background(self) -> str:
         """Name or file of the system's tasks that run beside every workload; empty: none."""
         return self._inner.background

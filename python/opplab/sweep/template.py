@@ -24,6 +24,7 @@ def experiment_text(
     benchmark: Mapping[str, Any] | None = None,
     names: Sequence[str] = (),
     background: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
     """Give an experiment that compares policies under one workload.
 
@@ -48,6 +49,8 @@ def experiment_text(
         The machines' own, where their files have others.
     background : str
         What runs beside the workload: a built-in name, or a path of a ``.toml`` from the experiment's folder.
+    notes : sequence of str
+        What the answer names beside its numbers.
     """
     label = workload.rpartition("/")[2].partition(".")[0]
     # What all variants share stands once; a table of tunables or gates is a variant's own.
@@ -79,6 +82,7 @@ def experiment_text(
         f"seed = {seed}\n"
         f"iterations = {iterations}  # each with a seed of its own\n"
         + (f'duration = "{round(seconds * 1e6)}us"\n' if seconds is not None else "")
+        + (f"notes = {json.dumps(list(notes))}\n" if notes else "")
         + f"\n[defaults]\n{defaults}"
         f"{policies}"
         f"\n[[workload]]\nlabel = {json.dumps(label)}\n{what} = {json.dumps(workload)}\n{parameters}"

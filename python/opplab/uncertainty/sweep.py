@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from opplab import stats
-from opplab.certainty import quantile_draws
+from opplab.certainty import change_text, quantile_draws
 from opplab.runs import is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
@@ -62,7 +62,7 @@ class SureLine:
 
     def number(self, value: float) -> str:
         """Write a value of it."""
-        return f"{value:+.2f} %" if self.base else f"{value:.4g} {self.unit}"
+        return change_text(value, digits=2) if self.base else f"{value:.4g} {self.unit}"
 
     @property
     def words(self) -> str:
