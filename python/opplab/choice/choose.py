@@ -29,6 +29,7 @@ from opplab.choice.criteria import (
 )
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.simulation.machine import has_hwp
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
@@ -242,7 +243,8 @@ def _variants_of(
     if not variants:
         return []
     base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-    return [Setting.of(one) for one in with_variants(base, variants, driver_names(machine), said)[1:]]
+    found = with_variants(base, variants, driver_names(machine), said, hwp=has_hwp(machine))
+    return [Setting.of(one) for one in found[1:]]
 
 
 def unfit(
