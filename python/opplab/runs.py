@@ -140,9 +140,11 @@ class Run:
         The operations that count for a ratio summary; None means all of them.
     problems : list of Problem
         Files and lines that were skipped.
+    together : bool
+        Whether the operations of an iteration share a measurement, so that they vary together.
     """
 
-    __slots__ = ("benchmark", "name", "problems", "ratio_labels", "series")
+    __slots__ = ("benchmark", "name", "problems", "ratio_labels", "series", "together")
 
     def __init__(self, name: str, benchmark: str) -> None:
         self.name = name
@@ -150,6 +152,7 @@ class Run:
         self.series: dict[str, Series] = {}
         self.ratio_labels: list[str] | None = None
         self.problems: list[Problem] = []
+        self.together = False
 
     def __repr__(self) -> str:
         return f"Run({self.name!r}, {self.benchmark!r}, {len(self.series)} operations)"

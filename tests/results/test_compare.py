@@ -296,6 +296,30 @@ def test_overall_ratio_is_the_geometric_mean_of_ratios():
     assert overall([base, new])[1][0] == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(("higher", "unit"), [(True, "MB/s"), (False, "s")])
+def test_operations_that_share_a_power_narrow_nothing(higher, unit):
+    """Six parameters without noise of their own, all by the one power of an iteration: the interval of one of them."""
+    watts = {"a": [230.0, 228.0, 233.0, 231.0, 229.0], "b": [225.0, 228.0, 227.0, 224.0, 229.0]}
+
+    def ends(labels):
+        runs = []
+        for name, drawn in watts.items():
+            run = Run(name, "x")
+            run.together = True
+            for label in labels:
+                values = [100 * label / power if higher else 100 * label * power for power in drawn]
+                run.series[f"t-{label}"] = Series(f"t-{label}", "t", "", unit, higher, flat=values)
+            runs.append(run)
+        apart = overall(runs)[1]
+        for run in runs:
+            run.together = False
+        return apart, overall(runs)[1]
+
+    (one, same), (six, narrow) = ends([1]), ends([1, 2, 3, 4, 5, 6])
+    assert one == pytest.approx(same, rel=1e-12) and six == pytest.approx(one, rel=1e-12)
+    assert narrow[2] / narrow[1] < six[2] / six[1]
+
+
 def test_overview_efficiency_and_power_of_a_tree():
     tree = GIVEN / "results"
     text = cli(tree, "--baseline", ONDEMAND, "-b", "tbench:tput", "-b", "kernbench", "--table", "overview").stdout
@@ -309,6 +333,8 @@ def test_overview_efficiency_and_power_of_a_tree():
     )
     (cell,) = [one for one in ppw["cells"] if one["run"] == PERF]
     assert cell["value"] == pytest.approx(1.1108 * 227.1425 / 251.9675, rel=1e-3)
+    # Two iterations with 227.72 and 226.56 W, and with 251.66 and 252.28 W: by hand 1.80 % either way.
+    assert cell["ratio_high"] / cell["ratio"] > 1.018 and "its interval is of iterations" in ppw["method"]
     result = CliRunner().invoke(opplab, ["compare", str(tree), "-b", "gitsource", "--table", "power"])
     assert "no power was recorded" in str(result.exception)
 

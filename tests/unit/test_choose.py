@@ -18,7 +18,7 @@ import opplab
 from opplab import _opplab
 from opplab.choice.answer import Choice, Option
 from opplab.choice.cases import NOT_NEAR, program_of
-from opplab.choice.choose import _check_measured, _samples
+from opplab.choice.choose import _check_measured, _judged, _samples, _singles
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
@@ -802,13 +802,42 @@ def test_runs_that_do_not_agree_are_not_called_all_or_none(choice: opplab.Choice
     runs = replace(choice, samples=(3, "runs"))
     most, least, sure = (
         replace(choice.options[0], best=best, ties=best, single=single)
-        for best, single in ((0.96, (2, 2)), (0.04, (1, 1)), (1.0, (3, 3)))
+        for best, single in ((0.96, (2, 2, 3)), (0.04, (1, 1, 3)), (1.0, (3, 3, 3)))
     )
     assert [runs.best_in(one) for one in (most, least, sure)] == ["96 %", "4 %", "all 3 runs"]
-    shared = replace(choice.options[0], best=0.5, ties=1.0, single=(0, 3))
+    shared = replace(choice.options[0], best=0.5, ties=1.0, single=(0, 3, 3))
     assert runs.best_in(shared) == "50 % (all 3 runs with ties)"
-    once = replace(choice.options[0], best=0.85, ties=1.0, single=(1, 3))
+    once = replace(choice.options[0], best=0.85, ties=1.0, single=(1, 3, 3))
     assert runs.best_in(once) == "85 % (all 3 runs with ties)"
+
+
+def test_draws_that_do_not_agree_are_not_called_all_or_none(choice: opplab.Choice) -> None:
+    """Two of 40 draws say the opposite: 98 % of the samples are not "all 40 draws"."""
+    drawn = replace(choice, samples=(40, "draws"))
+    most, least, sure, twice = (
+        replace(choice.options[0], best=best, ties=best, meets=best, single=(agree, agree, agree))
+        for best, agree in ((0.9835, 38), (0.0165, 2), (1.0, 40), (1.0, 39))
+    )
+    words = ["98 %", "2 %", "all 40 draws", "over 99 %"]
+    assert [drawn.best_in(one) for one in (most, least, sure, twice)] == words
+    assert [drawn.keeps_in(one) for one in (most, least, sure, twice)] == words
+
+
+def test_the_draws_that_agree_are_counted_by_their_own_runs() -> None:
+    own = {0: 10.0, 1: 10.2}
+    one = Values(own, {1: {0: 9.0, 1: 9.2}, 2: {0: 12.0, 1: 12.4}})
+    other = Values({0: 11.0, 1: 11.2}, {1: {0: 10.0, 1: 10.2}, 2: {0: 11.0, 1: 11.2}})
+    units, limit = {"energy": ("J", "lower")}, Constraint.parse("energy <= 11J")
+    for draws, rows, kept, wins in (
+        (Draws({}, {}, [], 1), [[10.1, 11.1], [9.1, 10.1], [12.2, 11.1]], [2, 1], [2, 0]),
+        (None, [[10.0, 11.0], [10.2, 11.2]], [2, 1], [2, 0]),
+    ):
+        singles = _singles({"energy": [one, other]}, draws)
+        assert singles["energy"] == pytest.approx(np.array(rows))
+        feasible, _, winners = _judged(singles, [("energy", limit)], units, "energy")
+        assert (feasible.sum(axis=0).tolist(), winners.sum(axis=0).tolist()) == (kept, wins)
+        free = _judged(singles, [], units, "energy")[2]
+        assert free.sum(axis=0).tolist() == ([2, 1] if draws else [2, 0])
 
 
 def test_a_price_that_few_values_do_not_judge_is_named(choice: opplab.Choice) -> None:

@@ -14,6 +14,7 @@ from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, 
 from opplab.sweep.variants import with_variants
 
 INTEL = ["intel_pstate", "intel_cpufreq"]
+AMD = ["acpi-cpufreq", "amd-pstate", "amd-pstate-guided", "amd-pstate-epp"]
 TLP = """
 CPU_DRIVER_OPMODE_ON_AC=active
 CPU_SCALING_GOVERNOR_ON_AC=performance   # fast
@@ -28,11 +29,25 @@ NMI_WATCHDOG=0
 """
 
 
-def profiles(folder: Path, name: str, text: str, drivers: list[str] = INTEL) -> dict[str, PowerProfile]:
+def profiles(
+    folder: Path,
+    name: str,
+    text: str,
+    drivers: list[str] = INTEL,
+    base: dict[str, str] | None = None,
+    *,
+    hwp: bool = False,
+) -> dict[str, PowerProfile]:
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
-    return {one.name: one for one in power_profiles(str(file), drivers)}
+    return {one.name: one for one in power_profiles(str(file), drivers, hwp=hwp, base=base)}
+
+
+def tuned(folder: Path, cpu: str, cmdline: str, drivers: list[str], **base: str) -> PowerProfile:
+    """Give one profile of tuned, on a machine with HWP where its drivers are Intel's."""
+    text = f"[cpu]\n{cpu}\n[bootloader]\ncmdline={cmdline}\n"
+    return profiles(folder, "x/tuned.conf", text, drivers, base, hwp=drivers[0] == INTEL[0])["x"]
 
 
 def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
@@ -45,13 +60,15 @@ def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
 
 
 def test_tuned_includes_and_takes_the_first_governor_that_there_is(tmp_path: Path) -> None:
-    base = "[main]\nsummary=s\n[cpu]\ngovernor=schedutil|conservative|powersave\nboost=0\n[disk]\n#devices=sda\n"
-    for drivers, governor in ((INTEL, "powersave"), (["intel_cpufreq"], "schedutil"), (["acpi-cpufreq"], "schedutil")):
+    base = (
+        "[main]\nsummary=s\n[cpu]\ngovernor=schedutil|conservative|powersave\nmin_perf_pct=20\n[disk]\n#devices=sda\n"
+    )
+    for drivers, governor in ((INTEL, "powersave"), (["intel_cpufreq"], "schedutil")):
         found = profiles(tmp_path, "powersave/tuned.conf", base, drivers)["powersave"]
-        assert found.keys == {"governor": governor, "no_turbo": True}
+        assert found.keys == {"governor": governor, "min_perf_pct": 20}
     text = "[main]\ninclude=powersave\n[sysfs]\n/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq=2000000\n"
     own = profiles(tmp_path, "mine/tuned.conf", text + "[cpu]\ngovernor=performance\n[x]\ntype=net\nwake=1\n")["mine"]
-    assert own.keys == {"governor": "performance", "no_turbo": True, "scaling_max_freq": 2000000}
+    assert own.keys == {"governor": "performance", "min_perf_pct": 20, "scaling_max_freq": 2000000}
     assert own.notes[-1] == "mine: without a key in simulations: [net] wake"
     both = profiles(tmp_path, "ppd.conf", "[main]\ndefault=x\n[profiles]\npower-saver=powersave\nperformance=mine\n")
     assert [one.keys["governor"] for one in both.values()] == ["powersave", "performance"]
@@ -197,20 +214,20 @@ def test_a_profile_without_settings_is_named(tmp_path: Path) -> None:
 
 
 def test_only_an_including_file_replaces_without_a_note(tmp_path: Path) -> None:
-    base = "[cpu]\ngovernor=powersave\nboost=0\nenergy_performance_preference=power\nmin_perf_pct=10\n"
+    base = "[cpu]\ngovernor=powersave\nno_turbo=1\nenergy_performance_preference=power\nmin_perf_pct=10\n"
     profiles(tmp_path, "base/tuned.conf", base)
-    mine = "[main]\ninclude=base\n[cpu]\ngovernor=performance\nboost=1\nenergy_performance_preference=performance\n"
+    mine = "[main]\ninclude=base\n[cpu]\ngovernor=performance\nno_turbo=0\nenergy_performance_preference=performance\n"
     found = profiles(tmp_path, "mine/tuned.conf", f"{mine}min_perf_pct=20\n")["mine"]
     assert found.keys == {"governor": "performance", "no_turbo": False, "epp": "performance", "min_perf_pct": 20}
     assert found.notes == []
-    twice = profiles(tmp_path, "two/tuned.conf", "[cpu]\nboost=0\n[sysfs]\n/sys/x/no_turbo=0\n")["two"]
+    twice = profiles(tmp_path, "two/tuned.conf", "[cpu]\nno_turbo=1\n[sysfs]\n/sys/x/no_turbo=0\n")["two"]
     assert "two/tuned.conf:4: no_turbo is false here and true before; the later holds" in twice.notes[0]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("x/tuned.conf", "[cpu]\nboost=0\nboost=1\n"),
+        ("x/tuned.conf", "[cpu]\nno_turbo=1\nno_turbo=0\n"),
         ("tlp.conf", "CPU_BOOST_ON_AC=0\nX=1\nCPU_BOOST_ON_AC=1\n"),
         ("auto.conf", "[charger]\nturbo=never\nturbo=always\n"),
     ],
@@ -262,3 +279,94 @@ def test_what_a_profile_asks_for_in_vain_is_in_the_answer(tmp_path: Path, monkey
         done = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["choose", *work, "--format", form])
         assert done.exit_code == 0, done.output
         assert words in done.stdout, form
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "drivers", "keys", "words"),
+    [
+        ("intel_pstate=passive", AMD, {}, "intel_pstate does not drive this machine: intel_pstate=passive changes"),
+        ("amd_pstate=passive", INTEL, {}, "amd_pstate does not drive this machine: amd_pstate=passive changes nothing"),
+        ("amd_pstate=passive", AMD, {"driver": "amd-pstate"}, ""),
+        ("amd_pstate=disable", ["amd-pstate-epp", "acpi-cpufreq"], {"driver": "acpi-cpufreq"}, ""),
+        ("intel_pstate=disable", [*INTEL, "acpi-cpufreq"], {"driver": "acpi-cpufreq"}, ""),
+        ("intel_pstate=disable", INTEL, {}, "no driver but intel_pstate: intel_pstate=disable is ignored"),
+        ("intel_pstate=no_hwp", INTEL, {"no_hwp": True, "driver": "intel_cpufreq"}, "starts in its passive mode"),
+        ("intel_pstate=no_hwp intel_pstate=active", INTEL, {"no_hwp": True, "driver": "intel_pstate"}, ""),
+        ("intel_pstate=no_hwp", ["intel_cpufreq"], {}, "the machine has no HWP"),
+        ("intel_pstate=force", INTEL, {}, "intel_pstate=force changes nothing here"),
+        ("intel_pstate=hwp_only", INTEL, {}, "intel_pstate=hwp_only changes nothing here"),
+        ("intel_pstate=hwp_only", ["intel_cpufreq", "acpi-cpufreq"], {"driver": "acpi-cpufreq"}, ""),
+        ("intel_pstate=support_acpi_ppc", INTEL, {}, "without a key in simulations: intel_pstate=support_acpi_ppc"),
+        ("intel_pstate=per_cpu_perf_limits", INTEL, {}, ""),
+    ],
+)
+def test_a_parameter_is_of_its_own_driver(
+    tmp_path: Path, cmdline: str, drivers: list[str], keys: dict[str, str], words: str
+) -> None:
+    found = tuned(tmp_path, "governor=performance", cmdline, drivers)
+    assert found.keys == {"governor": "performance", **keys}
+    assert words in " ".join(found.notes)
+    assert bool(words) == bool(found.notes)
+
+
+def test_what_no_parameter_takes_is_refused(tmp_path: Path) -> None:
+    for cmdline in ("intel_pstate=pasive", "amd_pstate=no_hwp"):
+        with pytest.raises(opplab.InputError, match=f"is no value of {cmdline.partition('=')[0]}="):
+            tuned(tmp_path, "governor=performance", cmdline, AMD)
+
+
+def test_per_cpu_limits_leave_no_percentages(tmp_path: Path) -> None:
+    found = tuned(tmp_path, "governor=powersave\nmin_perf_pct=60", "intel_pstate=per_cpu_perf_limits", INTEL)
+    assert found.keys == {"governor": "powersave"}
+    assert found.notes[0].endswith("with intel_pstate=per_cpu_perf_limits there is no min_perf_pct: ignored")
+
+
+def test_kernels_before_5_8_stay_active_without_hwp(tmp_path: Path) -> None:
+    for kernel, driver in (("5.4", {}), ("5.10", {"driver": "intel_cpufreq"})):
+        found = tuned(tmp_path, "governor=powersave", "intel_pstate=no_hwp", INTEL, kernel=kernel)
+        assert found.keys == {"governor": "powersave", "no_hwp": True, **driver}
+
+
+def test_governors_are_those_of_the_driver_in_use(tmp_path: Path) -> None:
+    for governors, base, chosen in (
+        ("schedutil|powersave", {"governor": "schedutil", "driver": "intel_cpufreq"}, "schedutil"),
+        ("conservative|powersave", {"driver": "intel_cpufreq"}, "conservative"),
+        ("schedutil|powersave", {"governor": "schedutil"}, "powersave"),
+        # Of the driver at boot there is none, and the policy runs under the other.
+        ("conservative", {"governor": "schedutil"}, "conservative"),
+        ("conservative", {"driver": "intel_cpufreq"}, "conservative"),
+    ):
+        found = profiles(tmp_path, "x.conf", f"[cpu]\ngovernor={governors}\n", INTEL, base)["x"]
+        assert (found.keys, found.notes) == ({"governor": chosen}, [])
+    with pytest.raises(opplab.InputError, match="intel_pstate has no governor conservative: ignored"):
+        profiles(tmp_path, "x.conf", "[cpu]\ngovernor=conservative\n", INTEL, {"driver": "intel_pstate"})
+
+
+def test_files_of_a_driver_that_is_not_in_use_are_not_there(tmp_path: Path) -> None:
+    both = "[cpu]\ngovernor=performance\nboost=0\nno_turbo=0\n"
+    for drivers, off, lacking in ((AMD, True, "acpi-cpufreq has no no_turbo"), (INTEL, False, "has no boost")):
+        found = profiles(tmp_path, "x.conf", both, drivers)["x"]
+        assert found.keys == {"governor": "performance", "no_turbo": off}
+        assert lacking in found.notes[0]
+    status = "[cpu]\ngovernor=performance\n[sysfs]\n/sys/devices/system/cpu/{}/status={}\n"
+    for family, mode, drivers, words in (
+        ("amd_pstate", "active", AMD, "acpi-cpufreq has no amd_pstate modes: ignored"),
+        ("amd_pstate", "active", INTEL, "intel_pstate has no amd_pstate modes: ignored"),
+        ("intel_pstate", "guided", INTEL, "intel_pstate has no mode guided: ignored"),
+        ("intel_pstate", "off", INTEL, "a machine without a cpufreq driver is not simulated: ignored"),
+    ):
+        found = profiles(tmp_path, "x.conf", status.format(family, mode), drivers)["x"]
+        assert found.keys == {"governor": "performance"}
+        assert found.notes[0].endswith(words)
+
+
+def test_where_the_clock_ends_without_turbo(tmp_path: Path) -> None:
+    text = "[charger]\ngovernor=performance\nturbo=never\n"
+    end = "the clock ends at the base clock"
+    for more, base, words in (
+        ("", {}, end),
+        ("scaling_max_freq=3000000\n", {}, f"{end}, or at scaling_max_freq where that is lower"),
+        ("", {"max_perf_pct": "50"}, f"{end}, or at max_perf_pct where that is lower"),
+    ):
+        (found,) = profiles(tmp_path, "auto-cpufreq.conf", text + more, INTEL, base).values()
+        assert found.notes[0].endswith(words)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.formats.kernel_robot import Report
+    from opplab.simulation.machine import Machine
     from opplab.sweep.variants import Variant
 
 __all__ = ["Answer", "answer", "models"]
@@ -176,7 +177,7 @@ def _by_governor(report: Report) -> bool:
 
 
 def variants_of(
-    report: Report, keys: Mapping[str, Any], vs: Sequence[str], drivers: Sequence[str], said: Callable[[str], None]
+    report: Report, keys: Mapping[str, Any], vs: Sequence[str], on: Machine, said: Callable[[str], None]
 ) -> list[Variant]:
     """Give the base's policy and one for each commit after it; the rest is as for `with_variants`.
 
@@ -195,11 +196,14 @@ def variants_of(
         what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
     # A file of profiles is several, also where one of them sets what the baseline has.
-    given = sum(len(power_profiles(text, drivers)) if is_power_profile(text) else 1 for text in vs)
+    given = 0
+    for text in vs:
+        is_file = is_power_profile(text)
+        given += len(power_profiles(text, on.drivers, hwp=on.has_hwp, base=keys)) if is_file else 1
     if given != len(patches):
         what = f"the text has {len(patches)} and --vs gives {given}"
         raise InputError(f"line {report.line}: each patch takes one variant: {what}")
-    return with_variants(keys, vs, drivers, said)
+    return with_variants(keys, vs, on.drivers, said, hwp=on.has_hwp)
 
 
 def answer(
@@ -242,7 +246,7 @@ def answer(
     on = Machine.load(machine)
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
-    variants = variants_of(report, keys, vs, on.drivers, notes.append)
+    variants = variants_of(report, keys, vs, on, notes.append)
     results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
     parts = [Facts(part) for part in results.partition_by("iteration")]
     names = list(dict.fromkeys(results["benchmark"]))

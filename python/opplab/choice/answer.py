@@ -92,8 +92,9 @@ class Option:
         Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw.
     ties : float
         Probability that no other is better, which equal settings do not share: the order is by this.
-    single : tuple of (int, int) or None
-        Single runs in which it alone is the best, and in which none is better; None where draws or constraints decide.
+    single : tuple of (int, int, int) or None
+        Runs or, with draws, draws in which it alone is the best, in which none is better, and in which it keeps all
+        constraints; None where they are not known.
     """
 
     setting: Setting
@@ -108,7 +109,7 @@ class Option:
     twins: Sequence[str] = ()
     equals: Sequence[str] = ()
     ties: float = 0.0
-    single: tuple[int, int] | None = None
+    single: tuple[int, int, int] | None = None
 
 
 @dataclass
@@ -191,17 +192,22 @@ class Choice:
     def best_in(self, option: Option) -> str:
         """Give how probable it is that a setting is the best, and with ties where it has some.
 
-        "All" and "none" are of runs that agree.
+        "All" and "none" are of runs or draws that agree.
         """
-        alone, tied = option.single or (self.samples[0], 0)
+        alone, tied, _ = option.single or (self.samples[0], 0, 0)
         words = self.chance(option.best, alone, tied)
         with_ties = self.chance(option.ties, tied if option.single else alone, tied)
         return words if words == with_ties or option.ties <= option.best else f"{words} ({with_ties} with ties)"
 
+    def keeps_in(self, option: Option) -> str:
+        """Give how probable it is that a setting keeps all constraints."""
+        keeps = option.single[2] if option.single else None
+        return self.chance(option.meets, keeps, keeps or 0)
+
     def chance(self, probability: float, agree: int | None = None, tied: int = 0) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
 
-        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws". `agree` is how many do, where single runs
+        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws". `agree` is how many do, where single ones
         are known, and `tied` in how many none is better.
         """
         number, what = self.samples
@@ -209,10 +215,11 @@ class Choice:
             return f"all {number} {what}"
         if probability < 1 / (number + 1) and not tied:
             return f"none of {number} {what}"
-        return f"{100 * probability:.0f} %"
+        percent = 100 * probability
+        return "over 99 %" if percent > 99.5 else "under 1 %" if percent < 0.5 else f"{percent:.0f} %"
 
     def _in(self, words: str) -> str:
-        return f"with a probability of {words}" if words[0].isdigit() else f"in {words}"
+        return f"with a probability of {words}" if "%" in words.split(" (", maxsplit=1)[0] else f"in {words}"
 
     @property
     def recommended(self) -> Option | None:
@@ -262,7 +269,7 @@ class Choice:
             best = "not ranked" if self.unranked else self.best_in(option)
             row = {"": str(place), "setting": option.label, "best in": best}
             if self.constraints or self.work:
-                row["keeps limits in"] = self.chance(option.meets)
+                row["keeps limits in"] = self.keeps_in(option)
             for metric in (*self.metrics, *self.beside):
                 row[f"{metric}, {self.units[metric][0]}"] = value_words(option.parts[metric])
             rows.append(row)
@@ -302,7 +309,7 @@ class Choice:
         for option in self.options:
             notes = {} if self.unranked else {"best in": self.best_in(option)}
             if limited:
-                notes["keeps limits in"] = self.chance(option.meets)
+                notes["keeps limits in"] = self.keeps_in(option)
             base = "" if self.unranked or option.label == self.baseline else self.baseline
             changes = {
                 metric: Change(option.changes[metric].value, option.changes[metric].certainty)
@@ -373,7 +380,7 @@ class Choice:
             ]
         if chosen is None:
             every = " and ".join(self.kept_by_none())
-            does = self._in(self.chance(first.meets))
+            does = self._in(self.keeps_in(first))
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {does}."
             nearest += " The others follow by how far their means are beyond it." if len(self.options) > 1 else ""
             return [nearest, *self.same(), *self._tests_nothing(), *self.check]
@@ -384,7 +391,7 @@ class Choice:
             f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
             + ("as with every other setting" if alone else f"the best {self._in(self.best_in(chosen))}")
             + (", by assumed power" if self.assumed_power and not alone else "")
-            + (f", keeps {limits} {self._in(self.chance(chosen.meets))}." if limits else ".")
+            + (f", keeps {limits} {self._in(self.keeps_in(chosen))}." if limits else ".")
         ]
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")

@@ -29,6 +29,7 @@ from opplab.choice.criteria import (
 )
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.simulation.machine import has_hwp
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
@@ -243,7 +244,8 @@ def _variants_of(
     if not variants:
         return []
     base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-    return [Setting.of(one) for one in with_variants(base, variants, driver_names(machine), said)[1:]]
+    found = with_variants(base, variants, driver_names(machine), said, hwp=has_hwp(machine))
+    return [Setting.of(one) for one in found[1:]]
 
 
 def unfit(
@@ -392,22 +394,15 @@ def _answer(
         metric: _samples([values[point, label, metric] for label in labels], assumed, units[metric][0] == "%")
         for metric in used
     }
-    feasible = np.ones_like(samples[shown[0]], dtype=bool)
-    kept = {}
-    for metric, limit in bounds:
-        # The first setting is the baseline, in every sample its own.
-        bound = limit.bound_in(units[metric][0], samples[metric][:, :1])
-        holds = samples[metric] <= bound if limit.at_most else samples[metric] >= bound
-        kept[limit] = holds.mean(axis=0)
-        feasible &= holds
     sign = 1.0 if units[metrics[0]][1] == "lower" else -1.0
-    cost = np.where(feasible, sign * samples[metrics[0]], math.inf)
-    best = cost.min(axis=1, keepdims=True)
+    feasible, kept, winners = _judged(samples, bounds, units, metrics[0])
     # Settings that are equal to the printed digits share a sample. They are ranked by how often none is better: by
     # their shares a worse one could win.
-    winners = feasible & (cost <= best + _half_a_digit(np.where(np.isfinite(best), best, 0.0)))
     shares = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
-    each = _each([values[point, label, metrics[0]] for label in labels], assumed, sign if bool(feasible.all()) else 0.0)
+    deciding = dict.fromkeys([metrics[0], *(metric for metric, _ in bounds)])
+    singles = _singles({metric: [values[point, label, metric] for label in labels] for metric in deciding}, assumed)
+    keeps, _, wins_of = _judged(singles, bounds, units, metrics[0])
+    alone = wins_of & (wins_of.sum(axis=1, keepdims=True) == 1)
     options: list[Option] = []
     for at, (setting, label) in enumerate(zip(settings, labels, strict=True)):
         parts = {}
@@ -438,7 +433,7 @@ def _answer(
                     and _excess_of(parts, (options[0].parts if options else parts), metric, limit, units) <= 0
                 ],
                 ties=float(winners[:, at].mean()),
-                single=each[at],
+                single=(int(alone[:, at].sum()), int(wins_of[:, at].sum()), int(keeps[:, at].sum())),
             )
         )
     printed = [f"{option.parts[metrics[0]].value:.4g}" for option in options]
@@ -521,7 +516,7 @@ def _answer(
         ],
         sources=dict(program.machine.get("source", {})),
         undrawn=draws is None,
-        samples=(iterations, "runs") if assumed is None else (len(assumed.shares[point[0]]) + 1, "draws"),
+        samples=(len(keeps), "runs" if assumed is None else "draws"),
     )
     # The metrics that decide, and that of the price.
     judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
@@ -609,21 +604,47 @@ def _half_a_digit(values: Any) -> Any:
     return 0.5 * 10.0 ** (np.floor(np.log10(np.where(size > 0, size, 1.0))) - 3) * (size > 0)
 
 
-def _each(settings: Sequence[Values], draws: Draws | None, sign: float) -> list[tuple[int, int] | None]:
-    """Give, for each setting, in how many single runs it alone is the best, and in how many none is better.
+def _judged(
+    samples: Mapping[str, Any],
+    bounds: Sequence[tuple[str, Constraint]],
+    units: Mapping[str, tuple[str, str]],
+    goal: str,
+) -> tuple[Any, dict[Constraint, Any], Any]:
+    """Give which settings keep all constraints, the share of samples with each, and which settings none is better than.
 
-    Nothing where there are draws, or constraints that decide.
+    A row a sample, a column a setting.
     """
     import numpy as np
 
-    if draws is not None or not sign:
-        return [None] * len(settings)
-    iterations = sorted(set.intersection(*(set(one.own) for one in settings)))
-    cost = sign * np.array([[one.own[at] for one in settings] for at in iterations])
+    feasible = np.ones_like(samples[goal], dtype=bool)
+    kept = {}
+    for metric, limit in bounds:
+        # The first setting is the baseline, in every sample its own.
+        bound = limit.bound_in(units[metric][0], samples[metric][:, :1])
+        holds = samples[metric] <= bound if limit.at_most else samples[metric] >= bound
+        kept[limit] = holds.mean(axis=0)
+        feasible &= holds
+    sign = 1.0 if units[goal][1] == "lower" else -1.0
+    cost = np.where(feasible, sign * samples[goal], math.inf)
     best = cost.min(axis=1, keepdims=True)
-    winners = cost <= best + _half_a_digit(best)
-    alone = winners & (winners.sum(axis=1, keepdims=True) == 1)
-    return list(zip(alone.sum(axis=0).tolist(), winners.sum(axis=0).tolist(), strict=True))
+    winners = feasible & (cost <= best + _half_a_digit(np.where(np.isfinite(best), best, 0.0)))
+    return feasible, kept, winners
+
+
+def _singles(metrics: Mapping[str, Sequence[Values]], draws: Draws | None) -> dict[str, Any]:
+    """Give metrics of settings by what agrees or not: a row a run or, with draws, a draw, the file's own the first."""
+    import numpy as np
+
+    every = [one for settings in metrics.values() for one in settings]
+    iterations = sorted(set.intersection(*(set(one.own) for one in every)))
+    drawn = sorted(set.intersection(*(set(one.drawn) for one in every))) if draws is not None else []
+
+    def rows(one: Values) -> list[float]:
+        if draws is None:
+            return [one.own[at] for at in iterations]
+        return [float(np.mean(list(runs.values()))) for runs in (one.own, *(one.drawn[draw] for draw in drawn))]
+
+    return {metric: np.array([rows(one) for one in settings]).T for metric, settings in metrics.items()}
 
 
 def _samples(settings: Sequence[Values], draws: Draws | None, share: bool) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
+from opplab.simulation.machine import has_hwp
 from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of
 from opplab.sweep.variants import Variant, labels_apart
 
@@ -370,5 +371,5 @@ def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[Write | Un
 def _has_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
     """Report whether `energy_performance_preference` exists: in active amd-pstate, and in intel_pstate with HWP."""
     if driver.startswith("intel"):
-        return not keys.get("no_hwp") and all("hwp" in cluster for cluster in machine.get("cluster", []))
+        return not keys.get("no_hwp") and has_hwp(machine)
     return driver in ("", "amd-pstate-epp")

@@ -132,6 +132,7 @@ def new(
     path = file_of(name, ".toml", output)
     notes: list[str] = []
     benchmark = benchmark_of(str(workload), params)
+    first = Machine.load(machine[0])
     if benchmark is None:
         check_workload(workload)
         where = os.path.relpath(workload, path.parent)
@@ -139,7 +140,7 @@ def new(
         where = workload.name
         if len(machine) > 1:
             raise InputError(f"the constants of {where} are those of one machine: give one --machine")
-        benchmark = with_calibration(benchmark, where, Machine.load(machine[0]).name)
+        benchmark = with_calibration(benchmark, where, first.name)
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     write_new(
         path,
@@ -147,7 +148,7 @@ def new(
             name,
             [from_folder(one, path.parent) for one in machine],
             where,
-            with_variants({"governor": governor}, vs, Machine.load(machine[0]).drivers if vs else (), notes.append),
+            with_variants({"governor": governor}, vs, first.drivers, notes.append, hwp=first.has_hwp),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

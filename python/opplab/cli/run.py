@@ -159,8 +159,8 @@ def command(
             from opplab.simulation.machine import Machine
 
             notes: list[str] = []
-            drivers = Machine.load(machine[0]).drivers if vs else ()
-            variants = with_variants(policy_of(given), vs, drivers, notes.append)
+            on = Machine.load(machine[0])
+            variants = with_variants(policy_of(given), vs, on.drivers, notes.append, hwp=on.has_hwp)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())

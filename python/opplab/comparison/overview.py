@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from opplab.certainty import CONFIDENCE, UNVARIED, certainty
-from opplab.comparison.method import change_of, compare_cells, digits_of, is_same, same_rule, sample_of
+from opplab.comparison.method import Sample, change_of, compare_cells, digits_of, is_same, same_rule, sample_of
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.runs import SHARES, Run
@@ -28,7 +28,8 @@ _ONE_MEAN = "power is known as one mean of each run"
 def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[float, float, float]]:
     """Each run's geometric mean over the operations of its means' ratios to the baseline, with an interval.
 
-    The interval is put together from those of the operations on the logarithm (`_joined`).
+    The interval is put together from those of the operations on the logarithm (`_joined`), or where the operations of
+    an iteration share a measurement, from what the iterations are of all of them (`_together`).
 
     Returns
     -------
@@ -39,7 +40,7 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
     base = runs[0]
     nothing = (nan,) * 3
     for run in runs:
-        logs, below, above = [], [], []
+        logs, below, above, compared = [], [], [], []
         for label, series in base.series.items():
             other = run.series.get(label)
             if run is base:
@@ -52,12 +53,39 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
             logs.append(log(one["ratio"]))
             below.append(log(one["ratio"] / one["low"]))
             above.append(log(one["high"] / one["ratio"]))
+            compared.append((series, other))
         if not logs:
             found.append(nothing)
             continue
         center, low, high = map(exp, _joined(logs, below, above))
+        if run.together and compared:
+            low, high = (center * end for end in _together(compared, confidence))
         found.append((center, low, high))
     return found
+
+
+def _together(pairs: Sequence[tuple[Series, Series]], confidence: float) -> tuple[float, float]:
+    """Give the ends of an interval around the overall ratio, as factors, of operations that vary together.
+
+    Each iteration counts by the mean of its values as parts of their operations' means, so that what the operations
+    share is not averaged away: of one operation it is that operation's interval.
+    """
+    parts = []
+    for side in zip(*pairs, strict=True):
+        iterations = zip(*(_of_mean(series) for series in side), strict=True)
+        parts.append([fmean(found) for row in iterations if (found := [one for one in row if isfinite(one)])])
+    rate = pairs[0][0].is_rate
+    # Of rates the parts are of times.
+    base, new = parts[::-1] if rate else parts
+    one = Sample(base, new, higher=False, is_rate=False, is_share=False).compare(confidence)
+    return one["low"], one["high"]
+
+
+def _of_mean(series: Series) -> list[float]:
+    """Give values by their mean; of a rate, the times that they stand for by theirs."""
+    values = [1 / value for value in series.values()] if series.is_rate else series.values()
+    mean = fmean(value for value in values if isfinite(value))
+    return [value / mean for value in values]
 
 
 def _joined(values: Sequence[float], below: Sequence[float], above: Sequence[float]) -> tuple[float, float, float]:
@@ -139,6 +167,7 @@ def by_metric(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
         parts = []
         for run in runs:
             part = Run(run.name, run.benchmark)
+            part.together = run.together
             part.series = {label: one for label, one in run.series.items() if one.metric == metric}
             parts.append(part)
         yield metric, parts
@@ -232,6 +261,8 @@ def overview(
     )
     if efficiency:
         table.method += f"; performance per watt is of each case or iteration, by its {' or '.join(sources)}"
+        if any(run.together for _, _, _, quotients in benchmarks for run in quotients):
+            table.method += ", which all parameters of an iteration share: its interval is of iterations"
     return table
 
 

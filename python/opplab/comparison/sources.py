@@ -132,6 +132,7 @@ class Tree(Source):
         from opplab.mmtests.statistics import amean, hmean
 
         found = Run(run.name, run.benchmark)
+        found.together = True
         power = read_monitor(self.directory, run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
         for label, one in run.series.items() if power is not None else ():
             assert power is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 from opplab import _opplab, catalog
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "has_hwp"]
 
 
 def _toml(value: Any) -> str:
@@ -18,6 +18,11 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
     return json.dumps(value)
+
+
+def has_hwp(machine: Mapping[str, Any]) -> bool:
+    """Report whether intel_pstate finds hardware P-states: all clusters have them."""
+    return all("hwp" in cluster for cluster in machine.get("cluster", []))
 
 
 class Machine:
@@ -78,6 +83,13 @@ class Machine:
     def drivers(self) -> list[str]:
         """The cpufreq drivers that it has; the first is that at boot."""
         return [str(one["driver"]) for one in self.describe()["drivers"]]
+
+    @property
+    def has_hwp(self) -> bool:
+        """Whether intel_pstate finds hardware P-states: all clusters have them."""
+        import tomllib
+
+        return has_hwp(tomllib.loads(self.to_toml()))
 
     def describe(self) -> dict[str, Any]:
         """Give the whole machine as dicts and lists; units are the last word of a key."""

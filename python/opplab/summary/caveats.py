@@ -9,10 +9,9 @@ from typing import Any
 from opplab.errors import CaseError
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under
+from opplab.sweep.drivers import ACTIVE, driver_under
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
-from opplab.sweep.power_profiles import ACTIVE
 from opplab.trace.sql import cpus_of
 
 __all__ = [

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opplab.sweep.power_profiles import MODES
+__all__ = ["ACTIVE", "MODES", "MODE_OF", "driver_among", "driver_names", "driver_under", "drivers_of"]
 
-__all__ = ["MODE_OF", "driver_names", "driver_under", "drivers_of"]
-
-MODE_OF = {
-    driver: (family.replace("-", "_"), mode) for family, modes in MODES.items() for mode, driver in modes.items()
+ACTIVE = ("intel_pstate", "amd-pstate-epp")
+"""Drivers with governors of their own, which are called performance and powersave."""
+MODES = {
+    "intel_pstate": {"active": "intel_pstate", "passive": "intel_cpufreq"},
+    "amd_pstate": {"active": "amd-pstate-epp", "passive": "amd-pstate", "guided": "amd-pstate-guided"},
 }
+"""The driver of each mode, by its parameter (intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12)."""
+MODE_OF = {driver: (family, mode) for family, modes in MODES.items() for mode, driver in modes.items()}
 """Drivers of modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content."""
 _OWN_GOVERNORS = ("performance", "powersave")
 """The governors of an active mode, which are the driver's own."""
@@ -29,9 +32,13 @@ def driver_under(machine: Mapping[str, Any], keys: Mapping[str, Any]) -> str:
     keys : mapping
         Of the policy.
     """
+    return driver_among(driver_names(machine), keys)
+
+
+def driver_among(names: Sequence[str], keys: Mapping[str, Any]) -> str:
+    """Give the same for the names of a machine's drivers, the first that at boot."""
     if named := keys.get("driver"):
         return str(named)
-    names = driver_names(machine)
     own = names[0] if names else ""
     folder, mode = MODE_OF.get(own, ("", ""))
     passive = next((name for name in names if MODE_OF.get(name) == (folder, "passive")), "")

@@ -21,8 +21,9 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
+from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among
 
-__all__ = ["ACTIVE", "DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
+__all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
 
 DAEMON = "power-profiles-daemon"
 """The word for the three profiles of the daemon, which has them in its program."""
@@ -33,15 +34,23 @@ _DAEMON = {
     "performance": {"governor": "performance", "epp": "performance"},
 }
 _SUFFIXES = (".conf", ".ini")
-ACTIVE = ("intel_pstate", "amd-pstate-epp")
-"""Drivers with governors of their own, which are called performance and powersave."""
 HINTED = (*ACTIVE, "intel_cpufreq")
 """Drivers that have an energy performance preference, where the processor has one."""
-MODES = {
-    "intel_pstate": {"active": "intel_pstate", "passive": "intel_cpufreq"},
-    "amd-pstate": {"active": "amd-pstate-epp", "passive": "amd-pstate", "guided": "amd-pstate-guided"},
+_AT_BOOT = {
+    "intel_pstate": (
+        "disable",
+        "force",
+        "hwp_only",
+        "no_cas",
+        "no_hwp",
+        "per_cpu_perf_limits",
+        "support_acpi_ppc",
+    ),
+    "amd_pstate": ("disable",),
 }
-"""The driver of each mode, by the family's name (intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12)."""
+"""What the parameters take beside modes (Documentation/admin-guide/kernel-parameters.txt, v6.12)."""
+_PASSIVE_SINCE = (5, 8)
+"""Without HWP intel_pstate starts in its passive mode (intel_pstate.c:intel_pstate_init())."""
 _LIMITS = ("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct")
 
 
@@ -63,12 +72,23 @@ class PowerProfile:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Where:
+    """Where profiles are set: the machine's drivers, whether it has HWP, and the policy's keys before."""
+
+    drivers: Sequence[str]
+    hwp: bool
+    base: Mapping[str, Any]
+
+
 def is_power_profile(text: str) -> bool:
     """Whether the text of a variant names a file of profiles, and not keys."""
     return text == DAEMON or ("=" not in text and Path(text).suffix in _SUFFIXES)
 
 
-def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]:
+def power_profiles(
+    text: str, drivers: Sequence[str] = (), *, hwp: bool = False, base: Mapping[str, Any] | None = None
+) -> list[PowerProfile]:
     """Read the profiles of a file, or those of power-profiles-daemon.
 
     Parameters
@@ -77,7 +97,11 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
         ``tuned.conf``, tuned's ``ppd.conf``, ``tlp.conf``, ``auto-cpufreq.conf``, the daemon's ``state.ini``; or
         ``power-profiles-daemon``.
     drivers : sequence of str
-        cpufreq drivers of the machine, the first at boot: they decide which governors there are.
+        cpufreq drivers of the machine, the first at boot: they decide which governors and files there are.
+    hwp : bool
+        Whether the machine has Intel's hardware P-states.
+    base : mapping, optional
+        Keys of the policy that the profiles change; its `driver` holds where a profile names none.
 
     Raises
     ------
@@ -89,17 +113,19 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
     >>> [(one.name, one.keys["epp"]) for one in power_profiles("power-profiles-daemon", ["intel_pstate"])]
     [('power-saver', 'power'), ('balanced', 'balance_performance'), ('performance', 'performance')]
     """
+    where = _Where(drivers, hwp, base or {})
     if text == DAEMON:
-        return [_of_daemon(name, drivers) for name in _DAEMON]
+        return [_of_daemon(name, where) for name in _DAEMON]
     path = Path(text)
     lines = read_text(path, "a power profile").splitlines()
     if any(re.match(r"\s*[A-Z_]+_ON_(AC|BAT|SAV)\s*=", line) for line in lines):
-        found = _tlp(path, lines, drivers)
+        found = _tlp(path, lines, where)
     else:
-        found = _ini(path, lines, drivers)
+        found = _ini(path, lines, where)
     kept = [one for one in found if one.keys]
     if not kept:
-        raise InputError(f"{path}: no setting of CPU frequency, limits or the scheduler")
+        why = "".join(f"; {note}" for one in found for note in one.notes)
+        raise InputError(f"{path}: no setting of CPU frequency, limits or the scheduler that this machine has{why}")
     for one in found:
         if not one.keys:
             kept[0].notes += [*one.notes, f"{one.name}: no setting that this machine has: left out"]
@@ -109,15 +135,23 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
 class _Reader:
     """Collects keys of one profile; `place` is where the setting that is read stands."""
 
-    def __init__(self, name: str, drivers: Sequence[str]) -> None:
+    def __init__(self, name: str, where: _Where) -> None:
         self.profile = PowerProfile(name)
-        self.drivers = drivers
+        self.where = where
         self.others: list[str] = []
         self._places: dict[str, str] = {}
+        self._per_cpu_limits = False
 
     @property
     def driver(self) -> str:
-        return str(self.profile.keys.get("driver") or (self.drivers[0] if self.drivers else ""))
+        """The driver under which the profile runs."""
+        return driver_among(self.where.drivers, {**self.where.base, **self.profile.keys})
+
+    @property
+    def _driver_at_first(self) -> str:
+        """The driver before a governor is chosen."""
+        named = self.profile.keys.get("driver") or self.where.base.get("driver")
+        return str(named or next(iter(self.where.drivers), ""))
 
     def note(self, words: str) -> None:
         self.profile.notes.append(words)
@@ -129,41 +163,107 @@ class _Reader:
             self.note(f"{place}: {key} is {_word(value)} here and {_word(old)} before; the later holds")
         self.profile.keys[key], self._places[key] = value, place
 
-    def mode(self, value: str, place: str) -> None:
-        for family, modes in MODES.items():
-            if any(name in modes.values() for name in self.drivers):
-                if value not in modes:
-                    raise InputError(f"{place}: `{value}` is no mode of {family}{nearest(value, list(modes))}")
-                if modes[value] in self.drivers:
-                    self.put("driver", modes[value], place)
-                else:
-                    self.note(f"{place}: the machine has no {modes[value]}: ignored")
-                return
-        self.note(f"{place}: the driver has no modes: ignored")
+    def mode(self, value: str, place: str, family: str = "") -> None:
+        """Take a mode while the kernel runs, which the driver in use has; `family`: the folder of the file."""
+        every = [*dict.fromkeys(mode for modes in MODES.values() for mode in modes), "off"]
+        if value not in every:
+            raise InputError(f"{place}: no driver has a mode `{value}`{nearest(value, every)}")
+        driver = self._driver_at_first
+        own = _family_of(driver)
+        if not own or family not in ("", own):
+            self.note(f"{place}: {driver or 'the driver'} has no {family + ' ' if family else ''}modes: ignored")
+        elif value == "off":
+            self.note(f"{place}: a machine without a cpufreq driver is not simulated: ignored")
+        else:
+            self._mode_of(own, value, place)
+
+    def boot(self, family: str, value: str, place: str) -> None:
+        """Take `intel_pstate=` or `amd_pstate=` of the kernel's command line."""
+        every = [*MODES[family], *_AT_BOOT[family]]
+        if value not in every:
+            raise InputError(f"{place}: `{value}` is no value of {family}={nearest(value, every)}")
+        drivers = self.where.drivers
+        if family not in map(_family_of, drivers):
+            self.note(f"{place}: {family} does not drive this machine: {family}={value} changes nothing here")
+        elif value in MODES[family]:
+            self._mode_of(family, value, place)
+        elif value == "disable" or (value == "hwp_only" and not self.where.hwp):
+            other = next((name for name in drivers if _family_of(name) != family), "")
+            if other:
+                self.put("driver", other, place)
+            else:
+                self.note(f"{place}: the machine's file has no driver but {family}: {family}={value} is ignored")
+        elif value == "no_hwp":
+            self._without_hwp(place)
+        elif value == "per_cpu_perf_limits":
+            self._per_cpu_limits = True
+        elif value in ("force", "hwp_only"):
+            self.note(f"{place}: {family} drives this machine: {family}={value} changes nothing here")
+        else:
+            self.others.append(f"{family}={value}")
+
+    def _mode_of(self, family: str, value: str, place: str) -> None:
+        driver = MODES[family].get(value)
+        if driver is None:
+            self.note(f"{place}: {family} has no mode {value}: ignored")
+        elif driver in self.where.drivers:
+            self.put("driver", driver, place)
+        else:
+            self.note(f"{place}: the machine has no {driver}: ignored")
+
+    def _without_hwp(self, place: str) -> None:
+        if not self.where.hwp:
+            self.note(f"{place}: the machine has no HWP: intel_pstate=no_hwp changes nothing here")
+            return
+        self.put("no_hwp", True, place)
+        kernel = re.match(r"(\d+)\.(\d+)", str(self.where.base.get("kernel", "")))
+        early = kernel is not None and (int(kernel[1]), int(kernel[2])) < _PASSIVE_SINCE
+        passive = MODES["intel_pstate"]["passive"]
+        named = "driver" in {**self.where.base, **self.profile.keys}
+        if passive in self.where.drivers and not early and not named:
+            self.put("driver", passive, place)
+            self.note(f"{place}: without HWP intel_pstate starts in its passive mode, {passive}")
 
     def governor(self, value: str, place: str) -> None:
-        """Take the first governor of a list that the driver has, as tuned does."""
+        """Take the first governor of a list that the driver has, as tuned does.
+
+        Where the driver at boot has none of them, those count of the one under which the policy runs.
+        """
         every = [name for name, _ in _opplab.names("governors")]
         names = [name.strip() for name in value.split("|")]
         for name in names:
             if name not in every:
                 raise InputError(f"{place}: no governor `{name}`{nearest(name, every)}")
-        has = ("performance", "powersave") if self.driver in ACTIVE else every
-        for name in names:
-            if name in has:
-                self.put("governor", name, place)
-                return
+        for driver in (self._driver_at_first, self.driver):
+            has = ("performance", "powersave") if driver in ACTIVE else every
+            for name in names:
+                if name in has:
+                    self.put("governor", name, place)
+                    return
         self.note(f"{place}: {self.driver} has no governor {' or '.join(names)}: ignored")
 
     def epp(self, value: str, place: str) -> None:
         first = value.partition("|")[0].strip()
-        if self.drivers and self.driver not in HINTED:
+        if self.driver and self.driver not in HINTED:
             self.note(f"{place}: {self.driver} has no energy performance preference: ignored")
         elif first not in ("", "default"):
             self.put("epp", _number(first, place) if first.isdecimal() else first, place)
 
     def turbo(self, on: str, place: str) -> None:
+        """Take a word for turbo, which is written to the file that the driver has."""
         self.put("no_turbo", not _flag(on, place), place)
+
+    def boost(self, value: str, place: str) -> None:
+        """Take the file of cpufreq, which intel_pstate does not have in any mode."""
+        if self.driver.startswith("intel"):
+            self.note(f"{place}: {self.driver} has no boost, but no_turbo: ignored")
+        else:
+            self.turbo(value, place)
+
+    def no_turbo(self, value: str, place: str) -> None:
+        """Take the file of intel_pstate."""
+        if not self._is_not_intel("no_turbo", place):
+            self.put("no_turbo", _flag(value, place), place)
 
     def cpus(self, key: str, value: str, place: str) -> None:
         """Take a list of CPUs of the command line; isolcpus has flags before it, of which `domain` is the default."""
@@ -182,6 +282,9 @@ class _Reader:
     def plain(self, value: str, place: str, *, key: str) -> None:
         number = _number(value, place)
         if key.endswith("_pct") and self._is_not_intel(key, place):
+            return
+        if key.endswith("_pct") and self._per_cpu_limits:
+            self.note(f"{place}: with intel_pstate=per_cpu_perf_limits there is no {key}: ignored")
             return
         # TLP and auto-cpufreq write 0 for the hardware's own limit.
         if number:
@@ -203,7 +306,9 @@ class _Reader:
         parts = path.rstrip("/").split("/")
         name = "/".join(parts[-2:]) if parts[-2:] == ["smt", "control"] else parts[-1]
         known = _FILES.get(name)
-        if known is None:
+        if parts[-2:-1] and parts[-2] in MODES and name == "status":
+            self.mode(value.strip(), place, parts[-2])
+        elif known is None:
             self.others.append(name)
         else:
             known(self, value, place)
@@ -224,11 +329,17 @@ class _Reader:
         if low and high and low > high:
             raise InputError(f"{name}: min_perf_pct {low} is above max_perf_pct {high}")
         if keys.get("no_turbo") and keys.get("governor") == "performance":
-            self.note(f"{name}: turbo is off under the governor performance: the clock ends at the base clock")
+            limits = [key for key in ("scaling_max_freq", "max_perf_pct") if {**self.where.base, **keys}.get(key)]
+            lower = f", or at {' or '.join(limits)} where that is lower" if limits else ""
+            self.note(f"{name}: turbo is off under the governor performance: the clock ends at the base clock{lower}")
         if self.others:
             names = ", ".join(dict.fromkeys(self.others))
             self.note(f"{name}: without a key in simulations: {names}")
         return self.profile
+
+
+def _family_of(driver: str) -> str:
+    return MODE_OF.get(driver, ("", ""))[0]
 
 
 def _file_of(place: str) -> str:
@@ -262,10 +373,9 @@ def _sysctl(key: str) -> Callable[[_Reader, str, str], None]:
 _FILES: Mapping[str, Callable[[_Reader, str, str], None]] = {
     "scaling_governor": _Reader.governor,
     "energy_performance_preference": _Reader.epp,
-    "no_turbo": lambda reader, value, place: reader.put("no_turbo", _flag(value, place), place),
-    "boost": _Reader.turbo,
+    "no_turbo": _Reader.no_turbo,
+    "boost": _Reader.boost,
     **{name: partial(_Reader.plain, key=name) for name in _LIMITS},
-    "status": _Reader.mode,
     "smt/control": _Reader.smt,
     "sched_energy_aware": lambda reader, value, place: reader.put("eas", _flag(value, place), place),
     "sched_util_clamp_min": _sysctl("sched_util_clamp_min"),
@@ -276,16 +386,17 @@ _FILES: Mapping[str, Callable[[_Reader, str, str], None]] = {
 """Files of /sys and /proc/sys by their last part: how each is read."""
 
 
-def _of_daemon(name: str, drivers: Sequence[str]) -> PowerProfile:
-    reader = _Reader(name, drivers)
-    if drivers and reader.driver not in ACTIVE:
+def _of_daemon(name: str, where: _Where) -> PowerProfile:
+    reader = _Reader(name, where)
+    keys = _DAEMON[name]
+    reader.put("governor", keys["governor"], DAEMON)
+    if reader.driver and reader.driver not in ACTIVE:
         raise InputError(f"{DAEMON}: {reader.driver} has no energy performance preference, which its profiles set")
-    for key, value in _DAEMON[name].items():
-        reader.put(key, value, DAEMON)
+    reader.put("epp", keys["epp"], DAEMON)
     return reader.done()
 
 
-def _tlp(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
+def _tlp(path: Path, lines: Sequence[str], where: _Where) -> list[PowerProfile]:
     """Read TLP's profiles: on AC, on battery, and power-saver where the file has it."""
     values: dict[str, tuple[str, str]] = {}
     twice: list[str] = []
@@ -310,7 +421,7 @@ def _tlp(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
     for suffix, name in (("AC", "tlp AC"), ("BAT", "tlp BAT"), ("SAV", "tlp SAV")):
         if not any(key.endswith(f"_ON_{suffix}") for key in values):
             continue
-        reader = _Reader(name, drivers)
+        reader = _Reader(name, where)
         # The mode first: it decides which governors there are.
         for key in (*_TLP, *(key.removesuffix(f"_ON_{suffix}") for key in values if key.endswith(f"_ON_{suffix}"))):
             found = values.pop(f"{key}_ON_{suffix}", None)
@@ -341,17 +452,17 @@ _TLP: Mapping[str, Callable[[_Reader, str, str], None]] = {
 }
 
 
-def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
+def _ini(path: Path, lines: Sequence[str], where: _Where) -> list[PowerProfile]:
     twice: list[str] = []
     sections = _sections(path, lines, twice.append)
     if "State" in sections:
         name = sections["State"].get("Profile", ("", ""))[0]
         if name not in _DAEMON:
             raise InputError(f"{path}: no profile `{name}`{nearest(name, list(_DAEMON))}")
-        return [_of_daemon(name, drivers)]
+        return [_of_daemon(name, where)]
     if {"charger", "battery"} & set(sections) and "profiles" not in sections:
         found = [
-            _auto_cpufreq(f"auto-cpufreq {name}", sections[name], drivers)
+            _auto_cpufreq(f"auto-cpufreq {name}", sections[name], where)
             for name in ("charger", "battery")
             if name in sections
         ]
@@ -359,12 +470,12 @@ def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
         return found
     if "profiles" in sections:
         named = sections["profiles"].items()
-        found = [_tuned(name, _profile_file(path, value, place), drivers) for name, (value, place) in named]
+        found = [_tuned(name, _profile_file(path, value, place), where) for name, (value, place) in named]
         if found:
             found[0].notes += twice
         return found
     if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
-        return [_tuned(path.absolute().parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
+        return [_tuned(path.absolute().parent.name if path.name == "tuned.conf" else path.stem, path, where)]
     known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
     raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
 
@@ -402,9 +513,10 @@ def _sections(
     }
 
 
-def _auto_cpufreq(name: str, given: Mapping[str, tuple[str, str]], drivers: Sequence[str]) -> PowerProfile:
-    reader = _Reader(name, drivers)
-    for key, (value, place) in given.items():
+def _auto_cpufreq(name: str, given: Mapping[str, tuple[str, str]], where: _Where) -> PowerProfile:
+    reader = _Reader(name, where)
+    # The governor first: it decides the mode of a driver.
+    for key, (value, place) in sorted(given.items(), key=lambda one: one[0] != "governor"):
         if key == "turbo":
             if value not in ("always", "auto", "never"):
                 raise InputError(f"{place}: `{value}` is no turbo{nearest(value, ['always', 'auto', 'never'])}")
@@ -426,13 +538,12 @@ _TUNED = {
 }
 
 
-def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
+def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
     """Read a profile of tuned with what it includes; its variables are left to the machine, and named."""
-    reader = _Reader(name, drivers)
+    reader = _Reader(name, where)
     files: list[Path] = []
     settings = list(_tuned_settings(path, (), files, reader.note))
-    # The command line holds from boot on, wherever it stands: it decides which governors there are.
-    for section, key, value, place in sorted(settings, key=lambda one: one[0] != "bootloader"):
+    for section, key, value, place in sorted(settings, key=_rank):
         if "${" in value:
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
         elif section == "cpu" and key in _TUNED:
@@ -440,10 +551,11 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
         elif section in ("sysfs", "sysctl"):
             reader.path(key.replace(".", "/") if section == "sysctl" else key, value, place)
         elif section == "bootloader" and key.startswith("cmdline"):
-            for word in value.split():
+            # After the modes, of which one holds without HWP, too.
+            for word in sorted(value.split(), key=lambda word: word.endswith("=no_hwp")):
                 option, _, setting = word.lstrip("+").partition("=")
-                if option in ("intel_pstate", "amd_pstate"):
-                    reader.mode(setting, place)
+                if option in MODES:
+                    reader.boot(option, setting, place)
                 elif option == "nosmt":
                     reader.put("nosmt", True, place)
                 elif option in ("isolcpus", "nohz_full"):
@@ -453,6 +565,16 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
         elif section not in ("main", "variables") and key != "type":
             reader.others.append(f"[{section}] {key}")
     return reader.done()
+
+
+def _rank(setting: tuple[str, str, str, str]) -> int:
+    """Give the order in which settings are read: what decides which governors there are, and what files, is first."""
+    section, key, _, _ = setting
+    if section == "bootloader":
+        # It holds from boot on, wherever it stands.
+        return 0
+    last = key.rpartition("/")[2]
+    return 1 if last == "status" else 2 if last in ("governor", "scaling_governor") else 3
 
 
 _FILES_MAX = 100

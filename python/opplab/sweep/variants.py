@@ -11,7 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.simulation.policy import Policy, toml_value
-from opplab.sweep.power_profiles import is_power_profile, power_profiles
+from opplab.sweep.power_profiles import PowerProfile, is_power_profile, power_profiles
 
 __all__ = ["Variant", "labels_apart", "of_governors", "told_apart", "with_variants"]
 
@@ -94,6 +94,8 @@ def with_variants(
     changes: Iterable[str],
     drivers: Sequence[str] = (),
     said: Callable[[str], None] = lambda _: None,
+    *,
+    hwp: bool = False,
 ) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
 
@@ -110,6 +112,8 @@ def with_variants(
         cpufreq drivers of the machine, the first at boot; profiles choose their governor by it.
     said : callable
         Takes what of a profile was left out, and what contradicts itself.
+    hwp : bool
+        Whether the machine has Intel's hardware P-states, which a profile may switch off.
 
     Raises
     ------
@@ -128,7 +132,11 @@ def with_variants(
     made = of_governors(keys)
     base, governors = made[0], len(made)
     for text in changes:
-        found = _of_profiles(base, text, drivers, said) if is_power_profile(text) else [_variant(base, text)]
+        if is_power_profile(text):
+            profiles = power_profiles(text, drivers, hwp=hwp, base=base.keys)
+            found = [_of_profile(base, text, profile, said) for profile in profiles]
+        else:
+            found = [_variant(base, text)]
         for variant in found:
             same = next((one for one in made if variant.keys == one.keys or _is_called(variant, one)), None)
             if same is None:
@@ -151,17 +159,13 @@ def _is_called(one: Variant, other: Variant) -> bool:
     return one.label == other.label and not one.origin and not other.origin
 
 
-def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callable[[str], None]) -> list[Variant]:
-    """Give a variant for each profile of a file."""
-    out = []
-    for profile in power_profiles(text, drivers):
-        keys = dict(base.keys)
-        if profile.keys.get("governor", keys.get("governor")) != keys.get("governor"):
-            keys.pop("tunables", None)
-        out.append(Variant(profile.name, {**keys, **profile.keys}, text))
-        for note in profile.notes:
-            said(note)
-    return out
+def _of_profile(base: Variant, text: str, profile: PowerProfile, said: Callable[[str], None]) -> Variant:
+    keys = dict(base.keys)
+    if profile.keys.get("governor", keys.get("governor")) != keys.get("governor"):
+        keys.pop("tunables", None)
+    for note in profile.notes:
+        said(note)
+    return Variant(profile.name, {**keys, **profile.keys}, text)
 
 
 def _variant(base: Variant, text: str) -> Variant:
