@@ -38,6 +38,7 @@ from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
+from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import Parts, without_runs
 from opplab.uncertainty.sweep import change_of, deciding_of
 
@@ -184,7 +185,7 @@ def choose(
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
-    choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
+    choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole, run.drawn)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     notes = of_settings(cases)
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
@@ -353,6 +354,7 @@ def _answer(
     point: Point,
     iterations: int,
     whole: bool,
+    drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None],
 ) -> Choice:
     import numpy as np
 
@@ -472,6 +474,8 @@ def _answer(
             # Where the runs explain all that the draws differ by, no assumption decides.
             moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
             hangs = deciding_of(assumed, point[0], shifts) if moved else []
+            asked = Hanging(point, metrics[0], ranked[0].label, rest[0].label, hangs)
+            (hangs,) = moving(assumed, [asked], values, drawn)
     base = program.bases[0]
     governors = {option.label: option.setting.applied(base["policy"], option.label)["governor"] for option in ranked}
     cold = [
