@@ -108,6 +108,35 @@ def test_governors_and_profiles_of_one_name_stand_in_one_table(tmp_path: Path) -
     assert labels_of(settings) == ["powersave", "performance", *of_daemon]
 
 
+def test_tuned_s_limits_of_idle_states_are_those_of_the_machine(tmp_path: Path) -> None:
+    """Goal: force_latency is the first alternative that there is, as tuned takes it; max_cstate counts without POLL."""
+    skylake = opplab.Machine.load("skylake-sp-2s")
+    file = tmp_path / "tuned.conf"
+
+    def read(text: str, idle: list[tuple[str, int]] | None = None) -> PowerProfile:
+        file.write_text(f"[cpu]\ngovernor=performance\n{text}\n")
+        (found,) = power_profiles(str(file), skylake.drivers, skylake.idle_states if idle is None else idle)
+        return found
+
+    for words, us in (
+        ("cstate.id_no_zero:1|3", 2),
+        ("cstate.id_no_zero:0|3", 3),
+        ("cstate.name:C1E|10", 10),
+        ("cstate.name_no_zero:C9|cstate.id:3", 133),
+        ("7", 7),
+        ("none", None),
+    ):
+        assert read(f"force_latency={words}").keys.get("cpu_dma_latency_us") == us, words
+    assert "no idle state of force_latency cstate.id:9" in read("force_latency=cstate.id:9").notes[0]
+    assert "not known: ignored" in read("force_latency=cstate.id:1|3", []).notes[0]
+    with pytest.raises(InputError, match=r"tuned.conf:3: `c1` is no whole number"):
+        read("force_latency=c1")
+    line = "[bootloader]\ncmdline=intel_idle.max_cstate="
+    assert read(f"{line}1").keys["idle_disable"] == ("C1E", "C6")
+    assert "idle_disable" not in read(f"{line}9").keys
+    assert "without a key in simulations: intel_idle.max_cstate=0" in read(f"{line}0").notes[0]
+
+
 def test_a_profile_of_the_current_folder_has_the_folder_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "latency"
     folder.mkdir()

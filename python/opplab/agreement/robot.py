@@ -176,7 +176,12 @@ def _by_governor(report: Report) -> bool:
 
 
 def variants_of(
-    report: Report, keys: Mapping[str, Any], vs: Sequence[str], drivers: Sequence[str], said: Callable[[str], None]
+    report: Report,
+    keys: Mapping[str, Any],
+    vs: Sequence[str],
+    drivers: Sequence[str],
+    said: Callable[[str], None],
+    idle: Sequence[tuple[str, int]] = (),
 ) -> list[Variant]:
     """Give the base's policy and one for each commit after it; the rest is as for `with_variants`.
 
@@ -195,11 +200,11 @@ def variants_of(
         what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
     # A file of profiles is several, also where one of them sets what the baseline has.
-    given = sum(len(power_profiles(text, drivers)) if is_power_profile(text) else 1 for text in vs)
+    given = sum(len(power_profiles(text, drivers, idle)) if is_power_profile(text) else 1 for text in vs)
     if given != len(patches):
         what = f"the text has {len(patches)} and --vs gives {given}"
         raise InputError(f"line {report.line}: each patch takes one variant: {what}")
-    return with_variants(keys, vs, drivers, said)
+    return with_variants(keys, vs, drivers, said, idle)
 
 
 def answer(
@@ -242,7 +247,7 @@ def answer(
     on = Machine.load(machine)
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
-    variants = variants_of(report, keys, vs, on.drivers, notes.append)
+    variants = variants_of(report, keys, vs, on.drivers, notes.append, on.idle_states)
     results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
     parts = [Facts(part) for part in results.partition_by("iteration")]
     names = list(dict.fromkeys(results["benchmark"]))

@@ -33,6 +33,7 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import of_power, of_settings
+from opplab.simulation.ranges import idle_latencies
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
@@ -243,7 +244,8 @@ def _variants_of(
     if not variants:
         return []
     base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-    return [Setting.of(one) for one in with_variants(base, variants, driver_names(machine), said)[1:]]
+    idle = idle_latencies(machine["cluster"][0].get("idle", ()))
+    return [Setting.of(one) for one in with_variants(base, variants, driver_names(machine), said, idle)[1:]]
 
 
 def unfit(
@@ -527,7 +529,7 @@ def _answer(
     )
     # The metrics that decide, and that of the price.
     judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
-    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors.values(), longer=not program.check)
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=not program.check)
     return replace(choice, notes=list(filter(None, [*notes, waits])))
 
 

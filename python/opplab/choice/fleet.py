@@ -426,7 +426,7 @@ def fleet(
             if lacks and not fitting and len(options.get("governors", GOVERNORS)) < 2:
                 raise InputError(next(iter(lacks.values())))
             own = {**options, **({"variants": fitting} if lacks else {})}
-            question = _question(workload, own, kind.machine().drivers)
+            question = _question(workload, own, kind.machine())
             own["said"] = lambda words, name=kind.name: said(f"{name}: {words}")
             saving, again = _kept(output, kind, question, partial(_chosen, kind, load, own))
         except OpplabError as error:
@@ -501,14 +501,16 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
     return saving, False
 
 
-def _question(workload: Any, options: Mapping[str, Any], drivers: Sequence[str]) -> str:
+def _question(workload: Any, options: Mapping[str, Any], machine: Machine) -> str:
     """Give all that an answer depends on beside the machine: what files have, the options, the build."""
     from opplab.sweep.power_profiles import is_power_profile, power_profiles
     from opplab.sweep.store import build_id
 
     asked = {name: value for name, value in options.items() if name not in ("jobs", "executor", "progress")}
     variants = [
-        [one.keys for one in power_profiles(text, drivers)] if is_power_profile(text) else text
+        [one.keys for one in power_profiles(text, machine.drivers, machine.idle_states)]
+        if is_power_profile(text)
+        else text
         for text in options.get("variants", ())
     ]
     files: list[Path] = []

@@ -139,6 +139,7 @@ def new(
         if len(machine) > 1:
             raise InputError(f"the constants of {where} are those of one machine: give one --machine")
         benchmark = with_calibration(benchmark, where, Machine.load(machine[0]).name)
+    on = Machine.load(machine[0]) if vs else None
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     write_new(
         path,
@@ -146,7 +147,7 @@ def new(
             name,
             [from_folder(one, path.parent) for one in machine],
             where,
-            with_variants({"governor": governor}, vs, Machine.load(machine[0]).drivers if vs else (), note),
+            with_variants({"governor": governor}, vs, on.drivers if on else (), note, on.idle_states if on else ()),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

@@ -158,7 +158,8 @@ def command(
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
             from opplab.simulation.machine import Machine
 
-            variants = with_variants(policy_of(given), vs, Machine.load(machine[0]).drivers if vs else (), note)
+            on = Machine.load(machine[0]) if vs else None
+            variants = with_variants(policy_of(given), vs, on.drivers if on else (), note, on.idle_states if on else ())
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())

@@ -79,6 +79,13 @@ class Machine:
         """The cpufreq drivers that it has; the first is that at boot."""
         return [str(one["driver"]) for one in self.describe()["drivers"]]
 
+    @property
+    def idle_states(self) -> list[tuple[str, int]]:
+        """Names and exit latencies in us of the first cluster's idle states, the shallowest first."""
+        from opplab.simulation.ranges import idle_latencies
+
+        return idle_latencies(self.describe()["clusters"][0]["idle"])
+
     def describe(self) -> dict[str, Any]:
         """Give the whole machine as dicts and lists; units are the last word of a key."""
         return self._inner.describe()

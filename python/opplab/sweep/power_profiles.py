@@ -68,7 +68,7 @@ def is_power_profile(text: str) -> bool:
     return text == DAEMON or ("=" not in text and Path(text).suffix in _SUFFIXES)
 
 
-def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]:
+def power_profiles(text: str, drivers: Sequence[str] = (), idle: Sequence[tuple[str, int]] = ()) -> list[PowerProfile]:
     """Read the profiles of a file, or those of power-profiles-daemon.
 
     Parameters
@@ -78,6 +78,8 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
         ``power-profiles-daemon``.
     drivers : sequence of str
         cpufreq drivers of the machine, the first at boot: they decide which governors there are.
+    idle : sequence of (str, int)
+        Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
 
     Raises
     ------
@@ -96,7 +98,7 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
     if any(re.match(r"\s*[A-Z_]+_ON_(AC|BAT|SAV)\s*=", line) for line in lines):
         found = _tlp(path, lines, drivers)
     else:
-        found = _ini(path, lines, drivers)
+        found = _ini(path, lines, drivers, idle)
     kept = [one for one in found if one.keys]
     if not kept:
         raise InputError(f"{path}: no setting of CPU frequency, limits or the scheduler")
@@ -109,9 +111,10 @@ def power_profiles(text: str, drivers: Sequence[str] = ()) -> list[PowerProfile]
 class _Reader:
     """Collects keys of one profile; `place` is where the setting that is read stands."""
 
-    def __init__(self, name: str, drivers: Sequence[str]) -> None:
+    def __init__(self, name: str, drivers: Sequence[str], idle: Sequence[tuple[str, int]] = ()) -> None:
         self.profile = PowerProfile(name)
         self.drivers = drivers
+        self.idle = idle
         self.others: list[str] = []
         self._places: dict[str, str] = {}
 
@@ -164,6 +167,32 @@ class _Reader:
 
     def turbo(self, on: str, place: str) -> None:
         self.put("no_turbo", not _flag(on, place), place)
+
+    def latency(self, value: str, place: str) -> None:
+        """Take the first of tuned's alternatives, us or an idle state, that there is (_parse_latency())."""
+        for one in map(str.strip, value.split("|")):
+            if one.lower() == "none":
+                return
+            state = re.fullmatch(r"cstate\.(id|name)(_no_zero)?:(.+)", one)
+            if state is None:
+                self.put("cpu_dma_latency_us", _number(one, place), place)
+                return
+            if not self.idle:
+                self.note(f"{place}: force_latency {value} is of idle states, which are not known: ignored")
+                return
+            us = {str(at) if state[1] == "id" else name: us for at, (name, us) in enumerate(self.idle)}.get(state[3])
+            if us is not None and not (state[2] and us == 0):
+                self.put("cpu_dma_latency_us", us, place)
+                return
+        self.note(f"{place}: the machine has no idle state of force_latency {value}: ignored")
+
+    def max_cstate(self, most: int, place: str) -> None:
+        """Leave so many states beside POLL (intel_idle.c:intel_idle_max_cstate_reached(), v6.12); 0: another driver."""
+        deeper = tuple(name for name, _ in self.idle[most + 1 :])
+        if most and deeper:
+            self.put("idle_disable", deeper, place)
+        elif not most or not self.idle:
+            self.others.append(f"intel_idle.max_cstate={most}")
 
     def cpus(self, key: str, value: str, place: str) -> None:
         """Take a list of CPUs of the command line; isolcpus has flags before it, of which `domain` is the default."""
@@ -341,7 +370,9 @@ _TLP: Mapping[str, Callable[[_Reader, str, str], None]] = {
 }
 
 
-def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[PowerProfile]:
+def _ini(
+    path: Path, lines: Sequence[str], drivers: Sequence[str], idle: Sequence[tuple[str, int]]
+) -> list[PowerProfile]:
     twice: list[str] = []
     sections = _sections(path, lines, twice.append)
     if "State" in sections:
@@ -359,12 +390,13 @@ def _ini(path: Path, lines: Sequence[str], drivers: Sequence[str]) -> list[Power
         return found
     if "profiles" in sections:
         named = sections["profiles"].items()
-        found = [_tuned(name, _profile_file(path, value, place), drivers) for name, (value, place) in named]
+        found = [_tuned(name, _profile_file(path, value, place), drivers, idle) for name, (value, place) in named]
         if found:
             found[0].notes += twice
         return found
     if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
-        return [_tuned(path.absolute().parent.name if path.name == "tuned.conf" else path.stem, path, drivers)]
+        name = path.absolute().parent.name if path.name == "tuned.conf" else path.stem
+        return [_tuned(name, path, drivers, idle)]
     known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
     raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
 
@@ -426,9 +458,9 @@ _TUNED = {
 }
 
 
-def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
+def _tuned(name: str, path: Path, drivers: Sequence[str], idle: Sequence[tuple[str, int]]) -> PowerProfile:
     """Read a profile of tuned with what it includes; its variables are left to the machine, and named."""
-    reader = _Reader(name, drivers)
+    reader = _Reader(name, drivers, idle)
     files: list[Path] = []
     settings = list(_tuned_settings(path, (), files, reader.note))
     # The command line holds from boot on, wherever it stands: it decides which governors there are.
@@ -437,6 +469,8 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
         elif section == "cpu" and key in _TUNED:
             reader.path(_TUNED[key], value, place)
+        elif section == "cpu" and key == "force_latency":
+            reader.latency(value, place)
         elif section in ("sysfs", "sysctl"):
             reader.path(key.replace(".", "/") if section == "sysctl" else key, value, place)
         elif section == "bootloader" and key.startswith("cmdline"):
@@ -448,6 +482,8 @@ def _tuned(name: str, path: Path, drivers: Sequence[str]) -> PowerProfile:
                     reader.put("nosmt", True, place)
                 elif option in ("isolcpus", "nohz_full"):
                     reader.cpus(option, setting, place)
+                elif option == "intel_idle.max_cstate" and reader.driver.startswith("intel") and setting.isdecimal():
+                    reader.max_cstate(int(setting), place)
                 else:
                     reader.others.append(option)
         elif section not in ("main", "variables") and key != "type":

@@ -94,6 +94,7 @@ def with_variants(
     changes: Iterable[str],
     drivers: Sequence[str] = (),
     said: Callable[[str], None] = lambda _: None,
+    idle: Sequence[tuple[str, int]] = (),
 ) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
 
@@ -110,6 +111,8 @@ def with_variants(
         cpufreq drivers of the machine, the first at boot; profiles choose their governor by it.
     said : callable
         Takes what of a profile was left out, and what contradicts itself.
+    idle : sequence of (str, int)
+        Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
 
     Raises
     ------
@@ -128,7 +131,7 @@ def with_variants(
     made = of_governors(keys)
     base, governors = made[0], len(made)
     for text in changes:
-        found = _of_profiles(base, text, drivers, said) if is_power_profile(text) else [_variant(base, text)]
+        found = _of_profiles(base, text, drivers, said, idle) if is_power_profile(text) else [_variant(base, text)]
         for variant in found:
             same = next((one for one in made if variant.keys == one.keys or _is_called(variant, one)), None)
             if same is None:
@@ -151,10 +154,12 @@ def _is_called(one: Variant, other: Variant) -> bool:
     return one.label == other.label and not one.origin and not other.origin
 
 
-def _of_profiles(base: Variant, text: str, drivers: Sequence[str], said: Callable[[str], None]) -> list[Variant]:
+def _of_profiles(
+    base: Variant, text: str, drivers: Sequence[str], said: Callable[[str], None], idle: Sequence[tuple[str, int]]
+) -> list[Variant]:
     """Give a variant for each profile of a file."""
     out = []
-    for profile in power_profiles(text, drivers):
+    for profile in power_profiles(text, drivers, idle):
         keys = dict(base.keys)
         if profile.keys.get("governor", keys.get("governor")) != keys.get("governor"):
             keys.pop("tunables", None)
