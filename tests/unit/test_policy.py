@@ -62,12 +62,41 @@ def test_every_key_reaches_the_case(juno: _opplab.Machine) -> None:
         "scaling_max_freq": {"A72": 1000000},
         "changes": ({"at_ms": 5, "scaling_max_freq": {"A72": 600000}},),
         "nohz_full": (1,),
+        "idle_disable": ("cpu-sleep-0", "cluster-sleep-0"),
+        "cpu_dma_latency_us": 100,
         "no_overutilized": True,
         "placement": "random",
     }
     for key, value in other.items():
         policy = opplab.Policy(**{"kernel": "6.14", key: value})  # type: ignore[arg-type]
         assert opplab.simulate(machine, workload, policy, seconds=0.01)._case.json != base, key
+
+
+def test_idle_states_are_disabled_by_one_name_or_several(juno: _opplab.Machine) -> None:
+    """Goal: each way to write them is the same. Method: cases, residencies, and a case that is read back."""
+    workload = opplab.Workload.periodic(1, run_us=800, period_us=16000)
+
+    def simulated(**keys: Any) -> opplab.Run:
+        return opplab.simulate(opplab.Machine(juno), workload, opplab.Policy(**keys), seconds=0.2)
+
+    def rests(run: opplab.Run) -> set[str]:
+        idle = run.metrics.filter(run.metrics["metric"].str.starts_with("idle_residency:"))
+        return {re.split("[:@]", name)[-1] for name, ms in zip(idle["metric"], idle["value"], strict=True) if ms} - {
+            "none"
+        }
+
+    assert "cluster-sleep-0" in rests(simulated())
+    both = [
+        simulated(idle_disable=value) for value in ("cpu-sleep-0, cluster-sleep-0", ("cpu-sleep-0", "cluster-sleep-0"))
+    ]
+    assert both[0]._case.json == both[1]._case.json
+    assert rests(both[0]) == {"WFI"} == rests(simulated(cpu_dma_latency_us=1499))
+    one = simulated(idle_disable="cluster-sleep-0")
+    assert rests(one) == {"cpu-sleep-0"}
+    policy = json.loads(one._case.json)["policy"]
+    assert policy["idle_disable"] == ["cluster-sleep-0"]
+    assert json.loads(_opplab.Case.from_json(one._case.json).to_json())["policy"] == policy
+    assert "idle_disable" not in json.loads(simulated()._case.json)["policy"]
 
 
 def test_unknown_keys_are_told_the_nearest() -> None:
@@ -157,6 +186,8 @@ BAD_VALUES = {
     "pelt_half_life_ms": (7, "`pelt_half_life_ms`"),
     "watchdog_thresh_s": (-1, "`watchdog_thresh_s`"),
     "epp": (256, "`epp`"),
+    "idle_disable": (["cpu-sleep"], "unknown idle state of machine juno-r2 `cpu-sleep`; did you mean `cpu-sleep-0`"),
+    "cpu_dma_latency_us": (2_000_000_001, "`cpu_dma_latency_us`"),
     "gates": ({"runnable_signal": "x"}, "value of gate runnable_signal"),
     "tunables": ({"rate_limit_us": "-5"}, "rate_limit_us"),
     "proposals": (["pelt-multiplier:multiplier=99"], "pelt-multiplier"),

@@ -125,6 +125,35 @@ def test_governors_and_profiles_of_one_name_stand_in_one_table(tmp_path: Path) -
     assert labels_of(settings) == ["powersave", "performance", *of_daemon]
 
 
+def test_tuned_s_limits_of_idle_states_are_those_of_the_machine(tmp_path: Path) -> None:
+    """Goal: force_latency is the first alternative that there is, as tuned takes it; max_cstate counts without POLL."""
+    skylake = opplab.Machine.load("skylake-sp-2s")
+    file = tmp_path / "tuned.conf"
+
+    def read(text: str, idle: list[tuple[str, int]] | None = None) -> PowerProfile:
+        file.write_text(f"[cpu]\ngovernor=performance\n{text}\n")
+        (found,) = power_profiles(str(file), skylake.drivers, idle=skylake.idle_states if idle is None else idle)
+        return found
+
+    for words, us in (
+        ("cstate.id_no_zero:1|3", 2),
+        ("cstate.id_no_zero:0|3", 3),
+        ("cstate.name:C1E|10", 10),
+        ("cstate.name_no_zero:C9|cstate.id:3", 133),
+        ("7", 7),
+        ("none", None),
+    ):
+        assert read(f"force_latency={words}").keys.get("cpu_dma_latency_us") == us, words
+    assert "no idle state of force_latency cstate.id:9" in read("force_latency=cstate.id:9").notes[0]
+    assert "not known: ignored" in read("force_latency=cstate.id:1|3", []).notes[0]
+    with pytest.raises(InputError, match=r"tuned.conf:3: `c1` is no whole number"):
+        read("force_latency=c1")
+    line = "[bootloader]\ncmdline=intel_idle.max_cstate="
+    assert read(f"{line}1").keys["idle_disable"] == ("C1E", "C6")
+    assert "idle_disable" not in read(f"{line}9").keys
+    assert "without a key in simulations: intel_idle.max_cstate=0" in read(f"{line}0").notes[0]
+
+
 def test_a_profile_of_the_current_folder_has_the_folder_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "latency"
     folder.mkdir()
@@ -263,10 +292,12 @@ def test_keys_of_intel_are_ignored_on_amd_as_tlp_does(tmp_path: Path) -> None:
 def test_what_a_profile_asks_for_in_vain_is_in_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: whoever reads the answer, in any form, sees what of a profile no run has; a folder keeps it."""
     monkeypatch.chdir(tmp_path)
-    profiles(tmp_path, "mine/tuned.conf", "[cpu]\ngovernor=performance\nforce_latency=10\n", ["acpi-cpufreq"])
+    profiles(
+        tmp_path, "mine/tuned.conf", "[cpu]\ngovernor=performance\npm_qos_resume_latency_us=10\n", ["acpi-cpufreq"]
+    )
     task = {"loop": -1, "run": 1000, "timer": {"ref": "t", "period": 16000}}
     Path("load.json").write_text(json.dumps({"tasks": {"t": task}}))
-    words = "mine: without a key in simulations: [cpu] force_latency."
+    words = "mine: without a key in simulations: [cpu] pm_qos_resume_latency_us."
     given = ["load.json", "-m", "juno-r2", "--vs", "mine/tuned.conf", "--seconds", "0.1"]
     for form in ("text", "json", "markdown", "latex"):
         done = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["run", *given, "-o", "out", "--format", form])

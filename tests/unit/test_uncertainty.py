@@ -17,7 +17,8 @@ from opplab.simulation.simulate import build_case
 from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
-from opplab.uncertainty.draws import Draws, Values, latin_hypercube
+from opplab.uncertainty.draws import Draws, Values, collected, latin_hypercube, run_draws
+from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import Influence, influences, parts_of, standing_out, why_open
 from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, change_of, how_sure
 
@@ -334,6 +335,39 @@ def test_the_assumption_that_decides_is_found_and_a_turning_sign_is_told() -> No
     assert "its sign turns in" in why_open(parts, found)
     assert "it depends on c" in why_open(parts, found)
     assert not why_open(parts_of([30.0, 31.0], [[value] for value in values]), found)
+
+
+def test_what_moves_nothing_at_the_ends_of_its_range_is_not_named(tmp_path: Path) -> None:
+    """Goal: a correlation by chance names no cause. Method: one that no run can read, beside two that all runs read."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'format = 1\nname = "mine"\nmachine = "skylake-8x-uma"\nseed = 1\niterations = 2\nduration = "600ms"\n'
+        '[[policy]]\nlabel = "p"\ngovernor = "performance"\n[[policy]]\nlabel = "s"\ngovernor = "powersave"\n'
+        'driver = "intel_pstate"\n[[workload]]\nlabel = "net"\nbenchmark = "tbench"\nclients = [1]\n'
+    )
+    experiment = opplab.Experiment.load(file)
+    draws = Draws.of(experiment.cases, 3, seed=1, constants=experiment.constants())
+    values: dict[tuple[tuple[str, str, str], str, str], Values] = {}
+    collected(experiment.run(jobs=1).iter_rows(named=True), values, {"throughput", "energy"}.__contains__)
+    (point,) = {place[0] for place in values}
+    keys = ["costs.sugov_work_ns", "costs.context_switch_ns", "net.exchange_cycles", "cluster.idle.uw"]
+    assert set(keys) <= {one.key for one in draws.assumptions["skylake-8x-uma"]}
+    stands_out = [Influence(key, 0.6, 0.36, 0.01) for key in keys]
+    pale = Influence("costs.sugov_work_ns", 0.3, 0.09, 0.4)
+    hanging = [Hanging(point, "throughput", base, "s", [*stands_out, pale]) for base in ("p", "")]
+    ran: list[int] = []
+
+    def run(drawn: Draws, into: dict[Any, Values]) -> None:
+        ran.append(len(drawn.cases))
+        run_draws(drawn, into, {"throughput", "energy"}.__contains__)
+
+    for found in moving(draws, hanging, values, run):
+        assert found == [*stands_out[1:3], pale]
+    assert ran == [4 * 2 * 2 * 2], "each of four numbers, two ends, two policies, two iterations"
+    (found,) = moving(draws, [Hanging(point, "energy", "", "s", stands_out)], values, run)
+    assert found == stands_out[1:]
+    assert moving(draws, [Hanging(point, "energy", "", "s", [pale])], values, run) == [[pale]]
+    assert len(ran) == 2, "nothing stands out, nothing runs"
 
 
 def test_a_sweep_says_how_sure_its_changes_are(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 //! What is compared: kernel profile, governor and its tunables, energy-aware scheduling, idle governor.
 
+use std::collections::BTreeSet;
+
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::profile::{Platform, SugovAffinity};
 
@@ -91,6 +93,12 @@ impl Policy {
         }
         if !(0..nr as u32).any(|cpu| self.runs_tasks(machine, cpu)) {
             return Err(Fault::new(at, String::from("`isolcpus`, `offline_cpus`: no CPU is left for other tasks")));
+        }
+        let states = || machine.clusters.iter().flat_map(|cluster| &cluster.idle).map(|state| state.name.as_str());
+        if let Some(name) = self.idle_disable.iter().find(|name| !states().any(|known| known == *name)) {
+            let what = format!("idle state of machine {}", machine.name);
+            let known: BTreeSet<&str> = states().collect();
+            return Err(Fault::unknown(at, &what, name, known));
         }
         if self.sched_util_clamp_min > self.sched_util_clamp_max {
             let (min, max) = (self.sched_util_clamp_min, self.sched_util_clamp_max);

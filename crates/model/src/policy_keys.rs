@@ -56,6 +56,8 @@ pub enum PolicyValue {
     Proposals,
     /// A list of features of the scheduler, each `NAME` or `NO_NAME`.
     Features,
+    /// A list of idle states of the machine, by name.
+    IdleStates,
 }
 
 impl PolicyValue {
@@ -86,6 +88,7 @@ impl PolicyValue {
                 let names: Vec<_> = SCHED_FEATURES.iter().map(|feature| feature.name).collect();
                 format!("a list of NAME or NO_NAME of {}", names.join(", "))
             }
+            Self::IdleStates => "a list of names of the machine's idle states, or one name".to_owned(),
             Self::Proposals => "a list of proposals, each NAME or NAME:key=value,...".to_owned(),
         }
     }
@@ -139,6 +142,8 @@ pub const HZ: &[u32] = &[100, 250, 300, 1000];
 pub const PELT_HALF_LIVES_MS: &[u32] = &[8, 16, 32];
 /// The longest `watchdog_thresh` of the kernel, in s.
 const WATCHDOG_THRESH_MAX_S: u32 = 60;
+/// The longest exit latency that PM QoS asks for (PM_QOS_CPU_LATENCY_DEFAULT_VALUE, v6.12), us.
+const CPU_LATENCY_MAX_US: u32 = 2_000_000_000;
 /// The highest utilisation clamp.
 const CLAMP_MAX: u32 = SCHED_CAPACITY_SCALE as u32;
 /// Every case states the key.
@@ -191,6 +196,10 @@ policy! {
         "the governor's tunables by their names in sysfs";
     idle_governor: String = String::from("menu"), ALWAYS, Name(|| IDLE_GOVERNORS.iter().map(|entry| entry.name).collect()),
         "cpuidle governor";
+    idle_disable: Vec<String> = Vec::new(), CHANGED, IdleStates,
+        "idle states that are disabled, as by 1 in cpuidle/stateN/disable of each CPU that has them";
+    cpu_dma_latency_us: u32 = CPU_LATENCY_MAX_US, CHANGED, Int { min: 0, max: CPU_LATENCY_MAX_US },
+        "PM QoS by /dev/cpu_dma_latency in us: idle states with a longer exit latency are not used (tuned's force_latency)";
     eas: bool = true, ALWAYS, Bool,
         "energy-aware scheduling is switched on; it still needs an energy model";
     energy_model: EnergyModelSource = EnergyModelSource::Registered, ALWAYS, Name(EnergyModelSource::names),
@@ -449,7 +458,11 @@ impl Field for Vec<u32> {
 
 impl Field for Vec<String> {
     fn read(&mut self, key: &PolicyKey, node: &Node) -> Result<(), Fault> {
-        *self = if matches!(key.values, PolicyValue::Features) { features_from(node)? } else { proposals_from(node)? };
+        *self = match key.values {
+            PolicyValue::Features => features_from(node)?,
+            PolicyValue::IdleStates => idle_states_from(key, node)?,
+            _ => proposals_from(node)?,
+        };
         Ok(())
     }
 
@@ -569,6 +582,15 @@ fn features_from(node: &Node) -> Result<Vec<String>, Fault> {
         names.push(name.to_owned());
     }
     Ok(names)
+}
+
+/// Names of idle states: a list, or a text with commas. Which there are is the machine's to say.
+fn idle_states_from(key: &PolicyKey, node: &Node) -> Result<Vec<String>, Fault> {
+    let names: Vec<&str> = match &node.value {
+        Value::Str(text) => text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect(),
+        _ => node.as_list(key.name)?.iter().map(|item| item.as_str(key.name)).collect::<Result<_, _>>()?,
+    };
+    Ok(names.into_iter().map(str::to_owned).collect())
 }
 
 /// Refuses gates and values that the kernel profiles do not have.

@@ -235,6 +235,12 @@ impl Swarm {
         } else if !policy.sugov_cpus.is_empty() {
             policy.gates.push((String::from("sugov_affinity"), String::from("free")));
         }
+        let draw = &mut Draw::new(seed, 14);
+        if draw.chance(20) {
+            let states = machine.clusters.iter().flat_map(|cluster| &cluster.idle);
+            policy.idle_disable = states.filter(|_| draw.chance(40)).map(|state| state.name.clone()).collect();
+            policy.cpu_dma_latency_us = draw.skewed(0, 2_000_000_000) as u32;
+        }
         if self.limits {
             // A stream of its own: what else is drawn stays the same.
             let draw = &mut Draw::new(seed, 6);

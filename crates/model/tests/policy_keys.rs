@@ -39,6 +39,7 @@ fn every_listed_name_and_number_is_taken_and_no_other() {
             PolicyValue::Features => {
                 (vec!["[\"NO_UTIL_EST\", \"NEXT_BUDDY\"]".to_owned()], "[\"NO_UTIL_EXT\"]".to_owned())
             }
+            PolicyValue::IdleStates => (vec!["[\"C6\", \"C1E\"]".to_owned(), "\"C1E,C6\"".to_owned()], "6".to_owned()),
             PolicyValue::Text
             | PolicyValue::Tunables
             | PolicyValue::Gates

@@ -92,6 +92,7 @@ fn python_type(values: PolicyValue) -> &'static str {
         PolicyValue::Limit => "int | Mapping[str, int]",
         PolicyValue::Cpus => "tuple[int, ...]",
         PolicyValue::Proposals | PolicyValue::Features => "tuple[str, ...]",
+        PolicyValue::IdleStates => "tuple[str, ...] | str",
         PolicyValue::Changes => "tuple[Mapping[str, Any], ...]",
         PolicyValue::Text
         | PolicyValue::Name(_)

@@ -318,6 +318,38 @@ fn features_of_the_scheduler_change_what_they_name() {
     assert!(refused(&juno, &light, with("5.10", &["NO_RUN_TO_PARITY"])).contains("kernel 5.10 has no RUN_TO_PARITY"));
 }
 
+/// Time of all CPUs in each idle state of the cluster of CPU 0, ns.
+fn idle_ns(machine: &Machine, policy: Policy) -> Vec<u64> {
+    let outcome = tried(machine, &load(machine, 0, 200), policy).unwrap_or_else(|error| panic!("{error:?}"));
+    (0..machine.clusters[0].idle.len()).map(|state| outcome.idle_ns_by_state.iter().map(|ns| ns[state]).sum()).collect()
+}
+
+/// Goal: nothing rests in a state that sysfs or PM QoS forbids. Method: residencies, under each governor that looks at them.
+#[test]
+fn idle_states_that_are_forbidden_have_no_residency() {
+    let skylake = machine!("skylake-8x-uma");
+    let states: Vec<&str> = skylake.clusters[0].idle.iter().map(|state| state.name.as_str()).collect();
+    let deepest = states.len() - 1;
+    let latency_us = |state: usize| (skylake.clusters[0].idle[state].exit_latency_ns / 1_000) as u32;
+    for idle_governor in ["menu", "teo", "ladder"] {
+        let with = |disabled: &[&str], cpu_dma_latency_us: u32| {
+            let idle_disable = disabled.iter().map(|&name| name.to_owned()).collect();
+            let base = Policy { idle_governor: idle_governor.into(), ..of("6.12.117", "", "schedutil") };
+            idle_ns(&skylake, Policy { idle_disable, cpu_dma_latency_us, ..base })
+        };
+        let unlimited = Policy::default().cpu_dma_latency_us;
+        let [plain, shallow, limited] =
+            [with(&[], unlimited), with(&[states[deepest]], unlimited), with(&[], latency_us(deepest) - 1)];
+        assert!(plain[deepest] > 0 || idle_governor == "ladder", "{idle_governor}: {plain:?}");
+        assert_eq!([shallow[deepest], limited[deepest]], [0, 0], "{idle_governor}");
+        assert!(shallow[deepest - 1] > plain[deepest - 1] || idle_governor == "ladder", "{idle_governor}: {shallow:?}");
+        let polls = with(&[], 0);
+        assert!(polls[0] > 0 && polls[1..].iter().all(|&ns| ns == 0), "{idle_governor}: {polls:?}");
+    }
+    let wrong = Policy { idle_disable: vec![String::from("C7x")], ..Policy::default() };
+    assert!(refused(&skylake, &load(&skylake, 0, 200), wrong).contains("unknown idle state of machine skylake-8x-uma"));
+}
+
 /// `policy` with `change` after 250 of the 500 ms.
 fn halfway(policy: Policy, change: impl FnOnce(&mut Policy)) -> Policy {
     let mut later = policy.clone();

@@ -199,11 +199,11 @@ def variants_of(
     given = 0
     for text in vs:
         is_file = is_power_profile(text)
-        given += len(power_profiles(text, on.drivers, hwp=on.has_hwp, base=keys)) if is_file else 1
+        given += len(power_profiles(text, on.drivers, hwp=on.has_hwp, idle=on.idle_states, base=keys)) if is_file else 1
     if given != len(patches):
         what = f"the text has {len(patches)} and --vs gives {given}"
         raise InputError(f"line {report.line}: each patch takes one variant: {what}")
-    return with_variants(keys, vs, on.drivers, said, hwp=on.has_hwp)
+    return with_variants(keys, vs, on.drivers, said, hwp=on.has_hwp, idle=on.idle_states)
 
 
 def answer(

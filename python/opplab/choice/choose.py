@@ -32,6 +32,7 @@ from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.machine import has_hwp
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
+from opplab.simulation.ranges import idle_latencies
 from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import of_power, of_settings
 from opplab.sweep.drivers import driver_names
@@ -39,6 +40,7 @@ from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
+from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import Parts, without_runs
 from opplab.uncertainty.sweep import change_of, deciding_of
 
@@ -186,7 +188,7 @@ def choose(
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
         draws = Draws.of(cases, uncertainty, seed, constants)
         run.drawn(draws, values)
-    choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole)
+    choice = _answer(program, chosen, labels, goals, limits, values, units, draws, point, iterations, whole, run.drawn)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
@@ -244,7 +246,8 @@ def _variants_of(
     if not variants:
         return []
     base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-    found = with_variants(base, variants, driver_names(machine), said, hwp=has_hwp(machine))
+    idle = idle_latencies(machine["cluster"][0].get("idle", ()))
+    found = with_variants(base, variants, driver_names(machine), said, hwp=has_hwp(machine), idle=idle)
     return [Setting.of(one) for one in found[1:]]
 
 
@@ -356,6 +359,7 @@ def _answer(
     point: Point,
     iterations: int,
     whole: bool,
+    drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None],
 ) -> Choice:
     import numpy as np
 
@@ -469,6 +473,8 @@ def _answer(
             # Where the runs explain all that the draws differ by, no assumption decides.
             moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
             hangs = deciding_of(assumed, point[0], shifts) if moved else []
+            asked = Hanging(point, metrics[0], ranked[0].label, rest[0].label, hangs)
+            (hangs,) = moving(assumed, [asked], values, drawn)
     base = program.bases[0]
     governors = {option.label: option.setting.applied(base["policy"], option.label)["governor"] for option in ranked}
     cold = [
@@ -520,7 +526,7 @@ def _answer(
     )
     # The metrics that decide, and that of the price.
     judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
-    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors.values(), longer=not program.check)
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=not program.check)
     return replace(choice, notes=list(filter(None, [*notes, waits])))
 
 

@@ -258,6 +258,13 @@ def writes_of(
             write(name, value, f"{CPUFREQ}/{governor}/{name}", f"{every}/{governor}/{name}")
     if idle := keys.get("idle_governor"):
         write("idle_governor", idle, f"{CPU}/cpuidle/current_governor")
+    states = keys.get("idle_disable", ())
+    for name in states.split(",") if isinstance(states, str) else states:
+        words = f"for each CPU: echo 1 > {CPU}/cpu*/cpuidle/stateN/disable, of the state whose file `name` has {name}"
+        out.append(Unset("idle_disable", words))
+    if "cpu_dma_latency_us" in keys:
+        words = f"while a program has /dev/cpu_dma_latency open with {keys['cpu_dma_latency_us']} us in it"
+        out.append(Unset("cpu_dma_latency_us", words))
     if (epp := keys.get("epp")) not in (None, ""):
         if not _has_epp(driver, machine, keys):
             out.append(Unset("epp", f"{driver} has no preference on this machine: epp={epp} changes nothing"))

@@ -148,7 +148,9 @@ def new(
             name,
             [from_folder(one, path.parent) for one in machine],
             where,
-            with_variants({"governor": governor}, vs, first.drivers, notes.append, hwp=first.has_hwp),
+            with_variants(
+                {"governor": governor}, vs, first.drivers, notes.append, hwp=first.has_hwp, idle=first.idle_states
+            ),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

@@ -523,7 +523,16 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
             keys[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             keys[key] = value.strip()
-    for key in ("sugov_cpus", "proposals", "offline_cpus", "isolcpus", "nohz_full", "sched_features", "changes"):
+    for key in (
+        "sugov_cpus",
+        "proposals",
+        "offline_cpus",
+        "isolcpus",
+        "nohz_full",
+        "sched_features",
+        "changes",
+        "idle_disable",
+    ):
         if isinstance(keys.get(key), list):
             keys[key] = tuple(keys[key])
     return keys

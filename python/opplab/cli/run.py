@@ -160,7 +160,9 @@ def command(
 
             notes: list[str] = []
             on = Machine.load(machine[0])
-            variants = with_variants(policy_of(given), vs, on.drivers, notes.append, hwp=on.has_hwp)
+            variants = with_variants(
+                policy_of(given), vs, on.drivers, notes.append, hwp=on.has_hwp, idle=on.idle_states
+            )
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())

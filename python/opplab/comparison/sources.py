@@ -276,7 +276,7 @@ class Frame(Source):
         return (energy / seconds, "energy over the time that it took") if energy is not None and seconds else None
 
     def notes(self, benchmark: str) -> list[str]:
-        """Which runs did not end, and of which part of a benchmark's time its energy is where that is not all of it."""
+        """Which runs did not end or are of the start, and of which part of a benchmark's time its energy is."""
         import polars as pl
 
         from opplab.report.numbers import of_a_part

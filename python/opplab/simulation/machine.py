@@ -91,6 +91,13 @@ class Machine:
 
         return has_hwp(tomllib.loads(self.to_toml()))
 
+    @property
+    def idle_states(self) -> list[tuple[str, int]]:
+        """Names and exit latencies in us of the first cluster's idle states, the shallowest first."""
+        from opplab.simulation.ranges import idle_latencies
+
+        return idle_latencies(self.describe()["clusters"][0]["idle"])
+
     def describe(self) -> dict[str, Any]:
         """Give the whole machine as dicts and lists; units are the last word of a key."""
         return self._inner.describe()

@@ -22,6 +22,7 @@ __all__ = [
     "assumed_in_words",
     "assumptions_of",
     "ends_in_words",
+    "idle_latencies",
     "pairs_of",
     "shares_of",
     "with_draw",
@@ -147,6 +148,19 @@ def assumed_in_words(machine: Mapping[str, Any], name: str) -> str:
         marks = f"{without} source mark{'s' * (without != 1)}"
         found.append(f"{marks} without" if numbers else f"{marks} of {name}, none with a range")
     return " and ".join(found)
+
+
+def idle_latencies(states: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Give names and exit latencies in us of a cluster's idle states, as sysfs has them.
+
+    Examples
+    --------
+    >>> idle_latencies([{"name": "c2", "entry_latency_us": 70, "exit_latency_ns": 160_000}])
+    [('c2', 230)]
+    """
+    return [
+        (str(one["name"]), int(_get(one, "entry_latency_ns") + _get(one, "exit_latency_ns")) // 1000) for one in states
+    ]
 
 
 def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], shares: Sequence[float]) -> dict[str, Any]:

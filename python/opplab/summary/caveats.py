@@ -53,6 +53,8 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     """
     if slow := too_often(policy):
         return [slow]
+    if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
+        return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
     epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
     if policy.get("no_hwp") and driver.startswith("intel"):
         words = []

@@ -116,4 +116,13 @@ class Constants:
     def at(self, shares: Iterable[float]) -> dict[tuple[str, str], int]:
         """Give the values at these shares of their ranges."""
         pairs = zip(self.values.items(), self.assumptions, shares, strict=True)
-        return {key: max(round(value * assumption.at(float(share))), 1) for (key, value), assumption, share in pairs}
+        return {key: _value_at(value, assumption, share) for (key, value), assumption, share in pairs}
+
+    def with_one(self, assumption: Assumption, share: float) -> dict[tuple[str, str], int]:
+        """Give the values with that of one assumption at a share of its range."""
+        of = dict(zip((one.key for one in self.assumptions), self.values, strict=True))[assumption.key]
+        return {**self.values, of: _value_at(self.values[of], assumption, share)}
+
+
+def _value_at(value: int, assumption: Assumption, share: float) -> int:
+    return max(round(value * assumption.at(float(share))), 1)

@@ -74,10 +74,11 @@ class PowerProfile:
 
 @dataclass(frozen=True)
 class _Where:
-    """Where profiles are set: the machine's drivers, whether it has HWP, and the policy's keys before."""
+    """Where profiles are set: the machine's drivers, whether it has HWP, its idle states, the policy's keys before."""
 
     drivers: Sequence[str]
     hwp: bool
+    idle: Sequence[tuple[str, int]]
     base: Mapping[str, Any]
 
 
@@ -87,7 +88,12 @@ def is_power_profile(text: str) -> bool:
 
 
 def power_profiles(
-    text: str, drivers: Sequence[str] = (), *, hwp: bool = False, base: Mapping[str, Any] | None = None
+    text: str,
+    drivers: Sequence[str] = (),
+    *,
+    hwp: bool = False,
+    idle: Sequence[tuple[str, int]] = (),
+    base: Mapping[str, Any] | None = None,
 ) -> list[PowerProfile]:
     """Read the profiles of a file, or those of power-profiles-daemon.
 
@@ -100,6 +106,8 @@ def power_profiles(
         cpufreq drivers of the machine, the first at boot: they decide which governors and files there are.
     hwp : bool
         Whether the machine has Intel's hardware P-states.
+    idle : sequence of (str, int)
+        Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
     base : mapping, optional
         Keys of the policy that the profiles change; its `driver` holds where a profile names none.
 
@@ -113,7 +121,7 @@ def power_profiles(
     >>> [(one.name, one.keys["epp"]) for one in power_profiles("power-profiles-daemon", ["intel_pstate"])]
     [('power-saver', 'power'), ('balanced', 'balance_performance'), ('performance', 'performance')]
     """
-    where = _Where(drivers, hwp, base or {})
+    where = _Where(drivers, hwp, idle, base or {})
     if text == DAEMON:
         return [_of_daemon(name, where) for name in _DAEMON]
     path = Path(text)
@@ -264,6 +272,34 @@ class _Reader:
         """Take the file of intel_pstate."""
         if not self._is_not_intel("no_turbo", place):
             self.put("no_turbo", _flag(value, place), place)
+
+    def latency(self, value: str, place: str) -> None:
+        """Take the first of tuned's alternatives, us or an idle state, that there is (_parse_latency())."""
+        for one in map(str.strip, value.split("|")):
+            if one.lower() == "none":
+                return
+            state = re.fullmatch(r"cstate\.(id|name)(_no_zero)?:(.+)", one)
+            if state is None:
+                self.put("cpu_dma_latency_us", _number(one, place), place)
+                return
+            if not self.where.idle:
+                self.note(f"{place}: force_latency {value} is of idle states, which are not known: ignored")
+                return
+            us = {str(at) if state[1] == "id" else name: us for at, (name, us) in enumerate(self.where.idle)}.get(
+                state[3]
+            )
+            if us is not None and not (state[2] and us == 0):
+                self.put("cpu_dma_latency_us", us, place)
+                return
+        self.note(f"{place}: the machine has no idle state of force_latency {value}: ignored")
+
+    def max_cstate(self, most: int, place: str) -> None:
+        """Leave so many states beside POLL (intel_idle.c:intel_idle_max_cstate_reached(), v6.12); 0: another driver."""
+        deeper = tuple(name for name, _ in self.where.idle[most + 1 :])
+        if most and deeper:
+            self.put("idle_disable", deeper, place)
+        elif not most or not self.where.idle:
+            self.others.append(f"intel_idle.max_cstate={most}")
 
     def cpus(self, key: str, value: str, place: str) -> None:
         """Take a list of CPUs of the command line; isolcpus has flags before it, of which `domain` is the default."""
@@ -548,6 +584,8 @@ def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
         elif section == "cpu" and key in _TUNED:
             reader.path(_TUNED[key], value, place)
+        elif section == "cpu" and key == "force_latency":
+            reader.latency(value, place)
         elif section in ("sysfs", "sysctl"):
             reader.path(key.replace(".", "/") if section == "sysctl" else key, value, place)
         elif section == "bootloader" and key.startswith("cmdline"):
@@ -560,6 +598,8 @@ def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
                     reader.put("nosmt", True, place)
                 elif option in ("isolcpus", "nohz_full"):
                     reader.cpus(option, setting, place)
+                elif option == "intel_idle.max_cstate" and reader.driver.startswith("intel") and setting.isdecimal():
+                    reader.max_cstate(int(setting), place)
                 else:
                     reader.others.append(option)
         elif section not in ("main", "variables") and key != "type":

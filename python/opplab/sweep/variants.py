@@ -96,6 +96,7 @@ def with_variants(
     said: Callable[[str], None] = lambda _: None,
     *,
     hwp: bool = False,
+    idle: Sequence[tuple[str, int]] = (),
 ) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
 
@@ -114,6 +115,8 @@ def with_variants(
         Takes what of a profile was left out, and what contradicts itself.
     hwp : bool
         Whether the machine has Intel's hardware P-states, which a profile may switch off.
+    idle : sequence of (str, int)
+        Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
 
     Raises
     ------
@@ -133,7 +136,7 @@ def with_variants(
     base, governors = made[0], len(made)
     for text in changes:
         if is_power_profile(text):
-            profiles = power_profiles(text, drivers, hwp=hwp, base=base.keys)
+            profiles = power_profiles(text, drivers, hwp=hwp, idle=idle, base=base.keys)
             found = [_of_profile(base, text, profile, said) for profile in profiles]
         else:
             found = [_variant(base, text)]

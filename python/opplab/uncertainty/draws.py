@@ -8,7 +8,7 @@ separated from what the draw does. N draws cost at most as much as N sweeps.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,10 @@ class Draws:
     seed : int
     refused : dict of int to str
         Draws that make no machine, with the reason.
+    own : sequence of Case
+        Those at the file's own numbers.
+    constants : Constants or None
+        Those of benchmark models.
     """
 
     assumptions: dict[str, list[Assumption]]
@@ -94,6 +98,8 @@ class Draws:
     cases: list[tuple[int, Case]]
     seed: int
     refused: dict[int, str] = field(default_factory=dict)
+    own: Sequence[Case] = ()
+    constants: Constants | None = None
 
     @classmethod
     def of(cls, cases: Sequence[Case], number: int, seed: int, constants: Constants | None = None) -> Draws:
@@ -117,7 +123,8 @@ class Draws:
             if case.machine not in machines:
                 machines[case.machine] = json.loads(case.json)["machine"]
         free = [] if constants is None else constants.assumptions
-        made = cls({name: [*assumptions_of(machine), *free] for name, machine in machines.items()}, {}, [], seed)
+        ranged = {name: [*assumptions_of(machine), *free] for name, machine in machines.items()}
+        made = cls(ranged, {}, [], seed, own=cases, constants=constants)
         for name, assumptions in made.assumptions.items():
             made.shares[name] = latin_hypercube(number - 1, len(assumptions), seed)
         drawn = {name: made._machines(name, machine, len(free)) for name, machine in machines.items()}
@@ -139,6 +146,39 @@ class Draws:
                         (draw, _on_machine(own.get(_place(group[at]), group[at]), text, group[at])) for at in places
                     ]
         return made
+
+    def at_ends(self, asked: Mapping[tuple[str, str], Collection[tuple[Point, str]]]) -> Draws:
+        """Give draws of one number each, all else as the files have it: first its lower end, then its upper.
+
+        Parameters
+        ----------
+        asked : mapping
+            (Machine, key of an assumption) -> points and policies whose first two iterations run there.
+        """
+        made: list[tuple[int, Case]] = []
+        draw = 0
+        for (name, key), wanted in asked.items():
+            of: dict[tuple[str, ...], list[Case]] = {}
+            for case in self.own:
+                if ((case.machine, case.benchmark, case.param), case.policy) in wanted:
+                    of.setdefault(_place(case)[:3], []).append(case)
+            chosen = [case for cases in of.values() for case in cases[:2]]
+            one = next(one for one in self.assumptions[name] if one.key == key)
+            for share in (0.0, 1.0):
+                draw += 1
+                made += [(draw, case) for case in self._at(one, share, chosen)]
+        return Draws(self.assumptions, {}, made, self.seed)
+
+    def _at(self, one: Assumption, share: float, cases: Sequence[Case]) -> list[Case]:
+        """Give cases with one number at a share of its range."""
+        free = [] if self.constants is None else self.constants.assumptions
+        if self.constants is not None and one in free:
+            others = self.constants.rebuilt(self.constants.with_one(one, share))
+            rebuilt = {(case.machine, *_place(case)): case for case in others}
+            pairs = [(rebuilt[case.machine, *_place(case)], json.loads(case.json)["machine"], case) for case in cases]
+        else:
+            pairs = [(case, with_draw(json.loads(case.json)["machine"], [one], [share]), case) for case in cases]
+        return [_on_machine(*pair) for pair in pairs]
 
     def _machines(self, name: str, machine: Mapping[str, Any], free: int) -> dict[int, Any]:
         """Give the machine at each draw, whose last `free` numbers are not its; one that is no machine is left out."""

@@ -15,6 +15,7 @@ from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.sweep.progress import Shown, counted
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
+from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
 
 if TYPE_CHECKING:
@@ -367,17 +368,21 @@ def how_sure(
     if store is not None and draws.cases:
         listed = [{"hash": case.hash, "label": f"{case.label} draw {draw}"} for draw, case in draws.cases]
         store.create({**experiment.manifest(), "draws": number, "cases": listed})
-    with counted(progress, len(draws.cases)) as shown:
-        run_draws(
-            draws,
-            values,
-            wanted.__contains__,
-            store=store,
-            executor=executor,
-            jobs=jobs,
-            latencies=experiment.latencies,
-            progress=shown,
-        )
+
+    def run(drawn: Draws, into: dict[tuple[Point, str, str], Values]) -> None:
+        with counted(progress, len(drawn.cases)) as shown:
+            run_draws(
+                drawn,
+                into,
+                wanted.__contains__,
+                store=store,
+                executor=executor,
+                jobs=jobs,
+                latencies=experiment.latencies,
+                progress=shown,
+            )
+
+    run(draws, values)
     pairs = experiment.pairs or [("", label) for label in experiment.policies]
 
     def lines_of(names: Sequence[str]) -> list[SureLine]:
@@ -400,4 +405,8 @@ def how_sure(
         return lines
 
     ranged = draws if any(draws.assumptions.values()) else None
-    return Sureness(lines_of(metrics), ranged, number, lines_of(beside))
+    lines = lines_of(metrics)
+    hanging = [Hanging(one.point, one.metric, one.base, one.variant, one.deciding) for one in lines]
+    named = moving(draws, hanging, values, run)
+    lines = [replace(one, deciding=deciding) for one, deciding in zip(lines, named, strict=True)]
+    return Sureness(lines, ranged, number, lines_of(beside))

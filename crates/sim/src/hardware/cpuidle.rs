@@ -26,9 +26,6 @@ use crate::run::engine::Engine;
 use crate::run::task::NO_PROGRAM;
 use crate::sched::rq_facts::{cpu_util_cfs, rq_facts};
 
-/// PM QoS does not limit the exit latency.
-const LATENCY_REQ_NS: u64 = u64::MAX >> 1;
-
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The idle loop of an awake CPU with nothing to run (kernel/sched/idle.c:cpuidle_idle_call()).
     pub(crate) fn enter_idle(&mut self, cpu: CpuId) {
@@ -56,9 +53,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let is_stopped = state.tick_stopped || stops_first && sleep_length > self.tick_ns as i64;
         let facts = IdleFacts {
             states,
-            disabled: 0,
+            disabled: self.clusters[cl].idle_disabled,
             utilized,
-            latency_req_ns: LATENCY_REQ_NS,
+            latency_req_ns: self.gates.latency_req_ns,
             sleep_length_ns: sleep_length,
             delta_tick_ns: if is_stopped { sleep_length } else { delta_tick.min(sleep_length) },
             // Those governors have no rule for it.
@@ -195,7 +192,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.idle_exit(cpu, poll_time_limit);
     }
 
-    /// How long `cpu` is in the first idle state that it took, if there is a deeper one.
+    /// How long `cpu` is in an idle state that its governor chose as at boot, where a deeper one may be used.
     pub(crate) fn first_idle_ns(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];
         let is_first = state.idle.is_resident() && state.in_idle.usage().iter().map(|usage| usage.0).sum::<u64>() == 1;

@@ -9,6 +9,7 @@ use opplab_kernel::sched::newidle::{MIGRATION_COST_NS, RqBalance};
 use opplab_kernel::sched::placement::{CpuCapacity, SisProp, WakeFlips};
 use opplab_kernel::util_est::UtilEstPair;
 use opplab_model::machine::Cluster;
+use opplab_model::policy::Policy;
 
 use crate::hardware::energy::Meter;
 use crate::hardware::idle_run::IdleRun;
@@ -245,6 +246,8 @@ impl Cpu {
 /// Shared state of a cluster.
 pub(crate) struct ClusterRun {
     pub(crate) idle_states: Vec<IdleState>,
+    /// Those that are disabled, a bit each.
+    pub(crate) idle_disabled: u64,
     /// Entered cluster state.
     pub(crate) entered: Option<usize>,
     /// When it entered it.
@@ -256,7 +259,7 @@ pub(crate) struct ClusterRun {
 
 impl ClusterRun {
     /// A cluster that is awake at [`BOOT_NS`].
-    pub(crate) fn new(described: &Cluster) -> Self {
+    pub(crate) fn new(described: &Cluster, policy: &Policy) -> Self {
         let mut meter = Meter::default();
         meter.set(BOOT_NS, 0);
         let idle_states = described.idle.iter().map(|state| IdleState {
@@ -264,6 +267,8 @@ impl ClusterRun {
             target_residency_ns: state.target_residency_ns,
             polling: state.name == "POLL",
         });
-        Self { idle_states: idle_states.collect(), entered: None, entered_ns: 0, asleep_ns: 0, meter }
+        let disabled = described.idle.iter().enumerate().filter(|(_, state)| policy.idle_disable.contains(&state.name));
+        let idle_disabled = disabled.fold(0, |bits, (index, _)| bits | 1_u64.checked_shl(index as u32).unwrap_or(0));
+        Self { idle_states: idle_states.collect(), idle_disabled, entered: None, entered_ns: 0, asleep_ns: 0, meter }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Gates {
     pub(crate) proposes: bool,
     /// The idle governor looks at a CPU's utilisation.
     pub(crate) idle_looks_at_util: bool,
+    /// The longest exit latency that PM QoS allows, ns.
+    pub(crate) latency_req_ns: u64,
     /// How the machine reports its speed.
     pub(crate) platform: Platform,
     /// EEVDF (from v6.6) instead of CFS.
@@ -118,10 +120,11 @@ impl Gates {
             "scaled-contribution" => (true, true),
             other => return Err(CaseError(format!("unknown invariance {other:?}"))),
         };
+        let idle = idle_governor(&policy.idle_governor);
         Ok(Self {
             proposes: profile.proposals != Proposals::NONE,
-            idle_looks_at_util: idle_governor(&policy.idle_governor)
-                .is_some_and(|governor| (governor.looks_at_util)(&profile)),
+            idle_looks_at_util: idle.is_some_and(|governor| (governor.looks_at_util)(&profile)),
+            latency_req_ns: u64::from(policy.cpu_dma_latency_us) * 1_000,
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),

@@ -117,7 +117,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             here: CpuId(0),
             in_interrupt: false,
             cpus,
-            clusters: machine.clusters.iter().map(ClusterRun::new).collect(),
+            clusters: machine.clusters.iter().map(|cluster| ClusterRun::new(cluster, &case.policy)).collect(),
             all_down_since_ns: 0,
             policies,
             tasks: IdVec::new(),

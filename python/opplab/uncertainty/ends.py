@@ -1,0 +1,93 @@
+"""Which assumptions move a value at all: runs with one number at the ends of its range, all else as the files have it.
+
+A correlation over the draws may be chance, however seldom that is: a number that the runs never read gets one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from opplab.uncertainty.draws import Draws, Point, Values
+from opplab.uncertainty.parts import Influence, standing_out
+
+__all__ = ["Hanging", "moving"]
+
+SAME = 1e-9
+"""What values differ by that are equal but for rounding, as a share."""
+
+
+@dataclass(frozen=True)
+class Hanging:
+    """A value, or a change, and what it hangs on over the draws.
+
+    Attributes
+    ----------
+    point : (str, str, str)
+        Machine, benchmark, parameters.
+    metric : str
+    base, variant : str
+        Policies; without a base the variant's own value.
+    deciding : sequence of Influence
+        Assumptions, the strongest first.
+    """
+
+    point: Point
+    metric: str
+    base: str
+    variant: str
+    deciding: Sequence[Influence]
+
+
+def moving(
+    draws: Draws,
+    hanging: Sequence[Hanging],
+    values: Mapping[tuple[Point, str, str], Values],
+    run: Callable[[Draws, dict[tuple[Point, str, str], Values]], object],
+) -> list[list[Influence]]:
+    """Leave out what stands out in the draws and moves nothing by itself.
+
+    Parameters
+    ----------
+    draws : Draws
+    hanging : sequence of Hanging
+    values : mapping
+        What was measured at the files' own numbers, by point, policy and metric.
+    run : callable
+        Runs draws and sorts what comes of them into a mapping such as `values`.
+
+    Returns
+    -------
+    list of list of Influence
+        For each of `hanging`, those that may be named, and those that do not stand out.
+    """
+    asked: dict[tuple[str, str], set[tuple[Point, str]]] = {}
+    for one in hanging:
+        for influence in standing_out(one.deciding):
+            policies = {(one.point, label) for label in (one.base, one.variant) if label}
+            asked.setdefault((one.point[0], influence.key), set()).update(policies)
+    ends: dict[tuple[Point, str, str], Values] = {}
+    if asked:
+        run(draws.at_ends(asked), ends)
+    places = {key: (2 * at + 1, 2 * at + 2) for at, key in enumerate(asked)}
+
+    def moves(one: Hanging, key: str) -> bool:
+        def with_ends(policy: str) -> Values:
+            place = one.point, policy, one.metric
+            drawn = ends.get(place, Values()).drawn
+            of_key = {draw: drawn[draw] for draw in places[one.point[0], key] if draw in drawn}
+            return Values(values[place].own, of_key)
+
+        ours, theirs = with_ends(one.variant), with_ends(one.base) if one.base else None
+        change = ours if theirs is None else ours.change_from(theirs)
+        # What has no value at an end is otherwise there than at the file's number.
+        return len(change.drawn) < len(places[one.point[0], key]) or any(
+            abs(shift) > SAME * max(abs(value) for value in (*change.own.values(), 1.0))
+            for shifts in change.shifts().values()
+            for shift in shifts
+        )
+
+    return [
+        [found for found in one.deciding if found not in standing_out([found]) or moves(one, found.key)]
+        for one in hanging
+    ]
