@@ -19,6 +19,7 @@ from opplab.agreement.verify import scored_experiments
 from opplab.cli.main import opplab
 from opplab.comparison import published
 from opplab.errors import InputError
+from opplab.sweep.confidence import mean_of
 from opplab.sweep.experiments import Experiment
 
 
@@ -139,6 +140,8 @@ def test_means_over_time_weigh_points_by_what_they_took() -> None:
         "param": ["jobs=1", "jobs=1", "jobs=8", "jobs=8", "n=1"],
         "policy": ["p"] * 5,
         "metric": ["power", "elapsed", "power", "elapsed", "power"],
+        "unit": "W",
+        "better": "lower",
         "value": [100.0, 300.0, 200.0, 100.0, 50.0],
     })  # fmt: skip
     facts = forecast.Facts(results)
@@ -146,6 +149,19 @@ def test_means_over_time_weigh_points_by_what_they_took() -> None:
     values = [facts.value(point, "p", ["power"]) or 0.0 for point in points]
     assert forecast.over_time(values, [facts.time(point, "p") for point in points]) == pytest.approx(125)
     assert facts.time(("net", "n=1"), "p") == 1.0
+
+
+def test_means_of_the_score_are_those_of_the_tables() -> None:
+    units = {"transactions": ("1/s", "higher"), "power": ("W", "lower"), "share": ("%", "higher")}
+    values = [5895.25, 5585.5, 7375.0]
+    rows = [
+        {"benchmark": "b", "param": "", "policy": "p", "metric": metric, "unit": unit, "better": better, "value": value}
+        for metric, (unit, better) in units.items()
+        for value in values
+    ]
+    facts = forecast.Facts(pl.DataFrame(rows))
+    for metric, (unit, better) in units.items():
+        assert facts.value(("b", ""), "p", [metric]) == pytest.approx(mean_of(values, better, unit)), metric
 
 
 def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:

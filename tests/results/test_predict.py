@@ -136,7 +136,7 @@ def test_most_sealed_rows_are_predicted_and_the_first_series_is_kept() -> None:
 
 def test_a_quotient_by_nothing_is_refused() -> None:
     rows = [
-        {"benchmark": "w", "param": "", "policy": "p", "metric": metric, "value": value}
+        {"benchmark": "w", "param": "", "policy": "p", "metric": metric, "unit": "", "better": "lower", "value": value}
         for metric, value in (("power", 1.0), ("work_done", 0.0))
     ]
     frame = pl.DataFrame(rows)
@@ -145,8 +145,8 @@ def test_a_quotient_by_nothing_is_refused() -> None:
 
 
 def test_what_is_not_known_of_a_run_is_no_number():
-    rows = [("b", "", "p", "power", None), ("b", "", "p", "elapsed", 2.0)]
-    columns = ["benchmark", "param", "policy", "metric", "value"]
+    rows = [("b", "", "p", "power", "W", "lower", None), ("b", "", "p", "elapsed", "s", "lower", 2.0)]
+    columns = ["benchmark", "param", "policy", "metric", "unit", "better", "value"]
     facts = Facts(pl.DataFrame(rows, schema=columns, orient="row"))
     assert facts.value(("b", ""), "p", ["1/elapsed"]) == 0.5
     with pytest.raises(InputError, match="power of p b is not known"):

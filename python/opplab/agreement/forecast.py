@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.catalog import nearest
 from opplab.errors import InputError
+from opplab.runs import AMOUNTS, SHARES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,13 +41,19 @@ Point = tuple[str, str]
 
 
 class Facts:
-    """Means over the iterations of everything that was measured, by workload, parameters and policy."""
+    """Means over the iterations of everything that was measured, by workload, parameters and policy.
+
+    They are those of tables: `opplab.sweep.confidence.mean_of`, harmonic for rates.
+    """
 
     def __init__(self, results: pl.DataFrame) -> None:
         import polars as pl
 
         keys = ["benchmark", "param", "policy", "metric"]
-        means = results.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
+        value = pl.col("value")
+        is_rate = (pl.col("better").first() == "higher") & ~pl.col("unit").first().is_in([*SHARES, *AMOUNTS])
+        mean = pl.when(is_rate & (value.min() > 0)).then(1 / (1 / value).mean()).otherwise(value.mean())
+        means = results.group_by(keys, maintain_order=True).agg(mean.alias("value"))
         self._values: dict[tuple[str, str, str], dict[str, float]] = {}
         for benchmark, param, policy, metric, value in means.iter_rows():
             self._values.setdefault((benchmark, param, policy), {})[metric] = value
