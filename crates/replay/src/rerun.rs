@@ -13,7 +13,7 @@ use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, Workload};
-use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
+use opplab_sim::{Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::agree::start_at;
@@ -159,6 +159,10 @@ pub struct Comparison {
 }
 
 /// Runs of a closed loop, which count by their mean.
+/// The note where the place of real-time tasks depends on what no event and no snapshot shows.
+const BOOSTED: &str = "the trace does not show how its kernel was built: with CONFIG_UCLAMP_TASK, so that real-time tasks avoid CPUs below \
+     their boost, is assumed";
+
 pub const RUNS: u64 = 15;
 /// By how much the machine's costs differ from one run to the next, in percent. They are medians; in truth each switch takes another
 /// time, and who is first where two meet may decide where tasks stay.
@@ -302,6 +306,17 @@ impl Replay {
     /// The comparison with what the changed policy makes of the trace, if anything is changed.
     pub(crate) fn changed(
         &self,
+        let case = Case {
+            machine: setup.machine.clone(),
+            workload,
+            policy: setup.policy.clone(),
+            seed: 1,
+            duration_ns: events.duration_ns.max(1),
+        };
+        if boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
+            setup.notes.push(BOOSTED.into());
+        }
+        let workload = case.workload;
         comparison: Comparison,
         change: Option<&Change>,
         mode: Mode,
