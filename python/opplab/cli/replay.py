@@ -182,6 +182,13 @@ def _text(found: dict[str, Any]) -> str:
     lines += assumed(found)
     return "\n".join([flow(head, width), table, flow("\n".join(lines), width)]) + "\n"
 
+    if found["floor_uw"]:
+        seconds = (found["duration_ns"] - found["measured_from_ns"]) / 1e9
+        rest_w = found["floor_uw"] / 1e6
+        lines.append(
+            f"energy is the clusters': the rest of the machine, {rest_w:g} W under any policy "
+            f"({1e3 * rest_w * seconds:.1f} mJ), is not in it; opplab trace energy counts it, and the whole recording"
+        )
 
 def _kernels(context: click.Context, option: click.Parameter, value: str | None) -> list[str]:
     """Split the kernels of --kernel."""
