@@ -155,7 +155,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("fixed_speed", Some(Node::bool(machine.speed_is_constant()))),
         ("self_check", Some(self_check(comparison))),
         ("closed_self_check", closed.map(self_check)),
-        ("work_distance", comparison.work_off.map(Node::from)),
+        ("work_share", comparison.work_share.map(Node::from)),
         ("metrics", Some(metrics_node(comparison, mode))),
         ("silent", Some(silent_node(comparison, machine))),
         (
