@@ -253,6 +253,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     )
     assert code == 0
     assert "Energy-aware placement weighed" in text
+    # The greater of util_avg and util_est is no field of the kernel's.
+    assert re.search(r"\(util_avg \d+, task_util_est \d+\)", text)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def test_a_group_with_less_quota_misses_no_less(tmp_path: Path) -> None:
         assert values(policy, "group_missed:/fg") == [0] * 2
     free, some, least = (values(policy, "group_response_p99:/bg") for policy in ("none", "quota5", "quota1"))
     assert max(free) < PERIODS_MS["bg"] < max(some) < min(least)
+    for policy in ("none", "quota5", "quota1"):
+        each = zip(values(policy, "group_response_p95:/bg"), values(policy, "group_response_p99:/bg"), strict=True)
+        assert all(0 < p95 <= p99 for p95, p99 in each)
     # With nearly no quota the work of the start is not done, and takes at least as long as the run.
     assert min(least) > 0.9 * 1000 * SECONDS
     head = " ".join(done.stdout.split())

@@ -141,6 +141,24 @@ def test_changes_of_a_closed_loop_have_an_interval() -> None:
     assert "(+2.0 %)" in text and "interval: 95 % of the change, Student's t over 2 pairs of runs" in text
 
 
+def test_work_that_a_closed_loop_does_not_end_is_no_saved_energy() -> None:
+    """The recording ends while its spinning task has two thirds of its work to do."""
+    folder = str(shared("traces/arm64-612-pixel4-eas-homog6"))
+    words = ("-m", "pixel4", "--governor", "powersave", "--mode", "closed")
+    found = json.loads(replay(folder, *words, "--format", "json").output)
+    assert 30_000 < found["work_share"] < 40_000
+    energy = found["metrics"][0]
+    assert (energy["verdict"], energy["change_counts"]) == ("not near: of other work", False)
+    text = " ".join(_text(found).split())
+    assert "(-69." in text and "what is not done saves no energy; energy per work " in text
+    per_work = float(text.partition("energy per work ")[2].partition(" %")[0])
+    assert -20 < per_work < 0
+    # What trace energy has beside it is named.
+    assert "the rest of the machine, 0.225 W under any policy" in text
+    same = json.loads(replay(folder, *words[:2], "--mode", "closed", "--format", "json").output)
+    assert "work_share" not in same and "of other work" not in _text(same)
+
+
 def test_a_change_and_its_interval_are_of_one_estimator() -> None:
     """Of the means of the pairs: rounded counts and percentiles of all runs have other ratios."""
     folder = str(shared("traces/x86-612-xeon16-any1-schedutil-ramp_up"))

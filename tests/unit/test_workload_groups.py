@@ -361,6 +361,29 @@ def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
     assert "kernel 5.2 has no utilisation clamps" in chosen.stderr, chosen.output
 
 
+def test_what_boosts_real_time_tasks_is_named_and_does_not_hang_on_a_clamp(tmp_path: Path) -> None:
+    """A clamp that clamps nothing, of another task, moves no real-time task; the kernel's build does, and is named."""
+    timer = {"ref": "unique", "period": 5000}
+    audio = {"policy": "SCHED_FIFO", "priority": 19, "loop": -1, "run": 150, "timer": timer}
+    ui = {"loop": -1, "run": 1000, "timer": timer}
+
+    def ran(name: str, ui: dict[str, Any], *words: str) -> tuple[bool, str]:
+        """Run both tasks: whether the biggest CPUs had work, and what was noted."""
+        tasks = {"ui": ui, "audio": audio}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"global": {"duration": 1}, "tasks": tasks}))
+        made = ["run", str(tmp_path / f"{name}.json"), "-m", "pixel6", "-o", str(tmp_path / name), *words]
+        done = CliRunner().invoke(main, made)
+        assert done.exit_code == 0, done.output
+        return means(tmp_path / name)["task_time:X1"] > 0.002, done.stderr
+
+    boosted, said = ran("none", ui)
+    assert boosted and "CONFIG_UCLAMP_TASK" in said and "uclamp=absent" in said
+    boosted, said = ran("zero", {**ui, "util_min": 0})
+    assert boosted and "CONFIG_UCLAMP_TASK" not in said
+    boosted, said = ran("absent", ui, "--gate", "uclamp=absent")
+    assert not boosted and "CONFIG_UCLAMP_TASK" not in said
+
+
 def test_an_experiment_has_the_duration_of_its_workload(tmp_path: Path) -> None:
     """`--workload` keeps its own length; `--seconds` changes it, and stand-ins run for 10 s."""
     task = {"instance": 1, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}

@@ -501,7 +501,7 @@ gates! {
         Busy = "busy" since (4, 14), "is busy for others", [Memory];
         Idle = "idle" since (5, 4), "is as good as idle for them", [Code("fair.c:sched_idle_cpu()", "5.10.262")];
     }
-    uclamp: Uclamp, "Whether tasks have utilisation clamps." {
+    uclamp: Uclamp, "Whether tasks have utilisation clamps (CONFIG_UCLAMP_TASK; Debian's kernels are built without it)." {
         Absent = "absent" since (4, 14), "no", [Replaced("69842cba9ace")];
         Present = "present" since (5, 3), vectors ["v510_schedutil_cpu_util", "effective_cpu_util"], "yes", [Commit("69842cba9ace"), Commit("982d9cdc22c9"), Code("core.c:uclamp_rq_inc()", "6.1.192")];
     }

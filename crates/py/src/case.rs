@@ -182,6 +182,11 @@ impl PyCase {
         opplab_sim::has_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
     }
 
+    /// Whether real-time tasks of it avoid small CPUs only because its kernel is taken to be built with CONFIG_UCLAMP_TASK.
+    fn boosted_by_build(&self, py: Python<'_>) -> PyResult<bool> {
+        opplab_sim::boosted_by_build(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
+    }
+
     /// Whether its workload or policy clamps utilisation.
     fn asks_for_clamps(&self, py: Python<'_>) -> bool {
         opplab_sim::asks_for_clamps(&self.case(py).case)

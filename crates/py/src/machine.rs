@@ -190,6 +190,7 @@ fn describe_cluster<'py>(py: Python<'py>, cluster: &Cluster) -> PyResult<Bound<'
         entry.set_item("busy_uw", known(opp.busy_uw))?;
         entry.set_item("cluster_uw", powered.then_some(opp.cluster_uw))?;
         entry.set_item("idle_uw", opp.idle_uw)?;
+        entry.set_item("cluster_idle_uw", opp.cluster_idle_uw)?;
         opps.append(entry)?;
     }
     dict.set_item("opps", opps)?;

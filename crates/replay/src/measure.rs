@@ -87,6 +87,8 @@ pub struct Measured {
     pub switches: u64,
     /// Energy by cluster, fJ.
     pub energy_fj: Vec<u128>,
+    /// Work that tasks did in a closed loop, in ns of the biggest CPU << 20; 0 for others, whose events do not show it.
+    pub work_done: u128,
     /// Loops that ended with a slack below 0 or were due and did not end, and all loops with a timer that ended or were due.
     pub missed: (u64, u64),
 }
@@ -408,6 +410,7 @@ impl Measured {
             latencies_ns: latencies_ns.into_iter().skip(runs.len() / 2).step_by(runs.len()).collect(),
             switches: of(&|run| run.switches),
             energy_fj: (0..runs[0].energy_fj.len()).map(|cluster| wide(&|run| run.energy_fj[cluster])).collect(),
+            work_done: wide(&|run| run.work_done),
             missed: (of(&|run| run.missed.0), of(&|run| run.missed.1)),
             ..runs[0].clone()
         }

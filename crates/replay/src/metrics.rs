@@ -18,7 +18,7 @@ pub enum Verdict {
     Near,
     /// Beyond it.
     NotNear,
-    /// Replayed near or not, the changed policy's is of another amount of work ([`Comparison::work_off`]).
+    /// Replayed near or not, the changed policy's is of another amount of work ([`Comparison::work_share`]).
     OtherWork,
     /// It is as recorded in this loop, whatever the policy.
     Unchanging,
@@ -161,6 +161,7 @@ pub(crate) const MISSED: &str = "missed activations";
 /// The metrics of a comparison, in the order in which they are shown.
 pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
     let silence = &comparison.silence;
+    let work_off = u128::from(comparison.work_off());
     let row =
         |name: String, unit, limit_percent: u64, timing: bool, known: bool, of: &dyn Fn(&Measured) -> Option<u64>| {
             let recorded = of(&comparison.recorded).filter(|_| known);
@@ -186,9 +187,11 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
                 _ => Verdict::Unknown,
             };
             let changed_by = changed.zip(replayed).map(|(one, other)| one.sum.abs_diff(other.sum));
+            // Energy of work that only one of the two did.
+            let unlike_work = replayed.filter(|_| unit == "uJ").map_or(0, |mean| mean.sum) * work_off / 100_000;
             let change_counts = match verdict {
                 Verdict::Unchanging | Verdict::OtherWork => changed.map(|_| false),
-                _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off),
+                _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off + unlike_work),
             };
             let [replayed, changed] = [replayed, changed].map(|mean| mean.map(Mean::rounded));
             if mode == Mode::Open {
@@ -258,7 +261,7 @@ mod tests {
             freq_spread: 0,
             energy_spread: 0,
             silence: Silence { frequency: Vec::new(), wakeups: false },
-            work_off: None,
+            work_share: None,
             runs: (checks.clone(), changes),
         };
         let of = |comparison: &Comparison, name: &str| {

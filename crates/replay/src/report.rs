@@ -165,10 +165,11 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         ("duration_ns", Some(Node::from(replay.events.duration_ns))),
         ("measured_from_ns", Some(Node::from(window_start_ns(replay.events.duration_ns)))),
         ("assumed_power", Some(Node::bool(replay.assumed_power))),
+        ("floor_uw", Some(Node::from(machine.floor_uw))),
         ("fixed_speed", Some(Node::bool(machine.speed_is_constant()))),
         ("self_check", Some(self_check(comparison))),
         ("closed_self_check", closed.map(self_check)),
-        ("work_distance", comparison.work_off.map(Node::from)),
+        ("work_share", comparison.work_share.map(Node::from)),
         ("metrics", Some(metrics_node(&rows))),
         ("silent", Some(silent_node(replay, comparison, &rows))),
         (

@@ -13,7 +13,7 @@ use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, Workload};
-use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
+use opplab_sim::{Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::agree::start_at;
@@ -151,12 +151,17 @@ pub struct Comparison {
     pub energy_spread: u64,
     /// What the trace does not record, and is not compared.
     pub silence: Silence,
-    /// How far the busy cycles of `changed` are from those of `check`, in parts of 100 000, in a loop that keeps busy times at any
-    /// clock though the machine does not.
-    pub work_off: Option<u64>,
+    /// The work of `changed` in parts of 100 000 of that of `check`; `None` without a change. An open loop keeps busy times at any
+    /// clock, and its work is their cycles, unless the machine is as fast at every clock. A closed loop ends with the recording, whatever
+    /// its tasks have still to do.
+    pub work_share: Option<u64>,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
 }
+
+/// The note where the place of real-time tasks depends on what no event and no snapshot shows.
+const BOOSTED: &str = "the trace does not show how its kernel was built: with CONFIG_UCLAMP_TASK, so that real-time tasks avoid CPUs below \
+     their boost, is assumed";
 
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
@@ -183,9 +188,14 @@ impl Comparison {
         policies.into_iter().any(|(policy, &silent)| silent && policy.busy_ns.iter().any(|&ns| ns > 0))
     }
 
-    /// Whether `changed` did more or less work than was recorded, so that its energy answers nothing.
+    /// How far the work of `changed` is from that of `check`, in parts of 100 000 of it.
+    pub fn work_off(&self) -> u64 {
+        self.work_share.map_or(0, |share| share.abs_diff(100_000))
+    }
+
+    /// Whether `changed` did more or less work than `check`, so that its energy answers nothing.
     pub fn does_other_work(&self) -> bool {
-        self.work_off.is_some_and(|off| off > ENERGY_LIMIT)
+        self.work_off() > ENERGY_LIMIT
     }
 
     /// How far the self-check is off, in thousandths of what is near.
@@ -296,6 +306,17 @@ impl Replay {
         };
         let exits_ns = recover(&recording, |task| !takes_samples(&events, &setup.policy, task), &mut workload);
         workload.duration_ns = Some(events.duration_ns);
+        let case = Case {
+            machine: setup.machine.clone(),
+            workload,
+            policy: setup.policy.clone(),
+            seed: 1,
+            duration_ns: events.duration_ns.max(1),
+        };
+        if boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
+            setup.notes.push(BOOSTED.into());
+        }
+        let workload = case.workload;
         Ok(Self { events, setup, workload, exits_ns, shared_stream, assumed_power })
     }
 
@@ -309,11 +330,14 @@ impl Replay {
         let Some(change) = change else { return Ok(comparison) };
         let runs = self.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
         let changed = Measured::mean(&runs);
-        let (cycles, before) = (changed.busy_cycles(), comparison.check.busy_cycles());
-        let keeps_times = mode == Mode::Open && !self.setup.machine.speed_is_constant();
-        let work_off = (cycles.abs_diff(before) * 100_000).checked_div(before).filter(|_| keeps_times);
-        let work_off = work_off.map(|off| u64::try_from(off).unwrap_or(u64::MAX));
-        Ok(Comparison { changed: Some(changed), work_off, runs: (comparison.runs.0, runs), ..comparison })
+        let work = |run: &Measured| match mode {
+            Mode::Open if self.setup.machine.speed_is_constant() => 1,
+            Mode::Open => run.busy_cycles(),
+            Mode::Closed => run.work_done,
+        };
+        let share = (work(&changed) * 100_000).checked_div(work(&comparison.check));
+        let work_share = share.map(|share| u64::try_from(share).unwrap_or(u64::MAX));
+        Ok(Comparison { changed: Some(changed), work_share, runs: (comparison.runs.0, runs), ..comparison })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -357,7 +381,7 @@ impl Replay {
             freq_spread,
             energy_spread,
             silence,
-            work_off: None,
+            work_share: None,
             runs: (runs, Vec::new()),
         })
     }
@@ -428,7 +452,11 @@ impl Replay {
         if mode == Mode::Open {
             return Ok(vec![self.measured(&self.open_events(policy)?)]);
         }
-        (0..RUNS).map(|nth| Ok(self.measured(&self.closed(policy, nth, births)?.1))).collect()
+        let run = |nth| {
+            let (_, events, work_done) = self.closed(policy, nth, births)?;
+            Ok(Measured { work_done, ..self.measured(&events) })
+        };
+        (0..RUNS).map(run).collect()
     }
 
     /// The events of the trace under `policy` in an open loop.
@@ -446,7 +474,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::compare`].
     pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
-        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, _)| case)
+        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
     }
 
     /// The decisions of schedutil under the trace's own policy in an open loop.
@@ -458,7 +486,8 @@ impl Replay {
         open_decisions(&self.events, machine, policy, start_khz)
     }
 
-    fn closed(&self, policy: &Policy, nth: u64, births: Births) -> Result<(ClosedCase, Events), ReplayError> {
+    /// The case, its events, and the work that was done in the time that is measured.
+    fn closed(&self, policy: &Policy, nth: u64, births: Births) -> Result<(ClosedCase, Events, u128), ReplayError> {
         let Setup { machine, start_khz, .. } = &self.setup;
         let mut case = Case {
             machine: machine.clone(),
@@ -500,13 +529,13 @@ impl Replay {
             for ev in &mut events.list {
                 ev.time_ns = ev.time_ns.saturating_sub(later_ns);
             }
-            Ok::<Events, ReplayError>(events)
+            Ok::<_, ReplayError>((events, outcome.work_done))
         };
-        let mut events = run(&case)?;
+        let (mut events, mut work_done) = run(&case)?;
         if shift_late_families(&mut case.workload, &events, later_ns, tick_ns) {
-            events = run(&case)?;
+            (events, work_done) = run(&case)?;
         }
-        Ok((ClosedCase { case, start, later_ns }, events))
+        Ok((ClosedCase { case, start, later_ns }, events, work_done))
     }
 
     fn measured(&self, events: &Events) -> Measured {

@@ -175,9 +175,14 @@ pub(crate) fn profile_of(uname: &str) -> Option<String> {
     not_newer.max_by_key(|name| version(name)).map(String::from)
 }
 
-/// The policy of a recorded kernel before anything is known of it. Its watchdog's wake-ups are in the recording.
-pub(crate) fn recorded_policy() -> Policy {
-    Policy { label: "recorded".into(), watchdog_thresh_s: 0, ..Policy::default() }
+/// The policy of a recorded kernel before more is known of it than its `uname`. Its watchdog's wake-ups are in the recording. Debian's
+/// kernels are built without CONFIG_UCLAMP_TASK and name themselves.
+fn recorded_policy(uname: &str) -> Policy {
+    let mut policy = Policy { label: "recorded".into(), watchdog_thresh_s: 0, ..Policy::default() };
+    if uname.split_whitespace().any(|word| word == "Debian") {
+        policy.gates.push(("uclamp".to_owned(), "absent".to_owned()));
+    }
+    policy
 }
 
 impl Setup {
@@ -187,7 +192,7 @@ impl Setup {
     /// # Errors
     /// [`ReplayError::Input`] if the machine or the profiles have no such driver or kernel.
     pub fn of_machine(mut machine: Machine, events: &Events, recorded: &Recorded) -> Result<Self, ReplayError> {
-        let mut policy = recorded_policy();
+        let mut policy = recorded_policy(&events.uname);
         let mut notes = Vec::new();
         recorded.drive(&mut machine)?;
         match (recorded.kernel()?, profile_of(&events.uname)) {
@@ -288,12 +293,13 @@ impl Setup {
         let facts = facts.map_err(|error| input(error.to_string()))?;
         let mut machine = opplab_import::to_machine(&facts).map_err(|error| input(error.to_string()))?.machine;
         recorded.drive(&mut machine)?;
-        let mut policy = recorded_policy();
+        let told = text("uname.txt");
+        let uname = if told.is_empty() { &events.uname } else { &told };
+        let mut policy = recorded_policy(uname);
         policy.hz = HZ_DEFAULT;
         let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots lack it")];
 
-        let uname = text("uname.txt");
-        if let Some(name) = profile_of(if uname.is_empty() { &events.uname } else { &uname }) {
+        if let Some(name) = profile_of(uname) {
             policy.kernel = name;
         }
         if let Some(kernel) = recorded.kernel()? {
@@ -622,6 +628,7 @@ pub(crate) fn shows_requests(machine: &Machine, policy: &Policy) -> bool {
 mod tests {
     use opplab_import::SourceKind;
     use opplab_import::facts::PolicyFacts;
+    use opplab_kernel::profile::Uclamp;
 
     use super::*;
     use crate::events::{Context, Ev};
@@ -729,6 +736,20 @@ mod tests {
         assert_eq!(found(1_000_000, [began, &began_changes], [after, &after_changes]), Some(3_000_000));
         let unknown = lines(&format!("{folder}/scaling_cur_freq: 1000000|"));
         assert_eq!(khz_at_start(&[0], &events, &unknown, &[]), Some(1_000_000));
+    }
+
+    /// Goal: where a recorded kernel's real-time tasks run is decided by what it was built with, where it names itself.
+    #[test]
+    fn a_recorded_kernel_of_debian_has_no_clamps() {
+        let clamps = |uname: &str| {
+            let events = Events { uname: uname.into(), ..Events::default() };
+            let made = Setup::of_machine(crate::tests::juno(), &events, &Recorded::default());
+            let policy = made.unwrap_or_else(|error| panic!("{error}")).policy;
+            policy.profile().unwrap_or_else(|error| panic!("{error:?}")).uclamp
+        };
+        let debian = "Linux x 6.12.117+deb12-arm64 #1 SMP Debian 6.12.117-1~deb12u1 (2026-11-14) aarch64 GNU/Linux";
+        assert_eq!(clamps(debian), Uclamp::Absent);
+        assert_eq!(clamps("Linux localhost 6.12.117-android16 #1 SMP PREEMPT aarch64"), Uclamp::Present);
     }
 
     #[test]

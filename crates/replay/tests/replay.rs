@@ -128,7 +128,7 @@ fn another_governor_costs_more() {
         match mode {
             Mode::Open => {
                 assert_eq!(busy(&changed), busy(&found.check));
-                assert!(found.work_off > Some(30_000), "{:?}", found.work_off);
+                assert!(found.work_share > Some(130_000), "{:?}", found.work_share);
                 assert_eq!((energy.verdict, energy.change_counts), (Verdict::OtherWork, Some(false)));
             }
             Mode::Closed => {
@@ -137,6 +137,29 @@ fn another_governor_costs_more() {
             }
         }
     }
+}
+
+/// Goal: work that is not done is not saved energy. Method: tasks with time to spare, and one that is busy
+/// all the time, at the lowest clocks: the recording ends long before its work does.
+#[test]
+fn a_closed_loop_that_does_not_end_its_work_saves_nothing() {
+    let powersave = |replay: Replay| {
+        let change = Change { governor: Some("powersave".into()), ..Change::default() };
+        let found = replay.compare(Some(&change), Mode::Closed).unwrap_or_else(|error| panic!("{error}"));
+        let energy = metrics(&found, Mode::Closed).into_iter().find(|row| row.name == "energy").expect("a row");
+        (found.work_share.expect("something was changed"), energy.verdict, energy.change_counts)
+    };
+    let (share, verdict, counts) = powersave(replay("schedutil"));
+    assert!((99_000..101_000).contains(&share), "{share}");
+    assert_eq!((verdict, counts), (Verdict::Near, Some(true)), "its work is done at any clock");
+    let (setup, mut workload) = setup("performance");
+    let mut spin = workload.tasks.swap_remove(0);
+    spin.ops = vec![Op::Run { work_ns: 2 * SECOND_NS, fixed: 0 }, Op::Exit];
+    workload.tasks = vec![spin];
+    let (share, verdict, counts) =
+        powersave(Replay::of(recorded(&setup, &workload), setup).unwrap_or_else(|error| panic!("{error}")));
+    assert!((20_000..80_000).contains(&share), "{share}");
+    assert_eq!((verdict, counts), (Verdict::OtherWork, Some(false)));
 }
 
 #[test]

@@ -101,7 +101,9 @@ metrics! {
         |r| r.by_group(|group| at(group.figures.latency_ns, 50).map(Some));
     "group_latency_p99:GROUP", "ms", Lower, Whole, "the same, 99th percentile",
         |r| r.by_group(|group| at(group.figures.latency_ns, 99).map(Some));
-    "group_response_p99:GROUP", "ms", Lower, Whole, "from timers of its tasks to the end of activations, or of the run if they were due and did not end",
+    "group_response_p95:GROUP", "ms", Lower, Whole, "from timers of its tasks to the end of activations, or of the run if they were due and did not end, 95th percentile",
+        |r| r.by_group(|group| at(group.figures.response_ns, 95).map(Some));
+    "group_response_p99:GROUP", "ms", Lower, Whole, "the same, 99th percentile",
         |r| r.by_group(|group| at(group.figures.response_ns, 99).map(Some));
     "group_pressure_some:GROUP", "%", Lower, Whole, "time in which one of its tasks waited, a mean over CPUs by their time that is not idle (cpu.pressure: some total)",
         |r| r.by_pressure(SOME, |line| r.percent_of_time(line.total_ns));

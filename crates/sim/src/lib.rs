@@ -291,6 +291,14 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     run::setup::why_no_eas(case)
 }
 
+/// Whether real-time tasks of `case` avoid small CPUs only because its kernel is taken to be built with CONFIG_UCLAMP_TASK.
+///
+/// # Errors
+/// As [`run`].
+pub fn boosted_by_build(case: &Case) -> Result<bool, CaseError> {
+    run::setup::boosted_by_build(case)
+}
+
 /// The energy preferences (EPP) at which `case` starts and of which it is assumed what the firmware makes of them.
 ///
 /// # Errors

@@ -359,3 +359,39 @@ fn the_balancer_moves_tasks_whose_dequeue_is_delayed() {
     assert_eq!(nr_moved("6.6"), 0);
     assert!(nr_moved("6.12.117") > 0);
 }
+
+/// Goal: where a real-time task may wake is decided by its lower clamp and the kernel's build (rt.c:rt_task_fits_capacity()), not by whether
+/// anybody asked for clamps (uclamp_is_used()). Method: the same program with clamps that clamp nothing, on a Juno.
+#[test]
+fn real_time_tasks_avoid_small_cpus_whether_or_not_clamps_are_used() {
+    let machine = juno_r2();
+    let little: Vec<usize> = (0..2).filter(|&cluster| machine.clusters[cluster].capacity < 1024).collect();
+    let on_little = |own: Option<u16>, others: Option<u16>, policy: Policy| {
+        let mut tasks =
+            vec![worker(fifo(10), None, 5_000, 1_000), worker(SchedPolicy::Other { nice: 0 }, Some(0), 0, 10)];
+        for (task, min) in tasks.iter_mut().zip([own, others]).filter(|(_, min)| min.is_some()) {
+            task.ops.insert(0, Op::SetUclamp { min, max: None });
+            // The clamp holds from the next wake-up on.
+            task.ops.insert(1, Op::Sleep { ns: 5_000_000 });
+        }
+        let workload = Workload { name: "boost".into(), tasks, cpu_sets: vec![vec![0]], ..Workload::default() };
+        let policy = Policy { governor: "performance".into(), ..policy };
+        let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 100_000_000 };
+        let told = opplab_sim::boosted_by_build(&case).unwrap_or_else(|error| panic!("{error:?}"));
+        let outcome = run(&case, &mut Ends::default()).unwrap_or_else(|error| panic!("{error:?}"));
+        let ran_ns: u64 = little.iter().map(|&cluster| outcome.task_ns_by_cluster[0][cluster]).sum();
+        (ran_ns > 1_000_000, told)
+    };
+    let kernel = |name: &str| Policy { kernel: name.into(), ..Policy::default() };
+    let boost = |min| Policy { sched_util_clamp_min_rt_default: min, ..Policy::default() };
+    let without = Policy { gates: vec![("uclamp".into(), "absent".into())], ..Policy::default() };
+    assert_eq!(on_little(None, None, Policy::default()), (false, true));
+    assert_eq!(on_little(None, Some(0), Policy::default()), (false, false), "of another task, that clamps nothing");
+    assert_eq!(on_little(None, None, boost(1023)), (false, false));
+    assert_eq!(on_little(None, None, boost(0)), (true, false));
+    assert_eq!(on_little(Some(0), None, Policy::default()), (true, false), "what was asked for is no default");
+    assert_eq!(on_little(None, None, without.clone()), (true, false));
+    assert_eq!(on_little(None, Some(0), without), (true, false));
+    assert_eq!(on_little(None, None, kernel("5.5")), (true, false));
+    assert_eq!(on_little(None, None, kernel("5.6")), (false, true));
+}

@@ -38,6 +38,17 @@ def _mw(uw: int | None) -> str:
     return "unknown" if uw is None else f"{uw / 1000:.1f}"
 
 
+IDLE_BY_CLOCK = {"idle_uw": "idle mW", "cluster_idle_uw": "all idle mW"}
+"""What idle CPUs, and their cluster, draw at a clock, where the machine file has it."""
+
+
+def _idle_mw(cluster: dict[str, Any], opp: dict[str, Any], key: str) -> str:
+    """Give the idle power at an operating point: that of the state, where the file has none of the point."""
+    if opp[key] is None and key == "idle_uw":
+        return _mw(cluster["idle"][0]["power_uw"] if cluster["idle"] else None)
+    return _mw(opp[key])
+
+
 def _text(facts: dict[str, Any]) -> str:
     lines = [
         f"{facts['name']}: {facts['nr_cpus']} CPUs, invariance by {facts['invariance']}",
@@ -55,12 +66,20 @@ def _text(facts: dict[str, Any]) -> str:
             f"cluster {cluster['name']}: CPUs {cluster['cpus']}, capacity {cluster['capacity']}, "
             f"policy {cluster['policy']}, efficiency class {cluster['efficiency_class']}"
         )
-        lines.append("  opp       MHz      mV   model mW    busy mW  cluster mW")
+        by_clock = [key for key in IDLE_BY_CLOCK if any(opp[key] is not None for opp in cluster["opps"])]
+        heads = "".join(f"  {IDLE_BY_CLOCK[key]}" for key in by_clock)
+        lines.append(f"  opp       MHz      mV   model mW    busy mW  cluster mW{heads}")
         lines += [
             f"  {number:>3} {opp['khz'] / 1000:>9g} {_number(opp['mv']):>7} {_mw(opp['power_uw']):>10} "
             f"{_mw(opp['busy_uw']):>10} {_mw(opp['cluster_uw']):>11}"
+            + "".join(f"  {_idle_mw(cluster, opp, key):>{len(IDLE_BY_CLOCK[key])}}" for key in by_clock)
             for number, opp in enumerate(cluster["opps"])
         ]
+        if "idle_uw" in by_clock:
+            first = cluster["idle"][0]["name"] if cluster["idle"] else "the first idle state"
+            lines.append(f"  idle mW: of a CPU in {first} at this clock, in place of the state's own power")
+        if "cluster_idle_uw" in by_clock:
+            lines.append("  all idle mW: of the cluster at this clock while its CPUs idle and it does not sleep")
         for title, states in (("idle", cluster["idle"]), ("cluster idle", cluster["cluster_idle"])):
             lines += [
                 f"  {title} {state['name']}: entry {_us(state['entry_latency_ns'])} us, exit "

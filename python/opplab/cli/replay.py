@@ -74,6 +74,8 @@ TAKEN = f"{', '.join(REPLAYED)} and tunables"
 UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
 LATENCY = ("us", 1e3, 1)
 OTHER_WORK = "not near: of other work"
+WHOLE = 100_000
+UNLIKE_WORK = 0.01  # A share of the work from which it is named.
 BUSY = ("ms", 1e6, 1)
 
 
@@ -150,6 +152,28 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
     return rows
 
 
+def _work(found: dict[str, Any]) -> list[str]:
+    """Report a changed policy's work where it is not the replayed policy's: what is not done saves no energy."""
+    share = found.get("work_share", WHOLE) / WHOLE
+    other = any(metric["verdict"] == OTHER_WORK for metric in found["metrics"])
+    if found["mode"] == "open":
+        if not other:
+            return []
+        return [
+            f"{OTHER_WORK}: the open loop keeps busy times, so that other clocks change the work by "
+            f"{100 * abs(share - 1):.0f} %; --mode closed keeps it"
+        ]
+    if abs(share - 1) < UNLIKE_WORK:
+        return []
+    energy = next(metric for metric in found["metrics"] if metric["metric"] == "energy")
+    line = f"{OTHER_WORK + ': ' if other else ''}{100 * share:.1f} % of the replayed work is done in the recorded time"
+    if share < 1:
+        line += "; what is not done saves no energy"
+    if share and energy.get("replayed") and "changed" in energy:
+        line += f"; energy per work {_percent(energy['changed'] / share, energy['replayed'])}"
+    return [line]
+
+
 def _text(found: dict[str, Any]) -> str:
     check = found["self_check"]
     width = terminal_width()
@@ -160,6 +184,13 @@ def _text(found: dict[str, Any]) -> str:
     table = render_table(_rows(found), "text", width).rstrip()
     begins = f"{found['measured_from_ns'] / 1e9:g} s"
     lines = [f"all figures are of the time from {begins} on: before it counts what was before the recording"]
+    if found["floor_uw"]:
+        seconds = (found["duration_ns"] - found["measured_from_ns"]) / 1e9
+        rest_w = found["floor_uw"] / 1e6
+        lines.append(
+            f"energy is the clusters': the rest of the machine, {rest_w:g} W under any policy "
+            f"({1e3 * rest_w * seconds:.1f} mJ), is not in it; opplab trace energy counts it, and the whole recording"
+        )
     lines.append(self_check(check))
     if found.get("changed"):
         nothing = "a change in parentheses is within the error, or has no known error"
@@ -168,11 +199,7 @@ def _text(found: dict[str, Any]) -> str:
             nothing += ", or its interval includes zero"
         lines.append(f"{nothing}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
-    if any(metric["verdict"] == OTHER_WORK for metric in found["metrics"]):
-        lines.append(
-            f"{OTHER_WORK}: the open loop keeps busy times, so that other clocks "
-            f"change the work by {found['work_distance'] / 1000:.0f} %; --mode closed keeps it"
-        )
+    lines += _work(found)
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":

@@ -1,4 +1,4 @@
-"""What cases ask for that their machine or kernel does not have."""
+"""What cases ask for that their machine or kernel does not have, and what they take its build to have."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ if TYPE_CHECKING:
 
 __all__ = ["missing"]
 
+BOOSTED = (
+    "real-time tasks avoid CPUs below their boost (kernel.sched_util_clamp_min_rt_default), as kernels with "
+    "CONFIG_UCLAMP_TASK do; Debian's are built without it: uclamp=absent (--gate, --vs)"
+)
+"""The note on real-time tasks on CPUs of several capacities, where nothing in a case shows the kernel's build."""
+
 
 def missing(cases: Sequence[Case]) -> list[str]:
-    """Report what is asked for and is not there: energy-aware scheduling, clamps, the part that a proposal changes."""
+    """Report what is asked for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
+
+    What is only taken to be there is named, too: clamps that boost real-time tasks.
+    """
     told: dict[str, None] = {}
     clampless = set()
     # One case of each policy and machine: workloads and seeds do not matter.
@@ -31,6 +40,10 @@ def missing(cases: Sequence[Case]) -> list[str]:
                 told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
             if not case.has_clamps():
                 clampless.add(place)
+    for one in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
+        with contextlib.suppress(CaseError):
+            if _opplab.Case.from_json(one.json).boosted_by_build():
+                told[BOOSTED] = None
     asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in cases if clampless}
     for (machine, policy, _, _), one in asked.items():
         if (machine, policy) not in clampless or "clamp" not in one.json:

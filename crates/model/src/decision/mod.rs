@@ -236,7 +236,8 @@ decisions! {
     /// `waker` or in an interrupt. `overutilized` switches energy-aware placement off; `eas_rule` is that placement's
     /// reason. Without it the search for an idle CPU starts at `target`: `prev_cpu`, or the waking CPU if `wake_wide`
     /// did not forbid it, the domain of `imbalance_pct` holds both (0: none does), and `affine_rule` decided so.
-    /// `sibling_rule` is what was found there, among `nr_idle` idle CPUs of the target's last-level cache.
+    /// `sibling_rule` is what was found there, among `nr_idle` idle CPUs of the target's last-level cache. `util_est` is
+    /// `task_util_est()`: the greater of the task's `util_avg` and its estimate.
     Placement = placement_decision {
         decision: u64, task: TaskIdx, fork: bool, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule,
         waker_cpu: CpuIdx, waker: TaskIdx, in_interrupt: bool, sync: bool, nr_allowed: u32, util_avg: u32,

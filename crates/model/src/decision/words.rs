@@ -406,7 +406,8 @@ fn placement(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
         (false, true) => format!("{} on CPU {waker_cpu}", (names.task)(waker)),
         (false, false) => format!("CPU {waker_cpu}, which ran {},", (names.task)(waker)),
     };
-    let utils = if util_avg == u32::MAX { String::new() } else { format!("util_avg {util_avg}, util_est {util_est}") };
+    let utils =
+        if util_avg == u32::MAX { String::new() } else { format!("util_avg {util_avg}, task_util_est {util_est}") };
     let why = phrase("rule", rule as u8).unwrap_or_default();
     if fork {
         let text = format!("{waker} started {woken} ({utils}, its parent on CPU {prev_cpu}) on CPU {cpu}: {why}.");

@@ -6,8 +6,9 @@ use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
     self, BlockedUpdate, CfsThrottle, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling,
-    Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtThrottling, SchedIdleCpu,
-    SelectIdleScan, SingleStateTick, TgLoad, UclampInc, UtilEstDecay, UtilEstDequeue, WakeAffineSync,
+    Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtCapacity, RtThrottling,
+    SchedIdleCpu, SelectIdleScan, SingleStateTick, TgLoad, Uclamp, UclampInc, UtilEstDecay, UtilEstDequeue,
+    WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
@@ -95,6 +96,8 @@ pub(crate) struct Gates {
     pub(crate) estimates_before_dequeue: bool,
     /// A task's clamps count only after its class has queued it, since that may end a delayed dequeue (v6.12).
     pub(crate) uclamp_after_enqueue: bool,
+    /// Real-time tasks avoid CPUs below their lower clamp, whether or not somebody asked for one (CONFIG_UCLAMP_TASK, v5.6).
+    pub(crate) rt_by_clamp: bool,
     /// A task that leaves an idle CPU decays for the time that its queue was not updated (v5.19).
     pub(crate) migrate_pelt_lag: bool,
     /// Whether the kernel knows the frequency's share of the highest (arch_scale_freq_invariant()).
@@ -158,6 +161,7 @@ impl Gates {
             dl_util: profile.dl_util,
             single_state_tick: profile.single_state_tick,
             estimates_before_dequeue: profile.util_est_dequeue == UtilEstDequeue::BeforeUpdate,
+            rt_by_clamp: profile.rt_capacity == RtCapacity::ByClamp && profile.uclamp == Uclamp::Present,
             uclamp_after_enqueue: profile.uclamp_inc == UclampInc::AfterEnqueue,
             migrate_pelt_lag: profile.migrate_pelt_lag == MigratePeltLag::Estimated,
             freq_invariant,

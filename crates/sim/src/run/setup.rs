@@ -371,6 +371,31 @@ pub(crate) fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     Ok(EasState::new(machine, &driver, policy, &gates, &topology)?.err())
 }
 
+/// Whether real-time tasks of a case avoid CPUs only because its kernel is taken to have CONFIG_UCLAMP_TASK: nothing in the case asks for
+/// clamps, and a CPU that such a task may use is below its boost.
+///
+/// # Errors
+/// [`CaseError`] for a kernel that is not known.
+pub(crate) fn boosted_by_build(case: &Case) -> Result<bool, CaseError> {
+    let (machine, policy, workload) = (&case.machine, &case.policy, &case.workload);
+    let gates = Gates::new(policy, machine)?;
+    let capacities = known_capacities(machine, policy, &gates.profile);
+    let boost = u64::from(policy.sched_util_clamp_min_rt_default.min(policy.sched_util_clamp_min));
+    let is_realtime =
+        |policy: &SchedPolicy| matches!(policy, SchedPolicy::Fifo { .. } | SchedPolicy::RoundRobin { .. });
+    let becomes = |op: &Op| matches!(op, Op::SetPolicy { policy } if is_realtime(policy));
+    let chooses = |task: &TaskSpec| {
+        let allowed = |cpu: usize| match task.cpus {
+            Some(set) => workload.cpu_sets[set as usize].contains(&(cpu as u32)),
+            None => true,
+        };
+        let of = || capacities.iter().enumerate().filter(|(cpu, _)| allowed(*cpu)).map(|(_, &capacity)| capacity);
+        of().min() != of().max() && of().min() < Some(boost)
+    };
+    let mut realtime = workload.tasks.iter().filter(|task| is_realtime(&task.policy) || task.ops.iter().any(becomes));
+    Ok(gates.rt_by_clamp && !asks_for_clamps(case) && realtime.any(chooses))
+}
+
 /// The preferences of which it is assumed what the firmware makes of them, ascending.
 ///
 /// # Errors

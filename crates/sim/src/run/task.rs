@@ -123,7 +123,8 @@ pub(crate) struct Task<'c> {
     pub(crate) recent_used_cpu: CpuId,
     /// The budget of a deadline task.
     pub(crate) dl: Option<Box<DlRun>>,
-    pub(crate) uclamp_min: u16,
+    /// What it asked for; `None` without a request.
+    pub(crate) uclamp_min: Option<u16>,
     pub(crate) uclamp_max: u16,
     /// The clamps with which it counts in its run queue.
     pub(crate) uclamp_counted: Option<Clamps>,
@@ -197,7 +198,7 @@ impl<'c> Task<'c> {
             throttle_work: false,
             throttled: false,
             dl: DlRun::of(policy, spec.assumed_bandwidth),
-            uclamp_min: 0,
+            uclamp_min: None,
             uclamp_max: 1024,
             uclamp_counted: None,
             flips: WakeFlips::default(),

@@ -1,7 +1,8 @@
 //! Utilisation clamps in the engine: which tasks count in which run queue (kernel/sched/core.c:uclamp_rq_inc(),
 //! uclamp_rq_dec()).
 //!
-//! The kernel uses clamps from the first request on; here they are used from the start of a run whose workload has one.
+//! The kernel's governors and its fair class use clamps from the first request on (uclamp_is_used()); here they do from the start of
+//! a run whose workload has one. Real-time tasks are placed by theirs in any case (rt.c:rt_task_fits_capacity()).
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
@@ -13,20 +14,21 @@ use crate::run::engine::Engine;
 use crate::run::task::Class;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// uclamp_eff_value() of both clamps; `None` if nobody uses clamps. Without a request of its own a real-time task
-    /// is boosted to the most (sysctl_sched_uclamp_util_min_rt_default).
+    /// [`Self::uclamp_eff_value`]; `None` if nobody uses clamps.
     #[inline]
     pub(crate) fn task_clamps(&self, task: TaskId) -> Option<Clamps> {
-        self.uclamp_used.then(|| self.used_clamps(task))
+        self.uclamp_used.then(|| self.uclamp_eff_value(task))
     }
 
+    /// uclamp_eff_value() of both clamps. Without a request of its own a real-time task is boosted to the most
+    /// (sysctl_sched_uclamp_util_min_rt_default).
     #[inline(never)]
-    fn used_clamps(&self, task: TaskId) -> Clamps {
+    pub(crate) fn uclamp_eff_value(&self, task: TaskId) -> Clamps {
         let state = &self.tasks[task];
         let policy = &self.case.policy;
         let limit = |of: u32| of.min(SCHED_CAPACITY_SCALE as u32) as u16;
-        let unasked = state.class == Class::RealTime && state.uclamp_min == 0;
-        let mut min = if unasked { limit(policy.sched_util_clamp_min_rt_default) } else { state.uclamp_min };
+        let unasked = if state.class == Class::RealTime { limit(policy.sched_util_clamp_min_rt_default) } else { 0 };
+        let mut min = state.uclamp_min.unwrap_or(unasked);
         let mut max = state.uclamp_max;
         if state.group != GroupId::ROOT {
             // core.c:uclamp_tg_restrict(): within what the group has.

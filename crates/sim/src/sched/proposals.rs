@@ -23,7 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The clamps of a fair task where they add up.
     pub(crate) fn summed_clamps(&self, task: TaskId) -> Option<Clamps> {
         let state = &self.tasks[task];
-        let (min, max) = (u64::from(state.uclamp_min), u64::from(state.uclamp_max));
+        let (min, max) = (u64::from(state.uclamp_min.unwrap_or(0)), u64::from(state.uclamp_max));
         (self.gates.profile.proposals.uclamp_sum && state.class == Class::Fair).then_some(Clamps {
             min: min.min(max),
             max,

@@ -6,7 +6,6 @@
 //! has an interrupt, all at once rather than in turn. Pushing takes no time.
 
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::RtCapacity;
 use opplab_kernel::sched::cpumask::{CpuMask, CpuSet};
 use opplab_kernel::sched::rt::{
     CPUPRI_HIGHER, CPUPRI_NORMAL, RtCurr, RtFacts, RtTask, cpupri_find, find_lowest_rq, select_task_rq_rt,
@@ -38,7 +37,7 @@ impl<S: Sink, H: HalfLife> RtFacts for Levels<'_, '_, S, H> {
         self.engine.cpus[cpu].capacity >= self.clamp_min
     }
     fn asym_active(&self) -> bool {
-        self.engine.topology.asym.is_some() && self.engine.gates.profile.rt_capacity == RtCapacity::ByClamp
+        self.engine.topology.asym.is_some() && self.engine.gates.rt_by_clamp
     }
     fn domain(&self, cpu: usize, level: usize) -> Option<(CpuSet<'_>, u32)> {
         let domain = self.engine.topology.domains.view(cpu, level)?;
@@ -48,7 +47,8 @@ impl<S: Sink, H: HalfLife> RtFacts for Levels<'_, '_, S, H> {
 
 impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
     fn rt_levels(&self, task: TaskId) -> Levels<'_, 'c, S, H> {
-        Levels { engine: self, clamp_min: self.task_clamps(task).map_or(0, |clamps| clamps.min) }
+        let asks = self.gates.rt_by_clamp && self.topology.asym.is_some();
+        Levels { engine: self, clamp_min: if asks { self.uclamp_eff_value(task).min } else { 0 } }
     }
 
     fn rt_task(&self, task: TaskId, cpu: CpuId) -> RtTask<'_> {

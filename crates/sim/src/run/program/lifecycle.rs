@@ -171,7 +171,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[inline(never)]
     pub(super) fn op_set_uclamp(&mut self, cpu: CpuId, task: TaskId, min: Option<u16>, max: Option<u16>) -> Step {
         let state = &mut self.tasks[task];
-        state.uclamp_min = min.map_or(state.uclamp_min, |min| min.min(1024));
+        state.uclamp_min = min.map(|min| min.min(1024)).or(state.uclamp_min);
         state.uclamp_max = max.map_or(state.uclamp_max, |max| max.min(1024));
         // __sched_setscheduler() takes the task off its queue and back.
         self.uclamp_rq_dec(cpu, task);
