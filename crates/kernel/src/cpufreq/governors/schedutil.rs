@@ -19,7 +19,6 @@ use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
 use crate::cpufreq::governor::{Governor, GovernorEntry, Report, Tunable, TunableKind, View, Worker};
 use crate::cpufreq::perf_margin::PerfMargin;
 use crate::cpufreq::perf_margin::map_util_perf;
-use crate::cpufreq::request::{TunableError, parse_u32};
 use crate::profile::{
     FreqRef, HeadroomPlace, KernelProfile, NeedFreqUpdate, NoninvariantHeadroom, RateLimit, RateLimits, RunnableBoost,
     SharedStaleCpus, SugovClamps, SugovIowaitBoost, SugovUtil,
@@ -578,9 +577,6 @@ pub struct SugovPolicy {
 }
 
 impl SugovPolicy {
-    /// The tunables' sysfs names.
-    pub const TUNABLES: &[&str] = &["rate_limit_us"];
-
     /// A governor that just started (cpufreq_schedutil.c:sugov_start(), v6.12).
     pub fn new(config: SugovConfig) -> Self {
         let path = if config.n_cpus > 1 {
@@ -626,21 +622,9 @@ impl SugovPolicy {
         self.up_down_delay_ns = Some((ns(up_us), ns(down_us)));
     }
 
-    /// The tunable of this sysfs name.
-    pub fn show(&self, name: &str) -> Option<u32> {
-        (name == Self::TUNABLES[0]).then_some((self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32)
-    }
-
-    /// Changes a tunable by its sysfs name.
-    ///
-    /// # Errors
-    /// [`TunableError`].
-    pub fn store(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
-        if !Self::TUNABLES.contains(&name) {
-            return Err(TunableError::Unknown(Self::TUNABLES));
-        }
-        self.set_rate_limit_us(parse_u32(value)?);
-        Ok(())
+    /// The tunable `rate_limit_us`.
+    pub fn rate_limit_us(&self) -> u32 {
+        (self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32
     }
 
     /// Which update function runs.
@@ -1263,14 +1247,6 @@ mod tests {
         check(1_000_600, 800, 3, true);
         check(1_019_000, 300, 4, false);
         check(1_021_000, 300, 5, true);
-    }
-
-    #[test]
-    fn tunables_by_name() {
-        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
-        assert_eq!(governor.store("rate_limit_us", "2000\n"), Ok(()));
-        assert_eq!((governor.show("rate_limit_us"), governor.show("rate")), (Some(2000), None));
-        assert_eq!(governor.store("rate", "1"), Err(TunableError::Unknown(&["rate_limit_us"])));
     }
 
     #[test]
