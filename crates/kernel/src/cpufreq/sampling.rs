@@ -240,7 +240,12 @@ impl<G: SamplingGovernor + 'static> Sampling<G> {
             let number = if name == "sampling_rate" { number.max(least_us) } else { number };
             if !governor.store(name, number) {
                 let why = "none that the other tunables rule out".into();
-                return Err(GovernorError::BadValue { governor: entry.name, name: name.clone(), value: value.clone(), why });
+                return Err(GovernorError::BadValue {
+                    governor: entry.name,
+                    name: name.clone(),
+                    value: value.clone(),
+                    why,
+                });
             }
         }
         Ok(Box::new(Self {

@@ -70,8 +70,7 @@ impl TeoShort {
         }
         self.short_idles = self.decay(self.short_idles);
         let exit_latency_ns = facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns);
-        let measured_ns =
-            if artificial { i64::MAX as u64 } else { measured_ns(last_index, residency_ns, facts) };
+        let measured_ns = if artificial { i64::MAX as u64 } else { measured_ns(last_index, residency_ns, facts) };
         if !artificial && (residency_ns < exit_latency_ns || measured_ns < RESIDENCY_THRESHOLD_NS) {
             self.short_idles = self.short_idles.wrapping_add(PULSE);
         }
@@ -202,8 +201,7 @@ impl IdleGovernor for TeoShort {
 
     /// teo.c:teo_reflect(), v6.14 and v6.19.
     fn reflect(&mut self, outcome: &IdleOutcome) {
-        let by_tick =
-            self.rule == TickRule::Artificial && ended_by_tick(outcome, self.sleep_length_ns, self.tick_ns);
+        let by_tick = self.rule == TickRule::Artificial && ended_by_tick(outcome, self.sleep_length_ns, self.tick_ns);
         self.pending = Some((outcome.index, outcome.residency_ns, outcome.poll_time_limit || by_tick));
         self.tick_wakeup = outcome.got_tick;
     }

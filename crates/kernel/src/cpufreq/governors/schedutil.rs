@@ -676,11 +676,6 @@ impl SugovPolicy {
         self.need_freq_update
     }
 
-    /// The policy's limits.
-    pub fn policy_limits(&self) -> FreqLimits {
-        self.limits
-    }
-
     /// The scheduler reports on the policy's CPU number `cpu`: sugov_update_single_freq(),
     /// sugov_update_single_perf() or sugov_update_shared(), v6.12. `flags` is 0 or [`SCHED_CPUFREQ_IOWAIT`].
     ///
@@ -1445,7 +1440,7 @@ mod tests {
                 if let Some(Request::FastSwitch { freq_khz }) =
                     governor.update(time, cpu, numbers[2] & 1, &policy, facts.as_slice())
                 {
-                    prop_assert!(governor.policy_limits().contains(freq_khz));
+                    prop_assert!(governor.limits.contains(freq_khz));
                 }
                 let _ = governor.sugov_work(numbers[0]);
             }
