@@ -209,13 +209,6 @@ impl EmPerfDomain {
         };
         at.map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util) / scale_cpu.max(1))
     }
-
-    /// The frequencies of the inefficient states, in kHz, as they are offered to the cpufreq driver
-    /// (energy_model.c:em_cpufreq_update_efficiencies(), v6.12; see
-    /// [`crate::cpufreq::freq_table::FreqTable::set_inefficient`]).
-    pub fn inefficient_freqs_khz(&self) -> impl Iterator<Item = u64> + '_ {
-        self.states.iter().filter(|state| state.inefficient).map(|state| state.freq_khz)
-    }
 }
 
 #[cfg(test)]
@@ -246,7 +239,6 @@ mod tests {
         let domain = domain(&[(1_000, 900), (2_000, 1_000), (3_000, 3_000)], 600, EmCost::Performance);
         assert_eq!(domain.states.iter().map(|state| state.inefficient).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(domain.em_cpu_energy(100, 10, 600, 600), domain.states[1].cost * 10);
-        assert_eq!(domain.inefficient_freqs_khz().collect::<Vec<_>>(), [1_000]);
     }
 
     #[test]

@@ -218,59 +218,6 @@ pub fn scale_freq_tick(acnt: u64, mcnt: u64, freq_ratio: FreqRatio) -> Option<u6
     (scale != 0).then(|| scale.min(SCHED_CAPACITY_SCALE))
 }
 
-/// The speed of every CPU, with the switch that turns the mechanism off (`arch_scale_freq_key`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FreqInvariance {
-    max_freq_ratio: Vec<FreqRatio>,
-    freq_scale: Vec<u64>,
-    enabled: bool,
-}
-
-impl FreqInvariance {
-    /// All of `n_cpus` CPUs relative to the same f_max. `None` instead of a ratio: not frequency invariant.
-    pub fn new(n_cpus: usize, max_freq_ratio: Option<FreqRatio>) -> Self {
-        Self {
-            max_freq_ratio: vec![max_freq_ratio.unwrap_or(SCHED_CAPACITY_SCALE); n_cpus],
-            freq_scale: vec![SCHED_CAPACITY_SCALE; n_cpus],
-            enabled: max_freq_ratio.is_some(),
-        }
-    }
-
-    /// Gives one CPU its own f_max: hybrid machines, or an estimate that moves. CPUs out of range are ignored.
-    pub fn set_max_freq_ratio(&mut self, cpu: usize, ratio: FreqRatio) {
-        if let Some(of_cpu) = self.max_freq_ratio.get_mut(cpu) {
-            *of_cpu = ratio;
-        }
-    }
-
-    /// `arch_scale_freq_invariant()`.
-    pub fn is_invariant(&self) -> bool {
-        self.enabled
-    }
-
-    /// `arch_scale_freq_capacity()`, 1..=1024; 1024 for a CPU out of range.
-    pub fn freq_scale(&self, cpu: usize) -> u64 {
-        self.freq_scale.get(cpu).copied().unwrap_or(SCHED_CAPACITY_SCALE)
-    }
-
-    /// Takes the counters' movement over a tick of `cpu` and returns its speed. After one bad reading all CPUs count
-    /// as running at full speed for ever (the kernel does so a moment later, in a worker).
-    pub fn tick(&mut self, cpu: usize, acnt: u64, mcnt: u64) -> u64 {
-        if self.enabled
-            && let (Some(of_cpu), Some(&ratio)) = (self.freq_scale.get_mut(cpu), self.max_freq_ratio.get(cpu))
-        {
-            match scale_freq_tick(acnt, mcnt, ratio) {
-                Some(scale) => *of_cpu = scale,
-                None => {
-                    self.enabled = false;
-                    self.freq_scale.fill(SCHED_CAPACITY_SCALE);
-                }
-            }
-        }
-        self.freq_scale(cpu)
-    }
-}
-
 // ----------------------------------------------------------------------------------------------- hybrid
 
 /// A CPU's place on a machine with different cores (`struct arch_hybrid_cpu_scale`).
@@ -399,11 +346,6 @@ impl FreqMax {
     pub fn from_name(name: &str) -> Option<Self> {
         let cores = || name.strip_prefix("turbo-")?.strip_suffix("-cores")?.parse().ok().filter(|&cores| cores > 0);
         Self::ALL.into_iter().find(|variant| variant.name() == name).or_else(|| cores().map(Self::TurboCores))
-    }
-
-    /// Whether the ratio moves while the machine runs.
-    pub const fn is_estimated(self) -> bool {
-        matches!(self, Self::Rapl | Self::Recent | Self::Search)
     }
 
     /// f_max in kHz; for the estimated variants where they start: turbo with all cores, and the base frequency for the
@@ -681,18 +623,6 @@ mod tests {
         assert_eq!(scale_freq_tick(1, 0, 1024), None);
         assert_eq!(scale_freq_tick(1, u64::MAX, 2), None);
         assert_eq!(scale_freq_tick(0, 1, 1024), None);
-    }
-
-    /// One bad reading on one CPU ends invariance on all of them.
-    #[test]
-    fn wobbly_counters_disable_all() {
-        let mut invariance = FreqInvariance::new(2, Some(1024));
-        assert_eq!(invariance.tick(0, 500, 1000), 512);
-        assert!(invariance.is_invariant());
-        assert_eq!(invariance.tick(1, 500, 0), 1024);
-        assert!(!invariance.is_invariant());
-        assert_eq!(invariance.freq_scale(0), 1024);
-        assert_eq!(invariance.tick(0, 500, 1000), 1024);
     }
 
     /// Power exactly at the limit: f_max is what is observed. An eighth of the dynamic power: twice that.

@@ -109,44 +109,6 @@ pub fn update_load_avg_se<H: HalfLife>(
     decayed
 }
 
-/// Updates an entity that sleeps; true when its averages were recomputed
-/// (kernel/sched/pelt.c:__update_load_avg_blocked_se(), v4.19).
-#[inline]
-pub fn update_load_avg_blocked_se<H: HalfLife>(
-    now: u64,
-    sa: &mut SchedAvgScaled,
-    scales: Scales,
-    weight: u64,
-    runnable_weight: u64,
-) -> bool {
-    update_load_avg_se::<H>(now, sa, scales, false, false, weight, runnable_weight)
-}
-
-/// Updates a fair run queue; true when its averages were recomputed
-/// (kernel/sched/pelt.c:__update_load_avg_cfs_rq(), v4.19). The weights are scaled down.
-#[inline]
-pub fn update_load_avg_cfs_rq<H: HalfLife>(
-    now: u64,
-    sa: &mut SchedAvgScaled,
-    scales: Scales,
-    load_weight: u64,
-    runnable_weight: u64,
-    has_curr: bool,
-) -> bool {
-    let decayed = update_load_sum::<H>(now, sa, scales, load_weight, runnable_weight, has_curr);
-    if decayed {
-        update_load_avg::<H>(sa, 1, 1);
-    }
-    decayed
-}
-
-/// Updates the real-time or deadline class's signal; true when it was recomputed
-/// (kernel/sched/pelt.c:update_rt_rq_load_avg(), v4.19).
-#[inline]
-pub fn update_rt_rq_load_avg<H: HalfLife>(now: u64, sa: &mut SchedAvgScaled, scales: Scales, running: bool) -> bool {
-    update_load_avg_cfs_rq::<H>(now, sa, scales, u64::from(running), u64::from(running), running)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -183,10 +145,8 @@ mod tests {
             let mut sa = SchedAvgScaled { period_contrib: contrib, ..SchedAvgScaled::default() };
             for (now, freq_scale, cpu_capacity, load, runnable, running) in updates {
                 let scales = Scales { freq_scale, cpu_capacity };
-                update_load_avg_cfs_rq::<HalfLife32>(now, &mut sa, scales, load, runnable, running);
                 update_load_avg_se::<HalfLife8>(now, &mut sa, scales, running, running, load, runnable);
-                update_load_avg_blocked_se::<HalfLife32>(now, &mut sa, scales, load, runnable);
-                update_rt_rq_load_avg::<HalfLife32>(now, &mut sa, scales, running);
+                update_load_avg_se::<HalfLife32>(now, &mut sa, scales, false, running, load, runnable);
             }
         }
 

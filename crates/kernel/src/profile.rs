@@ -759,9 +759,6 @@ pub const PROFILES: &[(&str, Version, u16)] = &[
     ("7.3", (7, 3), 0),
 ];
 
-/// The profile of policies that name none: a release whose code computed most of the vectors.
-pub const DEFAULT_PROFILE: &str = "6.12.117";
-
 /// The names of all gates, in the order of the table.
 pub fn gate_names() -> impl Iterator<Item = &'static str> {
     GATES.iter().map(|gate| gate.name)

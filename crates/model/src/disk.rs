@@ -10,7 +10,8 @@
 //! stands in ([`UNKNOWN`]), and `--uncertainty` and `predict` look at the classes' whole range.
 
 use crate::error::Fault;
-use crate::tree::Node;
+use crate::file_table::file_table;
+use crate::tree::{Node, Table};
 
 /// What is known of a kind of disk. Times are those of one small request at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,19 +105,25 @@ pub const DISK_CLASSES: &[DiskClass] = &[
 /// The class that stands in where nothing is known of the disk: in the middle of all, by the logarithm of the flush.
 pub const UNKNOWN: &DiskClass = &DISK_CLASSES[2];
 
-/// A disk of a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Disk {
-    /// Its class.
-    pub kind: &'static str,
-    /// Time of a write before its data, in us.
-    pub seek_us: u64,
-    /// More time until it is durable, in us.
-    pub flush_us: u64,
-    /// Bandwidth of writes in MB/s.
-    pub mb_per_s: u64,
-    /// Writes of data that it works on at one time.
-    pub queue: u32,
+file_table! {
+    /// A disk of a machine.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Disk(this) {
+        /// Its class.
+        kind: &'static str = by("kind", kind_from, |kind| Some(Node::str(*kind))),
+        /// Time of a write before its data, in us.
+        seek_us: u64 = int(0, 100_000_000).or(class_of(this.kind).seek_us).always(),
+        /// More time until it is durable, in us.
+        flush_us: u64 = int(0, 100_000_000).or(class_of(this.kind).flush_us).always(),
+        /// Bandwidth of writes in MB/s.
+        mb_per_s: u64 = int(1, 1_000_000).or(class_of(this.kind).mb_per_s).always(),
+        /// Writes of data that it works on at one time.
+        queue: u32 = int(1, 65_536).or(class_of(this.kind).queue).always(),
+    }
+}
+
+fn class_of(kind: &str) -> &'static DiskClass {
+    disk_class(kind).unwrap_or(UNKNOWN)
 }
 
 /// The class called `kind`.
@@ -131,31 +138,11 @@ impl From<&DiskClass> for Disk {
     }
 }
 
-/// The disk of a machine file.
-pub(crate) fn disk_from(node: &Node, what: &str) -> Result<Disk, Fault> {
-    let table = node.as_table(what, &["kind", "seek_us", "flush_us", "mb_per_s", "queue"])?;
-    let kind = table.need("kind")?;
-    let name = kind.as_str("kind")?;
-    let class = disk_class(name)
-        .ok_or_else(|| Fault::unknown(kind.at, "kind of disk", name, DISK_CLASSES.iter().map(|class| class.kind)))?;
-    Ok(Disk {
-        kind: class.kind,
-        seek_us: table.int_or("seek_us", class.seek_us, 0, 100_000_000)?,
-        flush_us: table.int_or("flush_us", class.flush_us, 0, 100_000_000)?,
-        mb_per_s: table.int_or("mb_per_s", class.mb_per_s, 1, 1_000_000)?,
-        queue: table.int_or("queue", class.queue, 1, 65_536)?,
-    })
-}
-
-/// Its tree.
-pub(crate) fn disk_node(disk: &Disk) -> Node {
-    Node::table([
-        ("kind", Some(Node::str(disk.kind))),
-        ("seek_us", Some(Node::from(disk.seek_us))),
-        ("flush_us", Some(Node::from(disk.flush_us))),
-        ("mb_per_s", Some(Node::from(disk.mb_per_s))),
-        ("queue", Some(Node::from(disk.queue))),
-    ])
+fn kind_from(table: &Table<'_>, key: &str) -> Result<&'static str, Fault> {
+    let node = table.need(key)?;
+    let name = node.as_str(key)?;
+    let class = disk_class(name).map(|class| class.kind);
+    class.ok_or_else(|| Fault::unknown(node.at, "kind of disk", name, DISK_CLASSES.iter().map(|class| class.kind)))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use opplab_kernel::sched::weight::SCHED_PRIO_TO_WEIGHT;
 
 use crate::cpus::cpus_from;
 use crate::error::{Fault, shorten};
+use crate::file_table::file_table;
 use crate::tree::{Node, Table, Value};
 
 /// A quota (`cpu.max`, `cpu.max.burst`).
@@ -31,29 +32,53 @@ pub struct Quota {
     pub burst_ns: u64,
 }
 
-/// A task group below the root.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupSpec {
-    /// Its path, e.g. `/system.slice/web`.
-    pub name: String,
-    /// The group that it is in, an index into [`crate::workload::Workload::groups`] below its own; `None`: the root.
-    pub parent: Option<u32>,
-    /// What its tasks share with its siblings (`cpu.shares`; 1024 is `cpu.weight` 100).
-    pub shares: u32,
-    /// It yields to everything that is not idle (`cpu.idle`).
-    pub idle: bool,
-    /// How long its tasks may run; `None`: no limit.
-    pub quota: Option<Quota>,
-    /// CPUs of its tasks, an index into [`crate::workload::Workload::cpu_sets`]; `None`: its parent's.
-    pub cpus: Option<u32>,
-    /// These CPUs are its own, and no load is balanced on them (`cpuset.cpus.partition` is `isolated`).
-    pub isolated: bool,
-    /// Clamps of its tasks' utilisation, of 1024.
-    pub uclamp_min: u16,
-    /// The upper one.
-    pub uclamp_max: u16,
-    /// Its tasks' templates, indices into [`crate::workload::Workload::tasks`]. A forked task is in its parent's group.
-    pub tasks: Vec<u32>,
+file_table! {
+    /// A task group below the root.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct GroupSpec(this) {
+        /// Its path, e.g. `/system.slice/web`.
+        name: String = text(),
+        /// The group that it is in, an index into [`crate::workload::Workload::groups`] below its own; `None`: the root.
+        parent: Option<u32> = by("parent", index_from, |group| group.map(Node::from)),
+        /// What its tasks share with its siblings (`cpu.shares`; 1024 is `cpu.weight` 100).
+        shares: u32 = int(1, 1 << 18),
+        /// It yields to everything that is not idle (`cpu.idle`).
+        idle: bool = flag(),
+        /// How long its tasks may run; `None`: no limit.
+        quota: Option<Quota> = by("quota_ns", Quota::read, |quota| quota.map(Quota::node)),
+        /// CPUs of its tasks, an index into [`crate::workload::Workload::cpu_sets`]; `None`: its parent's.
+        cpus: Option<u32> = by("cpus", index_from, |set| set.map(Node::from)),
+        /// These CPUs are its own, and no load is balanced on them (`cpuset.cpus.partition` is `isolated`).
+        isolated: bool = flag(),
+        /// Clamps of its tasks' utilisation, of 1024.
+        uclamp_min: u16 = int(0, 1024).or(0),
+        /// The upper one.
+        uclamp_max: u16 = int(0, 1024).or(1024),
+        /// Its tasks' templates, indices into [`crate::workload::Workload::tasks`]. A forked task is in its parent's group.
+        tasks: Vec<u32> = list_by("tasks", |node, key| node.as_int(key, 0, u32::MAX.into()), |&task| Node::from(task)).needed(),
+    }
+}
+
+fn index_from(table: &Table<'_>, key: &str) -> Result<Option<u32>, Fault> {
+    table.get(key).map(|node| node.as_int(key, 0, u32::MAX.into())).transpose()
+}
+
+impl Quota {
+    fn node(self) -> Node {
+        Node::list([self.quota_ns, self.period_ns, self.burst_ns].into_iter().map(Node::from))
+    }
+
+    fn read(table: &Table<'_>, key: &str) -> Result<Option<Self>, Fault> {
+        let Some(node) = table.get(key) else { return Ok(None) };
+        let [quota, period, burst] = node.as_list(key)? else {
+            return Err(Fault::new(node.at, "`quota_ns` is quota, period and burst"));
+        };
+        Ok(Some(Self {
+            quota_ns: quota.as_int(key, 1, QUOTA_US_MAX * 1000)?,
+            period_ns: period.as_int(key, 1_000_000, 1_000_000_000)?,
+            burst_ns: burst.as_int(key, 0, QUOTA_US_MAX * 1000)?,
+        }))
+    }
 }
 
 /// An entry of a file: settings, and which tasks they are for.
@@ -102,74 +127,7 @@ pub fn shares_of_weight(weight: u32) -> u32 {
 impl GroupSpec {
     /// A group with default settings.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            parent: None,
-            shares: DEFAULT_SHARES,
-            idle: false,
-            quota: None,
-            cpus: None,
-            isolated: false,
-            uclamp_min: 0,
-            uclamp_max: 1024,
-            tasks: Vec::new(),
-        }
-    }
-
-    pub(crate) fn node(&self) -> Node {
-        Node::table([
-            ("name", Some(Node::str(&self.name))),
-            ("parent", self.parent.map(Node::from)),
-            ("shares", Some(Node::from(self.shares))),
-            ("idle", self.idle.then(|| Node::bool(true))),
-            (
-                "quota_ns",
-                self.quota.map(|quota| {
-                    Node::list([quota.quota_ns, quota.period_ns, quota.burst_ns].into_iter().map(Node::from))
-                }),
-            ),
-            ("cpus", self.cpus.map(Node::from)),
-            ("isolated", self.isolated.then(|| Node::bool(true))),
-            ("uclamp_min", (self.uclamp_min != 0).then(|| Node::from(u32::from(self.uclamp_min)))),
-            ("uclamp_max", (self.uclamp_max != 1024).then(|| Node::from(u32::from(self.uclamp_max)))),
-            ("tasks", Some(Node::list(self.tasks.iter().map(|&task| Node::from(task))))),
-        ])
-    }
-
-    pub(crate) fn from_node(node: &Node) -> Result<Self, Fault> {
-        let keys =
-            ["name", "parent", "shares", "idle", "quota_ns", "cpus", "isolated", "uclamp_min", "uclamp_max", "tasks"];
-        let table = node.as_table("group", &keys)?;
-        let index = i128::from(u32::MAX);
-        let optional = |key: &str| table.get(key).map(|node| node.as_int(key, 0, index)).transpose();
-        let quota = match table.get("quota_ns") {
-            None => None,
-            Some(node) => match node.as_list("quota_ns")? {
-                [quota, period, burst] => Some(Quota {
-                    quota_ns: quota.as_int("quota_ns", 1, QUOTA_US_MAX * 1000)?,
-                    period_ns: period.as_int("quota_ns", 1_000_000, 1_000_000_000)?,
-                    burst_ns: burst.as_int("quota_ns", 0, QUOTA_US_MAX * 1000)?,
-                }),
-                _ => return Err(Fault::new(node.at, "`quota_ns` is quota, period and burst")),
-            },
-        };
-        Ok(Self {
-            name: table.need_str("name")?.to_owned(),
-            parent: optional("parent")?,
-            shares: table.need_int("shares", 1, 1 << 18)?,
-            idle: table.bool_or("idle", false)?,
-            quota,
-            cpus: optional("cpus")?,
-            isolated: table.bool_or("isolated", false)?,
-            uclamp_min: table.int_or("uclamp_min", 0, 0, 1024)?,
-            uclamp_max: table.int_or("uclamp_max", 1024, 0, 1024)?,
-            tasks: table
-                .need("tasks")?
-                .as_list("tasks")?
-                .iter()
-                .map(|node| node.as_int("tasks", 0, index))
-                .collect::<Result<_, _>>()?,
-        })
+        Self { name: name.into(), shares: DEFAULT_SHARES, ..Self::default() }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod json;
 pub mod latency;
 pub mod machine;
 pub mod metric;
+mod op;
 pub mod policy;
 pub mod policy_keys;
 pub mod policy_values;

@@ -9,7 +9,7 @@ use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::EmCost;
 
 use crate::cpus::{CpuList, NR_CPUS_MAX, cpus_from, format_cpu_list};
-use crate::disk::{Disk, disk_from, disk_node};
+use crate::disk::Disk;
 use crate::error::Fault;
 use crate::file_table::file_table;
 use crate::program_class::ProgramClass;
@@ -488,7 +488,7 @@ file_table! {
         /// Who else draws from the packages' budgets.
         consumers: Vec<Consumer> = list("consumer"),
         /// Its disks; benchmarks use the first one.
-        disks: Vec<Disk> = list_by("disk", disk_from, disk_node),
+        disks: Vec<Disk> = list("disk"),
         /// How a package heats up, if that is to limit it.
         thermal: Option<Thermal> = table(),
         /// Source of its numbers, as (what, source), in the order of the file.

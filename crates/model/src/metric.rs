@@ -3,6 +3,10 @@
 //! The engine counts ([`crate::workload::Op::Count`], the time, when the benchmark's own tasks had ended); the number is
 //! computed here, after the run. Energy and power are not metrics of a benchmark: every run has them.
 
+use crate::error::Fault;
+use crate::op::Args;
+use crate::tree::Node;
+
 /// A number that a benchmark reports of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
@@ -76,6 +80,54 @@ impl Metric {
             MetricRule::Rate | MetricRule::Period => return None,
         };
         Some(value * factor)
+    }
+
+    /// The list that stands for it in a case.
+    pub(crate) fn node(&self) -> Node {
+        let better = if self.higher_is_better { "higher" } else { "lower" };
+        let (num, den) = self.scale;
+        let fixed = [
+            Node::str(&self.name),
+            Node::str(&self.unit),
+            Node::str(better),
+            Node::str(self.rule.name()),
+            Node::from(num),
+            Node::from(den),
+        ];
+        Node::list(fixed.into_iter().chain(self.marks.iter().map(|&mark| Node::from(mark))))
+    }
+
+    /// The metric that a list stands for.
+    pub(crate) fn from_node(node: &Node) -> Result<Self, Fault> {
+        let mut args = Args::new(node, "metric")?;
+        let number_max = 1 << 60;
+        let mut metric = Self {
+            name: args.word.to_owned(),
+            unit: args.next()?.as_str("metric")?.to_owned(),
+            higher_is_better: {
+                let node = args.next()?;
+                match node.as_str("metric")? {
+                    "higher" => true,
+                    "lower" => false,
+                    other => return Err(Fault::unknown(node.at, "direction", other, ["higher", "lower"])),
+                }
+            },
+            rule: {
+                let node = args.next()?;
+                let word = node.as_str("metric")?;
+                let known = MetricRule::ALL.iter().find(|rule| rule.name() == word);
+                *known.ok_or_else(|| {
+                    Fault::unknown(node.at, "rule", word, MetricRule::ALL.iter().map(|rule| rule.name()))
+                })?
+            },
+            scale: (args.int(number_max)?, args.int(number_max)?),
+            marks: Vec::new(),
+        };
+        while !args.rest.is_empty() {
+            metric.marks.push(args.int(number_max)?);
+        }
+        args.end()?;
+        Ok(metric)
     }
 
     /// Refuses what can not be computed.

@@ -1,7 +1,7 @@
 //! What a machine was doing when a run begins, and what was measured of its wake-ups.
 
 use crate::error::Fault;
-use crate::tree::{Node, TIME_NS_MAX};
+use crate::tree::{Node, TIME_NS_MAX, Table};
 
 /// The state of a machine at the start of a run; what a list is too short for starts as always.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,81 +62,63 @@ fn pair(one: impl Into<i128>, other: impl Into<i128>) -> Node {
 }
 
 impl Start {
-    /// The tree of this start; `None` of a machine that was not in use.
-    pub(crate) fn node(&self) -> Option<Node> {
+    /// Its keys and values; no value of what a start as always has.
+    fn entries(&self) -> [(&'static str, Option<Node>); 12] {
         let Self { khz, blocked, wheel, dbs_kworkers, wakes, tick_late_ns } = self;
         let Wakes { kernel_ns, user_ns, preempt_ns, by_op_ns, kernel_tasks } = wakes;
-        (*self != Self::default()).then(|| {
-            Node::table([
-                ("khz", numbers(khz)),
-                ("blocked", list(blocked, |&(util, load)| pair(util, load))),
-                ("wheel", list(wheel, |&(ns, cpu)| pair(ns, cpu))),
-                ("dbs_kworkers", dbs_kworkers.then(|| Node::bool(true))),
-                ("tick_late_ns", numbers(tick_late_ns)),
-                ("kernel_irq_ns", numbers(&kernel_ns[0])),
-                ("kernel_task_ns", numbers(&kernel_ns[1])),
-                ("user_irq_ns", numbers(&user_ns[0])),
-                ("user_task_ns", numbers(&user_ns[1])),
-                ("preempt_ns", numbers(preempt_ns)),
-                ("by_op_ns", list(by_op_ns, |ops| Node::list(ops.iter().map(|&ns| Node::from(ns))))),
-                ("kernel_tasks", list(kernel_tasks, |&is_one| Node::bool(is_one))),
-            ])
-        })
+        [
+            ("khz", numbers(khz)),
+            ("blocked", list(blocked, |&(util, load)| pair(util, load))),
+            ("wheel", list(wheel, |&(ns, cpu)| pair(ns, cpu))),
+            ("dbs_kworkers", dbs_kworkers.then(|| Node::bool(true))),
+            ("tick_late_ns", numbers(tick_late_ns)),
+            ("kernel_irq_ns", numbers(&kernel_ns[0])),
+            ("kernel_task_ns", numbers(&kernel_ns[1])),
+            ("user_irq_ns", numbers(&user_ns[0])),
+            ("user_task_ns", numbers(&user_ns[1])),
+            ("preempt_ns", numbers(preempt_ns)),
+            ("by_op_ns", list(by_op_ns, |ops| Node::list(ops.iter().map(|&ns| Node::from(ns))))),
+            ("kernel_tasks", list(kernel_tasks, |&is_one| Node::bool(is_one))),
+        ]
+    }
+
+    /// The tree of this start; `None` of a machine that was not in use.
+    pub(crate) fn node(&self) -> Option<Node> {
+        (*self != Self::default()).then(|| Node::table(self.entries()))
     }
 
     /// The start that `node` is the tree of.
     pub(crate) fn from_node(node: &Node) -> Result<Self, Fault> {
-        let table = node.as_table("start", START_KEYS)?;
+        let table = node.as_table("start", &Self::default().entries().map(|(key, _)| key))?;
         fn each<T>(
-            node: Option<&Node>,
-            key: &'static str,
-            item: impl FnMut(&Node) -> Result<T, Fault>,
+            table: &Table<'_>,
+            key: &str,
+            item: impl Fn(&Node, &str) -> Result<T, Fault>,
         ) -> Result<Vec<T>, Fault> {
-            node.map_or(Ok(Vec::new()), |node| node.as_list(key)?.iter().map(item).collect())
+            table.get(key).map_or(Ok(Vec::new()), |node| node.as_list(key)?.iter().map(|one| item(one, key)).collect())
         }
-        fn two<'n>(node: &'n Node, key: &str) -> Result<[&'n Node; 2], Fault> {
+        fn two<A: TryFrom<i128>>(node: &Node, key: &str, max: i128) -> Result<(A, u32), Fault> {
             match node.as_list(key)? {
-                [one, other] => Ok([one, other]),
+                [one, other] => Ok((one.as_int(key, 0, max)?, other.as_int(key, 0, U32)?)),
                 _ => Err(Fault::new(node.at, format!("`{key}` must have pairs of numbers"))),
             }
         }
-        let times = |key| each(table.get(key), key, |item| item.as_int(key, 0, NS));
+        let times = |key| each(&table, key, |item, key| item.as_int(key, 0, NS));
         Ok(Self {
-            khz: each(table.get("khz"), "khz", |item| item.as_int("khz", 1, U32))?,
-            blocked: each(table.get("blocked"), "blocked", |item| {
-                let [util, load] = two(item, "blocked")?;
-                Ok((util.as_int("blocked", 0, U32)?, load.as_int("blocked", 0, U32)?))
-            })?,
-            wheel: each(table.get("wheel"), "wheel", |item| {
-                let [ns, cpu] = two(item, "wheel")?;
-                Ok((ns.as_int("wheel", 0, NS)?, cpu.as_int("wheel", 0, U32)?))
-            })?,
+            khz: each(&table, "khz", |item, key| item.as_int(key, 1, U32))?,
+            blocked: each(&table, "blocked", |item, key| two(item, key, U32))?,
+            wheel: each(&table, "wheel", |item, key| two(item, key, NS))?,
             dbs_kworkers: table.bool_or("dbs_kworkers", false)?,
             tick_late_ns: times("tick_late_ns")?,
             wakes: Wakes {
                 kernel_ns: [times("kernel_irq_ns")?, times("kernel_task_ns")?],
                 user_ns: [times("user_irq_ns")?, times("user_task_ns")?],
                 preempt_ns: times("preempt_ns")?,
-                by_op_ns: each(table.get("by_op_ns"), "by_op_ns", |ops| {
-                    each(Some(ops), "by_op_ns", |item| item.as_int("by_op_ns", 0, U32))
+                by_op_ns: each(&table, "by_op_ns", |ops, key| {
+                    ops.as_list(key)?.iter().map(|item| item.as_int(key, 0, U32)).collect()
                 })?,
-                kernel_tasks: each(table.get("kernel_tasks"), "kernel_tasks", |item| item.as_bool("kernel_tasks"))?,
+                kernel_tasks: each(&table, "kernel_tasks", |item, key| item.as_bool(key))?,
             },
         })
     }
 }
-
-const START_KEYS: &[&str] = &[
-    "khz",
-    "blocked",
-    "wheel",
-    "dbs_kworkers",
-    "tick_late_ns",
-    "kernel_irq_ns",
-    "kernel_task_ns",
-    "user_irq_ns",
-    "user_task_ns",
-    "preempt_ns",
-    "by_op_ns",
-    "kernel_tasks",
-];

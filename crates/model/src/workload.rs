@@ -2,171 +2,22 @@
 //!
 //! Work is counted in ns on the biggest CPU at its reference (highest non-boost) frequency.
 
+use crate::cpus::cpus_from;
 use crate::error::{Fault, shorten};
+use crate::file_table::{FileTable, file_table};
 use crate::groups::{GroupEntry, GroupSpec};
 use crate::metric::Metric;
+use crate::op::{Args, opt, sched_from, sched_node};
+use crate::tree::{Node, TIME_NS_MAX, Table, Value};
 
-/// Index of a synchronisation object of one kind, dense from 0.
-pub type ObjectIdx = u32;
+pub use crate::op::{ObjectIdx, Op, SchedPolicy};
 
-/// One step of a program. Times are ns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each variant documents its fields")]
-// Its own tag, not one that is hidden in the field of a variant: the engine asks for it at each op.
-#[repr(u8)]
-pub enum Op {
-    /// A fixed amount of work; `fixed` of 1024 parts of it do not scale with the core's clock or capacity (memory, uncore).
-    Run { work_ns: u64, fixed: u16 },
-    /// A random amount of work: the next of [`Workload::draws`]`[draw]`. `fixed` as in `Run`.
-    RunDraw { draw: ObjectIdx, fixed: u16 },
-    /// An amount of work from a list: the entry of [`Workload::draws`]`[draw]` that the loop counter `slot` selects, from
-    /// the front again past the end. `fixed` as in `Run`.
-    RunListed { draw: ObjectIdx, slot: u16, fixed: u16 },
-    /// Runs for a fixed wall time on a CPU.
-    Runtime { wall_ns: u64 },
-    /// Writes to a cache line that all CPUs write (a shared counter): it has the line for `hold_ns` of wall time once all
-    /// accesses that began before are over, and runs meanwhile, whatever its clock. An access that has begun delays those
-    /// after it by no more than `hold_ns`, even if its task is preempted.
-    Contend { line: ObjectIdx, hold_ns: u64 },
-    /// Sleeps (relative).
-    Sleep { ns: u64 },
-    /// rt-app's timer: adds `period_ns` to the timer's time and sleeps until then. On its first use the timer's time is
-    /// the start of the task (start of the run plus [`TaskSpec::delay_ns`]), unless [`Op::TimersFrom`] came before. Slack is the time left when the timer is
-    /// reached. On overrun (slack <= 0) there is no sleep, and the timer's time becomes now unless it is `absolute`.
-    /// `own`: the timer belongs to this instance of the task (`timer` < [`TaskSpec::nr_own_timers`]); otherwise all
-    /// tasks share it (`timer` < [`Workload::nr_timers`]).
-    Timer { timer: ObjectIdx, period_ns: u64, absolute: bool, own: bool },
-    /// Timers of the task that are first used later count from `ns` after the start of the run (rt-app's `t_zero`).
-    TimersFrom { ns: u64 },
-    /// How late the task's timers may be, so that one interrupt serves several (prctl(PR_SET_TIMERSLACK)); 0 at its start.
-    SetTimerSlack { ns: u64 },
-    /// The task's timers are those of the kernel's timer wheel from here on: the softirq of the first tick that comes when they are due
-    /// serves them (`schedule_timeout()`).
-    TimersByTick,
-    /// Takes a mutex.
-    Lock { mutex: ObjectIdx },
-    /// Gives a mutex back: it is free, and the first waiter is woken to try again.
-    Unlock { mutex: ObjectIdx },
-    /// Gives a mutex back as `up()` does a semaphore of the kernel: to the first waiter, which owns it from then on; it is free
-    /// only if nobody waits (kernel/locking/semaphore.c:__up(), v5.9).
-    HandOver { mutex: ObjectIdx },
-    /// Waits on a condition without memory, giving `mutex` back meanwhile.
-    Wait { cond: ObjectIdx, mutex: ObjectIdx },
-    /// Wakes one waiter of a condition.
-    Signal { cond: ObjectIdx },
-    /// Wakes all waiters of a condition.
-    Broadcast { cond: ObjectIdx },
-    /// rt-app's `suspend`: waits on a condition without a mutex.
-    Suspend { cond: ObjectIdx },
-    /// rt-app's `resume`: wakes all that are suspended on a condition.
-    Resume { cond: ObjectIdx },
-    /// Waits for `Barrier` of all its users.
-    Barrier { barrier: ObjectIdx },
-    /// Waits as `Barrier` does, but running: only after `spin_ns` of running it sleeps (OpenMP's and MPI's active waits).
-    SpinBarrier { barrier: ObjectIdx, spin_ns: u64 },
-    /// Adds one to a semaphore.
-    SemPost { sem: ObjectIdx },
-    /// Takes one from a semaphore, waiting for it if there is none.
-    SemWait { sem: ObjectIdx },
-    /// Gives the CPU to another runnable task.
-    Yield,
-    /// Starts task template `task` (an index into [`Workload::tasks`]) as a child.
-    Fork { task: u32 },
-    /// Loads a new program: the task may move to the idlest CPU (sched_exec()).
-    Exec,
-    /// Waits until a child has ended (any; counts).
-    WaitChild,
-    /// Restricts (or frees, `None`) the CPUs of the task: an index into [`Workload::cpu_sets`].
-    SetCpus { set: Option<u32> },
-    /// Changes policy and priority.
-    SetPolicy { policy: SchedPolicy },
-    /// Moves `task` (an index into [`Workload::tasks`]: all that live of this template; `None`: the task itself) into `group`, an
-    /// index into [`Workload::groups`] (`None`: the root), as a write to `cgroup.procs` does.
-    SetGroup { task: Option<u32>, group: Option<u32> },
-    /// Gives a group other CPUs (`cpuset.cpus`), an index into [`Workload::cpu_sets`]; `None`: its parent's.
-    SetGroupCpus { group: u32, set: Option<u32> },
-    /// Changes utilisation clamps, 0..1024; `None` leaves one as it is.
-    SetUclamp { min: Option<u16>, max: Option<u16> },
-    /// Start of a loop that runs `count` times (`None`: for ever). `slot` is its counter.
-    LoopBegin { slot: u16, count: Option<u32> },
-    /// End of the loop whose `LoopBegin` is at `begin`.
-    LoopEnd { slot: u16, begin: u32 },
-    /// Goes on after the next `count` ops.
-    Skip { count: u16 },
-    /// Skips the next `count` ops if no tick has begun since the task last did this, as what is stamped with the coarse
-    /// clock (a file's times) does not change within a tick.
-    SkipInTick { count: u16 },
-    /// One loop of phase `phase` (an index into [`TaskSpec::phases`]) ended: a line of the rt-app log.
-    /// `timed`: the loop held a timer, so that it counts as an activation, missed if its slack is negative.
-    Activation { phase: u16, timed: bool },
-    /// Writes `bytes` of a channel (pipe, socket); waits while it is full.
-    Send { channel: ObjectIdx, bytes: u32 },
-    /// Writes `bytes` of a channel, or loses them while it is full (UDP).
-    TrySend { channel: ObjectIdx, bytes: u32 },
-    /// As `Send`; who reads it knows that channel `back` leads back to the task.
-    SendFrom { channel: ObjectIdx, bytes: u32, back: ObjectIdx },
-    /// Reads a message of a channel; waits while it is empty.
-    Recv { channel: ObjectIdx },
-    /// As `Send`, to who sent the message that the task has read last: with many connections that all send into one channel,
-    /// to the one that is ready (poll(2)). Nothing if that message was no `SendFrom`.
-    SendBack { bytes: u32 },
-    /// Reads from (or writes to) a block device and waits in iowait for the completion interrupt.
-    Io { device: ObjectIdx, bytes: u32 },
-    /// As `Io`, but waits as a worker does that the completion hands its work back to: not in iowait.
-    IoWork { device: ObjectIdx, bytes: u32 },
-    /// As `Io`, but its completion is work of a service, for a thread that runs where the interrupt came in ([`Workqueue::Bound`]);
-    /// the thread's reply ends the wait.
-    IoEnd { device: ObjectIdx, bytes: u32, service: ObjectIdx },
-    /// Frees memory that others may still read (a closed file): the CPU has an RCU callback, and keeps its tick in idle,
-    /// until a grace period is over.
-    CallRcu,
-    /// Asks a service and sleeps until a server replies, in iowait if `iowait`.
-    Call { service: ObjectIdx, iowait: bool },
-    /// Takes the calls that wait at a service, at most `calls_max` of them; waits while there is none.
-    Accept { service: ObjectIdx, calls_max: u32 },
-    /// Replies to all calls that the task has accepted.
-    Reply,
-    /// One unit of the benchmark's metric is done.
-    Count,
-    /// Ends the task.
-    Exit,
-}
+const U32: i128 = u32::MAX as i128;
 
-/// Scheduling policy and its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each variant documents its fields")]
-pub enum SchedPolicy {
-    /// SCHED_OTHER with a nice value -20..19.
-    Other { nice: i8 },
-    /// SCHED_BATCH.
-    Batch { nice: i8 },
-    /// SCHED_IDLE.
-    Idle,
-    /// SCHED_FIFO, priority 1..99.
-    Fifo { priority: u8 },
-    /// SCHED_RR, priority 1..99.
-    RoundRobin { priority: u8 },
-    /// SCHED_DEADLINE; `reclaim`: bandwidth that others leave unused stretches its runtime (`SCHED_FLAG_RECLAIM`).
-    Deadline { runtime_ns: u64, deadline_ns: u64, period_ns: u64, reclaim: bool },
-}
-
-impl SchedPolicy {
-    /// The task's priority as trace events print it (kernel/sched/core.c:`__normal_prio()`, v6.12): 120 + nice, below 100
-    /// real-time, below 0 deadline.
-    pub fn prio(self) -> i32 {
-        match self {
-            Self::Other { nice } | Self::Batch { nice } => 120 + i32::from(nice),
-            Self::Idle => 120,
-            Self::Fifo { priority } | Self::RoundRobin { priority } => 99 - i32::from(priority),
-            Self::Deadline { .. } => -1,
-        }
-    }
-}
-
-impl Default for SchedPolicy {
-    fn default() -> Self {
-        Self::Other { nice: 0 }
-    }
+/// A whole number or null.
+fn opt_int<T: TryFrom<i128>>(table: &Table<'_>, key: &str, max: i128) -> Result<Option<T>, Fault> {
+    let node = table.need(key)?;
+    if node.value == Value::Null { Ok(None) } else { node.as_int(key, 0, max).map(Some) }
 }
 
 /// A phase of a task, for logs.
@@ -180,38 +31,57 @@ pub struct PhaseSpec {
     pub period_ns: u64,
 }
 
-/// One task (or a template that `Fork` instantiates).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TaskSpec {
-    /// The comm, e.g. `task0-0`.
-    pub name: String,
-    /// Whether it starts with the run (`false`: only `Fork` starts it).
-    pub initial: bool,
-    /// Start delay in ns.
-    pub delay_ns: u64,
-    /// Policy.
-    pub policy: SchedPolicy,
-    /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which states how its work
-    /// scales in place of the ops' `fixed`; empty: none.
-    pub class: String,
-    /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
-    pub cpus: Option<u32>,
-    /// CPU on which the task is born (where its parent ran); `None`: CPU 0.
-    pub spawn_cpu: Option<u32>,
-    /// It exists already when the run begins: its averages start at 0, not at a new task's values.
-    pub seasoned: bool,
-    /// The workqueue whose work it does; `None`: a task of its own.
-    pub workqueue: Option<Workqueue>,
-    /// The parameters of its deadline policy are assumed: it is admitted, and its bandwidth does not raise the clock.
-    pub assumed_bandwidth: bool,
-    /// Program.
-    pub ops: Vec<Op>,
-    /// Number of loop counters used.
-    pub loop_slots: u16,
-    /// Number of timers that each instance of the task owns.
-    pub nr_own_timers: u32,
-    /// Phases that [`Op::Activation`] names.
-    pub phases: Vec<PhaseSpec>,
+impl PhaseSpec {
+    fn node(&self) -> Node {
+        Node::list([Node::str(&self.name), Node::from(self.run_ns), Node::from(self.period_ns)])
+    }
+
+    fn from_node(node: &Node) -> Result<Self, Fault> {
+        let mut args = Args::new(node, "phase")?;
+        let phase = Self { name: args.word.to_owned(), run_ns: args.int(1 << 62)?, period_ns: args.int(1 << 62)? };
+        args.end()?;
+        Ok(phase)
+    }
+}
+
+file_table! {
+    /// One task (or a template that `Fork` instantiates).
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TaskSpec(this) {
+        /// The comm, e.g. `task0-0`.
+        name: String = text().or_empty(),
+        /// Whether it starts with the run (`false`: only `Fork` starts it).
+        initial: bool = flag().needed(),
+        /// Start delay in ns.
+        delay_ns: u64 = int(0, TIME_NS_MAX),
+        /// Policy.
+        policy: SchedPolicy = by("policy", |table, key| sched_from(table.need(key)?), |policy| Some(sched_node(policy))),
+        /// Its class of programs, one of the machine's [`crate::machine::Machine::program_classes`], which states how its work
+        /// scales in place of the ops' `fixed`; empty: none.
+        class: String = by(
+            "class",
+            |table, key| Ok(table.str_or_empty(key)?.to_owned()),
+            |class| (!class.is_empty()).then(|| Node::str(class))
+        ),
+        /// Allowed CPUs, an index into [`Workload::cpu_sets`]; `None`: all.
+        cpus: Option<u32> = by("cpus", |table, key| opt_int(table, key, U32), |set| Some(opt(*set))),
+        /// CPU on which the task is born (where its parent ran); `None`: CPU 0.
+        spawn_cpu: Option<u32> = by("spawn_cpu", |table, key| opt_int(table, key, U32), |cpu| Some(opt(*cpu))),
+        /// It exists already when the run begins: its averages start at 0, not at a new task's values.
+        seasoned: bool = flag(),
+        /// The workqueue whose work it does; `None`: a task of its own.
+        workqueue: Option<Workqueue> = by("workqueue", Workqueue::read, |queue| queue.map(|queue| Node::str(queue.name()))),
+        /// The parameters of its deadline policy are assumed: it is admitted, and its bandwidth does not raise the clock.
+        assumed_bandwidth: bool = flag(),
+        /// Number of loop counters used.
+        loop_slots: u16 = int(0, u16::MAX.into()),
+        /// Number of timers that each instance of the task owns.
+        nr_own_timers: u32 = int(0, U32),
+        /// Phases that [`Op::Activation`] names.
+        phases: Vec<PhaseSpec> = list_by("phases", |node, _| PhaseSpec::from_node(node), PhaseSpec::node).needed(),
+        /// Program.
+        ops: Vec<Op> = list_by("ops", |node, _| Op::from_node(node), Op::node).needed(),
+    }
 }
 
 /// What decides on which CPU a kernel thread does the work that a task's [`Op::Call`] queues for it.
@@ -236,6 +106,11 @@ impl Workqueue {
             Self::XfsCil => "xfs-cil",
         }
     }
+
+    fn read(table: &Table<'_>, key: &str) -> Result<Option<Self>, Fault> {
+        let names = Self::ALL.map(|queue| (queue.name(), Some(queue)));
+        table.choice(key, Some(None), &names)
+    }
 }
 
 /// A bounded byte channel.
@@ -245,6 +120,19 @@ pub struct ChannelSpec {
     pub capacity_bytes: u32,
     /// Whether a write is a synchronous wake-up (WF_SYNC: pipes and loopback sockets).
     pub sync_wakeup: bool,
+}
+
+impl ChannelSpec {
+    fn node(&self) -> Node {
+        Node::list([Node::from(self.capacity_bytes), Node::bool(self.sync_wakeup)])
+    }
+
+    fn from_node(node: &Node) -> Result<Self, Fault> {
+        let mut args = Args::plain(node, "channel")?;
+        let channel = Self { capacity_bytes: args.index()?, sync_wakeup: args.bool()? };
+        args.end()?;
+        Ok(channel)
+    }
 }
 
 /// A block device.
@@ -264,53 +152,103 @@ pub struct DeviceSpec {
     pub irq_ns: u64,
 }
 
-/// A set of tasks and the objects that they share.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Workload {
-    /// Its name.
-    pub name: String,
-    /// Tasks, in the order in which they are started.
-    pub tasks: Vec<TaskSpec>,
-    /// Task groups; a group's parent comes before it.
-    pub groups: Vec<GroupSpec>,
-    /// CPU sets that tasks and groups refer to.
-    pub cpu_sets: Vec<Vec<u32>>,
-    /// Number of mutexes.
-    pub nr_mutexes: u32,
-    /// Number of cache lines that [`Op::Contend`] names.
-    pub nr_lines: u32,
-    /// Number of conditions.
-    pub nr_conds: u32,
-    /// Users of each barrier.
-    pub barriers: Vec<u32>,
-    /// Initial value of each semaphore.
-    pub semaphores: Vec<u32>,
-    /// Number of timers that tasks share.
-    pub nr_timers: u32,
-    /// Slack of an activation is the sum over its timers; otherwise that of its last timer.
-    pub cumulative_slack: bool,
-    /// Channels.
-    pub channels: Vec<ChannelSpec>,
-    /// Block devices.
-    pub devices: Vec<DeviceSpec>,
-    /// Number of services that [`Op::Call`] asks.
-    pub nr_services: u32,
-    /// Tables of work in ns. [`Op::RunDraw`] draws from one as from a shuffled deck of cards, which is shuffled again
-    /// when all are drawn, all tasks from the same deck; [`Op::RunListed`] takes it in order.
-    pub draws: Vec<Vec<u64>>,
-    /// The first so many tasks are the benchmark's own: the run is over when they have ended. 0: it lasts its time.
-    pub nr_main: u32,
-    /// The last so many tasks are the system's background: they use energy, and no metric of the workload counts them.
-    pub nr_background: u32,
-    /// What each of two busy threads of a core does of one alone in these programs, in 1/1024; `None`: the machine's
-    /// [`crate::machine::Machine::smt_yield`].
-    pub smt_yield: Option<u32>,
-    /// Time at the start of the run that does not count in any figure, in ns.
-    pub warmup_ns: u64,
-    /// What the benchmark reports; `None`: nothing of its own.
-    pub metric: Option<Metric>,
-    /// Duration that the workload itself asks for, in ns; `None`: until its tasks end.
-    pub duration_ns: Option<u64>,
+impl DeviceSpec {
+    fn node(&self) -> Node {
+        let times = [Node::from(self.service_ns), Node::from(self.per_kib_ns)];
+        let own = times.into_iter().chain([Node::from(self.queue_depth), opt(self.irq_cpu)]);
+        let more = [self.irq_ns, self.bus_per_kib_ns];
+        let told = more.iter().rposition(|&ns| ns > 0).map_or(0, |last| last + 1);
+        Node::list(own.chain(more[..told].iter().map(|&ns| Node::from(ns))))
+    }
+
+    fn from_node(node: &Node) -> Result<Self, Fault> {
+        let mut args = Args::plain(node, "device")?;
+        let device = Self {
+            service_ns: args.time()?,
+            per_kib_ns: args.time()?,
+            queue_depth: args.index()?,
+            irq_cpu: args.opt(U32)?,
+            irq_ns: if args.rest.is_empty() { 0 } else { args.time()? },
+            bus_per_kib_ns: if args.rest.is_empty() { 0 } else { args.time()? },
+        };
+        args.end()?;
+        Ok(device)
+    }
+}
+
+file_table! {
+    /// A set of tasks and the objects that they share.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Workload(this) {
+        /// Its name.
+        name: String = text().or_empty(),
+        /// Duration that the workload itself asks for, in ns; `None`: until its tasks end.
+        duration_ns: Option<u64> = by("duration_ns", |table, key| opt_int(table, key, TIME_NS_MAX), |ns| Some(opt(*ns))),
+        /// Time at the start of the run that does not count in any figure, in ns.
+        warmup_ns: u64 = int(0, TIME_NS_MAX).or(0),
+        /// What each of two busy threads of a core does of one alone in these programs, in 1/1024; `None`: the machine's
+        /// [`crate::machine::Machine::smt_yield`].
+        smt_yield: Option<u32> = by(
+            "smt_yield",
+            |table, key| table.get(key).map(|node| node.as_int(key, 1, 1024)).transpose(),
+            |share| share.map(Node::from)
+        ),
+        /// The first so many tasks are the benchmark's own: the run is over when they have ended. 0: it lasts its time.
+        nr_main: u32 = int(0, U32).or(0),
+        /// The last so many tasks are the system's background: they use energy, and no metric of the workload counts them.
+        nr_background: u32 = int(0, U32).or(0),
+        /// What the benchmark reports; `None`: nothing of its own.
+        metric: Option<Metric> = by(
+            "metric",
+            |table, key| table.get(key).map(Metric::from_node).transpose(),
+            |metric| metric.as_ref().map(Metric::node)
+        ),
+        /// Number of services that [`Op::Call`] asks.
+        nr_services: u32 = int(0, U32).or(0),
+        /// Tables of work in ns. [`Op::RunDraw`] draws from one as from a shuffled deck of cards, which is shuffled again
+        /// when all are drawn, all tasks from the same deck; [`Op::RunListed`] takes it in order.
+        draws: Vec<Vec<u64>> = list_by(
+            "draws",
+            |node, key| node.as_list(key)?.iter().map(|item| item.as_int(key, 0, 1 << 60)).collect(),
+            |table: &Vec<u64>| Node::list(table.iter().map(|&work_ns| Node::from(work_ns)))
+        ),
+        /// Task groups; a group's parent comes before it.
+        groups: Vec<GroupSpec> = list_by("groups", |node, _| GroupSpec::from_node(node, "group"), GroupSpec::node),
+        /// CPU sets that tasks and groups refer to.
+        cpu_sets: Vec<Vec<u32>> = list_by(
+            "cpu_sets",
+            cpus_from,
+            |set| Node::list(set.iter().map(|&cpu| Node::from(cpu)))
+        ).needed(),
+        /// Number of mutexes.
+        nr_mutexes: u32 = int(0, U32),
+        /// Number of cache lines that [`Op::Contend`] names.
+        nr_lines: u32 = int(0, U32).or(0),
+        /// Number of conditions.
+        nr_conds: u32 = int(0, U32),
+        /// Number of timers that tasks share.
+        nr_timers: u32 = int(0, U32),
+        /// Slack of an activation is the sum over its timers; otherwise that of its last timer.
+        cumulative_slack: bool = flag().needed(),
+        /// Users of each barrier.
+        barriers: Vec<u32> = list_by(
+            "barriers",
+            |node, key| node.as_int(key, 0, U32),
+            |&number| Node::from(number)
+        ).needed(),
+        /// Initial value of each semaphore.
+        semaphores: Vec<u32> = list_by(
+            "semaphores",
+            |node, key| node.as_int(key, 0, U32),
+            |&number| Node::from(number)
+        ).needed(),
+        /// Channels.
+        channels: Vec<ChannelSpec> = list_by("channels", |node, _| ChannelSpec::from_node(node), ChannelSpec::node).needed(),
+        /// Block devices.
+        devices: Vec<DeviceSpec> = list_by("devices", |node, _| DeviceSpec::from_node(node), DeviceSpec::node).needed(),
+        /// Tasks, in the order in which they are started.
+        tasks: Vec<TaskSpec> = list_by("tasks", |node, _| TaskSpec::from_node(node, "task"), TaskSpec::node).needed(),
+    }
 }
 
 impl Workload {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ __all__ = ["Program", "load_or_trace", "program_of"]
 NOT_NEAR = "The replay under the recorded policy is not near the recording: do not rely on the ranking."
 
 
+@dataclass
 class Program:
     """What runs where: the base case of each seed, as JSON, whose policy is then replaced.
 
@@ -39,10 +40,11 @@ class Program:
         How near the replay of a recording is to it, in sentences; empty without a recording.
     energy_error : float
         How far the replay's energy is off the recording's, in percent; 0 where that is not known.
-    fixed_speed : bool
-        Whether the recording's CPUs ran as fast at every clock, so that clocks cannot be ranked by it.
-    assumed_power : bool
-        Whether the watts are assumed, in no draw.
+    based : callable, optional
+        What makes such bases of the model with other parameters.
+    recorded : dict of bool
+        Of a recording: ``fixed_speed``, whether its CPUs ran as fast at every clock, so that clocks cannot be ranked by
+        it; ``assumed_power``, whether the watts are assumed, in no draw.
     sources : str
         The command that has the sources of the machine's numbers, or that names a machine which has them.
     notes : sequence of str
@@ -51,36 +53,22 @@ class Program:
         The calibration of the benchmark model on the machine, and its constants.
     """
 
-    def __init__(
-        self,
-        bases: list[dict[str, Any]],
-        about: list[tuple[str, str]],
-        model: Benchmark | None = None,
-        based: Callable[[Benchmark], list[dict[str, Any]]] | None = None,
-        check: Sequence[str] = (),
-        recorded: Mapping[str, bool] | None = None,
-        sources: str = "",
-        notes: Sequence[str] = (),
-        fit: tuple[str | None, Mapping[str, int | str]] = (None, {}),
-        energy_error: float = 0.0,
-    ) -> None:
-        self.notes = notes
-        self.check = check
-        self.energy_error = energy_error
-        self.fixed_speed = bool((recorded or {}).get("fixed_speed"))
-        self.assumed_power = bool((recorded or {}).get("assumed_power"))
-        self.sources = sources
-        self.bases = bases
-        self.about = about
-        self.model = model
-        self._based = based
-        self._fit = fit
+    bases: list[dict[str, Any]]
+    about: list[tuple[str, str]]
+    model: Benchmark | None = None
+    based: Callable[[Benchmark], list[dict[str, Any]]] | None = None
+    check: Sequence[str] = ()
+    recorded: Mapping[str, bool] = field(default_factory=dict)
+    sources: str = ""
+    notes: Sequence[str] = ()
+    fit: tuple[str | None, Mapping[str, int | str]] = (None, {})
+    energy_error: float = 0.0
 
     def constants(self, cases_of: Callable[[Program], Iterable[Case]]) -> Constants | None:
         """Give the free constants of its benchmark model; `cases_of` makes the cases of a program like it."""
         from opplab.sweep.constants import Constants
 
-        model, based = self.model, self._based
+        model, based = self.model, self.based
         if model is None or based is None:
             return None
 
@@ -88,7 +76,7 @@ class Program:
             params = {**model.params, **{name: value for (_, name), value in values.items()}}
             return cases_of(Program(based(replace(model, params=params)), self.about))
 
-        name, fitted = self._fit
+        name, fitted = self.fit
         free = next(one["params"] for one in _opplab.benchmarks() if one["name"] == model.name)
         found = [
             (model.name, model.name, param["name"], int(fitted.get(param["name"], param["default"])), name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from opplab.choice.criteria import (
     ANY_WORK,
     Constraint,
     check,
+    check_units,
     goals_named,
     metric_named,
     needs_latencies,
@@ -234,9 +235,7 @@ def _check_measured(
     for metric in asked:
         if lacking := [label for label in labels if (point, label, metric) not in values]:
             raise InputError(f"no run of {', '.join(lacking)} has the metric {metric}, which is asked for")
-    goals_named(goals, units, named)
-    for limit in limits:
-        limit.bound_in(units[metric_named(limit.metric, list(units), named)][0], 1.0)
+    check_units(goals, limits, units, named)
 
 
 def _variants_of(
@@ -290,24 +289,16 @@ def unfit(
     return found
 
 
+@dataclass
 class _Runner:
     """Runs cases of one choice."""
 
-    def __init__(
-        self,
-        program: Program,
-        variation: str,
-        latencies: bool,
-        jobs: int,
-        executor: Executor | None,
-        progress: Shown | None,
-    ) -> None:
-        self.program = program
-        self.variation = variation
-        self.latencies = latencies
-        self.jobs = jobs
-        self.executor = executor
-        self.progress = progress
+    program: Program
+    variation: str
+    latencies: bool
+    jobs: int
+    executor: Executor | None
+    progress: Shown | None
 
     def own(self, cases: Sequence[Any]) -> tuple[dict[tuple[Point, str, str], Values], dict[str, tuple[str, str]]]:
         """Run cases at the machine file's own numbers: values, and unit and sense of each metric."""
@@ -460,7 +451,7 @@ def _answer(
             sign * float(printed[at]),
         ),
     )
-    unranked = program.fixed_speed and _clocks_differ(settings)
+    unranked = bool(program.recorded.get("fixed_speed")) and _clocks_differ(settings)
     ranked = options if unranked else [options[at] for at in order]
     hangs = []
     gap = None
@@ -512,7 +503,7 @@ def _answer(
         check=program.check,
         energy_error=program.energy_error,
         unranked=unranked,
-        assumed_power=program.assumed_power,
+        assumed_power=bool(program.recorded.get("assumed_power")),
         next_step=program.sources,
         hangs=hangs,
         assumptions={one.key: one.words for one in (assumed.assumptions[point[0]] if assumed else ())},

@@ -157,7 +157,9 @@ def check(goals: Sequence[str], limits: Sequence[Constraint], own: str) -> None:
         An unknown metric, with the nearest; a goal of which neither more nor less is better; another unit.
     """
     asked = [*goals, *(limit.metric for limit in limits)]
-    units = {one.name: (one.unit, one.better) for one in METRICS if not any(map(str.isupper, one.name))}
+    units: dict[str, tuple[str | None, str]] = {
+        one.name: (one.unit, one.better) for one in METRICS if not any(map(str.isupper, one.name))
+    }
     units |= {
         one.name.replace("PERCENTILE", name): (one.unit, one.better)
         for one in METRICS
@@ -166,17 +168,25 @@ def check(goals: Sequence[str], limits: Sequence[Constraint], own: str) -> None:
     }
     # What has the name of a cluster or a group is known to its runs.
     units |= {name: (one.unit, one.better) for name in asked if ":" in name and (one := find(name)) is not None}
-    units |= {ENERGY_PER_WORK: ("", "lower")}
+    # Its unit is known when work is.
+    units |= {ENERGY_PER_WORK: (None, "lower")}
     units |= {one.name: (one.unit, one.better) for one in of_models() if one.name == own}
     named = [own] if own else []
-    goals_named(goals, units, named)
+    check_units(goals, limits, units, named)
+
+
+def check_units(
+    goals: Sequence[str], limits: Sequence[Constraint], units: Mapping[str, tuple[str | None, str]], own: Sequence[str]
+) -> None:
+    """Refuse goals that have no better side, and constraints in another unit than the metric's."""
+    goals_named(goals, units, own)
     for limit in limits:
-        metric = metric_named(limit.metric, list(units), named)
-        if metric != ENERGY_PER_WORK:
-            limit.bound_in(units[metric][0], 1.0)
+        unit = units[metric_named(limit.metric, list(units), own)][0]
+        if unit is not None:
+            limit.bound_in(unit, 1.0)
 
 
-def goals_named(names: Sequence[str], units: Mapping[str, tuple[str, str]], own: Sequence[str]) -> list[str]:
+def goals_named(names: Sequence[str], units: Mapping[str, tuple[str | None, str]], own: Sequence[str]) -> list[str]:
     """Give the metrics of goals, each once, of which more or less is better.
 
     Energy counts by unit of work, so that work that is not done is not saved energy.

@@ -45,6 +45,47 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     return found
 
 
+# Shared with `opplab fleet`.
+governors_option = click.option(
+    "--governor",
+    "governors",
+    type=NameOf("governors", several=True),
+    default=",".join(GOVERNORS),
+    show_default=True,
+    metavar="A[,B,...]",
+    help="cpufreq governors to choose from; the first is the baseline.",
+)
+constraints_option = click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="'METRIC <= X'",
+    help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
+)
+seconds_option = click.option(
+    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
+)
+iterations_option = click.option(
+    "--iterations",
+    type=click.IntRange(1, 10_000),
+    default=ITERATIONS,
+    show_default=True,
+    help="Runs per setting, each with its own seed.",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run."
+)
+draws_option = click.option(
+    "--uncertainty",
+    type=click.IntRange(0),
+    default=DRAWS,
+    show_default=True,
+    metavar="N",
+    help="Draws of the machine's assumed values; 0 for none.",
+)
+dask_option = click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
+
+
 @click.command(name="choose")
 @click.argument("workload", metavar="WORKLOAD|TRACE|BENCHMARK")
 @damaged_ok_option
@@ -57,15 +98,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 )
 @one_param_option
 @power_option
-@click.option(
-    "--governor",
-    "governors",
-    type=NameOf("governors", several=True),
-    default=",".join(GOVERNORS),
-    show_default=True,
-    metavar="A[,B,...]",
-    help="cpufreq governors to choose from; the first is the baseline.",
-)
+@governors_option
 @pairs_option(
     "--tunable",
     "tunables",
@@ -95,13 +128,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     metavar="A[,B]",
     help="Metrics to optimise; energy counts by unit of work.",
 )
-@click.option(
-    "--constraint",
-    "constraints",
-    multiple=True,
-    metavar="'METRIC <= X'",
-    help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
-)
+@constraints_option
 @click.option(
     "--search",
     callback=_ranges,
@@ -118,25 +145,10 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117, or the trace's).")
 @click.option("--driver", help="cpufreq driver (default: the machine's).")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
-)
-@click.option(
-    "--iterations",
-    type=click.IntRange(1, 10_000),
-    default=ITERATIONS,
-    show_default=True,
-    help="Runs per setting, each with its own seed.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
-@click.option(
-    "--uncertainty",
-    type=click.IntRange(0),
-    default=DRAWS,
-    show_default=True,
-    metavar="N",
-    help="Draws of the machine's assumed values; 0 for none.",
-)
+@seconds_option
+@iterations_option
+@seed_option
+@draws_option
 @click.option(
     "--variation",
     type=click.Choice(["none", "rt-app", "noisy-host"]),
@@ -148,7 +160,7 @@ def _ranges(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @output_format_option("latex")
 @click.option("--all", "every", is_flag=True, help="Print every setting, and every value with its interval.")
 @jobs_option
-@click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
+@dask_option
 def command(
     workload: str,
     params: tuple[str, ...],

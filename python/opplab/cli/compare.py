@@ -374,19 +374,13 @@ class Request:
         from opplab.comparison.compare import compare
         from opplab.comparison.gate import names_of
 
-        asked = self.options["runs"]
-        baseline = self.options["baseline"]
         tables = compare(
             self.source,
-            runs=[str(name) for name in asked] if isinstance(asked, list) else [],
-            baseline=None if baseline is None else str(baseline),
-            benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
-            metric=self.metric,
+            **self._chosen(),
             report=self.report,
             table="detail" if everything else table or self.table,
             method=str(self.options["method"]),
             summary=self.summary,
-            confidence=float(str(self.options["confidence"])),
             overview_rule=bool(self.options["overview_rule"]),
             seed=int(str(self.options["seed"])),
             layout="" if everything or table else str(self.options["layout"]),
@@ -402,18 +396,19 @@ class Request:
             raise InputError("--html is for results; published tables have no samples to plot")
         from opplab.summary.compared import report
 
-        asked = self.options["runs"]
-        baseline = self.options["baseline"]
-        report(
-            self.source,
-            runs=[str(name) for name in asked] if isinstance(asked, list) else [],
-            baseline=None if baseline is None else str(baseline),
-            benchmarks=[f"{name}:{metric}" for name, metric in self._asked()],
-            metric=self.metric,
-            view=self.report,
-            confidence=float(str(self.options["confidence"])),
-        ).write(path)
+        report(self.source, **self._chosen(), view=self.report).write(path)
         click.echo(f"wrote {path}", err=True)
+
+    def _chosen(self) -> dict[str, Any]:
+        """Give what is compared with what, and how sure intervals are."""
+        asked, baseline = self.options["runs"], self.options["baseline"]
+        return {
+            "runs": [str(name) for name in asked] if isinstance(asked, list) else [],
+            "baseline": None if baseline is None else str(baseline),
+            "benchmarks": [f"{name}:{metric}" for name, metric in self._asked()],
+            "metric": self.metric,
+            "confidence": float(str(self.options["confidence"])),
+        }
 
     def _names_of(self, option: str) -> list[str]:
         given = self.options[option]

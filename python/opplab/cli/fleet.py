@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from opplab.choice import DRAWS, GOVERNORS, ITERATIONS, SEED
+from opplab.cli.choose import (
+    constraints_option,
+    dask_option,
+    draws_option,
+    governors_option,
+    iterations_option,
+    seconds_option,
+    seed_option,
+)
 from opplab.cli.options import (
     NameOf,
     jobs_option,
@@ -39,23 +47,9 @@ def _counts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @click.argument("dumps", nargs=-1, required=True, metavar="DUMP|FOLDER|LIST...")
 @click.option("-w", "--workload", required=True, metavar="WORKLOAD", help="rt-app file (.json) or benchmark model.")
 @one_param_option
-@click.option(
-    "--governor",
-    "governors",
-    type=NameOf("governors", several=True),
-    default=",".join(GOVERNORS),
-    show_default=True,
-    metavar="A[,B,...]",
-    help="cpufreq governors to choose from; the first is the baseline.",
-)
+@governors_option
 @vs_option
-@click.option(
-    "--constraint",
-    "constraints",
-    multiple=True,
-    metavar="'METRIC <= X'",
-    help="Condition on a metric, e.g. 'latency_p99 <= 5ms'; 'none' accepts less work than the baseline's.",
-)
+@constraints_option
 @click.option(
     "--count",
     "counts",
@@ -65,25 +59,10 @@ def _counts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     help="Machines that a dump stands for, by its path or file name (default: 1); may be repeated.",
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117).")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s (default: the workload's)."
-)
-@click.option(
-    "--iterations",
-    type=click.IntRange(1, 10_000),
-    default=ITERATIONS,
-    show_default=True,
-    help="Runs per setting, each with its own seed.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run.")
-@click.option(
-    "--uncertainty",
-    type=click.IntRange(0),
-    default=DRAWS,
-    show_default=True,
-    metavar="N",
-    help="Draws of the machine's assumed values; 0 for none.",
-)
+@seconds_option
+@iterations_option
+@seed_option
+@draws_option
 @click.option(
     "-o",
     "--output",
@@ -95,7 +74,7 @@ def _counts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 @output_format_option("latex")
 @click.option("--all", "every", is_flag=True, help="Print every machine type.")
 @jobs_option
-@click.option("--dask", metavar="ADDRESS", help="Dask scheduler to run on, or 'local'.")
+@dask_option
 def command(
     dumps: tuple[str, ...],
     workload: str,

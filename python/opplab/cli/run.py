@@ -9,8 +9,9 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -136,7 +137,7 @@ def command(
     from opplab.sweep.store import Store
     from opplab.sweep.variants import with_variants
 
-    how = How(jobs, output_format, everything, **{name: options.pop(name) for name in How.FLAGS})
+    how = How(workers(jobs), output_format, everything, **{name: options.pop(name) for name in How.FLAGS})
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     target = what
     benchmark = benchmark_of(what or "", params)
@@ -211,37 +212,33 @@ def command(
         _run_experiment(chosen, output or Path("out") / chosen.name, how)
 
 
+@dataclass
 class How:
     """How cases are run and shown."""
 
-    FLAGS = ("dask", "check", "check_determinism", "retry_failed", "replace", "no_report", "traces", "uncertainty")
+    jobs: int
+    output_format: str
+    everything: bool
+    _: KW_ONLY
+    dask: str | None
+    check: bool
+    check_determinism: bool
+    retry_failed: bool
+    replace: bool
+    no_report: bool
+    traces: bool
+    uncertainty: int | None
 
-    def __init__(
-        self,
-        jobs: int | None,
-        output_format: str,
-        everything: bool,
-        *,
-        dask: str | None,
-        check: bool,
-        check_determinism: bool,
-        retry_failed: bool,
-        replace: bool,
-        no_report: bool,
-        traces: bool,
-        uncertainty: int | None,
-    ) -> None:
-        self.jobs = workers(jobs)
-        self.output_format = output_format
-        self.everything = everything
-        self.dask = dask
-        self.check = check
-        self.check_determinism = check_determinism
-        self.retry_failed = retry_failed
-        self.replace = replace
-        self.no_report = no_report
-        self.traces = traces
-        self.uncertainty = uncertainty
+    FLAGS: ClassVar = (
+        "dask",
+        "check",
+        "check_determinism",
+        "retry_failed",
+        "replace",
+        "no_report",
+        "traces",
+        "uncertainty",
+    )
 
 
 def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:

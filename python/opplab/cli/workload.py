@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +15,7 @@ from opplab.cli.options import check_workload, file_of, format_option, machine_o
 from opplab.report.text import print_table
 
 if TYPE_CHECKING:
-    from opplab.groups.settings import Found, Work
+    from opplab.groups.settings import Found
 
 NOTES_MAX = 40
 """The most notes on files that are shown."""
@@ -130,13 +130,16 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
 def _write_groups(
     found: Found,
     about: Sequence[str],
-    work: Work,
+    *,
     machine: str | None,
     workload: Path | None,
     puts: Sequence[str],
+    tasks: int,
+    run_us: int,
+    period_us: int,
+    seconds: int,
     output: Path | None,
     force: bool,
-    *,
     explain: bool = False,
 ) -> None:
     """Write what was found as a workload, or with a machine as an experiment, and show it."""
@@ -145,9 +148,10 @@ def _write_groups(
     from opplab.sweep.template import experiment_text
     from opplab.sweep.variants import with_variants
 
+    work = settings.Work(run_us, period_us, tasks, seconds)
     if puts and workload is None:
         raise click.UsageError("--put needs --workload: stand-ins are in their groups")
-    tasks = settings.place(puts, found.groups)
+    placed = settings.place(puts, found.groups)
     path = output or Path("groups.toml" if machine else "groups.json")
     if machine and path.suffix != ".toml":
         raise click.UsageError(f"{path}: an experiment (--machine) is a .toml file")
@@ -160,10 +164,10 @@ def _write_groups(
         given = catalog.read_text(workload, "a workload file")
         parsed = _opplab.Workload.parse(workload.stem, str(workload), given, "workgen")
         own_s = parsed.duration_s
-        settings.check_names(tasks, {row[0] for row in parsed.events()})
+        settings.check_names(placed, {row[0] for row in parsed.events()})
         beside = workload
         if not machine:
-            texts.append((path, settings.in_workload(given, found.groups, tasks)))
+            texts.append((path, settings.in_workload(given, found.groups, placed)))
     else:
         beside = path.with_suffix(".json")
         texts.append((beside, settings.workload_text(about, found.groups, work, settings=not machine)))
@@ -175,7 +179,7 @@ def _write_groups(
         policies = with_variants({"governor": "schedutil"}, ())
         text = experiment_text(path.stem, on, rtapp, policies, work.seconds or own_s or DEFAULT_S)
         comments = "".join(f"# {' '.join(line.split())}\n" for line in about)
-        text = comments + text + settings.group_tables(found.groups, tasks)
+        text = comments + text + settings.group_tables(found.groups, placed)
         _opplab.Experiment.parse(str(path), text)
         texts.append((path, text))
     for place, _ in texts:
@@ -208,15 +212,7 @@ def from_cgroup(
     tree: Path,
     depth: int | None,
     only: str | None,
-    machine: str | None,
-    workload: Path | None,
-    puts: tuple[str, ...],
-    tasks: int,
-    run_us: int,
-    period_us: int,
-    seconds: int,
-    output: Path | None,
-    force: bool,
+    **given: Any,
 ) -> None:
     """Write a workload with the control groups of a cgroup tree.
 
@@ -227,12 +223,11 @@ def from_cgroup(
     name files that are empty, unreadable or malformed.
     """
     from opplab.groups import cgroupfs
-    from opplab.groups.settings import Work, safe_part
+    from opplab.groups.settings import safe_part
 
-    found = cgroupfs.read(tree, depth, only, keep_empty=workload is not None)
+    found = cgroupfs.read(tree, depth, only, keep_empty=given["workload"] is not None)
     about = [f"Control groups of {safe_part(tree.name or 'cgroup')}, by opplab workload from-cgroup."]
-    work = Work(run_us, period_us, tasks, seconds)
-    _write_groups(found, about, work, machine, workload, puts, output, force)
+    _write_groups(found, about, **given)
 
 
 @command.command(name="from-pod")
@@ -264,15 +259,7 @@ def from_pod(
     runtime: str | None,
     node_cpus: str | None,
     cfs_period_us: int,
-    machine: str | None,
-    workload: Path | None,
-    puts: tuple[str, ...],
-    tasks: int,
-    run_us: int,
-    period_us: int,
-    seconds: int,
-    output: Path | None,
-    force: bool,
+    **given: Any,
 ) -> None:
     """Write a workload with the control groups of Kubernetes pods.
 
@@ -282,9 +269,8 @@ def from_pod(
     Stand-ins that always run fill each container's limit; --workload replaces them.
     """
     from opplab.groups import pods
-    from opplab.groups.settings import Work, safe_part
+    from opplab.groups.settings import safe_part
 
     found = pods.read(file, pods.Node(kubelet, runtime or "", cfs_period_us, node_cpus or ""))
     about = [f"Control groups of {safe_part(file.name)}, by opplab workload from-pod."]
-    work = Work(run_us, period_us, tasks, seconds)
-    _write_groups(found, about, work, machine, workload, puts, output, force, explain=True)
+    _write_groups(found, about, explain=True, **given)

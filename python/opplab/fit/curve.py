@@ -113,27 +113,19 @@ def _log_power(theta: Floats, share: Floats) -> Floats:
     return np.asarray(theta[0] + np.log(static + (1 - static) * share * _volts(share, floor, knee) ** 2))
 
 
+@dataclass(eq=False)
 class PowerCurve:
     """A fitted curve: power of one busy core at a clock, with intervals.
 
     Made by `fit_curve`.  Powers have the unit of the points that it was fitted to.
     """
 
-    def __init__(
-        self,
-        top: float,
-        theta: Floats,
-        covariance: Floats,
-        points: tuple[Floats, Floats],
-        shapes: Shapes,
-        floor: float = 0.0,
-    ) -> None:
-        self._top = top
-        self.theta = theta
-        self._covariance = covariance
-        self._points = points
-        self.shapes = shapes
-        self._floor = floor
+    _top: float
+    theta: Floats
+    _covariance: Floats
+    _points: tuple[Floats, Floats]
+    shapes: Shapes
+    _floor: float = 0.0
 
     def power(self, clock: Floats) -> Floats:
         """Give the power at clocks (unit of the points, as the clocks)."""

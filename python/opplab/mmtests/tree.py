@@ -16,6 +16,11 @@ from os import listdir, scandir, stat
 from opplab.mmtests.problems import UnknownName
 from opplab.runs import Problem
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 _SUFFIXES = (".gz", ".xz")
 
 BYTES_MAX = 256 << 20
@@ -109,42 +114,33 @@ def _read(path: str) -> bytes:
 def _unxz(data: bytes) -> bytes:
     from _lzma import FORMAT_AUTO, LZMADecompressor, LZMAError
 
-    parts: list[bytes] = []
     try:
-        while data:
-            decoder = LZMADecompressor(FORMAT_AUTO)
-            parts.append(decoder.decompress(data, BYTES_MAX + 1 - sum(map(len, parts))))
-            if not decoder.eof:
-                _refuse_large(parts)
-                raise EOFError
-            data = decoder.unused_data.lstrip(b"\0")
-            _refuse_large(parts)
+        return _unpack(data, lambda: LZMADecompressor(FORMAT_AUTO))
     except LZMAError as error:
         raise ValueError(f"not a valid .xz file ({error})") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _gunzip(data: bytes) -> bytes:
     from zlib import decompressobj, error
 
-    parts: list[bytes] = []
     try:
-        while data:
-            decoder = decompressobj(31)
-            parts.append(decoder.decompress(data, BYTES_MAX + 1 - sum(map(len, parts))))
-            if not decoder.eof:
-                _refuse_large(parts)
-                raise EOFError
-            data = decoder.unused_data.lstrip(b"\0")
-            _refuse_large(parts)
+        return _unpack(data, lambda: decompressobj(31))
     except error as problem:
         raise ValueError(f"not a valid .gz file ({problem})") from None
-    return b"".join(parts)
 
 
-def _refuse_large(parts: list[bytes]) -> None:
-    if sum(map(len, parts)) > BYTES_MAX:
-        raise ValueError(f"more than {BYTES_MAX} bytes unpacked")
+def _unpack(data: bytes, decoder_of: Callable[[], Any]) -> bytes:
+    """Unpack streams that follow each other; zeros after them are padding."""
+    parts: list[bytes] = []
+    while data:
+        decoder = decoder_of()
+        parts.append(decoder.decompress(data, BYTES_MAX + 1 - sum(map(len, parts))))
+        if sum(map(len, parts)) > BYTES_MAX:
+            raise ValueError(f"more than {BYTES_MAX} bytes unpacked")
+        if not decoder.eof:
+            raise EOFError
+        data = decoder.unused_data.lstrip(b"\0")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _reason(error: Exception) -> str:

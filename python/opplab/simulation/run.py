@@ -147,9 +147,9 @@ class Run:
         from opplab.trace.recording import Trace
 
         class OfRun(Trace):
-            def _remark(self, notes: list[str]) -> None:
-                # Utilisation on the page is the run's own, in whose groups its tasks were.
-                super()._remark([text for text in notes if not text.startswith("control groups are")])
+            def _hear(self, raw: dict[str, Any], machine: Machine | None) -> None:
+                # Notes are of groups: utilisation on the page is the run's own, in whose groups its tasks were.
+                super()._hear({**raw, "notes": []}, machine)
 
         # What the page does not follow is a remark on the page: the trace that it is made from goes.
         with TemporaryDirectory() as folder, damage.collected() as noted:

@@ -33,17 +33,6 @@ pub enum Governors {
     },
 }
 
-/// By what the scheduler knows a CPU's speed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreqScale {
-    /// The driver reports each change (`arch_set_freq_scale()`).
-    Changes,
-    /// The firmware's feedback counters, or the architecture's own (cppc_cpufreq.c:cppc_scale_freq_tick()).
-    FeedbackCounters,
-    /// The architecture's counters, read at ticks, whatever the driver.
-    Architecture,
-}
-
 /// The driver's mode (`/sys/devices/system/cpu/amd_pstate/status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AmdMode {
@@ -130,10 +119,6 @@ pub struct DriverEntry {
     pub fast_switch: FastSwitch,
     /// `dvfs_possible_from_any_cpu`.
     pub any_cpu: bool,
-    /// By what the scheduler knows the speed.
-    pub freq_scale: FreqScale,
-    /// It does not load without CPPC.
-    pub needs_cppc: bool,
     /// It registers its table's energy model, so that the table knows its inefficient frequencies
     /// (energy_model.c:em_cpufreq_update_efficiencies(), v6.12).
     pub registers_em: bool,
@@ -155,8 +140,6 @@ impl DriverEntry {
             governors: Governors::Any,
             fast_switch: FastSwitch::No,
             any_cpu: false,
-            freq_scale: FreqScale::Changes,
-            needs_cppc: false,
             registers_em: false,
             transition_delay_us: |_| 0,
             cpuinfo_max_khz: |facts| facts.p0_khz,

@@ -15,7 +15,6 @@
 
 use super::facts::{CpuFacts, CpuTimes, PolicyFacts, Request, SampleNote, SugovDecision, SugovFacts};
 use super::freq_table::{FreqLimits, FreqTable, Relation};
-use super::request::parse_u32;
 use crate::profile::{KernelProfile, RateLimits};
 
 /// Everything that a governor of one policy is started with.
@@ -261,14 +260,14 @@ impl GovernorEntry {
                 known: self.tunables_of(profile).map(|tunable| tunable.name).collect(),
             });
         };
-        let number = parse_u32(value).ok().filter(|_| value.bytes().all(|digit| digit.is_ascii_digit()));
+        let number = value.parse().ok().filter(|_| value.bytes().all(|digit| digit.is_ascii_digit()));
         let taken = number.filter(|number| match tunable.kind {
             TunableKind::Number { min, max } => (min..=max).contains(number),
             TunableKind::Switch => *number <= 1,
         });
         taken.ok_or_else(|| GovernorError::BadValue {
             governor: self.name,
-            name: tunable.name,
+            name: name.to_owned(),
             value: value.to_owned(),
             why: tunable.kind.to_string(),
         })
@@ -299,7 +298,7 @@ pub enum GovernorError {
         /// The governor.
         governor: &'static str,
         /// The tunable.
-        name: &'static str,
+        name: String,
         /// What was asked for.
         value: String,
         /// What it takes.
@@ -315,11 +314,6 @@ impl GovernorError {
             Self::UnknownTunable { name, known, .. } => Some((name, known.clone())),
             Self::BadValue { .. } => None,
         }
-    }
-
-    /// A value that is good alone, and was refused beside those of the other tunables.
-    pub(super) fn refused(governor: &'static str, name: &'static str, value: &str) -> Self {
-        Self::BadValue { governor, name, value: value.to_owned(), why: "none that the other tunables rule out".into() }
     }
 }
 

@@ -75,13 +75,6 @@ pub fn hybrid_perf_table(
     em_create_artificial_table(&points, &costs, capacity)
 }
 
-/// The capacity of a CPU among CPUs whose highest level is at most `max_level`
-/// (intel_pstate.c:hybrid_set_cpu_capacity(), arch/x86/kernel/cpu/aperfmperf.c:arch_set_cpu_capacity(), v6.12.117).
-pub fn hybrid_capacity(level: u32, max_level: u32) -> u64 {
-    crate::freq_invariance::HybridCpuScale::new(level.into(), max_level.into(), 1, 1)
-        .map_or(1024, |scale| scale.capacity)
-}
-
 /// The packing priority of a core's thread number `thread`, from 0 (arch/x86/kernel/itmt.c:sched_set_itmt_core_prio()).
 /// Before v6.5 the second thread of a core comes after whole cores (`ranked_threads`).
 pub fn itmt_priority(core_priority: i32, threads: u32, thread: u32, ranked_threads: bool) -> i32 {

@@ -1,4 +1,4 @@
-//! What a governor asks of a cpufreq driver, and the text form of governors' tunables.
+//! What a governor asks of a cpufreq driver.
 //!
 //! Not here: carrying a request out; that is the simulator's, a trace's or the host's business.
 
@@ -39,34 +39,6 @@ impl FreqRequest {
     }
 }
 
-/// Why a tunable was not stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TunableError {
-    /// The governor has no tunable of this name; it has these.
-    Unknown(&'static [&'static str]),
-    /// The value is not a number, or outside what the governor takes (`-EINVAL`).
-    Invalid,
-}
-
-impl core::fmt::Display for TunableError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Unknown([]) => write!(f, "no such tunable (the governor has none)"),
-            Self::Unknown(names) => write!(f, "no such tunable (there are {})", names.join(", ")),
-            Self::Invalid => write!(f, "value not accepted by the governor"),
-        }
-    }
-}
-
-impl core::error::Error for TunableError {}
-
-/// Parses a tunable as sysfs does for `%u`: a decimal number after optional blanks, the rest of the line ignored.
-pub(crate) fn parse_u32(value: &str) -> Result<u32, TunableError> {
-    let digits = value.trim_start();
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits[..end].parse().map_err(|_| TunableError::Invalid)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,14 +49,5 @@ mod tests {
         assert_eq!(FreqRequest::apply_limits(1_500, limits), None);
         assert_eq!(FreqRequest::apply_limits(2_500, limits), Some(FreqRequest::efficient(2_000, Relation::H)));
         assert_eq!(FreqRequest::apply_limits(500, limits), Some(FreqRequest::efficient(1_000, Relation::L)));
-    }
-
-    #[test]
-    fn numbers_as_sysfs_reads_them() {
-        assert_eq!(parse_u32("95\n"), Ok(95));
-        assert_eq!(parse_u32("  7 percent"), Ok(7));
-        assert_eq!(parse_u32("-1"), Err(TunableError::Invalid));
-        assert_eq!(parse_u32(""), Err(TunableError::Invalid));
-        assert_eq!(parse_u32("99999999999"), Err(TunableError::Invalid));
     }
 }

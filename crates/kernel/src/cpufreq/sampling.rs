@@ -14,12 +14,12 @@
 //! Not here: where the idle and nice times come from, the work queue's latency, and the decisions.
 
 use super::freq_table::{FreqLimits, FreqTable, Relation};
-use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, Tunable, View};
-use super::request::{FreqRequest, TunableError};
+use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, View};
+use super::request::FreqRequest;
 use crate::cpufreq::facts::Request;
 use crate::cpufreq::facts::SugovDecision;
 use crate::cpufreq::facts::{CpuTimes, SampleNote};
-use crate::unit::{NSEC_PER_USEC, tick_nsec};
+use crate::unit::NSEC_PER_USEC;
 
 /// What a demand-based governor sees of its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct DbsPolicy<'a> {
 /// Tunables that both governors have (`struct dbs_data`), by their sysfs names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DbsTunables {
-    /// Time between samples, us; at least [`min_sampling_interval_us`].
+    /// Time between samples, us; at least two ticks (`CPUFREQ_DBS_MIN_SAMPLING_INTERVAL`).
     pub sampling_rate: u32,
     /// Load in percent above which the frequency is raised.
     pub up_threshold: u32,
@@ -50,17 +50,17 @@ pub struct DbsTunables {
     pub io_is_busy: bool,
 }
 
-/// The shortest time between samples: two ticks, us (`CPUFREQ_DBS_MIN_SAMPLING_INTERVAL`).
-pub const fn min_sampling_interval_us(hz: u64) -> u32 {
-    (2 * tick_nsec(hz) / NSEC_PER_USEC) as u32
-}
-
-/// The default time between samples, us: not below two ticks nor the driver's transition delay
-/// (cpufreq_governor.c:cpufreq_dbs_governor_init(), v6.12).
-///
-/// Before v4.12 it was `max(10 ms, 1000 * transition latency)`.
-pub fn default_sampling_rate_us(hz: u64, transition_delay_us: u32) -> u32 {
-    min_sampling_interval_us(hz).max(transition_delay_us)
+impl DbsTunables {
+    /// Sets the tunable of this sysfs name to a value that its entry takes.
+    pub(super) fn store(&mut self, name: &str, value: u32) {
+        match name {
+            "sampling_rate" => self.sampling_rate = value,
+            "up_threshold" => self.up_threshold = value,
+            "sampling_down_factor" => self.sampling_down_factor = value,
+            "ignore_nice_load" => self.ignore_nice_load = value != 0,
+            _ => self.io_is_busy = value != 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,15 +134,6 @@ impl PolicyDbs {
         self.work_in_progress = false;
     }
 
-    /// Restarts the measurement after `ignore_nice_load` or `io_is_busy` changed
-    /// (cpufreq_governor.c:gov_update_cpu_data(), v6.12).
-    pub fn update_cpu_data(&mut self, tunables: &DbsTunables, times: &[CpuTimes]) {
-        for (cpu, now) in self.cpus.iter_mut().zip(times) {
-            let nice_ns = if tunables.ignore_nice_load { now.nice_ns } else { cpu.prev.nice_ns };
-            cpu.prev = CpuTimes { nice_ns, ..*now };
-        }
-    }
-
     /// Takes a sample and returns the policy's load in percent (cpufreq_governor.c:dbs_update(), v6.12).
     ///
     /// Times are `unsigned int` us: elapsed times beyond 2^32 us wrap, and 100 times a busy time beyond 42.9 s does.
@@ -195,19 +186,20 @@ impl PolicyDbs {
 pub trait SamplingGovernor: core::fmt::Debug + Send {
     /// Takes up work with each CPU's cumulative times and the tunables as they are (`->start()`).
     fn restart(&mut self, cur_khz: u32, times: &[CpuTimes]);
-    /// Takes a sample: the request, and the time to the next sample in us (`->gov_dbs_update()`).
+    /// Takes a sample: the request, and the time to the next sample in us, for [`PolicyDbs::sampled`] (`->gov_dbs_update()`).
     fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32);
-    /// The limits changed: what to ask for at once (`->limits()`).
-    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest>;
+    /// The limits changed: what to ask for at once; the next scheduler report takes a sample
+    /// (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
+    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
+        self.policy_dbs_mut().set_sample_delay(0);
+        FreqRequest::apply_limits(policy.cur_khz, policy.limits)
+    }
     /// The driver has set `cur_khz`.
     fn limits_applied(&mut self, cur_khz: u32) {
         let _ = cur_khz;
     }
-    /// Sets a tunable by its sysfs name; `min_sampling_rate_us` is the least `sampling_rate`.
-    ///
-    /// # Errors
-    /// [`TunableError`].
-    fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError>;
+    /// Sets the tunable of this sysfs name to a value that its entry takes; false if the other tunables rule it out.
+    fn store(&mut self, name: &str, value: u32) -> bool;
     /// The sampling state.
     fn policy_dbs(&self) -> &PolicyDbs;
     /// The sampling state.
@@ -239,13 +231,22 @@ impl<G: SamplingGovernor + 'static> Sampling<G> {
         setup: &GovernorSetup,
         governor: impl FnOnce(u32, &[CpuTimes]) -> G,
     ) -> Result<Box<dyn Governor>, GovernorError> {
+        // cpufreq_governor.c:cpufreq_dbs_governor_init(), v6.12; before v4.12 max(10 ms, 1000 * transition latency).
         let least_us = (2 * setup.tick_ns / NSEC_PER_USEC) as u32;
         let times = vec![CpuTimes::default(); setup.n_cpus];
         let mut governor = governor(least_us.max(setup.rate_limit_us()), &times);
         for (name, value) in &setup.tunables {
-            let tunable = entry.tunables.iter().find(|tunable: &&Tunable| tunable.name == name);
-            let refused = |_| GovernorError::refused(entry.name, tunable.map_or("", |known| known.name), value);
-            governor.store(name, value, least_us).map_err(refused)?;
+            let number = entry.check_tunable(&setup.profile, name, value)?;
+            let number = if name == "sampling_rate" { number.max(least_us) } else { number };
+            if !governor.store(name, number) {
+                let why = "none that the other tunables rule out".into();
+                return Err(GovernorError::BadValue {
+                    governor: entry.name,
+                    name: name.clone(),
+                    value: value.clone(),
+                    why,
+                });
+            }
         }
         Ok(Box::new(Self {
             entry,
@@ -381,11 +382,20 @@ mod tests {
         assert!(policy.update_util(30_000_000));
     }
 
+    /// Every tunable of a governor that samples changes one of its settings.
     #[test]
-    fn default_rate() {
-        assert_eq!(default_sampling_rate_us(250, 1_000), 8_000);
-        assert_eq!(default_sampling_rate_us(250, 10_000), 10_000);
-        assert_eq!(min_sampling_interval_us(300), 6_666);
+    fn every_tunable_is_stored() {
+        use crate::cpufreq::{conservative::*, ondemand::*};
+        fn changes<G: SamplingGovernor>(entry: &GovernorEntry, new: impl Fn() -> G) {
+            for tunable in entry.tunables {
+                let mut governor = new();
+                assert!(governor.store(tunable.name, 33), "{}", tunable.name);
+                assert_ne!(format!("{governor:?}"), format!("{:?}", new()), "{}", tunable.name);
+            }
+        }
+        changes(&crate::cpufreq::ondemand::GOVERNOR, || Ondemand::start(OndemandTunables::new(8_000, false), &[]));
+        let conservative = || Conservative::start(ConservativeTunables::new(8_000), 1_500_000, &[]);
+        changes(&crate::cpufreq::conservative::GOVERNOR, conservative);
     }
 
     proptest! {

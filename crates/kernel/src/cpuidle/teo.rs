@@ -51,6 +51,81 @@ fn decay(count: &mut u32) {
     *count -= *count >> DECAY_SHIFT;
 }
 
+/// How long the CPU slept, without half of the worst-case exit latency of its state, which is taken for the real one.
+pub(super) fn measured_ns(last_index: usize, residency_ns: u64, facts: &IdleFacts<'_>) -> u64 {
+    let exit_latency_ns = facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns);
+    if residency_ns >= exit_latency_ns { residency_ns - exit_latency_ns / 2 } else { residency_ns / 2 }
+}
+
+/// Whether the tick ended a sleep that might have lasted until a timer further away than a tick.
+pub(super) fn ended_by_tick(outcome: &IdleOutcome, sleep_length_ns: i64, tick_ns: u64) -> bool {
+    outcome.got_tick && i128::from(sleep_length_ns) > i128::from(tick_ns)
+}
+
+/// What [`Teo::reflect`] and its forebear take for the time between selection and wake-up, ns; a safety net may have ended a
+/// sleep that would have lasted until the timer.
+pub(super) fn time_span_ns(outcome: &IdleOutcome, selected_ns: i64, sleep_length_ns: i64, tick_ns: u64) -> i64 {
+    if outcome.poll_time_limit || ended_by_tick(outcome, sleep_length_ns, tick_ns) {
+        return sleep_length_ns;
+    }
+    (outcome.now_ns as i64).wrapping_sub(selected_ns)
+}
+
+/// The deepest enabled state with what the counts below it add up to (the first part of teo.c:teo_select(), v6.12 to v6.19).
+pub(super) struct Candidate {
+    pub(super) index: usize,
+    /// The shallowest enabled state.
+    pub(super) index0: usize,
+    /// The deepest state that PM QoS allows.
+    pub(super) constraint_index: usize,
+    pub(super) intercept_sum: u32,
+    pub(super) hit_sum: u32,
+    /// The intercepts below the deepest state of all.
+    all_intercepts: u32,
+}
+
+impl Candidate {
+    /// `None` if every state is disabled.
+    pub(super) fn of(bins: &[TeoBin], facts: &IdleFacts<'_>) -> Option<Self> {
+        let mut found = (!facts.is_disabled(0)).then_some((0, 0, 0));
+        let (mut index0, mut constraint_index) = (0, 0);
+        let (mut intercepts, mut hits) = (0u32, 0u32);
+        for (i, state) in facts.states.iter().enumerate().skip(1) {
+            intercepts = intercepts.wrapping_add(bins[i - 1].intercepts);
+            hits = hits.wrapping_add(bins[i - 1].hits);
+            if facts.is_disabled(i) {
+                continue;
+            }
+            if found.is_none() {
+                index0 = i;
+            }
+            if state.exit_latency_ns <= facts.latency_req_ns {
+                constraint_index = i;
+            }
+            found = Some((i, intercepts, hits));
+        }
+        let (index, intercept_sum, hit_sum) = found?;
+        Some(Self { index, index0, constraint_index, intercept_sum, hit_sum, all_intercepts: intercepts })
+    }
+}
+
+/// The choice among the states from `index0` on for a sleep that is expected to last `duration_ns`, with the next tick in
+/// `delta_tick_ns` (the last part of teo.c:teo_select(), v6.12 to v6.19).
+pub(super) fn with_tick(
+    index: usize,
+    index0: usize,
+    duration_ns: i128,
+    delta_tick_ns: i64,
+    queried_sleep_length: bool,
+    facts: &IdleFacts<'_>,
+) -> IdleChoice {
+    let long_sleep = !facts.is_polling(index) && duration_ns >= i128::from(facts.tick_ns);
+    let stop_tick = long_sleep || facts.tick_stopped;
+    let too_deep = index > index0 && !within(facts.states[index].target_residency_ns, delta_tick_ns);
+    let index = if !stop_tick && too_deep { find_shallower_state(index, delta_tick_ns, facts) } else { index };
+    IdleChoice { index, stop_tick, queried_sleep_length }
+}
+
 /// The state below `index` for a timer that comes before its residency, if the kernel takes it (teo.c:teo_select(), v6.11).
 pub(super) fn for_near_timer(avoids_shallow: bool, index: usize, facts: &IdleFacts<'_>) -> usize {
     let found = find_shallower_state(index, facts.sleep_length_ns, facts);
@@ -69,9 +144,7 @@ impl Teo {
         let measured_ns = if self.time_span_ns >= self.sleep_length_ns {
             u64::MAX
         } else {
-            let exit_latency_ns = facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns);
-            // Half of the worst-case exit latency is taken for the real one.
-            if residency_ns >= exit_latency_ns { residency_ns - exit_latency_ns / 2 } else { residency_ns / 2 }
+            measured_ns(last_index, residency_ns, facts)
         };
 
         self.total = 0;
@@ -182,29 +255,8 @@ impl IdleGovernor for Teo {
             return keep_tick(0, false);
         }
 
-        // The deepest and the shallowest enabled state, and the deepest that PM QoS allows.
-        let mut index = if facts.is_disabled(0) { None } else { Some(0) };
-        let mut index0 = 0;
-        let mut constraint_index = 0;
-        let (mut intercept_sum, mut hit_sum) = (0u32, 0u32);
-        let (mut index_intercept_sum, mut index_hit_sum) = (0u32, 0u32);
-        for (i, state) in states.iter().enumerate().skip(1) {
-            intercept_sum = intercept_sum.wrapping_add(self.bins[i - 1].intercepts);
-            hit_sum = hit_sum.wrapping_add(self.bins[i - 1].hits);
-            if facts.is_disabled(i) {
-                continue;
-            }
-            if index.is_none() {
-                index0 = i;
-            }
-            index = Some(i);
-            if state.exit_latency_ns <= facts.latency_req_ns {
-                constraint_index = i;
-            }
-            index_intercept_sum = intercept_sum;
-            index_hit_sum = hit_sum;
-        }
-        let Some(mut index) = index else { return keep_tick(0, false) };
+        let Some(candidate) = Candidate::of(&self.bins, facts) else { return keep_tick(0, false) };
+        let Candidate { mut index, index0, constraint_index, intercept_sum, hit_sum, all_intercepts } = candidate;
 
         // Half a tick is assumed to the next tick unless the timers are asked.
         let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
@@ -212,9 +264,9 @@ impl IdleGovernor for Teo {
         if index == index0 {
             duration_ns = i128::from(states[index].target_residency_ns);
         } else {
-            let tick_intercept_sum = intercept_sum.wrapping_add(self.bins[states.len() - 1].intercepts);
-            if index_intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(index_hit_sum) {
-                index = intercepted(&self.bins, index, index_intercept_sum, facts);
+            let tick_intercept_sum = all_intercepts.wrapping_add(self.bins[states.len() - 1].intercepts);
+            if intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(hit_sum) {
+                index = intercepted(&self.bins, index, intercept_sum, facts);
                 if index == 0 {
                     // Asked only to know after the wake-up whether the guess was right.
                     self.sleep_length_ns = facts.sleep_length_ns;
@@ -240,26 +292,13 @@ impl IdleGovernor for Teo {
                 if mostly_before_tick { i128::from(facts.tick_ns / 2) } else { i128::from(facts.sleep_length_ns) };
         }
 
-        let long_sleep = !states[index].polling && duration_ns >= i128::from(facts.tick_ns);
-        if long_sleep || facts.tick_stopped {
-            return IdleChoice { index, stop_tick: true, queried_sleep_length };
-        }
-        if index > index0 && !within(states[index].target_residency_ns, delta_tick_ns) {
-            index = find_shallower_state(index, delta_tick_ns, facts);
-        }
-        keep_tick(index, queried_sleep_length)
+        with_tick(index, index0, duration_ns, delta_tick_ns, queried_sleep_length, facts)
     }
 
     /// teo.c:teo_reflect(), v6.12.
     fn reflect(&mut self, outcome: &IdleOutcome) {
         self.pending = Some((outcome.index, outcome.residency_ns));
-        let by_tick = outcome.got_tick && i128::from(self.sleep_length_ns) > i128::from(self.tick_ns);
-        self.time_span_ns = if outcome.poll_time_limit || by_tick {
-            // A safety net ended the sleep; it might have lasted until the timer.
-            self.sleep_length_ns
-        } else {
-            (outcome.now_ns as i64).wrapping_sub(self.time_span_ns)
-        };
+        self.time_span_ns = time_span_ns(outcome, self.time_span_ns, self.sleep_length_ns, self.tick_ns);
     }
 
     fn reject(&mut self) {}

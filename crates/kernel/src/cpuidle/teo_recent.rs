@@ -4,7 +4,7 @@
 //! wake-ups are remembered beside the decaying counts, and more than four early ones among them are reason enough for a
 //! shallower state; that state is expected to last until the middle of its bin, which decides whether the tick stops.
 
-use super::teo::{DECAY_SHIFT, PULSE};
+use super::teo::{DECAY_SHIFT, PULSE, measured_ns, time_span_ns, with_tick};
 use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, within};
 
 /// Number of remembered wake-ups.
@@ -59,8 +59,7 @@ impl TeoRecent {
         let measured_ns = if self.time_span_ns >= self.sleep_length_ns {
             u64::MAX
         } else {
-            let exit_latency_ns = facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns);
-            if residency_ns >= exit_latency_ns { residency_ns - exit_latency_ns / 2 } else { residency_ns / 2 }
+            measured_ns(last_index, residency_ns, facts)
         };
 
         self.total = 0;
@@ -195,24 +194,14 @@ impl IdleGovernor for TeoRecent {
         self.time_span_ns = facts.now_ns as i64;
         self.sleep_length_ns = facts.sleep_length_ns;
 
-        let (mut index, duration_ns, index0) = self.candidate(facts.latency_req_ns, facts);
-        let short = facts.is_polling(index) || i128::from(duration_ns) < i128::from(facts.tick_ns);
-        let stop_tick = !short || facts.tick_stopped;
-        if !stop_tick && index > index0 && !within(facts.states[index].target_residency_ns, facts.delta_tick_ns) {
-            index = super::teo::find_shallower_state(index, facts.delta_tick_ns, facts);
-        }
-        IdleChoice { index, stop_tick, queried_sleep_length: true }
+        let (index, duration_ns, index0) = self.candidate(facts.latency_req_ns, facts);
+        with_tick(index, index0, duration_ns.into(), facts.delta_tick_ns, true, facts)
     }
 
     /// teo.c:teo_reflect(), v6.1.
     fn reflect(&mut self, outcome: &IdleOutcome) {
         self.pending = Some((outcome.index, outcome.residency_ns));
-        let by_tick = outcome.got_tick && i128::from(self.sleep_length_ns) > i128::from(self.tick_ns);
-        self.time_span_ns = if outcome.poll_time_limit || by_tick {
-            self.sleep_length_ns
-        } else {
-            (outcome.now_ns as i64).wrapping_sub(self.time_span_ns)
-        };
+        self.time_span_ns = time_span_ns(outcome, self.time_span_ns, self.sleep_length_ns, self.tick_ns);
     }
 
     fn reject(&mut self) {}

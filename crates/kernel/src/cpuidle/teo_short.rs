@@ -5,7 +5,10 @@
 //! rewrote how ticks count ([`TickRule::Counted`]): wake-ups by the tick are counted on their own, and if they dominate,
 //! each is a hit of the deepest state. Written from the public sources of both; there are no vectors of them.
 
-use super::teo::{DECAY_SHIFT, PULSE, TeoBin, find_shallower_state, for_near_timer, intercepted, is_deep_enough};
+use super::teo::{
+    Candidate, DECAY_SHIFT, PULSE, TeoBin, ended_by_tick, for_near_timer, intercepted, is_deep_enough, measured_ns,
+    with_tick,
+};
 use super::{
     IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, within,
 };
@@ -60,28 +63,15 @@ impl TeoShort {
         }
     }
 
-    /// How long the CPU slept, without half of the exit latency, and whether that was short.
-    fn measured(residency_ns: u64, exit_latency_ns: u64) -> (u64, bool) {
-        if residency_ns >= exit_latency_ns {
-            let measured_ns = residency_ns - exit_latency_ns / 2;
-            (measured_ns, measured_ns < RESIDENCY_THRESHOLD_NS)
-        } else {
-            (residency_ns / 2, true)
-        }
-    }
-
     /// Digests the last idle period (teo.c:teo_update(), v6.14 and v6.19).
     fn update(&mut self, last_index: usize, residency_ns: u64, artificial: bool, facts: &IdleFacts<'_>) {
         if facts.states.is_empty() {
             return;
         }
         self.short_idles = self.decay(self.short_idles);
-        let (measured_ns, short) = if artificial {
-            (i64::MAX as u64, false)
-        } else {
-            Self::measured(residency_ns, facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns))
-        };
-        if short {
+        let exit_latency_ns = facts.states.get(last_index).map_or(0, |state| state.exit_latency_ns);
+        let measured_ns = if artificial { i64::MAX as u64 } else { measured_ns(last_index, residency_ns, facts) };
+        if !artificial && (residency_ns < exit_latency_ns || measured_ns < RESIDENCY_THRESHOLD_NS) {
             self.short_idles = self.short_idles.wrapping_add(PULSE);
         }
 
@@ -174,36 +164,16 @@ impl IdleGovernor for TeoShort {
             return keep_tick(0, false);
         }
 
-        let mut index = if facts.is_disabled(0) { None } else { Some(0) };
-        let (mut index0, mut constraint_index) = (0, 0);
-        let (mut intercept_sum, mut hit_sum) = (0u32, 0u32);
-        let (mut index_intercept_sum, mut index_hit_sum) = (0u32, 0u32);
-        for (i, state) in states.iter().enumerate().skip(1) {
-            intercept_sum = intercept_sum.wrapping_add(self.bins[i - 1].intercepts);
-            hit_sum = hit_sum.wrapping_add(self.bins[i - 1].hits);
-            if facts.is_disabled(i) {
-                continue;
-            }
-            if index.is_none() {
-                index0 = i;
-            }
-            index = Some(i);
-            if state.exit_latency_ns <= facts.latency_req_ns {
-                constraint_index = i;
-            }
-            index_intercept_sum = intercept_sum;
-            index_hit_sum = hit_sum;
-        }
-        let Some(mut index) = index else { return keep_tick(0, false) };
-
+        let Some(candidate) = Candidate::of(&self.bins, facts) else { return keep_tick(0, false) };
+        let Candidate { mut index, index0, constraint_index, intercept_sum, hit_sum, .. } = candidate;
         let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
         let mut queried_sleep_length = false;
         let duration_ns;
         if index == index0 {
             duration_ns = i128::from(states[index].target_residency_ns);
         } else {
-            if index_intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(index_hit_sum) {
-                index = self.intercepted(index, index0, index_intercept_sum, facts);
+            if intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(hit_sum) {
+                index = self.intercepted(index, index0, intercept_sum, facts);
             }
             index = index.min(constraint_index);
             let shallow = index == 0 || states[index].target_residency_ns < RESIDENCY_THRESHOLD_NS;
@@ -226,21 +196,12 @@ impl IdleGovernor for TeoShort {
                 if mostly_before_tick { i128::from(facts.tick_ns / 2) } else { i128::from(facts.sleep_length_ns) };
         }
 
-        let long_sleep = !states[index].polling && duration_ns >= i128::from(facts.tick_ns);
-        if long_sleep || facts.tick_stopped {
-            return IdleChoice { index, stop_tick: true, queried_sleep_length };
-        }
-        if index > index0 && !within(states[index].target_residency_ns, delta_tick_ns) {
-            index = find_shallower_state(index, delta_tick_ns, facts);
-        }
-        keep_tick(index, queried_sleep_length)
+        with_tick(index, index0, duration_ns, delta_tick_ns, queried_sleep_length, facts)
     }
 
     /// teo.c:teo_reflect(), v6.14 and v6.19.
     fn reflect(&mut self, outcome: &IdleOutcome) {
-        let by_tick = outcome.got_tick
-            && self.rule == TickRule::Artificial
-            && i128::from(self.sleep_length_ns) > i128::from(self.tick_ns);
+        let by_tick = self.rule == TickRule::Artificial && ended_by_tick(outcome, self.sleep_length_ns, self.tick_ns);
         self.pending = Some((outcome.index, outcome.residency_ns, outcome.poll_time_limit || by_tick));
         self.tick_wakeup = outcome.got_tick;
     }

@@ -400,16 +400,6 @@ pub fn sync_entity_load_avg<H: HalfLife>(se: &mut SchedAvg, weight: u64, cfs: &S
     update_load_avg_blocked_se::<H>(cfs.last_update_time, se, weight);
 }
 
-/// A task's share of the load of its CPU, as balancing counts it.
-///
-/// `cfs_h_load` is the queue's part of the CPU's load, for a root queue its `load_avg` when that was computed last, once a jiffy.
-/// kernel/sched/fair.c:`task_h_load()`, v6.12, with group scheduling; without it the load is the task's own.
-#[inline]
-pub fn task_h_load(load_avg: u64, cfs_h_load: u64, cfs_load_avg: u64) -> u64 {
-    let product = load_avg.wrapping_mul(cfs_h_load);
-    product.checked_div(cfs_load_avg.wrapping_add(1)).unwrap_or(product)
-}
-
 /// Whether an update joins or leaves (`DO_ATTACH`, `DO_DETACH`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
@@ -535,13 +525,6 @@ mod tests {
             })
             .collect();
         assert_eq!(utils, [512, 256, 128, 64, 32, 16, 8]);
-    }
-
-    #[test]
-    fn load_of_a_task_alone_is_nearly_its_own() {
-        assert_eq!(task_h_load(1024, 1024, 1024), 1023);
-        assert_eq!(task_h_load(512, 1024, 1023), 512);
-        assert_eq!(task_h_load(7, 9, u64::MAX), 63, "a sum that wraps to 0 does not divide");
     }
 
     #[test]

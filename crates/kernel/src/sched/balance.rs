@@ -944,6 +944,7 @@ mod tests {
     /// Eight CPUs with some tasks; a task's fields follow from its number and the seed.
     struct Machine {
         domains: SchedDomains,
+        smt: Vec<CpuMask>,
         lists: TaskLists,
         home: Vec<Option<usize>>,
         idle: CpuMask,
@@ -962,6 +963,11 @@ mod tests {
             topology.llc = (0..8).map(|cpu| cpu / 4).collect();
             let mut machine = Self {
                 domains: SchedDomains::build(&topology),
+                smt: topology
+                    .core
+                    .iter()
+                    .map(|&core| (0..8).filter(|&cpu| topology.core[cpu] == core).collect())
+                    .collect(),
                 lists: TaskLists::new(8),
                 home: vec![None; homes.len()],
                 idle: CpuMask::all(8),
@@ -1012,10 +1018,10 @@ mod tests {
             false
         }
         fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
-            self.domains.smt_mask(cpu)
+            self.smt[cpu].as_set()
         }
         fn smt_active(&self) -> bool {
-            self.domains.smt_active()
+            self.smt[0].as_set().weight() > 1
         }
         fn asym_priority(&self, cpu: usize) -> i32 {
             cpu as i32
@@ -1024,7 +1030,7 @@ mod tests {
             false
         }
         fn llc_size(&self, cpu: usize) -> Option<u32> {
-            Some(self.domains.llc_size(cpu))
+            self.domains.llc(cpu).map(|domain| domain.span_weight)
         }
     }
 
@@ -1081,7 +1087,7 @@ mod tests {
             self.cpu(cpu).capacity.of
         }
         fn set_nr_idle_scan(&mut self, cpu: usize, nr_idle_scan: u32) {
-            assert!(nr_idle_scan <= self.domains.llc_size(cpu));
+            assert!(nr_idle_scan <= self.domains.llc(cpu).map_or(1, |domain| domain.span_weight));
         }
     }
 

@@ -496,16 +496,6 @@ impl CfsRq {
         self.skip = Some(curr);
     }
 
-    /// The running task yields in favour of `to` (`yield_to_task_fair()`, v5.10); whether `to` was queued here.
-    pub fn yield_to(&mut self, se: &mut [SchedEntity], now: u64, to: u32, nr_running: u32) -> bool {
-        if !se[to as usize].on_rq {
-            return false;
-        }
-        self.set_next_buddy(se, to);
-        self.yield_task(se, now, nr_running);
-        true
-    }
-
     /// Changes the weight of an entity; its virtual time stays (kernel/sched/fair.c:`reweight_entity()`, v5.10). The load average
     /// is the caller's.
     pub fn reweight(&mut self, se: &mut [SchedEntity], now: u64, id: u32, load: LoadWeight) {

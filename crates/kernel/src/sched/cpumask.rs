@@ -21,18 +21,6 @@ impl<'a> CpuSet<'a> {
         Self { words, first_word: 0 }
     }
 
-    /// The set whose bit 0 of word 0 is CPU `64 * first_word`.
-    #[inline]
-    pub const fn window(words: &'a [u64], first_word: usize) -> Self {
-        Self { words, first_word }
-    }
-
-    /// The empty set.
-    #[inline]
-    pub const fn empty() -> CpuSet<'static> {
-        CpuSet { words: &[], first_word: 0 }
-    }
-
     /// The word that holds the CPUs `64 * index ..= 64 * index + 63`; zero outside the window.
     #[inline]
     pub fn word(self, index: usize) -> u64 {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::balance::PassState;
-use super::cpumask::{CpuMask, CpuSet, cpus_of_word};
+use super::cpumask::{CpuMask, cpus_of_word};
 use super::group::{DomainView, GroupCapacity, SchedGroup};
 use super::newidle::DomainBalance;
 pub use super::sd_flags::*;
@@ -231,10 +231,7 @@ struct Place {
 pub struct SchedDomains {
     domains: Vec<Domain>,
     chains: Vec<Vec<Place>>,
-    smt: Vec<CpuMask>,
-    smt_of: Vec<u32>,
     n_sgc: usize,
-    asym_active: bool,
 }
 
 /// By how much a busy CPU stretches the balance interval.
@@ -369,23 +366,6 @@ impl SchedDomains {
         capacities
     }
 
-    /// The threads of `cpu`'s core.
-    #[inline]
-    pub fn smt_mask(&self, cpu: usize) -> CpuSet<'_> {
-        self.smt[self.smt_of[cpu] as usize].as_set()
-    }
-
-    /// Whether any core has more than one thread (`sched_smt_active()`).
-    pub fn smt_active(&self) -> bool {
-        self.smt.len() < self.smt_of.len()
-    }
-
-    /// Whether CPUs differ in capacity (`sched_asym_cpucap_active()`).
-    #[inline]
-    pub fn asym_active(&self) -> bool {
-        self.asym_active
-    }
-
     /// The widest domain of `cpu` up to which every domain has one of `flags` (`highest_flag_domain()`).
     fn highest_with(&self, cpu: usize, flags: u32) -> Option<&Domain> {
         let domains = self.chains[cpu].iter().map(|place| &self.domains[place.domain as usize]);
@@ -406,11 +386,6 @@ impl SchedDomains {
     /// The number of `cpu`'s last-level cache: its first CPU (`sd_llc_id`).
     pub fn llc_id(&self, cpu: usize) -> usize {
         self.llc(cpu).and_then(|domain| domain.span.as_set().first()).unwrap_or(cpu)
-    }
-
-    /// The number of CPUs that share `cpu`'s last-level cache (`sd_llc_size`).
-    pub fn llc_size(&self, cpu: usize) -> u32 {
-        self.llc(cpu).map_or(1, |domain| domain.span_weight)
     }
 
     /// The lowest domain of `cpu` that holds every capacity of the machine (`sd_asym_cpucapacity`).
@@ -609,7 +584,7 @@ fn attach(chain: &mut Vec<Raw>, groups: &mut Groups) {
 }
 
 /// Stores what is alike once.
-fn finish(mut levels: Vec<Level>, chains: &[Vec<Raw>], groups: Groups) -> SchedDomains {
+fn finish(levels: Vec<Level>, chains: &[Vec<Raw>], groups: Groups) -> SchedDomains {
     let mut index = BTreeMap::new();
     let mut domains: Vec<Domain> = Vec::new();
     let mut places = Vec::new();
@@ -637,16 +612,7 @@ fn finish(mut levels: Vec<Level>, chains: &[Vec<Raw>], groups: Groups) -> SchedD
         }
         places.push(of_cpu);
     }
-    let asym_active = levels.iter().any(|level| level.asym_flags.iter().any(|&flags| flags != 0));
-    let smt = levels.swap_remove(0);
-    SchedDomains {
-        domains,
-        chains: places,
-        smt: smt.masks,
-        smt_of: smt.mask_of,
-        n_sgc: groups.sgc_index.len(),
-        asym_active,
-    }
+    SchedDomains { domains, chains: places, n_sgc: groups.sgc_index.len() }
 }
 
 fn domain_of(name: &'static str, span: &CpuMask, raw: &Raw, groups: Vec<SchedGroup>) -> Domain {
@@ -691,8 +657,7 @@ mod tests {
     #[test]
     fn one_cpu_has_no_domain() {
         let domains = SchedDomains::build(&Topology::flat(1));
-        assert_eq!((domains.n_levels(0), domains.llc_size(0)), (0, 1));
-        assert!(!domains.smt_active() && !domains.asym_active());
+        assert!(domains.n_levels(0) == 0 && domains.llc(0).is_none());
     }
 
     #[test]
@@ -705,7 +670,7 @@ mod tests {
         let view = domains.view(5, 1).expect("a cache domain");
         let firsts: Vec<_> = view.ring().map(|group| group.span.as_set().first()).collect();
         assert_eq!(firsts, [Some(1), Some(2), Some(3), Some(0)], "the ring starts with the own core");
-        assert_eq!(domains.smt_mask(1).iter().collect::<Vec<_>>(), [1, 5]);
+        assert_eq!(domains.domain(1, 0).map(|core| core.span.as_set().iter().collect()), Some(vec![1, 5]));
     }
 
     #[test]
@@ -725,7 +690,8 @@ mod tests {
     #[test]
     fn machine_of_4096_cpus() {
         let domains = SchedDomains::build(&nested(2, 8, 16, 16));
-        assert_eq!((domains.n_cpus(), domains.n_levels(4095), domains.llc_size(4095)), (4096, 4, 16));
+        let llc = domains.llc(4095).map(|domain| domain.span_weight);
+        assert_eq!((domains.n_cpus(), domains.n_levels(4095), llc), (4096, 4, Some(16)));
         let top = domains.view(4095, 3).expect("four levels");
         assert_eq!((top.span_weight, top.groups.len()), (4096, 16));
         assert!(top.groups[top.local].span.as_set().contains(4095));

@@ -150,12 +150,6 @@ impl EevdfRq {
         self.timeline.iter().map(|entry| entry.id)
     }
 
-    /// Whether the queue holds only tasks of the policy `SCHED_IDLE` (the fair part of `sched_idle_rq()`).
-    #[inline]
-    pub fn is_sched_idle(&self) -> bool {
-        self.h_nr_queued != 0 && self.h_nr_queued == self.idle_h_nr
-    }
-
     /// The running entity if it is queued.
     #[inline]
     fn queued_curr(&self, se: &[SchedEntity]) -> Option<u32> {

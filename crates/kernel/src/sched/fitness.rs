@@ -83,25 +83,6 @@ pub fn util_fits_cpu(util: u64, clamps: Option<Clamps>, capacity: &CpuCapacity) 
     }
 }
 
-/// The load of a task that does not fit its CPU although a bigger one is allowed, 0 if it fits or nothing runs; at least 1.
-///
-/// `max_allowed_capacity` is the biggest capacity among the CPUs that the task may use.
-/// kernel/sched/fair.c:`update_misfit_status()`, v6.12, on a machine with different capacities.
-#[inline]
-pub fn misfit_task_load(
-    util: u64,
-    clamps: Option<Clamps>,
-    capacity: &CpuCapacity,
-    max_allowed_capacity: u64,
-    nr_cpus_allowed: u32,
-    h_load: u64,
-) -> u64 {
-    if nr_cpus_allowed == 1 || capacity.orig == max_allowed_capacity || util_fits_cpu(util, clamps, capacity) > 0 {
-        return 0;
-    }
-    h_load.max(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

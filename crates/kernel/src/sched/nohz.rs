@@ -13,7 +13,7 @@
 //! housekeeping CPUs, CPUs that are not active, and before v5.13 the newly idle CPU's order. The functions are those of
 //! kernel/sched/fair.c, v6.12.117; that averages of idle CPUs decay without a balance came in v4.17.
 
-use super::cpumask::{CpuMask, CpuSet};
+use super::cpumask::CpuMask;
 use super::domains::SchedDomains;
 use super::newidle::{MIGRATION_COST_NS, RqBalance, is_after, msecs_to_jiffies};
 
@@ -105,12 +105,6 @@ impl Nohz {
             nr_busy,
             hz,
         }
-    }
-
-    /// The CPUs without a tick.
-    #[inline]
-    pub fn idle_cpus(&self) -> CpuSet<'_> {
-        self.idle_cpus.as_set()
     }
 
     /// `cpu` stops its tick (`nohz_balance_enter_idle()`); one that is in no domain takes no part.
@@ -547,10 +541,10 @@ mod tests {
         [0, 1].into_iter().for_each(|cpu| log.nohz.nohz_balance_enter_idle(cpu));
         assert_eq!((log.nohz.nr_busy[0], log.nohz.nr_cpus), (2, 2));
         log.tick(1, 1);
-        assert!(log.nohz.idle_cpus().contains(1), "an idle tick");
+        assert!(log.nohz.idle_cpus.as_set().contains(1), "an idle tick");
         log.running[1] = 1;
         assert_eq!(log.tick(1, 2), Some(0));
-        assert!(!log.nohz.idle_cpus().contains(1));
+        assert!(!log.nohz.idle_cpus.as_set().contains(1));
         assert_eq!((log.nohz.nr_busy[0], log.nohz.nr_cpus), (3, 1));
     }
 
@@ -669,7 +663,7 @@ mod tests {
                     }
                 }
                 let nohz = &log.nohz;
-                prop_assert_eq!(nohz.nr_cpus, nohz.idle_cpus().weight());
+                prop_assert_eq!(nohz.nr_cpus, nohz.idle_cpus.as_set().weight());
                 prop_assert_eq!(nohz.nr_busy[0] + nohz.nr_cpus, N as u32);
                 let asked = nohz.rqs.iter().filter(|rq| rq.flags & NOHZ_NEWILB_KICK != 0).count();
                 prop_assert_eq!(nohz.nr_newilb as usize, asked);

@@ -311,7 +311,7 @@ pub fn select_idle_sibling<F: SiblingFacts>(facts: &F, query: &SiblingQuery<'_>)
             return chosen(choice, cpu, SiblingRule::IdleCpu);
         }
     } else {
-        let (found, nr_scanned) = scan_idle_cpu_counted(span, query.allowed, idle_like, target.wrapping_add(1), limit);
+        let (found, nr_scanned) = scan_idle_cpu(span, query.allowed, idle_like, target.wrapping_add(1), limit);
         choice.nr_scanned = nr_scanned;
         if let Some(cpu) = found {
             return chosen(choice, cpu, SiblingRule::IdleCpu);
@@ -440,7 +440,7 @@ pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery
         }
         clear_idle_cores = true;
     }
-    let (idle_cpu, nr_scanned) = scan_idle_cpu_counted(span, allowed, idle_like, target, facts.nr_idle_scan(target));
+    let (idle_cpu, nr_scanned) = scan_idle_cpu(span, allowed, idle_like, target, facts.nr_idle_scan(target));
     let found = |cpu: usize, rule: SiblingRule| SiblingChoice { clear_idle_cores, nr_scanned, ..choose(cpu, rule) };
     if let Some(cpu) = idle_cpu {
         return found(cpu, SiblingRule::IdleCpu);
@@ -457,23 +457,12 @@ pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery
     found(target, SiblingRule::Target)
 }
 
-/// The first idle CPU of `span` that is allowed, in wrap order from `start`, if it is among the first `limit` candidates.
+/// The first idle CPU of `span` that is allowed, in wrap order from `start`, if it is among the first `limit` candidates,
+/// and how many candidates it looked at; 0 if the limit ended it.
 ///
 /// kernel/sched/fair.c:`select_idle_cpu()`, v6.12, the loop without idle cores; a busy candidate counts as looked at.
 #[inline]
-pub fn scan_idle_cpu(
-    span: CpuSet<'_>,
-    allowed: CpuSet<'_>,
-    idle: CpuSet<'_>,
-    start: usize,
-    limit: Option<u32>,
-) -> Option<usize> {
-    scan_idle_cpu_counted(span, allowed, idle, start, limit).0
-}
-
-/// [`scan_idle_cpu`], and how many candidates it looked at; 0 if the limit ended it.
-#[inline]
-fn scan_idle_cpu_counted(
+fn scan_idle_cpu(
     span: CpuSet<'_>,
     allowed: CpuSet<'_>,
     idle: CpuSet<'_>,
@@ -584,7 +573,7 @@ mod tests {
     fn scan_limit_counts_busy_candidates() {
         let span = CpuMask::all(8);
         let idle = CpuMask::one(5);
-        let scan = |limit| scan_idle_cpu(span.as_set(), span.as_set(), idle.as_set(), 2, limit);
+        let scan = |limit| scan_idle_cpu(span.as_set(), span.as_set(), idle.as_set(), 2, limit).0;
         assert_eq!(scan(Some(3)), None);
         assert_eq!(scan(Some(4)), Some(5));
         assert_eq!(scan(None), Some(5));
@@ -722,16 +711,6 @@ mod tests {
         assert_eq!(select_idle_sibling(&cache, &wake(0)).nr_scanned, 5);
     }
 
-    #[test]
-    fn misfits_need_a_bigger_cpu() {
-        let little = CpuCapacity { orig: 400, of: 400, ..CpuCapacity::default() };
-        let check = |util, max, nr, expected| assert_eq!(misfit_task_load(util, None, &little, max, nr, 0), expected);
-        check(390, 1024, 8, 1);
-        check(300, 1024, 8, 0);
-        check(390, 400, 8, 0);
-        check(390, 1024, 1, 0);
-    }
-
     fn capacity_of() -> impl Strategy<Value = CpuCapacity> {
         (0..2048u64, 0..2048u64, 0..1024u64, 0..1024u64).prop_map(|(orig, of, hw_pressure, cpufreq_pressure)| {
             CpuCapacity { orig, of, hw_pressure, cpufreq_pressure }
@@ -769,7 +748,7 @@ mod tests {
                 .filter(|&cpu| span.contains(cpu) && allowed.contains(cpu))
                 .take_while(|_| { looked_at += 1; limit.is_none_or(|limit| looked_at <= limit) })
                 .find(|&cpu| idle.contains(cpu));
-            prop_assert_eq!(scan_idle_cpu(span, allowed, idle, start, limit), expected);
+            prop_assert_eq!(scan_idle_cpu(span, allowed, idle, start, limit).0, expected);
         }
     }
 }

@@ -58,18 +58,6 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// How many entities wait.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether nothing waits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The first entity in order (`__pick_first_entity()`).
     #[inline]
     pub fn first(&self) -> Option<&Entry> {
@@ -83,11 +71,6 @@ impl Timeline {
     #[inline]
     pub fn second(&self) -> Option<&Entry> {
         if self.blocks.is_empty() { self.few[..self.len].get(1) } else { self.iter().nth(1) }
-    }
-
-    /// The last entity in order (`__pick_last_entity()`).
-    pub fn last(&self) -> Option<&Entry> {
-        self.blocks.last().map_or(self.few(), |block| &block.entries).last()
     }
 
     /// The entries that are in no block.
@@ -261,9 +244,7 @@ mod tests {
                     let entry = model.remove(key as usize % model.len());
                     timeline.remove(entry.key, entry.id);
                 }
-                prop_assert_eq!(timeline.len(), model.len());
                 prop_assert_eq!(timeline.first(), model.first());
-                prop_assert_eq!(timeline.last(), model.last());
                 let eligible = |vruntime: u64| is_before(vruntime, limit.wrapping_sub(500));
                 prop_assert_eq!(timeline.first_eligible(eligible), model.iter().find(|entry| eligible(entry.vruntime)));
             }

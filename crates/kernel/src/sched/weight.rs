@@ -89,12 +89,6 @@ impl LoadWeight {
         self.inv_weight = 0;
     }
 
-    /// Replaces the weight; the inverse is forgotten (`update_load_set()`).
-    #[inline]
-    pub fn set(&mut self, weight: u64) {
-        *self = Self::new(weight);
-    }
-
     /// The inverse, computed if it is not known (`__update_inv_weight()`).
     #[inline]
     pub fn inv(&mut self) -> u32 {

@@ -268,7 +268,7 @@ impl PySchedutil {
     }
     #[getter]
     fn rate_limit_us(&self) -> u32 {
-        self.inner.show(SugovPolicy::TUNABLES[0]).unwrap_or(0)
+        self.inner.rate_limit_us()
     }
     #[setter]
     fn set_rate_limit_us(&mut self, rate_limit_us: u32) {

@@ -5,7 +5,7 @@ use opplab_kernel::cpufreq::facts::CpuTimes;
 use opplab_kernel::cpufreq::freq_table::{FreqEntry, FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables, SampleType};
 use opplab_kernel::cpufreq::request::FreqRequest;
-use opplab_kernel::cpufreq::sampling::{DbsPolicy, PolicyDbs};
+use opplab_kernel::cpufreq::sampling::{DbsPolicy, PolicyDbs, SamplingGovernor as _};
 
 use crate::json::Json;
 use crate::{Diff, Family, Source, Tally, VerifyError};

@@ -1,6 +1,6 @@
 //! acpi-cpufreq: P-states of ACPI's _PSS (drivers/cpufreq/acpi-cpufreq.c, v6.12).
 
-use crate::cpufreq::driver::{CpuinfoFacts, DriverEntry, DriverKind, FastSwitch, FreqScale};
+use crate::cpufreq::driver::{CpuinfoFacts, DriverEntry, DriverKind, FastSwitch};
 use crate::cpufreq::freq_table::TableOrder;
 use crate::freq_invariance::{AmdPerfCaps, is_zen4};
 use crate::profile::{AcpiCpuinfoMax, Platform};
@@ -12,7 +12,6 @@ pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
     kind: DriverKind::Acpi,
     p_states: true,
     fast_switch: FastSwitch::OwnPolicy,
-    freq_scale: FreqScale::Architecture,
     cpuinfo_max_khz,
     ..DriverEntry::of_table("acpi-cpufreq", "P-states of ACPI", TableOrder::Descending)
 }];

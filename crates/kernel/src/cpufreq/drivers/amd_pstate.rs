@@ -12,7 +12,7 @@
 //! efficiency classes ([`crate::cpufreq::cppc`]).
 
 use crate::cpufreq::driver::AmdMode;
-use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, Governors};
 use crate::cpufreq::intel_pstate::PstatePolicy;
 pub use crate::profile::{AmdForm, AmdMinFreq};
 use crate::unit::{NSEC_PER_USEC, SCHED_CAPACITY_SHIFT};
@@ -620,8 +620,6 @@ const PASSIVE: DriverEntry = DriverEntry {
     governors: Governors::Any,
     fast_switch: FastSwitch::Yes,
     any_cpu: false,
-    freq_scale: FreqScale::Architecture,
-    needs_cppc: true,
     registers_em: false,
     transition_delay_us: |_| AMD_PSTATE_TRANSITION_DELAY_US,
     cpuinfo_max_khz: |facts| match facts.cppc {

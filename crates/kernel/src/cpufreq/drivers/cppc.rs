@@ -3,7 +3,7 @@
 //!
 //! Reading the registers, and writing the performance that is wanted, is not here.
 
-use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, Governors};
 use crate::energy_model::{EM_MAX_POWER, EmError, EmPerfState, em_init_performance, mark_inefficient};
 use crate::unit::{SCHED_CAPACITY_SCALE, SCHED_CAPACITY_SHIFT};
 
@@ -474,8 +474,6 @@ pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
     governors: Governors::Any,
     fast_switch: FastSwitch::Yes,
     any_cpu: true,
-    freq_scale: FreqScale::FeedbackCounters,
-    needs_cppc: true,
     registers_em: false,
     transition_delay_us: |facts| (facts.transition_latency_ns / 1000).min(10_000_000) as u32,
     cpuinfo_max_khz: |facts| facts.p0_khz,

@@ -15,7 +15,7 @@
 //! [`IdlePlacementBoost`] follows a distribution patch that was never upstream (text 001), and the older I/O boost
 //! ([`IowaitBoostForm::Full`]) is written from memory of v4.12 to v5.0; neither is covered by vectors.
 
-use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, FreqScale, Governors};
+use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, Governors};
 use crate::cpufreq::freq_table::Relation;
 pub use crate::profile::IntelHwpTarget;
 use crate::profile::{IntelIowaitBoost, KernelProfile};
@@ -136,16 +136,6 @@ impl HwpCapabilities {
     /// Guaranteed performance (base frequency), bits 15:8.
     pub fn guaranteed(self) -> u8 {
         (self.0 >> 8) as u8
-    }
-
-    /// Most efficient performance, bits 23:16.
-    pub fn most_efficient(self) -> u8 {
-        (self.0 >> 16) as u8
-    }
-
-    /// Lowest performance, bits 31:24.
-    pub fn lowest(self) -> u8 {
-        (self.0 >> 24) as u8
     }
 }
 
@@ -891,8 +881,6 @@ const PASSIVE: DriverEntry = DriverEntry {
     governors: Governors::Any,
     fast_switch: FastSwitch::Yes,
     any_cpu: false,
-    freq_scale: FreqScale::Architecture,
-    needs_cppc: false,
     registers_em: false,
     transition_delay_us: |facts| match facts.hwp {
         true => INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,

@@ -10,7 +10,7 @@
 use crate::cpufreq::facts::{CpuTimes, SampleNote, SampleRule};
 use crate::cpufreq::freq_table::Relation;
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
-use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
+use crate::cpufreq::request::FreqRequest;
 use crate::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
 
 /// A step of 0 kHz is replaced by this.
@@ -28,10 +28,6 @@ pub struct ConservativeTunables {
 }
 
 impl ConservativeTunables {
-    /// The sysfs names.
-    pub const NAMES: &'static [&'static str] =
-        &["sampling_rate", "sampling_down_factor", "up_threshold", "down_threshold", "ignore_nice_load", "freq_step"];
-
     /// The defaults (cpufreq_conservative.c:cs_init(), v6.12).
     pub const fn new(sampling_rate_us: u32) -> Self {
         Self {
@@ -45,19 +41,6 @@ impl ConservativeTunables {
             down_threshold: 20,
             freq_step: DEF_FREQUENCY_STEP,
         }
-    }
-
-    /// Reads a tunable.
-    pub fn show(&self, name: &str) -> Option<u32> {
-        Some(match name {
-            "sampling_rate" => self.dbs.sampling_rate,
-            "sampling_down_factor" => self.dbs.sampling_down_factor,
-            "up_threshold" => self.dbs.up_threshold,
-            "down_threshold" => self.down_threshold,
-            "ignore_nice_load" => u32::from(self.dbs.ignore_nice_load),
-            "freq_step" => self.freq_step,
-            _ => return None,
-        })
     }
 }
 
@@ -81,59 +64,12 @@ impl Conservative {
         Self { tunables, policy_dbs, down_skip: 0, requested_khz: cur_khz }
     }
 
-    /// Changes a tunable by its sysfs name, with sysfs's limits; see [`super::ondemand::Ondemand::store`].
-    ///
-    /// # Errors
-    /// [`TunableError`].
-    pub fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
-        if !ConservativeTunables::NAMES.contains(&name) {
-            return Err(TunableError::Unknown(ConservativeTunables::NAMES));
-        }
-        let input = parse_u32(value)?;
-        let check = |good: bool| if good { Ok(input) } else { Err(TunableError::Invalid) };
-        let tunables = &mut self.tunables;
-        match name {
-            "sampling_rate" => {
-                tunables.dbs.sampling_rate = input.max(min_sampling_rate_us);
-                self.policy_dbs.set_sample_delay(0);
-            }
-            "sampling_down_factor" => tunables.dbs.sampling_down_factor = check((1..=10).contains(&input))?,
-            "up_threshold" => tunables.dbs.up_threshold = check(input <= 100 && input > tunables.down_threshold)?,
-            "down_threshold" => tunables.down_threshold = check(input >= 1 && input < tunables.dbs.up_threshold)?,
-            "ignore_nice_load" => tunables.dbs.ignore_nice_load = input != 0,
-            _ => tunables.freq_step = input.min(100),
-        }
-        Ok(())
-    }
-
-    /// The limits changed: what to ask at once. After it is carried out, [`Self::limits_applied`] has to get the
-    /// frequency (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
-    pub fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
-        self.policy_dbs.set_sample_delay(0);
-        self.requested_khz = policy.cur_khz;
-        FreqRequest::apply_limits(policy.cur_khz, policy.limits)
-    }
-
-    /// Steps continue from the frequency that the driver set (cpufreq_conservative.c:cs_limits(), v6.12).
-    pub fn limits_applied(&mut self, cur_khz: u32) {
-        self.requested_khz = cur_khz;
-    }
-
     /// The size of a step in kHz (cpufreq_conservative.c:get_freq_step(), v6.12), in `unsigned int`.
     fn step_khz(&self, max_khz: u32) -> u32 {
         match self.tunables.freq_step.wrapping_mul(max_khz) / 100 {
             0 => DEF_FREQUENCY_STEP,
             step_khz => step_khz,
         }
-    }
-
-    /// Takes a sample: the request, and the time to the next sample in us, which the caller passes to
-    /// [`PolicyDbs::sampled`] (cpufreq_conservative.c:cs_dbs_update(), v6.12).
-    pub fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
-        let load = self.policy_dbs.update(&self.tunables.dbs, times);
-        self.policy_dbs.note = SampleNote::of(load, self.tunables.dbs.up_threshold);
-        let request = if self.tunables.freq_step == 0 { None } else { self.step(policy, load) };
-        (request, self.tunables.dbs.sampling_rate)
     }
 
     fn step(&mut self, policy: &DbsPolicy<'_>, load: u32) -> Option<FreqRequest> {
@@ -225,20 +161,27 @@ impl SamplingGovernor for Conservative {
         *self = Self::start(self.tunables, cur_khz, times);
     }
 
+    /// cpufreq_conservative.c:cs_dbs_update(), v6.12.
     fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
-        self.update(policy, times)
+        let load = self.policy_dbs.update(&self.tunables.dbs, times);
+        self.policy_dbs.note = SampleNote::of(load, self.tunables.dbs.up_threshold);
+        let request = if self.tunables.freq_step == 0 { None } else { self.step(policy, load) };
+        (request, self.tunables.dbs.sampling_rate)
     }
 
-    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
-        self.limits(policy)
-    }
-
+    /// Steps continue from the frequency that the driver set (cpufreq_conservative.c:cs_limits(), v6.12).
     fn limits_applied(&mut self, cur_khz: u32) {
-        self.limits_applied(cur_khz);
+        self.requested_khz = cur_khz;
     }
 
-    fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
-        self.store(name, value, min_sampling_rate_us)
+    fn store(&mut self, name: &str, value: u32) -> bool {
+        let tunables = &mut self.tunables;
+        match name {
+            "down_threshold" => tunables.down_threshold = value,
+            "freq_step" => tunables.freq_step = value,
+            _ => tunables.dbs.store(name, value),
+        }
+        tunables.down_threshold < tunables.dbs.up_threshold
     }
 
     fn policy_dbs(&self) -> &PolicyDbs {
@@ -277,19 +220,6 @@ mod tests {
         check(30_000, 14_000, 1_500_000);
         // Ten idle periods missed, and the load of before is carried over: nothing yet; then the rest at once.
         check(130_000, 114_000, 1_000_000);
-    }
-
-    #[test]
-    fn tunables_by_name() {
-        let mut governor = Conservative::start(ConservativeTunables::new(10_000), 1_500_000, &[]);
-        for name in ConservativeTunables::NAMES {
-            assert!(governor.tunables.show(name).is_some(), "{name}");
-        }
-        assert_eq!(governor.store("down_threshold", "80", 8_000), Err(TunableError::Invalid));
-        assert_eq!(governor.store("down_threshold", "79", 8_000), Ok(()));
-        assert_eq!(governor.store("up_threshold", "79", 8_000), Err(TunableError::Invalid));
-        assert_eq!(governor.store("freq_step", "500", 8_000), Ok(()));
-        assert_eq!(governor.tunables.show("freq_step"), Some(100));
     }
 
     proptest! {

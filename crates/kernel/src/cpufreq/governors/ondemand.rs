@@ -7,7 +7,7 @@
 use crate::cpufreq::facts::{CpuTimes, SampleNote, SampleRule};
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
-use crate::cpufreq::request::{FreqRequest, TunableError, parse_u32};
+use crate::cpufreq::request::FreqRequest;
 use crate::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
 
 /// What a sample takes: a normal one, or the low half of a powersave-bias pair.
@@ -30,10 +30,6 @@ pub struct OndemandTunables {
 }
 
 impl OndemandTunables {
-    /// The sysfs names.
-    pub const NAMES: &'static [&'static str] =
-        &["sampling_rate", "up_threshold", "sampling_down_factor", "ignore_nice_load", "powersave_bias", "io_is_busy"];
-
     /// The defaults (cpufreq_ondemand.c:od_init(), v6.12): threshold 95, as idle times are exact to the us wherever the
     /// tick stops when idle (80 otherwise). `io_is_busy` is the default on Intel since Core 2.
     pub const fn new(sampling_rate_us: u32, io_is_busy: bool) -> Self {
@@ -47,19 +43,6 @@ impl OndemandTunables {
             },
             powersave_bias: 0,
         }
-    }
-
-    /// Reads a tunable.
-    pub fn show(&self, name: &str) -> Option<u32> {
-        Some(match name {
-            "sampling_rate" => self.dbs.sampling_rate,
-            "up_threshold" => self.dbs.up_threshold,
-            "sampling_down_factor" => self.dbs.sampling_down_factor,
-            "ignore_nice_load" => u32::from(self.dbs.ignore_nice_load),
-            "powersave_bias" => self.powersave_bias,
-            "io_is_busy" => u32::from(self.dbs.io_is_busy),
-            _ => return None,
-        })
     }
 }
 
@@ -91,48 +74,6 @@ impl Ondemand {
             freq_hi_delay_us: 0,
             sample_type: SampleType::Normal,
         }
-    }
-
-    /// Changes a tunable by its sysfs name, with sysfs's limits. `min_sampling_rate_us` is
-    /// [`crate::cpufreq::sampling::min_sampling_interval_us`]; after `ignore_nice_load` or `io_is_busy` the caller should pass fresh
-    /// times to [`PolicyDbs::update_cpu_data`].
-    ///
-    /// # Errors
-    /// [`TunableError`].
-    pub fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
-        if !OndemandTunables::NAMES.contains(&name) {
-            return Err(TunableError::Unknown(OndemandTunables::NAMES));
-        }
-        let input = parse_u32(value)?;
-        let within = |range: std::ops::RangeInclusive<u32>| {
-            if range.contains(&input) { Ok(input) } else { Err(TunableError::Invalid) }
-        };
-        let dbs = &mut self.tunables.dbs;
-        match name {
-            "sampling_rate" => {
-                dbs.sampling_rate = input.max(min_sampling_rate_us);
-                self.policy_dbs.set_sample_delay(0);
-            }
-            "up_threshold" => dbs.up_threshold = within(1..=100)?,
-            "sampling_down_factor" => {
-                dbs.sampling_down_factor = within(1..=100_000)?;
-                self.policy_dbs.rate_mult = 1;
-            }
-            "ignore_nice_load" => dbs.ignore_nice_load = input != 0,
-            "powersave_bias" => {
-                self.tunables.powersave_bias = input.min(1000);
-                self.freq_lo_khz = 0;
-            }
-            _ => dbs.io_is_busy = input != 0,
-        }
-        Ok(())
-    }
-
-    /// The limits changed: what to ask at once; the next scheduler report takes a sample
-    /// (cpufreq_governor.c:cpufreq_dbs_governor_limits(), v6.12).
-    pub fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
-        self.policy_dbs.set_sample_delay(0);
-        FreqRequest::apply_limits(policy.cur_khz, policy.limits)
     }
 
     /// The frequency to take now so that the average is `powersave_bias`/1000 below `freq_next_khz`
@@ -186,22 +127,6 @@ impl Ondemand {
         }
         self.policy_dbs.note.take(SampleRule::InProportion, freq_next);
         Some(FreqRequest::efficient(freq_next, Relation::C))
-    }
-
-    /// Takes a sample: the request, and the time to the next sample in us, which the caller passes to
-    /// [`PolicyDbs::sampled`] (cpufreq_ondemand.c:od_dbs_update(), v6.12).
-    pub fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
-        let sample_type = std::mem::take(&mut self.sample_type);
-        if sample_type == SampleType::Sub && self.policy_dbs.sample_delay_ns > 0 {
-            self.policy_dbs.note.take(SampleRule::LowHalf, self.freq_lo_khz);
-            return (Some(FreqRequest::efficient(self.freq_lo_khz, Relation::H)), self.freq_lo_delay_us);
-        }
-        let request = self.od_update(policy, times);
-        if self.freq_lo_khz != 0 {
-            self.sample_type = SampleType::Sub;
-            return (request, self.freq_hi_delay_us);
-        }
-        (request, self.tunables.dbs.sampling_rate.wrapping_mul(self.policy_dbs.rate_mult))
     }
 }
 
@@ -263,16 +188,27 @@ impl SamplingGovernor for Ondemand {
         *self = Self::start(self.tunables, times);
     }
 
+    /// cpufreq_ondemand.c:od_dbs_update(), v6.12.
     fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
-        self.update(policy, times)
+        let sample_type = std::mem::take(&mut self.sample_type);
+        if sample_type == SampleType::Sub && self.policy_dbs.sample_delay_ns > 0 {
+            self.policy_dbs.note.take(SampleRule::LowHalf, self.freq_lo_khz);
+            return (Some(FreqRequest::efficient(self.freq_lo_khz, Relation::H)), self.freq_lo_delay_us);
+        }
+        let request = self.od_update(policy, times);
+        if self.freq_lo_khz != 0 {
+            self.sample_type = SampleType::Sub;
+            return (request, self.freq_hi_delay_us);
+        }
+        (request, self.tunables.dbs.sampling_rate.wrapping_mul(self.policy_dbs.rate_mult))
     }
 
-    fn limits(&mut self, policy: &DbsPolicy<'_>) -> Option<FreqRequest> {
-        self.limits(policy)
-    }
-
-    fn store(&mut self, name: &str, value: &str, min_sampling_rate_us: u32) -> Result<(), TunableError> {
-        self.store(name, value, min_sampling_rate_us)
+    fn store(&mut self, name: &str, value: u32) -> bool {
+        match name {
+            "powersave_bias" => self.tunables.powersave_bias = value,
+            _ => self.tunables.dbs.store(name, value),
+        }
+        true
     }
 
     fn policy_dbs(&self) -> &PolicyDbs {
@@ -327,18 +263,6 @@ mod tests {
         governor.policy_dbs.sampled(delay_us);
         let (request, delay_us) = governor.update(&policy(&table, 2_000_000), &times(14_000, 0));
         assert_eq!((request, delay_us), (Some(FreqRequest::efficient(1_500_000, Relation::H)), 6_000));
-    }
-
-    #[test]
-    fn tunables_by_name() {
-        let mut governor = Ondemand::start(OndemandTunables::new(10_000, false), &times(0, 0));
-        for name in OndemandTunables::NAMES {
-            assert!(governor.tunables.show(name).is_some(), "{name}");
-            assert_eq!(governor.store(name, "1", 8_000), Ok(()), "{name}");
-        }
-        assert_eq!(governor.tunables.show("sampling_rate"), Some(8_000));
-        assert_eq!(governor.store("up_threshold", "101", 8_000), Err(TunableError::Invalid));
-        assert!(matches!(governor.store("down_threshold", "1", 8_000), Err(TunableError::Unknown(_))));
     }
 
     proptest! {

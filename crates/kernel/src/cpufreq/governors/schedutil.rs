@@ -19,7 +19,6 @@ use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation, resolve_freq};
 use crate::cpufreq::governor::{Governor, GovernorEntry, Report, Tunable, TunableKind, View, Worker};
 use crate::cpufreq::perf_margin::PerfMargin;
 use crate::cpufreq::perf_margin::map_util_perf;
-use crate::cpufreq::request::{TunableError, parse_u32};
 use crate::profile::{
     FreqRef, HeadroomPlace, KernelProfile, NeedFreqUpdate, NoninvariantHeadroom, RateLimit, RateLimits, RunnableBoost,
     SharedStaleCpus, SugovClamps, SugovIowaitBoost, SugovUtil,
@@ -578,9 +577,6 @@ pub struct SugovPolicy {
 }
 
 impl SugovPolicy {
-    /// The tunables' sysfs names.
-    pub const TUNABLES: &[&str] = &["rate_limit_us"];
-
     /// A governor that just started (cpufreq_schedutil.c:sugov_start(), v6.12).
     pub fn new(config: SugovConfig) -> Self {
         let path = if config.n_cpus > 1 {
@@ -626,21 +622,9 @@ impl SugovPolicy {
         self.up_down_delay_ns = Some((ns(up_us), ns(down_us)));
     }
 
-    /// The tunable of this sysfs name.
-    pub fn show(&self, name: &str) -> Option<u32> {
-        (name == Self::TUNABLES[0]).then_some((self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32)
-    }
-
-    /// Changes a tunable by its sysfs name.
-    ///
-    /// # Errors
-    /// [`TunableError`].
-    pub fn store(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
-        if !Self::TUNABLES.contains(&name) {
-            return Err(TunableError::Unknown(Self::TUNABLES));
-        }
-        self.set_rate_limit_us(parse_u32(value)?);
-        Ok(())
+    /// The tunable `rate_limit_us`.
+    pub fn rate_limit_us(&self) -> u32 {
+        (self.freq_update_delay_ns / NSEC_PER_USEC as i64) as u32
     }
 
     /// Which update function runs.
@@ -690,11 +674,6 @@ impl SugovPolicy {
     /// The next decision goes to the driver even if nothing changed.
     pub fn need_freq_update(&self) -> bool {
         self.need_freq_update
-    }
-
-    /// The policy's limits.
-    pub fn policy_limits(&self) -> FreqLimits {
-        self.limits
     }
 
     /// The scheduler reports on the policy's CPU number `cpu`: sugov_update_single_freq(),
@@ -1266,14 +1245,6 @@ mod tests {
     }
 
     #[test]
-    fn tunables_by_name() {
-        let mut governor = SugovPolicy::new(config(1, SugovGates::V6_12));
-        assert_eq!(governor.store("rate_limit_us", "2000\n"), Ok(()));
-        assert_eq!((governor.show("rate_limit_us"), governor.show("rate")), (Some(2000), None));
-        assert_eq!(governor.store("rate", "1"), Err(TunableError::Unknown(&["rate_limit_us"])));
-    }
-
-    #[test]
     fn the_kthread_is_woken_once() {
         let mut governor = SugovPolicy::new(SugovConfig { fast_switch: false, ..config(2, SugovGates::V6_12) });
         let facts = |a, b| [busy(a, 0), busy(b, 0)];
@@ -1469,7 +1440,7 @@ mod tests {
                 if let Some(Request::FastSwitch { freq_khz }) =
                     governor.update(time, cpu, numbers[2] & 1, &policy, facts.as_slice())
                 {
-                    prop_assert!(governor.policy_limits().contains(freq_khz));
+                    prop_assert!(governor.limits.contains(freq_khz));
                 }
                 let _ = governor.sugov_work(numbers[0]);
             }
