@@ -478,8 +478,8 @@ def _answer(
     why = cold_reason(cold)
     unfinished = [label for label in labels if values.get((point, label, "unfinished_activations"), Values()).own]
     runs: dict[tuple[str, int], dict[str, float | None]] = {}
-    for (at, label, metric), found_of in values.items():
-        for iteration, value in found_of.own.items() if at == point and label in labels else ():
+    for (place, label, metric), found_of in values.items():
+        for iteration, value in found_of.own.items() if place == point and label in labels else ():
             runs.setdefault((label, iteration), {})[metric] = value
     metered = "watts are the sum of the clusters' meters, without the rest of the machine"
     notes = [

@@ -265,7 +265,7 @@ class Frame(Source):
         return [*found, "energy"] if found else ["energy", "missed_activations"]
 
     def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
-        """Those metrics, and energy by unit of work where the runs did unlike work: in energy's place of a benchmark."""
+        """Those metrics; where runs did unlike work, energy by unit of work, of a benchmark in energy's place."""
         from opplab.simulation.work import ENERGY_PER_WORK
 
         found = self.declared(benchmark)

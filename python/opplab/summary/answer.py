@@ -521,7 +521,7 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
 
 
 def whole_of(runs: Iterable[Mapping[str, float | None]], workloads: Iterable[Mapping[str, Any]]) -> str:
-    """Report that a benchmark's time is of all of it where energy and work of runs are of the part that was simulated."""
+    """Report that a benchmark's time is of all of it where energy and work are of the part that ran."""
     known = list(runs)
     for work in workloads:
         name, _, _, rule, all_, part = (work.get("metric") or [""] * 6)[:6]
