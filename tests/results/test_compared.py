@@ -1,13 +1,16 @@
 """Tables of `opplab compare`: performance per watt, and what the layouts say of their numbers."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import opplab
 from opplab import results
+from opplab.cli.main import opplab as program
 from opplab.comparison.compare import Tables
 from opplab.comparison.tables import laid_out, render
 from opplab.summary.compared import report
@@ -161,3 +164,35 @@ def test_energy_of_a_part_of_a_benchmark_is_named(tmp_path: Path) -> None:
         (table,) = opplab.compare(found)
         words = [note for note in table.notes if "elapsed is of the whole benchmark, energy of the " in note]
         assert len(words) == part
+
+
+def test_a_run_and_its_comparison_simulated_the_same_seconds(tmp_path: Path) -> None:
+    """The seconds are those of single runs in both, whose ends lie apart from those of the means."""
+    words = ["run", "hackbench", "-m", "juno-r2", "--param", "groups=1", "--param", "loops=250", "--iterations", "3"]
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(program, [*words, "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    said = re.findall(r"energy of the [\d. to]+ s of it", done.output)
+    (table,) = opplab.compare(tmp_path / "out")
+    assert said
+    assert {one for note in table.notes for one in re.findall(r"energy of the [\d. to]+ s of it", note)} == set(said)
+
+
+def test_energy_of_unlike_work_is_compared_by_work_or_named() -> None:
+    def rows(policy: str, energy: float, rate: float, metric: str = "throughput") -> list[dict[str, object]]:
+        base = {"policy": policy, "benchmark": "tbench", "iteration": 1, "source": "sim"}
+        return [
+            {**base, "metric": metric, "unit": "MB/s", "better": "higher", "value": rate},
+            {**base, "metric": "energy", "unit": "J", "better": "lower", "value": energy},
+            {**base, "metric": "power", "unit": "W", "better": "lower", "value": energy},
+        ]
+
+    for rate, unlike in ((80.0, True), (99.5, False)):
+        table = results.frame([*rows("old", 100.0, 100.0), *rows("new", 90.0, rate)])
+        (shown,) = opplab.compare(table, baseline="old")
+        metrics = ["throughput", "energy_per_work" if unlike else "energy"]
+        assert [row.metric for row in shown.rows] == metrics
+        (asked,) = opplab.compare(table, baseline="old", metric="energy")
+        words = ["energy is of unlike work (new -20 %): energy_per_work is of equal work"]
+        assert asked.notes == (words if unlike else [])
+    change = {row.metric: row.cells[1].change for row in opplab.compare(table, baseline="old", everything=True)[0].rows}
+    assert change["energy"] == pytest.approx(10.0)

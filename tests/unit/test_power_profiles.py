@@ -401,3 +401,14 @@ def test_where_the_clock_ends_without_turbo(tmp_path: Path) -> None:
     ):
         (found,) = profiles(tmp_path, "auto-cpufreq.conf", text + more, INTEL, base).values()
         assert found.notes[0].endswith(words)
+
+
+def test_machines_with_other_drivers_are_named(tmp_path: Path) -> None:
+    """A file is read once, for the first machine: another one of which it would say otherwise is no secret."""
+    load = {"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "u", "period": 16000}}}}
+    (tmp_path / "load.json").write_text(json.dumps(load))
+    (tmp_path / "x.conf").write_text("[cpu]\ngovernor=performance\n")
+    words = ["run", str(tmp_path / "load.json"), "-m", "epyc-7742-2s", "-m", "skylake-8x-uma", "--seconds", "0.1"]
+    done = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "out"), "--vs", str(tmp_path / "x.conf")])
+    assert done.exit_code == 0, done.output
+    assert "profiles are read for epyc-7742-2s; skylake-8x-uma has other drivers: run it alone" in done.stderr

@@ -219,7 +219,7 @@ class Choice:
         return "over 99 %" if percent > 99.5 else "under 1 %" if percent < 0.5 else f"{percent:.0f} %"
 
     def _in(self, words: str) -> str:
-        return f"with a probability of {words}" if "%" in words.split(" (", maxsplit=1)[0] else f"in {words}"
+        return f"with a probability of {words}" if "%" in words.partition(" (")[0] else f"in {words}"
 
     @property
     def recommended(self) -> Option | None:

@@ -476,11 +476,15 @@ def _answer(
     ]
     why = cold_reason(cold)
     unfinished = [label for label in labels if values.get((point, label, "unfinished_activations"), Values()).own]
+    runs: dict[tuple[str, int], dict[str, float | None]] = {}
+    for (place, label, metric), found_of in values.items():
+        for iteration, value in found_of.own.items() if place == point and label in labels else ():
+            runs.setdefault((label, iteration), {})[metric] = value
     metered = "watts are the sum of the clusters' meters, without the rest of the machine"
     notes = [
         metered if "power" in shown or "energy" in shown else "",
         start_up([(base["workload"], base["duration_ns"])]),
-        whole_of([{name: one.value for name, one in option.parts.items()} for option in ranked], [base["workload"]]),
+        whole_of(runs.values(), [base["workload"]]),
         periods_together(base["workload"]) if latencies else "",
         f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
         never_finished(unfinished) if any(metric.startswith("response_") for metric in shown) else "",

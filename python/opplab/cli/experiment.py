@@ -17,10 +17,10 @@ from opplab.cli.options import (
     file_of,
     from_folder,
     machine_option,
-    note,
     output_format_option,
     output_option,
     param_option,
+    variants_on,
     vs_option,
     write_new,
 )
@@ -127,12 +127,10 @@ def new(
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
-    from opplab.sweep.variants import with_variants
 
     path = file_of(name, ".toml", output)
     notes: list[str] = []
     benchmark = benchmark_of(str(workload), params)
-    first = Machine.load(machine[0])
     if benchmark is None:
         check_workload(workload)
         where = os.path.relpath(workload, path.parent)
@@ -140,7 +138,7 @@ def new(
         where = workload.name
         if len(machine) > 1:
             raise InputError(f"the constants of {where} are those of one machine: give one --machine")
-        benchmark = with_calibration(benchmark, where, first.name)
+        benchmark = with_calibration(benchmark, where, Machine.load(machine[0]).name)
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     write_new(
         path,
@@ -148,9 +146,7 @@ def new(
             name,
             [from_folder(one, path.parent) for one in machine],
             where,
-            with_variants(
-                {"governor": governor}, vs, first.drivers, notes.append, hwp=first.has_hwp, idle=first.idle_states
-            ),
+            variants_on(machine, {"governor": governor}, vs, notes.append),
             length_of(load, seconds),
             iterations=iterations,
             benchmark=benchmark,

@@ -156,11 +156,14 @@ def _parameters(name: str | None) -> list[dict[str, Any]]:
 
 
 def _metrics(_name: str | None) -> list[dict[str, Any]]:
-    from opplab.metrics import METRICS, of_models
+    from opplab.metrics import METRICS, Metric, of_models
+    from opplab.simulation.work import ENERGY_PER_WORK, OF_WORK
 
+    about = "energy by what the benchmark counts (J/MB, J/transaction), or by second of work of the biggest CPU"
+    derived = Metric(ENERGY_PER_WORK, OF_WORK, "lower", "whole", about)
     return [
         {"metric": one.name, "unit": one.unit, "better": one.better, "about": one.about}
-        for one in (*of_models(), *METRICS)
+        for one in (*of_models(), *METRICS, derived)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -22,6 +22,7 @@ from opplab.uncertainty import DRAWS_MAX
 if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark
+    from opplab.sweep.variants import Variant
 
 __all__ = [
     "BuiltIn",
@@ -52,6 +53,7 @@ __all__ = [
     "trace_argument",
     "trace_machine_option",
     "uncertainty_option",
+    "variants_on",
     "vs_option",
     "vs_option_of",
     "with_generic_power",
@@ -370,6 +372,21 @@ vs_option = vs_option_of(
 def note(words: str) -> None:
     """Print what an answer leaves out, to standard error."""
     click.echo(f"opplab: {words}", err=True)
+
+
+def variants_on(
+    machines: Sequence[str], keys: Mapping[str, Any], vs: Sequence[str], said: Callable[[str], None]
+) -> list[Variant]:
+    """Give the baseline and its variants; profiles choose by the first machine, and others that differ are named."""
+    from opplab.simulation.machine import Machine
+    from opplab.sweep.power_profiles import is_power_profile
+    from opplab.sweep.variants import with_variants
+
+    first = Machine.load(machines[0])
+    for other in map(Machine.load, machines[1:] if any(map(is_power_profile, vs)) else ()):
+        if (other.drivers, other.has_hwp) != (first.drivers, first.has_hwp):
+            said(f"profiles are read for {first.name}; {other.name} has other drivers: run it alone")
+    return with_variants(keys, vs, first.drivers, said, hwp=first.has_hwp, idle=first.idle_states)
 
 
 def note_replaced(path: Path, question: str) -> None:

@@ -32,6 +32,7 @@ from opplab.cli.options import (
     policy_options,
     power_option,
     uncertainty_option,
+    variants_on,
     vs_option,
     with_generic_power,
     workers,
@@ -135,7 +136,6 @@ def command(
     their ranges. Each interval then has two parts: runs and assumptions.
     """
     from opplab.sweep.store import Store
-    from opplab.sweep.variants import with_variants
 
     how = How(workers(jobs), output_format, everything, **{name: options.pop(name) for name in How.FLAGS})
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
@@ -157,13 +157,9 @@ def command(
             if not machine:
                 some = "'opplab list machines', or a .toml file"
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
-            from opplab.simulation.machine import Machine
 
             notes: list[str] = []
-            on = Machine.load(machine[0])
-            variants = with_variants(
-                policy_of(given), vs, on.drivers, notes.append, hwp=on.has_hwp, idle=on.idle_states
-            )
+            variants = variants_on(machine, policy_of(given), vs, notes.append)
             folder = output or Path("out") / workload.stem
             Store(folder).check()
             kept.enter_context(Store(folder).inputs_kept())

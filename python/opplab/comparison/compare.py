@@ -311,6 +311,9 @@ def compare(
                 one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []
                 words = [f"{name}: {note}" if several else note for name in about for note in place.notes(name)]
                 one.notes += words
+                by_energy = {row.operation if several else one.benchmark for row in one.rows if row.metric == "energy"}
+                unlike = [(name, place.unlike_work(name, names)) for name in about if name in by_energy]
+                one.notes += [f"{name}: {words}" if several else words for name, words in unlike if words]
             if len(places) > 1 and layout != "grid":
                 one.title = " on ".join(filter(None, (one.title, machine)))
         tables += made
@@ -373,7 +376,7 @@ def load_runs(
         _check_agreement(found)
         problems += [problem for run in found for problem in run.problems]
         if not wanted and not monitor and not everything:
-            found = [_about(run, place.declared(name), also) for run in found]
+            found = [_about(run, place.compared(name, names), also) for run in found]
         loaded.append((name, found, wanted))
     return names, loaded, problems
 

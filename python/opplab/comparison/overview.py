@@ -46,8 +46,9 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
             if run is base:
                 logs.append(0.0)
                 continue
-            sample = None if other is None else sample_of(series, other)
-            one = {"ratio": 0.0} if sample is None or sample.impossible else sample.compare(confidence)
+            if other is None or (sample := sample_of(series, other)).impossible:
+                continue
+            one = sample.compare(confidence)
             if not isfinite(one["ratio"]) or one["ratio"] <= 0:
                 continue
             logs.append(log(one["ratio"]))

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
@@ -61,6 +62,14 @@ class Source:
     def declared(self, benchmark: str) -> list[str]:
         """Metrics that a benchmark is about, the main one first; empty for all that there are."""
         return []
+
+    def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
+        """Those metrics, of equal work."""
+        return self.declared(benchmark)
+
+    def unlike_work(self, benchmark: str, runs: Sequence[str]) -> str:
+        """Report that the energy of runs is of unlike work, the baseline first; empty if it is not, or not known."""
+        return ""
 
     def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Average power in watts and what it is the average of; None when it was not recorded."""
@@ -254,6 +263,35 @@ class Frame(Source):
         if "energy" not in there:
             return found
         return [*found, "energy"] if found else ["energy", "missed_activations"]
+
+    def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
+        """Those metrics; where runs did unlike work, energy by unit of work, of a benchmark in energy's place."""
+        from opplab.simulation.work import ENERGY_PER_WORK
+
+        found = self.declared(benchmark)
+        if "energy" not in found or not self.unlike_work(benchmark, runs):
+            return found
+        both = ["energy", ENERGY_PER_WORK] if found[0] == "energy" else [ENERGY_PER_WORK]
+        return [name for metric in found for name in (both if metric == "energy" else [metric])]
+
+    def unlike_work(self, benchmark: str, runs: Sequence[str]) -> str:
+        """Report by how much the work of runs differs from the first one's, of each the parameter with the most."""
+        from opplab.simulation.work import APART, ENERGY_PER_WORK
+
+        work: dict[str, dict[str, float]] = {}
+        for run in runs:
+            rows = self._grouped().get((run, benchmark), [])
+            known = {(row[0], row[1]): [one for one in row[-1] if one is not None and isfinite(one)] for row in rows}
+            means = {place: fmean(values) for place, values in known.items() if values}
+            for (metric, param), energy in means.items():
+                if metric == "energy" and (per_work := means.get((ENERGY_PER_WORK, param))):
+                    work.setdefault(param, {})[run] = energy / per_work
+        words = []
+        for run in runs[1:]:
+            of_run = [100 * (own[run] / own[runs[0]] - 1) for own in work.values() if run in own and own.get(runs[0])]
+            most = max(of_run, key=abs, default=0.0)
+            words += [f"{run} {most:+.3g} %"] if abs(most) >= APART else []
+        return f"energy is of unlike work ({', '.join(words)}): {ENERGY_PER_WORK} is of equal work" if words else ""
 
     def default_metric(self, benchmark: str, report: str = "") -> str:
         """The main one of those."""

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-__all__ = ["ENERGY_PER_WORK", "with_energy_per_work"]
+__all__ = ["APART", "ENERGY_PER_WORK", "OF_WORK", "with_energy_per_work"]
 
 ENERGY_PER_WORK = "energy_per_work"
 """Energy by what the benchmark counts; without a count, by second of work of the biggest CPU (clocks without boost)."""
 
 OF_WORK = "J/s of work"
 """Its unit where the benchmark counts nothing."""
+
+APART = 1.0
+"""Percentage points by which energy by unit of work changes otherwise than energy where it is shown for it."""
 
 
 def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
-from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
+from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.caveats import caveats, held_clocks, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
@@ -39,9 +39,6 @@ __all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "paired_
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""
-
-APART = 1.0
-"""Percentage points by which energy by unit of work changes otherwise than energy where both are shown."""
 
 GROUP_COLUMNS = {
     "group_usage": "usage",
@@ -463,7 +460,8 @@ def answer_of(
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
     beside = [_cold_misses(experiment, cases), _unfinished(cases), _first_idle(cases), shared]
-    answer.assumed = _assumed(experiment, lines, sure, command, beside)
+    every_run = [run for of in cases.values() for run in of.values()]
+    answer.assumed = _assumed(experiment, lines, every_run, sure, command, beside)
     answer.missing = _cut(experiment, results)
     if is_unknown(results):
         how = how_to_get_power(machines_of(experiment).values())
@@ -522,9 +520,9 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
     return " ".join(words)
 
 
-def whole_of(values: Iterable[Mapping[str, float | None]], workloads: Iterable[Mapping[str, Any]]) -> str:
-    """Report that a benchmark's time is of all of it where energy and work are of the part that was simulated."""
-    known = list(values)
+def whole_of(runs: Iterable[Mapping[str, float | None]], workloads: Iterable[Mapping[str, Any]]) -> str:
+    """Report that a benchmark's time is of all of it where energy and work are of the part that ran."""
+    known = list(runs)
     for work in workloads:
         name, _, _, rule, all_, part = (work.get("metric") or [""] * 6)[:6]
         if rule not in _TIMES or all_ == part:
@@ -986,13 +984,18 @@ def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:
 
 
 def _assumed(
-    experiment: Experiment, lines: Sequence[Line], sure: Sureness | None, command: str, beside: Sequence[str]
+    experiment: Experiment,
+    lines: Sequence[Line],
+    runs: Sequence[Mapping[str, float | None]],
+    sure: Sureness | None,
+    command: str,
+    beside: Sequence[str],
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""
     workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in _one_each(experiment)]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
-    whole = whole_of([line.values for line in lines], [work for work, _ in workloads])
+    whole = whole_of(runs, [work for work, _ in workloads])
     notes = (start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = [assumed_in_words(json.loads(case.json)["machine"], name) for name, case in machines.items()]
