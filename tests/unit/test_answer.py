@@ -599,6 +599,28 @@ def test_cpus_that_stay_in_the_idle_state_of_the_start_are_named(load: Path, tmp
     assert "took first" not in goes
 
 
+def test_the_idle_states_of_the_start_are_named_by_the_rule_of_the_governor(tmp_path: Path) -> None:
+    """ladder climbs by four long sleeps a state, haltpoll goes no deeper than its second state after any run."""
+    file = tmp_path / "one.json"
+    task = {"loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}, "cpus": [3]}
+    file.write_text(json.dumps({"tasks": {"one": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    about = ("-m", "skylake-8x-uma", "--seconds", "1", "--iterations", "2", "--governor", "performance")
+    vs = ("--vs", "idle_governor=ladder", "--vs", "idle_governor=haltpoll")
+    folder = tmp_path / "out"
+    shown = " ".join(run("run", str(file), *about, *vs, "-o", str(folder)).stdout.split())
+    found = re.findall(r"[^.;]*CPU time of [^:;]*", shown)
+    assert len(found) == 1, found
+    assert (
+        "of idle_governor=ladder is in idle states of the start, which their governor leaves after 4 long" in found[0]
+    )
+    compared = " ".join(run("compare", str(folder)).stdout.split())
+    assert "% of the CPU time of idle_governor=ladder is in idle states of the start: longer runs" in compared
+    words = ("choose", str(file), *about, "--idle-governor", "menu,ladder,haltpoll", "--uncertainty", "0")
+    chosen = " ".join(run(*words).stdout.split())
+    assert "% of the CPU time of ladder is in idle states of the start, which" in chosen
+    assert "% of the CPU time of haltpoll" not in chosen
+
+
 def test_a_proposal_that_no_policy_reaches_is_named(load: Path, tmp_path: Path) -> None:
     def told(*words: str) -> str:
         folder = tmp_path / str(len(words))

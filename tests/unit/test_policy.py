@@ -81,9 +81,8 @@ def test_idle_states_are_disabled_by_one_name_or_several(juno: _opplab.Machine) 
 
     def rests(run: opplab.Run) -> set[str]:
         idle = run.metrics.filter(run.metrics["metric"].str.starts_with("idle_residency:"))
-        return {re.split("[:@]", name)[-1] for name, ms in zip(idle["metric"], idle["value"], strict=True) if ms} - {
-            "none"
-        }
+        names = {name for name, ms in zip(idle["metric"], idle["value"], strict=True) if ms}
+        return {re.split("[:@]", name)[-1] for name in names} - {"none"}
 
     assert "cluster-sleep-0" in rests(simulated())
     both = [

@@ -584,7 +584,7 @@ fn features_from(node: &Node) -> Result<Vec<String>, Fault> {
     Ok(names)
 }
 
-/// Names of idle states: a list, or a text with commas. Which there are is the machine's to say.
+/// Names of idle states: a list, or a text with commas; whether there are such is known with the machine.
 fn idle_states_from(key: &PolicyKey, node: &Node) -> Result<Vec<String>, Fault> {
     let names: Vec<&str> = match &node.value {
         Value::Str(text) => text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect(),

@@ -170,7 +170,7 @@ pub(crate) fn proposals(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     PROPOSALS.iter().map(dict_of).collect()
 }
 
-/// Names and one-line descriptions of a kind: `governors`, `drivers`, `idle-governors`, `kernels`, `benchmarks`, `events`,
+/// Names and one-line descriptions of a kind: `governors`, `drivers`, `idle-governors`, `idle-starts`, `kernels`, `benchmarks`, `events`,
 /// `decisions`.
 #[guarded]
 #[pyfunction]
@@ -179,6 +179,10 @@ pub(crate) fn names(py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String)
         "idle-governors" => IDLE_GOVERNORS
             .iter()
             .map(|entry| (entry.name.to_owned(), format!("rating {rating}", rating = entry.rating)))
+            .collect(),
+        "idle-starts" => IDLE_GOVERNORS
+            .iter()
+            .map(|entry| (entry.name.to_owned(), entry.start.words().unwrap_or_default()))
             .collect(),
         "events" => plain(TABLES),
         "decisions" => plain(&decision_tables().collect::<Vec<_>>()),

@@ -42,7 +42,7 @@ metrics! {
         |r| r.some_percent(r.outcome.missed_at_start, r.outcome.activations);
     "unfinished_activations", "%", Lower, Detail, "share of activations that were due before the end of the run and did not finish: their responses count up to there",
         |r| r.some_percent(r.outcome.unfinished_activations, r.outcome.activations);
-    "first_idle", "%", Neither, Detail, "share of CPU time in the first idle state that a CPU took, where there is a deeper one",
+    "first_idle", "%", Neither, Detail, "share of CPU time in idle states that governors chose as at boot, where there is a deeper one",
         |r| r.some_percent(r.outcome.first_idle_ns, r.outcome.wall_ns * r.outcome.busy_ns_by_opp.len() as u64);
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
         |r| if r.outcome.resumes == 0 { Vec::new() } else { r.one(percent(r.outcome.lost_resumes, r.outcome.resumes)) };

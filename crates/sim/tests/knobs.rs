@@ -350,6 +350,22 @@ fn idle_states_that_are_forbidden_have_no_residency() {
     assert!(refused(&skylake, &load(&skylake, 0, 200), wrong).contains("unknown idle state of machine skylake-8x-uma"));
 }
 
+/// Goal: what counts as the start is what the governor's own rules make of it.
+#[test]
+fn the_start_of_idle_states_is_the_governor_s() {
+    let skylake = machine!("skylake-8x-uma");
+    let share = |idle_governor: &str, disabled: Option<usize>| {
+        let idle_disable = disabled.map(|state| skylake.clusters[0].idle[state].name.clone()).into_iter().collect();
+        let idle_governor = idle_governor.to_owned();
+        let policy = Policy { idle_governor, idle_disable, ..of("6.12.117", "", "schedutil") };
+        let outcome = tried(&skylake, &load(&skylake, 0, 200), policy).unwrap_or_else(|error| panic!("{error:?}"));
+        outcome.first_idle_ns * 100 / (outcome.wall_ns * skylake.nr_cpus() as u64)
+    };
+    assert!(share("ladder", None) > 50, "idle CPUs stay in their first state until four sleeps are over");
+    assert_eq!(share("ladder", Some(2)), 0, "it goes to no deeper state than the one before a disabled one");
+    assert_eq!(share("haltpoll", None), 0, "it knows no deeper state than the second");
+}
+
 /// `policy` with `change` after 250 of the 500 ms.
 fn halfway(policy: Policy, change: impl FnOnce(&mut Policy)) -> Policy {
     let mut later = policy.clone();

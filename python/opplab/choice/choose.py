@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
@@ -30,6 +31,7 @@ from opplab.choice.criteria import (
 )
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.report.start import FIRST_IDLE, in_first_idle
 from opplab.simulation.machine import has_hwp
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
@@ -467,9 +469,10 @@ def _answer(
             asked = Hanging(point, metrics[0], ranked[0].label, rest[0].label, hangs)
             (hangs,) = moving(assumed, [asked], values, drawn)
     base = program.bases[0]
-    governors = {option.label: option.setting.applied(base["policy"], option.label)["governor"] for option in ranked}
+    policies = {option.label: option.setting.applied(base["policy"], option.label) for option in ranked}
+    governors = [policy["governor"] for policy in policies.values()]
     cold = [
-        governors[option.label]
+        policies[option.label]["governor"]
         for metric, _ in bounds
         for option in ranked
         if metric == LATER and option.parts[LATER].value < option.parts[MISSED].value
@@ -488,6 +491,14 @@ def _answer(
         periods_together(base["workload"]) if latencies else "",
         f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
         never_finished(unfinished) if any(metric.startswith("response_") for metric in shown) else "",
+        in_first_idle(
+            {
+                label: fmean(share.own.values())
+                for label in policies
+                if (share := values.get((point, label, FIRST_IDLE))) and share.own
+            },
+            {label: policy["idle_governor"] for label, policy in policies.items()},
+        ),
     ]
     choice = Choice(
         options=ranked,

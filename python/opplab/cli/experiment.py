@@ -17,6 +17,7 @@ from opplab.cli.options import (
     file_of,
     from_folder,
     machine_option,
+    note,
     output_format_option,
     output_option,
     param_option,

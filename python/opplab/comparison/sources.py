@@ -318,6 +318,7 @@ class Frame(Source):
         import polars as pl
 
         from opplab.report.numbers import of_a_part
+        from opplab.report.start import FIRST_IDLE, in_first_idle
 
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
         keys = ["run", "machine", "param", "iteration", "seed"]
@@ -332,6 +333,12 @@ class Frame(Source):
             times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
             shorter = times.filter(pl.col("part") < _ALL_OF_IT * pl.col("value"))["part"].to_list()
             found += [words] if (words := of_a_part(metric, shorter)) else []
+        idle = (
+            own.filter(pl.col("metric") == FIRST_IDLE).group_by("run", "machine", "param").agg(pl.col("value").mean())
+        )
+        of_run = dict(idle.group_by("run").agg(pl.col("value").max()).iter_rows())
+        shares = {name: of_run.get(name) or 0.0 for name in self.runs()}
+        found += [words] if (words := in_first_idle(shares)) else []
         return found
 
     def per_watt(self, run: Run) -> Run:

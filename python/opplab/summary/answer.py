@@ -19,6 +19,7 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, si
 from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
+from opplab.report.start import FIRST_IDLE, in_first_idle
 from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
@@ -64,8 +65,6 @@ COLD_NS = 200_000_000
 """What counts as the start of a run: the engine's `missed_at_start` is of it."""
 _WAIT = re.compile(r"(?:group_)?(?:latency|response)_(p\d+|max)(?::.*)?")
 _MISSES = ("missed_activations", "group_missed")
-FIRST_IDLE = 5.0
-"""Percent of CPU time in idle states taken at the start from which they are named."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
@@ -459,7 +458,7 @@ def answer_of(
     answer.finding = _finding(answer, sure)
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
-    beside = [_cold_misses(experiment, cases), _unfinished(cases), _first_idle(cases), shared]
+    beside = [_cold_misses(experiment, cases), _unfinished(cases), _first_idle(policies, cases), shared]
     every_run = [run for of in cases.values() for run in of.values()]
     answer.assumed = _assumed(experiment, lines, every_run, sure, command, beside)
     answer.missing = _cut(experiment, results)
@@ -968,19 +967,13 @@ def never_finished(names: Sequence[str]) -> str:
     return f"some work under {in_words(names)} was due and never finished: its responses count up to the end of the run"
 
 
-def _first_idle(cases: Mapping[tuple[Point, str], Values]) -> str:
-    """Report the variant whose CPUs stay longest in a shallow idle state that they took at the start."""
-    means = [
-        (sum(run.get("first_idle") or 0.0 for run in runs.values()) / len(runs), variant)
-        for (_, variant), runs in cases.items()
-    ]
-    share, variant = max(means, default=(0.0, ""))
-    if share < FIRST_IDLE:
-        return ""
-    return (
-        f"{share:.0f} % of the CPU time of {variant} is in the idle state that CPUs took first, shallow "
-        "because their governor knew no interval, as at boot: longer runs, or those with a `warmup`, have less"
-    )
+def _first_idle(policies: Mapping[str, Mapping[str, Any]], cases: Mapping[tuple[Point, str], Values]) -> str:
+    """Report the variants whose CPUs stay in shallow idle states that their governor took at the start."""
+    shares: dict[str, float] = {}
+    for (_, variant), runs in cases.items():
+        share = sum(run.get(FIRST_IDLE) or 0.0 for run in runs.values()) / len(runs)
+        shares[variant] = max(shares.get(variant, 0.0), share)
+    return in_first_idle(shares, {label: policy["idle_governor"] for label, policy in policies.items()})
 
 
 def _assumed(

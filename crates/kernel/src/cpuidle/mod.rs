@@ -156,6 +156,33 @@ pub fn poll_time_ns(governor: &dyn IdleGovernor, facts: &IdleFacts<'_>, limit: P
     governor.own_poll_limit_ns().or_else(of_states_ns).map(|limit_ns| (limit_ns / look_ns + 1) * look_ns)
 }
 
+/// What the states are like that a governor takes on a CPU after boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleStart {
+    /// It predicts from earlier sleeps: there are none before the first.
+    NoInterval,
+    /// It goes a state deeper after some long sleeps in the one before.
+    Rungs,
+    /// As later: no sleep that it sees leads to a deeper state.
+    AsLater,
+}
+
+impl IdleStart {
+    /// Why CPUs are in a shallow state after boot, in words; `None` where they are not for that reason.
+    pub fn words(self) -> Option<String> {
+        match self {
+            Self::NoInterval => Some(String::from(
+                "in the idle state that CPUs took first, shallow because their governor knew no interval",
+            )),
+            Self::Rungs => Some(format!(
+                "in idle states of the start, which their governor leaves after {} long sleeps each",
+                ladder::PROMOTION_COUNT
+            )),
+            Self::AsLater => None,
+        }
+    }
+}
+
 /// An idle governor that can be named in a policy.
 #[derive(Clone, Copy)]
 pub struct IdleGovernorEntry {
@@ -165,6 +192,8 @@ pub struct IdleGovernorEntry {
     pub rating: u32,
     /// Whether it looks at the utilisation of its CPU in a kernel.
     pub looks_at_util: fn(&KernelProfile) -> bool,
+    /// What its states are like after boot.
+    pub start: IdleStart,
     /// Makes the state of one CPU as a kernel has it.
     pub new: fn(&KernelProfile) -> Box<dyn IdleGovernor>,
 }
@@ -176,11 +205,30 @@ pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
         name: "menu",
         rating: 20,
         looks_at_util: |_| false,
+        start: IdleStart::NoInterval,
         new: |kernel| Box::new(Menu::new(kernel.into())),
     },
-    IdleGovernorEntry { name: "teo", rating: 19, looks_at_util: KernelProfile::teo_looks_at_util, new: teo },
-    IdleGovernorEntry { name: "ladder", rating: 10, looks_at_util: |_| false, new: |_| Box::new(Ladder::default()) },
-    IdleGovernorEntry { name: "haltpoll", rating: 9, looks_at_util: |_| false, new: |_| Box::new(Haltpoll::default()) },
+    IdleGovernorEntry {
+        name: "teo",
+        rating: 19,
+        looks_at_util: KernelProfile::teo_looks_at_util,
+        start: IdleStart::NoInterval,
+        new: teo,
+    },
+    IdleGovernorEntry {
+        name: "ladder",
+        rating: 10,
+        looks_at_util: |_| false,
+        start: IdleStart::Rungs,
+        new: |_| Box::new(Ladder::default()),
+    },
+    IdleGovernorEntry {
+        name: "haltpoll",
+        rating: 9,
+        looks_at_util: |_| false,
+        start: IdleStart::AsLater,
+        new: |_| Box::new(Haltpoll::default()),
+    },
 ];
 
 fn teo(kernel: &KernelProfile) -> Box<dyn IdleGovernor> {

@@ -8,7 +8,9 @@
 //! resident in their deepest state.
 
 use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
-use opplab_kernel::cpuidle::{IdleChoice, IdleFacts, IdleOutcome, POLL_IDLE_PAUSES, poll_time_ns};
+use opplab_kernel::cpuidle::{
+    IdleChoice, IdleFacts, IdleOutcome, IdleStart, IdleState, POLL_IDLE_PAUSES, poll_time_ns,
+};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::{IdleTick, SingleStateTick};
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
@@ -85,12 +87,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             None
         };
+        let allowed = |&index: &usize| self.clusters[cl].allows(index, self.gates.latency_req_ns);
+        let deeper = choice.index + 1..states.len();
         let record = S::DECISIONS.then(|| Decision::Idle {
             cpu: cpu.0,
             state: choice.index as u32,
-            nr_states: states.len() as u32,
+            // What is deeper than the last one that may be used is as if it were not there.
+            nr_states: deeper.clone().rfind(allowed).map_or(deeper.start, |last| last + 1).min(states.len()) as u32,
             residency_ns: states.get(choice.index).map_or(0, |state| state.target_residency_ns),
-            deeper_ns: states.get(choice.index + 1).map_or(0, |state| state.target_residency_ns),
+            deeper_ns: deeper.clone().find(allowed).map_or(0, |index| states[index].target_residency_ns),
             sleep_length_ns: facts.sleep_length_ns,
             delta_tick_ns: facts.delta_tick_ns,
             stop_tick: choice.stop_tick,
@@ -195,8 +200,25 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// How long `cpu` is in an idle state that its governor chose as at boot, where a deeper one may be used.
     pub(crate) fn first_idle_ns(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];
-        let is_first = state.idle.is_resident() && state.in_idle.usage().iter().map(|usage| usage.0).sum::<u64>() == 1;
-        if is_first && state.idle.state + 1 < state.in_idle.usage().len() { self.now - state.idle.since_ns } else { 0 }
+        if !state.idle.is_resident() {
+            return 0;
+        }
+        let (own, cluster, usage) = (state.idle.state, &self.clusters[state.cluster], state.in_idle.usage());
+        let stay_ns = self.now - state.idle.since_ns;
+        let is_allowed = |index| cluster.allows(index, self.gates.latency_req_ns);
+        let mut deeper = own + 1..cluster.idle_states.len();
+        let is_first = match self.gates.idle_start {
+            IdleStart::NoInterval => usage.iter().map(|usage| usage.0).sum::<u64>() == 1 && deeper.any(is_allowed),
+            // A sleep that counts for the next state (ladder.c:ladder_select_state(), v6.12), on a CPU that has had none deeper.
+            IdleStart::Rungs => {
+                let is_long = |state: &IdleState| stay_ns > 2 * state.exit_latency_ns;
+                usage.iter().skip(own + 1).all(|usage| usage.0 == 0)
+                    && cluster.idle_states.get(own).is_some_and(is_long)
+                    && deeper.next().is_some_and(is_allowed)
+            }
+            IdleStart::AsLater => false,
+        };
+        if is_first { stay_ns } else { 0 }
     }
 
     /// How long `cpu` has been in states that give up its clock, ns, with the stay that lasts; without exits.

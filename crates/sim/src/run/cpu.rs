@@ -258,6 +258,12 @@ pub(crate) struct ClusterRun {
 }
 
 impl ClusterRun {
+    /// Whether its CPUs may use state `index` where PM QoS allows exit latencies of up to `latency_req_ns`.
+    pub(crate) fn allows(&self, index: usize, latency_req_ns: u64) -> bool {
+        let is_disabled = index < 64 && self.idle_disabled >> index & 1 != 0;
+        !is_disabled && self.idle_states.get(index).is_some_and(|state| state.exit_latency_ns <= latency_req_ns)
+    }
+
     /// A cluster that is awake at [`BOOT_NS`].
     pub(crate) fn new(described: &Cluster, policy: &Policy) -> Self {
         let mut meter = Meter::default();

@@ -1,7 +1,7 @@
 //! What the kernel profile and the policy mean for the engine, decided once.
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
-use opplab_kernel::cpuidle::idle_governor;
+use opplab_kernel::cpuidle::{IdleStart, idle_governor};
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
@@ -35,6 +35,8 @@ pub(crate) struct Gates {
     pub(crate) proposes: bool,
     /// The idle governor looks at a CPU's utilisation.
     pub(crate) idle_looks_at_util: bool,
+    /// What the idle governor's states are like after boot.
+    pub(crate) idle_start: IdleStart,
     /// The longest exit latency that PM QoS allows, ns.
     pub(crate) latency_req_ns: u64,
     /// How the machine reports its speed.
@@ -127,6 +129,7 @@ impl Gates {
         Ok(Self {
             proposes: profile.proposals != Proposals::NONE,
             idle_looks_at_util: idle.is_some_and(|governor| (governor.looks_at_util)(&profile)),
+            idle_start: idle.map_or(IdleStart::AsLater, |governor| governor.start),
             latency_req_ns: u64::from(policy.cpu_dma_latency_us) * 1_000,
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
