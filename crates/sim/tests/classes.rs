@@ -369,10 +369,14 @@ fn real_time_tasks_avoid_small_cpus_whether_or_not_clamps_are_used() {
     let on_little = |own: Option<u16>, others: Option<u16>, policy: Policy| {
         let mut tasks =
             vec![worker(fifo(10), None, 5_000, 1_000), worker(SchedPolicy::Other { nice: 0 }, Some(0), 0, 10)];
-        for (task, min) in tasks.iter_mut().zip([own, others]).filter(|(_, min)| min.is_some()) {
-            task.ops.insert(0, Op::SetUclamp { min, max: None });
-            // The clamp holds from the next wake-up on.
-            task.ops.insert(1, Op::Sleep { ns: 5_000_000 });
+        if others.is_some() {
+            tasks[1].ops.insert(0, Op::SetUclamp { min: others, max: None });
+        }
+        if own.is_some() {
+            // It begins on a little CPU, and the clamp holds from the next wake-up on.
+            tasks[0].cpus = Some(0);
+            let asks = Op::SetUclamp { min: own, max: None };
+            tasks[0].ops.splice(0..0, [asks, Op::SetCpus { set: None }, Op::Sleep { ns: 5_000_000 }]);
         }
         let workload = Workload { name: "boost".into(), tasks, cpu_sets: vec![vec![0]], ..Workload::default() };
         let policy = Policy { governor: "performance".into(), ..policy };
@@ -390,6 +394,7 @@ fn real_time_tasks_avoid_small_cpus_whether_or_not_clamps_are_used() {
     assert_eq!(on_little(None, None, boost(1023)), (false, false));
     assert_eq!(on_little(None, None, boost(0)), (true, false));
     assert_eq!(on_little(Some(0), None, Policy::default()), (true, false), "what was asked for is no default");
+    assert_eq!(on_little(Some(1024), None, boost(0)), (false, false));
     assert_eq!(on_little(None, None, without.clone()), (true, false));
     assert_eq!(on_little(None, Some(0), without), (true, false));
     assert_eq!(on_little(None, None, kernel("5.5")), (true, false));
