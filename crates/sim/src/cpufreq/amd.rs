@@ -237,7 +237,7 @@ mod tests {
         hears(text);
     }
 
-    /// Goal: a machine whose CPPC tells no frequencies has them by the levels, where its lowest operating point is that of
+    /// Goal: a machine whose CPPC has no frequencies gets them by the levels, where its lowest operating point is that of
     /// the most efficient level, too.
     #[test]
     fn the_driver_loads_without_frequencies() {
