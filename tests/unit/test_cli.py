@@ -205,6 +205,17 @@ def test_wrong_words_are_told_the_nearest(tmp_path: Path) -> None:
     check_refused("exists; --force", "workload", "new", "w", "-o", str(work))
 
 
+def test_set_takes_a_version_as_a_text(tmp_path: Path) -> None:
+    """A kernel's name looks like a number; quotes, as in a file of an experiment, are no part of it."""
+    work = tmp_path / "w.json"
+    assert opplab("workload", "new", "w", "--seconds", "1", "-o", str(work)).returncode == 0
+    words = ("run", str(work), "-m", "juno-r2", "--seconds", "0.05", "--no-report", "-o")
+    for name, value in (("bare", "kernel=6.1"), ("quoted", 'kernel="6.1"')):
+        done = opplab(*words, str(tmp_path / name), "--set", value)
+        assert done.returncode == 0, done.stderr
+        assert 'kernel = "6.1"' in (tmp_path / name / "experiment.toml").read_text()
+
+
 def test_several_governors_are_a_sweep(tmp_path: Path) -> None:
     work, folder = tmp_path / "w.json", tmp_path / "out"
     opplab("workload", "new", "w", "--seconds", "1", "-o", str(work))

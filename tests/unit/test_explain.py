@@ -455,6 +455,18 @@ def test_recordings_of_real_kernels() -> None:
     assert known == 2
 
 
+def test_decisions_are_more_only_after_a_first_one() -> None:
+    recording = shared("traces/x86-612-fast-xeon16-any1-schedutil-ramp_up")
+    columns, _ = opplab._opplab.recorded_frequencies(recording)
+    cpu = columns["policy_cpu"][0]
+    rows = list(zip(*(columns[name] for name in ("time_ns", "policy_cpu", "prev_khz", "ret_khz")), strict=True))
+    changes = [(at, prev != ret) for at, of, prev, ret in rows if of == cpu]
+    same = next(i for i, (_, changed) in enumerate(changes) if changed)
+    assert same > 1, "the recording starts with decisions that change nothing"
+    found = str(opplab.explain(recording, cpu=cpu, at=changes[same - 1][0] / 1e9 + 1e-6))
+    assert f" {same} decisions gave the same. The last one: " in found
+
+
 def test_times_of_a_trace_have_one_zero(capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: `--at` is the same instant of a CPU and of a task, and the answer has the zero.
 

@@ -78,9 +78,28 @@ def test_f_max_of_the_epyc_is_explained() -> None:
     text = run("fmax", "epyc-7742-2s").output
     assert "3414.55" in text
     assert "not invariant" in text
-    # Kernels that are alike share a line, and a warning.
-    assert text.count("amd_get_highest_perf()") == 1 and text.count("warning: ") == 1
-    assert "\n5.13 to 6.11 " in text and "warning: kernels 5.13, 5.14, " in text
+    # Kernels that are alike share a line.  166 of 168 is no boost for acpi-cpufreq, which sets the base frequency.
+    assert text.count("amd_get_highest_perf()") == 1 and "warning: " not in text
+    assert re.search(r"\n5\.13 to 6\.11 +max_P +2250 +1024 ", text)
+    text = run("fmax", "epyc-7742-2s", "--driver", "amd-pstate").output
+    assert re.search(r"\n5\.13 to 6\.11 +none of these +2234.619 +1017 ", text)
+    assert text.count("warning: ") == 1 and "warning: kernels 5.13, 5.14, " in text
+    assert "did you mean `amd-pstate`" in str(run("fmax", "epyc-7742-2s", "--driver", "amd-pstat").exception)
+
+
+def test_f_max_of_each_policy_of_arm_is_told() -> None:
+    facts = json.loads(run("fmax", "juno-r2", "--format", "json").output)
+    assert {item["name"]: item["khz"] for item in facts["candidates"]} == {
+        "max_P": 950_000,
+        "max_P of A72": 1_200_000,
+    }
+    assert "A53 950 MHz, A72 1200 MHz" in facts["kernels"][-1]["why"]
+
+
+def test_f_max_of_later_xeons_is_the_fourth_group() -> None:
+    """MSR 0x1ad has 33 in byte 3; 22 * 100 MHz without turbo."""
+    facts = json.loads(run("fmax", "sapphire-rapids-8460h-4s", "--format", "json").output)
+    assert {item["kernel"]: item.get("ratio") for item in facts["kernels"]}["6.12"] == 1536
 
 
 @pytest.mark.parametrize(
@@ -227,6 +246,26 @@ def test_engine_and_fmax_measure_a_small_core_against_one_f_max(
     # Each CPU's own f_max is its highest clock, at which it runs here.
     by_hand = share * (small["capacity"] if each_cpu else 1024 * small["opp"][-1]["khz"] / choice["khz"])
     assert float(utils.mean()) == pytest.approx(by_hand, rel=0.04)
+
+
+def test_f_max_of_amd_by_cppc_acts_without_turbo_bins() -> None:
+    """By hand: 20 ms at the base frequency from rest, on a clock that is slowed down by f_max."""
+    work = Workload.periodic(1, run_us=20_000, period_us=300_000)
+    peaks = {}
+    for freq_max, ratio in (("max_P", 1024), ("mid", 1199), ("", 1199)):
+        policy = Policy(governor="performance", freq_max=freq_max, variation="none")
+        table = simulate(Machine.load("epyc-7502-2s"), work, policy, seconds=1.5).events("pelt_se_tp")
+        peaks[freq_max] = table.filter(pl.col("time_ns") > 700_000_000)["util_avg"].max()
+        assert peaks[freq_max] == pytest.approx(1024 * (1 - 0.5 ** (20 * 1024 / ratio / 32.768)), abs=12), freq_max
+    assert peaks[""] == peaks["mid"] < peaks["max_P"]
+
+
+@pytest.mark.parametrize("driver", ["amd-pstate", "amd-pstate-guided", "amd-pstate-epp"])
+@pytest.mark.parametrize("name", ["epyc-7502-2s", "epyc-7742-2s", "epyc-milan-1s"])
+def test_amd_pstate_loads_where_cppc_has_no_frequencies(name: str, driver: str) -> None:
+    policy = Policy(driver=driver, governor="powersave" if driver.endswith("epp") else "schedutil")
+    run = simulate(Machine.load(name), Workload.periodic(1, run_us=1000, period_us=16_000), policy, seconds=0.1)
+    assert run.fingerprint
 
 
 def test_unknown_numbers_of_a_machine_are_unknown_and_not_0(tmp_path: Path) -> None:

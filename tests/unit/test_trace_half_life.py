@@ -41,7 +41,7 @@ def _beyond(tasks: pl.DataFrame, whole: Path) -> float:
     both = tasks.join(own, on=["time_ns", "comm"])
     assert len(both) > 300
     off = (pl.col("util_avg").cast(int) - pl.col("util")).abs()
-    return both.filter(off > pl.col("error_bound") + 4).height / both.height
+    return both.filter(off > pl.col("error_bound")).height / both.height
 
 
 @pytest.mark.parametrize("form", ["dat", "txt", "pftrace"])

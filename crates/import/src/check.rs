@@ -11,7 +11,7 @@ use opplab_model::machine::{Cluster, Machine};
 use opplab_model::tree::Node;
 
 use crate::facts::{CoreType, Facts, PolicyFacts};
-use crate::fmax::{FmaxReport, acpi_max_boost_khz, boost_numerator};
+use crate::fmax::{FmaxReport, acpi_max_khz};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -314,16 +314,14 @@ fn max_freq(facts: &Facts, found: &mut Vec<Finding>) {
         return;
     }
     let all: Vec<_> = facts.cpus.values().filter_map(|cpu| cpu.cppc.map(|cppc| cppc.caps)).collect();
-    let numerator = boost_numerator(facts.processor.as_ref(), &all);
     let mut wrong: Vec<(u32, u32, u32)> = Vec::new();
     for policy in facts.policies.values().filter(|policy| policy.driver.as_deref() == Some("acpi-cpufreq")) {
         let caps = policy.cpus.first().and_then(|cpu| facts.cpus.get(cpu)).and_then(|cpu| cpu.cppc);
         let (Some(caps), Some(max), Some(top)) = (caps, policy.max_khz, policy.opps.last()) else { continue };
         let caps = caps.caps;
-        let older = opplab_model::machine::CppcCaps { nominal_freq_mhz: 0, ..caps };
-        let by = [acpi_max_boost_khz(top.khz, numerator, &caps), acpi_max_boost_khz(top.khz, numerator, &older)];
-        if let Some(khz) = by[0]
-            && !by.contains(&Some(max))
+        let may_be = acpi_max_khz(top.khz, facts.processor.as_ref(), &caps, &all);
+        if let Some(&khz) = may_be.first()
+            && !may_be.contains(&max)
         {
             wrong.push((policy.id, max, khz));
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::freq_invariance::IntelMsrs;
+use opplab_kernel::freq_invariance::{FreqRatio, IntelMsrs, IntelTurboModel, arch_max_freq_ratio};
 use opplab_model::cpus::CpuList;
 use opplab_model::machine::{CppcCaps, PackagePower, Processor};
 
@@ -317,6 +317,19 @@ impl Facts {
             turbo_ratio_limit: self.msr(0x1ad),
             turbo_ratio_limit1: self.msr(0x1ae),
         }
+    }
+
+    /// f_max over the clock of MPERF that kernels form at boot of the registers of an Intel processor, in 1/1024; 0: they
+    /// find none and stay without invariance. `None` where the source lacks the registers.
+    pub fn turbo_freq_ratio(&self) -> Option<FreqRatio> {
+        let processor = self.processor.as_ref().filter(|processor| processor.vendor == "GenuineIntel")?;
+        let msrs = self.intel_msrs();
+        let by_core = msrs.platform_info.is_some() && msrs.turbo_ratio_limit.is_some();
+        let by_atom = msrs.atom_core_ratios.is_some() && msrs.atom_core_turbo_ratios.is_some();
+        (by_core || by_atom).then(|| {
+            let turbo = msrs.turbo_freq_ratio(IntelTurboModel::of(processor.model));
+            turbo.map_or(0, |turbo| arch_max_freq_ratio(turbo, msrs.turbo_disabled()))
+        })
     }
 
     /// The driver of the first policy.

@@ -12,10 +12,10 @@ use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
-    AmdPerfCaps, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, is_zen4, midpoint,
-    scale_freq_tick,
+    FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, midpoint, scale_freq_tick,
 };
-use opplab_kernel::profile::{KernelProfile, PROFILES, Platform};
+use opplab_kernel::freq_max::{BaseInstead, FreqMaxRule, FreqMaxSources, NoFreqMax};
+use opplab_kernel::profile::{AmdHighestPerf, KernelProfile, PROFILES, Platform};
 use opplab_kernel::release::Version;
 use opplab_model::governor::cpuinfo_max_khz;
 use opplab_model::machine::{Cluster, CppcCaps, InvarianceSource, Machine, Processor, TurboBin};
@@ -32,12 +32,10 @@ pub struct FmaxInput {
     pub name: String,
     /// The processor; `None`: not x86, or unknown.
     pub processor: Option<Processor>,
-    /// Highest frequency without turbo, kHz.
-    pub base_khz: u32,
+    /// What f_max of the boot CPU is made of.
+    pub sources: FreqMaxSources,
     /// Turbo bins of the boot CPU.
     pub turbo: Vec<TurboBin>,
-    /// Cores of its kind in its package.
-    pub n_cores: u32,
     /// Registers, if the source has any.
     pub msrs: Option<IntelMsrs>,
     /// CPPC of each CPU; empty without CPPC.
@@ -52,16 +50,12 @@ pub struct FmaxInput {
     pub driver: String,
     /// Turbo switched off by the user.
     pub no_turbo: bool,
-    /// Whether the processor has APERF and MPERF; `None` if unknown.
-    pub aperfmperf: Option<bool>,
+    /// Why no kernel is frequency invariant here.
+    pub no_invariance: Option<&'static str>,
     /// Base frequency that cpufreq shows, where it differs from what MPERF counts at, kHz.
     pub base_frequency_khz: Option<u32>,
     /// Kinds of core: (name, base kHz, highest kHz), more than one on a hybrid processor.
     pub kinds: Vec<(String, u32, u32)>,
-    /// Whether kinds of core differ on a processor of Intel.
-    pub hybrid: bool,
-    /// Whether some core has more than one thread.
-    pub smt: bool,
 }
 
 /// What schedutil goes by on a cluster.
@@ -92,13 +86,17 @@ impl FmaxInput {
         let policy = facts.policies.values().find(|policy| policy.cpus.contains(&first));
         let ratio = facts.msr(msr::PLATFORM_INFO).map_or(0, |info| ((info >> 8) & 0xff) as u32);
         if ratio != 0 {
-            input.base_khz = ratio * 100_000;
+            input.sources.base_khz = ratio * 100_000;
         }
         input.msrs = facts.msr(msr::TURBO_RATIO_LIMIT).or(facts.msr(msr::PLATFORM_INFO)).map(|_| facts.intel_msrs());
         input.cppc = facts.cpus.values().filter_map(|cpu| cpu.cppc.map(|cppc| cppc.caps)).collect();
+        input.sources.cppc = input.cppc.first().map(|caps| (caps.highest_perf, caps.nominal_perf));
+        input.sources.highest_perfs = input.cppc.iter().map(|caps| caps.highest_perf).collect();
         input.driver = facts.driver().unwrap_or(&input.driver).to_owned();
         input.no_turbo = facts.no_turbo.unwrap_or(false) || facts.boost == Some(false);
-        input.aperfmperf = (!facts.flags.is_empty()).then(|| facts.flags.iter().any(|flag| flag == "aperfmperf"));
+        if facts.turbo_freq_ratio() == Some(0) {
+            input.no_invariance = Some("base or turbo ratio is 0 in the registers: no invariance");
+        }
         if let Some(policy) = policy {
             input.cpuinfo_max_khz = policy.max_khz.unwrap_or(input.cpuinfo_max_khz);
             input.base_frequency_khz = policy.base_khz;
@@ -113,23 +111,17 @@ impl FmaxInput {
         input
     }
 
-    /// Of a machine file.
+    /// Of a machine file, under the machine's own driver.
     pub fn of_machine(machine: &Machine) -> Self {
+        Self::under(machine, machine.cpufreq.driver)
+    }
+
+    /// Of a machine file, under one of its drivers.
+    pub fn under(machine: &Machine, driver: DriverId) -> Self {
         let cluster = machine.cluster_of(0);
-        let place = machine.cpus[0];
-        let mut cores: Vec<u32> = cluster
-            .cpus
-            .iter()
-            .map(|&cpu| machine.cpus[cpu as usize])
-            .filter(|other| other.package == place.package)
-            .map(|other| other.core)
-            .collect();
-        cores.sort_unstable();
-        cores.dedup();
-        let top = cluster.opps.last().map_or(0, |opp| opp.khz);
-        let told_khz = [machine.tsc_khz, cluster.base_khz];
-        let base_khz = told_khz.into_iter().find(|&khz| khz != 0).unwrap_or(top);
-        let p0_khz = (machine.cpufreq.driver.kind == DriverKind::Acpi).then_some(base_khz);
+        let sources = machine.freq_max_sources(cluster, machine.has_smt());
+        let base_khz = sources.base_khz;
+        let p0_khz = (driver.kind == DriverKind::Acpi).then_some(base_khz);
         let mut kinds: Vec<(String, u32, u32)> = Vec::new();
         for other in &machine.clusters {
             let lone = other.turbo.first().map_or(0, |bin| bin.khz);
@@ -141,9 +133,8 @@ impl FmaxInput {
         let cppc: Vec<CppcCaps> =
             (0..machine.nr_cpus() as u32).filter_map(|cpu| machine.cluster_of(cpu).cppc).collect();
         let profile = KernelProfile::at(SCHEDUTIL);
-        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &machine.cpufreq.driver, &profile, of);
-        let each_cpu =
-            profile.freq_max_of(machine.platform(), machine.is_intel_hybrid(), machine.has_smt()) == FreqMaxOf::EachCpu;
+        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &driver, &profile, of);
+        let each_cpu = sources.freq_max_of(&profile, driver.kind) == FreqMaxOf::EachCpu;
         let clusters = machine.clusters.iter().map(|of| ClusterFacts {
             name: of.name.clone(),
             capacity: if each_cpu { of.capacity } else { 1024 },
@@ -160,54 +151,61 @@ impl FmaxInput {
         Self {
             name: machine.name.clone(),
             processor: machine.processor.clone(),
-            base_khz,
+            sources,
             turbo: cluster.turbo.clone(),
-            n_cores: cores.len() as u32,
             msrs: None,
             cppc,
             p0_khz,
             cpuinfo_max_khz: hardware_max(cluster),
             clusters,
-            driver: machine.cpufreq.driver.name.to_owned(),
+            driver: driver.name.to_owned(),
             no_turbo: false,
-            aperfmperf: None,
+            no_invariance: (machine.invariance == InvarianceSource::Absent)
+                .then_some("the processor has no APERF and MPERF (flag aperfmperf)"),
             base_frequency_khz: (machine.tsc_khz != 0).then_some(cluster.base_khz).filter(|&khz| khz != 0),
             kinds,
-            hybrid: machine.is_intel_hybrid(),
-            smt: machine.has_smt(),
         }
     }
 
     fn platform(&self) -> Platform {
-        let vendor = self.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
-        Platform::of_vendor(vendor).unwrap_or(Platform::Arm)
+        self.sources.platform
     }
 
-    fn levels(&self) -> Vec<TurboLevel> {
-        self.turbo.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect()
+    /// Whether kernels take the turbo of one core from its registers.
+    fn reads_one_core(&self) -> bool {
+        let by_atom = |msrs: IntelMsrs| msrs.atom_core_ratios.is_some() && msrs.atom_core_turbo_ratios.is_some();
+        IntelTurboModel::of(self.sources.family_model.1) == IntelTurboModel::Glm || self.msrs.is_some_and(by_atom)
+    }
+
+    /// Each policy's own f_max where drivers report changes: clusters that have the same stand together.
+    fn own_highest(&self) -> Vec<(String, u32)> {
+        let mut own: Vec<(String, u32)> = Vec::new();
+        for cluster in self.clusters.iter().filter(|cluster| cluster.reference_khz != 0) {
+            match own.iter_mut().find(|(_, khz)| *khz == cluster.reference_khz) {
+                Some((names, _)) => names.push_str(&format!(", {}", cluster.name)),
+                None => own.push((cluster.name.clone(), cluster.reference_khz)),
+            }
+        }
+        own
+    }
+
+    fn driver_kind(&self) -> DriverKind {
+        DriverId::named(&self.driver).map_or(DriverKind::FirmwareTable, |driver| driver.kind)
     }
 }
 
-/// `cpuinfo_max_freq` as acpi-cpufreq forms it from P0 and CPPC; `highest_perf` is [`boost_numerator`]'s. `None`
-/// without boost.
-pub fn acpi_max_boost_khz(p0_khz: u32, highest_perf: u64, caps: &CppcCaps) -> Option<u32> {
-    max_boost_khz(p0_khz, caps.nominal_freq_mhz, highest_perf, caps.nominal_perf)
-}
-
-/// What the kernel takes as highest performance on an AMD machine (cppc.c:amd_get_boost_ratio_numerator(), v6.12).
-pub fn boost_numerator(processor: Option<&Processor>, cppc: &[CppcCaps]) -> u64 {
-    let highest_perfs: Vec<u32> = cppc.iter().map(|caps| caps.highest_perf).collect();
-    let (family, model) = processor.map_or((0, 0), |processor| (processor.family, processor.model));
-    amd_caps(family, model, cppc.first(), &highest_perfs).boost_ratio_numerator()
-}
-
-fn amd_caps<'a>(family: u32, model: u32, first: Option<&CppcCaps>, highest_perfs: &'a [u32]) -> AmdPerfCaps<'a> {
-    AmdPerfCaps {
-        nominal_perf: first.map(|caps| caps.nominal_perf),
-        highest_perfs,
-        zen4: is_zen4(family, model),
-        model: model as u8,
-    }
+/// What acpi-cpufreq may call `cpuinfo_max_freq` of a CPU with `caps` on an AMD machine whose CPUs have `cppc`, the newest
+/// kernel's first: each way in which a kernel counts the highest performance, with and without CPPC's nominal frequency.
+pub fn acpi_max_khz(p0_khz: u32, processor: Option<&Processor>, caps: &CppcCaps, cppc: &[CppcCaps]) -> Vec<u32> {
+    let all: Vec<u32> = cppc.iter().map(|caps| caps.highest_perf).collect();
+    let family_model = processor.map_or((0, 0), |processor| (processor.family, processor.model));
+    let form = |amd_highest_perf: AmdHighestPerf| KernelProfile { amd_highest_perf, ..KernelProfile::at(SCHEDUTIL) };
+    let forms = [AmdHighestPerf::AllCpus, AmdHighestPerf::Model, AmdHighestPerf::Register].map(form);
+    let highest = forms.iter().map(|profile| profile.amd_boost_numerator(caps.highest_perf, &all, family_model));
+    let khz = highest.flat_map(|highest| {
+        [caps.nominal_freq_mhz, 0].map(|mhz| max_boost_khz(p0_khz, mhz, highest, caps.nominal_perf).unwrap_or(p0_khz))
+    });
+    khz.collect()
 }
 
 /// A candidate for f_max.
@@ -274,31 +272,6 @@ pub struct FmaxReport {
     pub explanations: Vec<String>,
 }
 
-/// Names and models of the lists in aperfmperf.c, v6.12 (family 6).
-pub fn intel_turbo_model(model: u32) -> IntelTurboModel {
-    match model {
-        // INTEL_ATOM_GOLDMONT, _D, _PLUS.
-        0x5c | 0x5f | 0x7a => IntelTurboModel::Glm,
-        // INTEL_XEON_PHI_KNL, _KNM.
-        0x57 | 0x85 => IntelTurboModel::Knl,
-        // INTEL_SKYLAKE_X.
-        0x55 => IntelTurboModel::Skx,
-        _ => IntelTurboModel::Other,
-    }
-}
-
-/// `amd_get_highest_perf()` of v5.13 to v6.11: 166 on two lists of models, 255 elsewhere (commit 3743d55b289c; the
-/// lists as posted with it, the kernel versions from memory).
-fn amd_highest_perf_by_model(family: u32, model: u32) -> u64 {
-    match (family, model) {
-        (0x17, 0x30..=0x3f | 0x70..=0x7f) | (0x19, 0x20..=0x2f | 0x40..=0x6f) => 166,
-        _ => 255,
-    }
-}
-
-/// Kernels with the model lists.
-const MODEL_LISTS: std::ops::Range<Version> = (5, 13)..(6, 12);
-
 /// Computes the report. `published` are turbo bins of the same processor from another source, such as the catalogue,
 /// with that source's name.
 pub fn fmax(input: &FmaxInput, published: Option<(&str, &[TurboBin])>) -> FmaxReport {
@@ -310,7 +283,7 @@ pub fn fmax(input: &FmaxInput, published: Option<(&str, &[TurboBin])>) -> FmaxRe
         warnings: Vec::new(),
         explanations: Vec::new(),
     };
-    if input.base_khz == 0 {
+    if input.sources.base_khz == 0 {
         report.warnings.push("the base frequency is missing, so there is no ratio".to_owned());
         return report;
     }
@@ -323,10 +296,10 @@ pub fn fmax(input: &FmaxInput, published: Option<(&str, &[TurboBin])>) -> FmaxRe
 
 fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: String) {
     let input = &report.input;
-    let base = u64::from(input.base_khz);
-    let turbo_khz = input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.base_khz);
+    let base = u64::from(input.sources.base_khz);
+    let turbo_khz = input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.sources.base_khz);
     let scale = |khz: u32| scale_freq_tick(u64::from(khz), base, ratio).unwrap_or(1024);
-    let scale_at_base = scale(input.base_khz);
+    let scale_at_base = scale(input.sources.base_khz);
     let reference = if input.cpuinfo_max_khz != 0 { input.cpuinfo_max_khz } else { turbo_khz };
     report.candidates.push(Candidate {
         name: name.to_owned(),
@@ -347,7 +320,7 @@ fn asks_khz(reference_khz: u32, util: u64, capacity: u32) -> u32 {
 
 fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
     let input = report.input.clone();
-    let base = input.base_khz;
+    let base = input.sources.base_khz;
     let by_cppc = input.platform() == Platform::Amd && !input.cppc.is_empty();
     let base_source = match (by_cppc, &input.msrs) {
         (_, Some(msrs)) if msrs.platform_info.is_some() => "MSR_PLATFORM_INFO (0xce) bits 15:8".to_owned(),
@@ -356,6 +329,19 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
         _ => "base frequency".to_owned(),
     };
     push(report, FreqMax::MaxP.name(), base, 1024, base_source);
+    if input.platform() == Platform::Arm {
+        for (name, khz) in input.own_highest().into_iter().filter(|&(_, khz)| khz != base) {
+            report.candidates.push(Candidate {
+                name: format!("{} of {name}", FreqMax::MaxP.name()),
+                khz,
+                ratio: 1024,
+                source: "its policy's highest frequency".to_owned(),
+                scale_at_base: 1024,
+                scale_at_turbo: 1024,
+                asks_at_base_khz: asks_khz(khz, 1024, 1024),
+            });
+        }
+    }
     if by_cppc {
         let caps = &input.cppc[0];
         let of = |ratio: u64| ((u64::from(base) * ratio) >> 10) as u32;
@@ -373,7 +359,7 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
     };
     let levels: Vec<TurboLevel> =
         bins.iter().map(|bin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz }).collect();
-    let facts = FreqMaxFacts { base_khz: base, turbo: &levels, n_cores: input.n_cores };
+    let facts = FreqMaxFacts { base_khz: base, turbo: &levels, n_cores: input.sources.n_cores };
     let variants: &[FreqMax] = if by_cppc {
         &[FreqMax::Mid, FreqMax::MaxBoost]
     } else {
@@ -391,12 +377,12 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
             FreqMax::Mid => format!("({} + {}) / 2 MHz", base / 1000, FreqMax::MaxBoost.freq_khz(&facts) / 1000),
             FreqMax::MaxBoost => "highest turbo bin".to_owned(),
             FreqMax::Turbo1Core => "turbo bin of 1 core".to_owned(),
-            FreqMax::Turbo4Cores => format!("turbo bin of {} cores", 4.min(input.n_cores.max(1))),
-            _ => format!("turbo bin of {} cores", input.n_cores),
+            FreqMax::Turbo4Cores => format!("turbo bin of {} cores", 4.min(input.sources.n_cores.max(1))),
+            _ => format!("turbo bin of {} cores", input.sources.n_cores),
         };
         let cores = match variant {
-            FreqMax::Turbo4Cores => 4.min(input.n_cores.max(1)),
-            FreqMax::TurboAllCores => input.n_cores,
+            FreqMax::Turbo4Cores => 4.min(input.sources.n_cores.max(1)),
+            FreqMax::TurboAllCores => input.sources.n_cores,
             _ => 1,
         };
         if cores > last {
@@ -404,6 +390,15 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
         }
         source.push_str(&whose);
         push(report, &name, khz, ratio, source);
+    }
+    // The bin that the registers' ratio is, where no name has it yet.
+    let taken = input.sources.turbo_freq_ratio.filter(|_| !by_cppc);
+    let as_bin = |level: &&TurboLevel| u64::from(level.freq_khz) * 1024 / u64::from(base) == taken.unwrap_or(0);
+    if let (Some(ratio), Some(level)) = (taken, levels.iter().find(as_bin))
+        && !report.candidates.iter().any(|candidate| candidate.ratio == ratio)
+    {
+        let cores = level.active_cores;
+        push(report, &format!("turbo-{cores}-cores"), level.freq_khz, ratio, format!("turbo bin of {cores} cores"));
     }
     if by_cppc
         && let (Some(abstract_boost), Some(mhz_boost)) = (
@@ -463,86 +458,100 @@ fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelCh
         return none(format!("no frequency invariance on {whose} before {since}: the scale is always 1024"));
     }
     if input.processor.is_none() {
-        let why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
+        let mut why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
+        let own = input.own_highest();
+        if own.len() > 1 {
+            let list: Vec<String> = own.iter().map(|(name, khz)| format!("{name} {} MHz", khz / 1000)).collect();
+            why.push_str(&format!(": {}; here the boot CPU's", list.join(", ")));
+        }
         let khz = Some(input.cpuinfo_max_khz).filter(|&khz| khz != 0);
-        let ratio = khz.and_then(|khz| (u64::from(khz) * 1024).checked_div(u64::from(input.base_khz)));
-        return KernelChoice { kernel: name, ratio, khz, candidate: candidate_of(report, ratio), why };
+        let ratio = khz.and_then(|khz| (u64::from(khz) * 1024).checked_div(u64::from(input.sources.base_khz)));
+        return KernelChoice { kernel: name, ratio, khz, candidate: candidate_of(report, ratio, ""), why };
     }
-    if input.aperfmperf == Some(false) {
-        return none("the processor has no APERF and MPERF (flag aperfmperf)".to_owned());
+    if let Some(why) = input.no_invariance {
+        return none(why.to_owned());
     }
-    let (mut turbo_ratio, mut why) = match platform {
-        Platform::Intel => intel_choice(input),
-        _ => amd_choice(input, version),
+    let taken = match input.sources.taken(&profile, input.driver_kind(), input.no_turbo) {
+        Ok(taken) => taken,
+        Err(NoFreqMax::NoCppc) => return none("no CPPC capabilities (acpi_cppc): no invariance".to_owned()),
+        Err(NoFreqMax::NoBase) => return none("the base frequency is missing: no invariance".to_owned()),
     };
-    let each_cpu = profile.freq_max_of(platform, input.hybrid, input.smt) == FreqMaxOf::EachCpu;
-    if each_cpu && turbo_ratio.is_some() {
-        let levels = input.levels();
-        let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
-        let kinds: Vec<String> =
-            input.kinds.iter().map(|(name, _, max)| format!("{name} {} MHz", max / 1000)).collect();
-        turbo_ratio = FreqMax::MaxBoost.ratio(&facts);
-        why = format!("no SMT: each CPU its own highest clock (arch_set_cpu_capacity()): {}", kinds.join(", "));
+    let mut why = why_of(input, &profile, taken.rule);
+    match taken.instead {
+        Some(BaseInstead::NoTurbo) => why = format!("turbo is off, so the base frequency; with turbo: {why}"),
+        Some(BaseInstead::NoBoost) => {
+            why = format!(
+                "acpi-cpufreq finds no boost frequency, so the base frequency (arch_set_max_freq_ratio()); with another \
+                 driver: {why}"
+            );
+        }
+        None if input.msrs.is_some_and(|msrs| msrs.turbo_disabled()) => {
+            why = format!("turbo is off, so the base frequency; with turbo: {why}");
+        }
+        None => {}
     }
-    let Some(turbo_ratio) = turbo_ratio else { return none(why) };
-    let disabled = input.no_turbo || input.msrs.is_some_and(|msrs| msrs.turbo_disabled());
-    let ratio =
-        opplab_kernel::freq_invariance::arch_max_freq_ratio(turbo_ratio, disabled && platform == Platform::Intel);
-    if ratio != turbo_ratio {
-        why = format!("turbo is off, so the base frequency; with turbo: {why}");
-    }
-    let khz = (u64::from(input.base_khz) * ratio) >> 10;
+    let khz = (u64::from(input.sources.base_khz) * taken.ratio) >> 10;
+    let named = match (taken.instead, taken.rule) {
+        (None, FreqMaxRule::Levels(level)) => level.name(),
+        (None, FreqMaxRule::Registers) if input.reads_one_core() => FreqMax::Turbo1Core.name(),
+        (None, FreqMaxRule::OwnHighest) => FreqMax::MaxBoost.name(),
+        _ => "",
+    };
     KernelChoice {
         kernel: name,
-        ratio: Some(ratio),
+        ratio: Some(taken.ratio),
         khz: u32::try_from(khz).ok(),
-        candidate: candidate_of(report, Some(ratio)),
+        candidate: candidate_of(report, Some(taken.ratio), named),
         why,
     }
 }
 
-/// The name of the candidate with that ratio; the kernel's own names first.
-fn candidate_of(report: &FmaxReport, ratio: Option<u64>) -> Option<String> {
-    let preferred = [FreqMax::Turbo4Cores.name(), FreqMax::Mid.name(), FreqMax::MaxP.name()];
+/// The name of the candidate with that ratio: `named` if it is that one, else the kernel's own names first.
+fn candidate_of(report: &FmaxReport, ratio: Option<u64>, named: &str) -> Option<String> {
+    let preferred = [named, FreqMax::Turbo4Cores.name(), FreqMax::Mid.name(), FreqMax::MaxP.name()];
     let with = |name: &str| report.candidates.iter().find(|c| c.name == name && Some(c.ratio) == ratio);
     let first = preferred.iter().find_map(|name| with(name));
     first.or_else(|| report.candidates.iter().find(|c| Some(c.ratio) == ratio)).map(|c| c.name.clone())
 }
 
-fn intel_choice(input: &FmaxInput) -> (Option<u64>, String) {
-    let model = input.processor.as_ref().map_or(0, |processor| processor.model);
-    let kind = intel_turbo_model(model);
-    let Some(msrs) = &input.msrs else {
-        let levels = input.levels();
-        let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
-        if levels.is_empty() {
-            return (None, "the turbo ratio is missing, and the kernel gives up without one".to_owned());
+/// From what a kernel has its f_max, in words.
+fn why_of(input: &FmaxInput, profile: &KernelProfile, rule: FreqMaxRule) -> String {
+    let base_khz = input.sources.base_khz;
+    match rule {
+        FreqMaxRule::Reported => "the driver reports each change".to_owned(),
+        FreqMaxRule::Midpoint(highest_perf) => why_midpoint(input, profile, highest_perf),
+        FreqMaxRule::OwnHighest => {
+            let kinds: Vec<String> =
+                input.kinds.iter().map(|(name, _, max)| format!("{name} {} MHz", max / 1000)).collect();
+            format!("no SMT: each CPU its own highest clock (arch_set_cpu_capacity()): {}", kinds.join(", "))
         }
-        let variant = if kind == IntelTurboModel::Glm { FreqMax::Turbo1Core } else { FreqMax::Turbo4Cores };
-        let why = format!(
-            "{} of the machine file, {} MHz / base {} MHz",
-            variant.name(),
-            variant.freq_khz(&facts) / 1000,
-            input.base_khz / 1000
-        );
-        return (variant.ratio(&facts), why);
-    };
+        FreqMaxRule::Levels(_) if input.turbo.is_empty() => {
+            "no turbo frequency is known, so the base frequency".to_owned()
+        }
+        FreqMaxRule::Levels(level) => format!(
+            "{} of the turbo bins, as the registers are not known: {} MHz / base {} MHz",
+            level.name(),
+            level.freq_khz(&input.sources.levels()) / 1000,
+            base_khz / 1000
+        ),
+        FreqMaxRule::Registers => match &input.msrs {
+            Some(msrs) => why_registers(input, msrs),
+            None => "turbo_freq_ratio of the machine file, formed of the registers".to_owned(),
+        },
+    }
+}
+
+fn why_registers(input: &FmaxInput, msrs: &IntelMsrs) -> String {
+    let model = input.sources.family_model.1;
+    let kind = IntelTurboModel::of(model);
     let base = msrs.platform_info.map_or(0, |info| (info >> 8) & 0xff);
     let limit = msrs.turbo_ratio_limit.unwrap_or(0);
-    let ratio = msrs.turbo_freq_ratio(kind);
     if msrs.atom_core_ratios.is_some() && msrs.atom_core_turbo_ratios.is_some() {
-        return (
-            ratio,
-            "MSR_ATOM_CORE_TURBO_RATIOS (0x66c) / MSR_ATOM_CORE_RATIOS (0x66a): turbo of one core".to_owned(),
-        );
+        return "MSR_ATOM_CORE_TURBO_RATIOS (0x66c) / MSR_ATOM_CORE_RATIOS (0x66a): turbo of one core".to_owned();
     }
     let byte = |shift: u64| (limit >> shift) & 0xff;
-    let why = match (kind, ratio) {
-        (_, None) if msrs.turbo_ratio_limit.is_none() => {
-            "MSR_TURBO_RATIO_LIMIT (0x1ad) cannot be read (or is not in the source): no invariance".to_owned()
-        }
-        (_, None) => "base or turbo ratio is 0 in the registers: no invariance".to_owned(),
-        (IntelTurboModel::Skx, _) => {
+    match kind {
+        IntelTurboModel::Skx => {
             let counts = msrs.turbo_ratio_limit1.unwrap_or(0);
             match (0..8u64).find(|index| (counts >> (8 * index)) & 0xff >= 4) {
                 Some(index) => format!(
@@ -558,61 +567,46 @@ fn intel_choice(input: &FmaxInput) -> (Option<u64>, String) {
                 ),
             }
         }
-        (IntelTurboModel::Glm, _) => {
+        IntelTurboModel::Glm => {
             format!("model {model:#x} is on the Goldmont list: first group of 0x1ad = {} / 0xce base {base}", byte(0))
         }
-        (IntelTurboModel::Knl, _) => {
+        IntelTurboModel::Knl => {
             format!(
                 "model {model:#x} is on the Knights Landing list: start {} less the first difference / 0xce base {base}",
                 byte(8)
             )
         }
-        (IntelTurboModel::Other, _) if byte(24) == 0 => {
+        IntelTurboModel::Other if byte(24) == 0 => {
             format!(
                 "model {model:#x} is on no list: 0x1ad byte 3 (4 cores) is 0, so byte 0 = {} / 0xce base {base}",
                 byte(0)
             )
         }
-        (IntelTurboModel::Other, _) => {
-            format!("model {model:#x} is on no list: 0x1ad byte 3 (turbo of 4 cores) = {} / 0xce base {base}", byte(24))
+        IntelTurboModel::Other => {
+            format!(
+                "model {model:#x} is on no list: 0x1ad byte 3 (taken for 4 cores) = {} / 0xce base {base}",
+                byte(24)
+            )
         }
-    };
-    (ratio, why)
+    }
 }
 
-fn amd_choice(input: &FmaxInput, version: Version) -> (Option<u64>, String) {
-    let Some(processor) = &input.processor else { return (None, String::new()) };
-    let Some(first) = input.cppc.first() else {
-        return (None, "no CPPC capabilities (acpi_cppc): no invariance".to_owned());
+fn why_midpoint(input: &FmaxInput, profile: &KernelProfile, highest_perf: u64) -> String {
+    let nominal = input.sources.cppc.map_or(0, |(_, nominal_perf)| nominal_perf);
+    let (family, model) = input.sources.family_model;
+    let differ = input.sources.highest_perfs.iter().any(|&perf| perf != input.sources.highest_perfs[0]);
+    let of = match profile.amd_highest_perf {
+        AmdHighestPerf::Register => format!("the first CPU reports highest_perf {highest_perf}"),
+        AmdHighestPerf::Model => {
+            let list = if highest_perf == 255 { "is not on" } else { "is on" };
+            format!("amd_get_highest_perf(): family {family:#x} model {model:#x} {list} the list, so {highest_perf}")
+        }
+        AmdHighestPerf::AllCpus if differ => {
+            format!("CPUs differ in highest_perf (preferred cores), so {highest_perf} is taken")
+        }
+        AmdHighestPerf::AllCpus => format!("all CPUs report highest_perf {highest_perf}"),
     };
-    let nominal = first.nominal_perf;
-    if MODEL_LISTS.contains(&version) {
-        let numerator = amd_highest_perf_by_model(processor.family, processor.model);
-        let ratio = (numerator * 1024).checked_div(u64::from(nominal)).map(midpoint);
-        let why = format!(
-            "amd_get_highest_perf(): family {:#x} model {:#x} {} the list, so {numerator}; midpoint of {numerator} / \
-             nominal_perf {nominal} and 1",
-            processor.family,
-            processor.model,
-            if numerator == 166 { "is on" } else { "is not on" }
-        );
-        return (ratio, why);
-    }
-    let highest_perfs: Vec<u32> = input.cppc.iter().map(|caps| caps.highest_perf).collect();
-    if version < MODEL_LISTS.start {
-        let ratio = (u64::from(first.highest_perf) * 1024).checked_div(u64::from(nominal)).map(midpoint);
-        return (ratio, format!("midpoint of CPPC highest_perf {} / nominal_perf {nominal} and 1", first.highest_perf));
-    }
-    let caps = amd_caps(processor.family, processor.model, Some(first), &highest_perfs);
-    let numerator = caps.boost_ratio_numerator();
-    let why = if caps.prefcore() {
-        format!(
-            "CPUs differ in highest_perf (preferred cores), so {numerator} is taken; midpoint of {numerator} / nominal_perf {nominal} and 1"
-        )
-    } else {
-        format!("all CPUs report highest_perf {numerator}; midpoint of {numerator} / nominal_perf {nominal} and 1")
-    };
-    (caps.max_freq_ratio(), why)
+    format!("{of}; midpoint of {highest_perf} / nominal_perf {nominal} and 1")
 }
 
 fn tipping(report: &mut FmaxReport) {
@@ -651,44 +645,42 @@ fn warnings(report: &mut FmaxReport) {
     if input.no_turbo || input.msrs.is_some_and(|msrs| msrs.turbo_disabled()) {
         warn("turbo is switched off: every candidate above max_P is out of reach".to_owned());
     }
-    if DriverId::named(&input.driver).is_some_and(|driver| driver.kind == DriverKind::Acpi)
+    if input.driver_kind() == DriverKind::Acpi
         && let (Some(p0), Some(caps)) = (input.p0_khz, input.cppc.first())
         && input.platform() == Platform::Amd
-        && let numerator = boost_numerator(input.processor.as_ref(), &input.cppc)
-        && let Some(khz) = acpi_max_boost_khz(p0, numerator, caps)
-        && let Some(older_khz) = acpi_max_boost_khz(p0, numerator, &CppcCaps { nominal_freq_mhz: 0, ..*caps })
-        && ![khz, older_khz].contains(&input.cpuinfo_max_khz)
+        && let may_be = acpi_max_khz(p0, input.processor.as_ref(), caps, &input.cppc)
+        && !may_be.contains(&input.cpuinfo_max_khz)
+        && let Some(khz) = may_be.first()
     {
         warn(format!("cpuinfo_max_freq is {} kHz, but P0 and CPPC give {khz} kHz", input.cpuinfo_max_khz));
     }
     if let Some(msrs) = &input.msrs {
         let model = input.processor.as_ref().map_or(0, |processor| processor.model);
         let groups = turbo_form(model, msrs.turbo_ratio_limit1) == TurboForm::Groups;
-        let levels = input.levels();
-        let facts = FreqMaxFacts { base_khz: input.base_khz, turbo: &levels, n_cores: input.n_cores };
+        let facts = input.sources.levels();
         let four = FreqMax::Turbo4Cores.ratio(&facts);
-        let taken = msrs.turbo_freq_ratio(intel_turbo_model(model));
+        let taken = msrs.turbo_freq_ratio(IntelTurboModel::of(model));
         if groups && taken.is_some() && four.is_some() && taken != four {
             warn(format!(
                 "the registers hold groups of cores (0x1ae), but the kernel's lists do not know model {model:#x}: it \
                  takes {} MHz for the turbo of 4 cores, which is {} MHz",
-                taken.map_or(0, |ratio| u64::from(input.base_khz) * ratio / 1024 / 1000),
+                taken.map_or(0, |ratio| u64::from(input.sources.base_khz) * ratio / 1024 / 1000),
                 FreqMax::Turbo4Cores.freq_khz(&facts) / 1000
             ));
         }
     }
-    if let Some(shown) = input.base_frequency_khz.filter(|&shown| shown != input.base_khz) {
+    if let Some(shown) = input.base_frequency_khz.filter(|&shown| shown != input.sources.base_khz) {
         warn(format!(
             "base_frequency is {} MHz, but MPERF and the kernel's ratio count from {} MHz (0xce): ratios are relative to \
              the latter",
             shown / 1000,
-            input.base_khz / 1000
+            input.sources.base_khz / 1000
         ));
     }
     if input.kinds.len() > 1 && input.processor.is_some() {
         let list: Vec<String> =
             input.kinds.iter().map(|(name, base, max)| format!("{name} {}-{} MHz", base / 1000, max / 1000)).collect();
-        let of = |profile: KernelProfile| profile.freq_max_of(input.platform(), input.hybrid, input.smt);
+        let of = |profile: KernelProfile| input.sources.freq_max_of(&profile, input.driver_kind());
         let each = PROFILES.iter().find(|&&(_, version, _)| of(KernelProfile::at(version)) == FreqMaxOf::EachCpu);
         let rule = match each {
             Some((name, ..)) => format!("before {name} the boot CPU's f_max counts for all, then each CPU's own"),
@@ -754,9 +746,9 @@ impl FmaxReport {
             ("name", Some(Node::str(&input.name))),
             ("processor", input.processor.as_ref().map(|processor| Node::str(&processor.model_name))),
             ("driver", Some(Node::str(&input.driver))),
-            ("base_khz", int(input.base_khz.into())),
+            ("base_khz", int(input.sources.base_khz.into())),
             ("cpuinfo_max_khz", int(input.cpuinfo_max_khz.into())),
-            ("n_cores", int(input.n_cores.into())),
+            ("n_cores", int(input.sources.n_cores.into())),
             ("turbo", Some(Node::list(bins))),
             ("candidates", Some(Node::list(candidates))),
             ("kernels", Some(Node::list(kernels))),

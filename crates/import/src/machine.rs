@@ -212,13 +212,20 @@ impl Maker<'_> {
         }
         let costs = self.costs();
         let cpufreq = self.driver();
-        let invariance = if facts.flags.iter().any(|flag| flag == "aperfmperf") {
+        let turbo_freq_ratio = facts.turbo_freq_ratio();
+        // Without a turbo ratio in the registers the kernel stays without invariance.
+        let counts = facts.flags.iter().any(|flag| flag == "aperfmperf") && turbo_freq_ratio != Some(0);
+        let invariance = if counts {
             InvarianceSource::CountersAtTick
         } else if self.is_x86() && !facts.flags.is_empty() {
             InvarianceSource::Absent
         } else {
             InvarianceSource::FreqChange
         };
+        let turbo_freq_ratio = turbo_freq_ratio.and_then(|ratio| u32::try_from(ratio).ok()).unwrap_or(0);
+        if turbo_freq_ratio != 0 {
+            self.mark("turbo_freq_ratio", "msr.0x1ad");
+        }
         let other_drivers = self.other_drivers(&cpufreq, &clusters);
         // Where the source lies is the user's business; the name of the file is enough.
         let tsc_khz = self.tsc_khz(&clusters);
@@ -247,6 +254,7 @@ impl Maker<'_> {
             package_clock,
             pause_cycles: pause_cycles.map_or(10, |(cycles, _)| cycles),
             tsc_khz,
+            turbo_freq_ratio,
             processor: facts.processor.clone(),
             package_power: facts.package_power,
             sources,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use opplab_import::fmax::{FmaxInput, FmaxReport, acpi_max_boost_khz, boost_numerator, fmax};
+use opplab_import::fmax::{FmaxInput, FmaxReport, acpi_max_khz, fmax};
 use opplab_import::{Facts, Imported, import, to_machine};
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::TurboBin;
@@ -59,9 +59,8 @@ fn cpuinfo_max_freq_of_acpi_cpufreq_is_reproduced() {
             let cppc = facts.cpus[&policy.id].cppc.expect("these machines have CPPC");
             let all: Vec<_> = facts.cpus.values().filter_map(|cpu| cpu.cppc.map(|cppc| cppc.caps)).collect();
             let p0_khz = policy.opps.last().expect("a table").khz;
-            let numerator = boost_numerator(facts.processor.as_ref(), &all);
-            let khz = acpi_max_boost_khz(p0_khz, numerator, &cppc.caps);
-            assert_eq!(khz, policy.max_khz, "{} policy{}", facts.name, policy.id);
+            let newest = acpi_max_khz(p0_khz, facts.processor.as_ref(), &cppc.caps, &all)[0];
+            assert_eq!(Some(newest), policy.max_khz, "{} policy{}", facts.name, policy.id);
             nr_policies += 1;
         }
         // Firmware with CPPC lets the other driver take over.
@@ -104,11 +103,12 @@ fn f_max_of_the_epyc() {
     assert!(report.explanations[0].contains("3414550") && report.explanations[0].contains("2832275"));
     assert_eq!(kernel(&report, "5.9"), (None, None));
     assert_eq!(kernel(&report, "6.12"), (Some(1289), Some("mid".to_owned())));
-    // Kernels with the list of models give this one 166 of 168.
-    assert_eq!(kernel(&report, "5.18"), (Some(1017), None));
-    assert!(
-        report.warnings.iter().any(|warning| warning.contains("kernel 5.18") && warning.contains("below the base"))
-    );
+    // Kernels with the list of models give this one 166 of 168, which is no boost: acpi-cpufreq then sets the base
+    // frequency, and what it shows as the highest is P0.
+    assert_eq!(kernel(&report, "5.18"), (Some(1024), Some("max_P".to_owned())));
+    let why = &report.kernels.iter().find(|kernel| kernel.kernel == "5.18").expect("a profile").why;
+    assert!(why.contains("finds no boost") && why.contains("so 166"), "{why}");
+    assert!(!report.warnings.iter().any(|warning| warning.contains("kernel 5.18")), "{:?}", report.warnings);
     // sugov-P0: at the base frequency a busy CPU is full, with max_boost it shows 674 of 1024.
     let scale = |name: &str| report.candidates.iter().find(|c| c.name == name).map(|c| c.scale_at_base);
     assert_eq!(scale("max_P"), Some(1024));
@@ -156,11 +156,19 @@ fn turbo_without_cppc_is_no_reference() {
     }
 }
 
+/// Goldmont's first group is that of one core; without CPPC acpi-cpufreq finds no boost from 5.11 on.
+#[test]
+fn the_row_of_a_kernel_names_what_it_reads() {
+    let Some(report) = report("dnv0", None) else { return };
+    assert_eq!(kernel(&report, "5.10"), (Some(1170), Some("turbo-1-core".to_owned())));
+    assert_eq!(kernel(&report, "5.11"), (Some(1024), Some("max_P".to_owned())));
+}
+
 /// Kernels do not know that later Xeons keep groups in the register.
 #[test]
 fn groups_that_the_kernel_does_not_know_are_warned_of() {
     let Some(report) = report("spr1", None) else { return };
-    assert_eq!(kernel(&report, "6.12").0, Some(33 * 1024 / 22));
+    assert_eq!(kernel(&report, "6.12"), (Some(33 * 1024 / 22), Some("turbo-32-cores".to_owned())));
     assert_eq!(candidate(&report, "turbo-4-cores").0, 3_800_000);
     assert!(report.warnings.iter().any(|warning| warning.contains("groups of cores")), "{:?}", report.warnings);
 }

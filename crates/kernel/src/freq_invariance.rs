@@ -53,6 +53,21 @@ pub enum IntelTurboModel {
     Glm,
 }
 
+impl IntelTurboModel {
+    /// Of a model of family 6, by the lists of aperfmperf.c, v6.12.
+    pub const fn of(model: u32) -> Self {
+        match model {
+            // INTEL_ATOM_GOLDMONT, _D, _PLUS.
+            0x5c | 0x5f | 0x7a => Self::Glm,
+            // INTEL_XEON_PHI_KNL, _KNM.
+            0x57 | 0x85 => Self::Knl,
+            // INTEL_SKYLAKE_X.
+            0x55 => Self::Skx,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The model-specific registers that matter; `None` where reading faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IntelMsrs {
@@ -166,6 +181,15 @@ pub struct AmdPerfCaps<'a> {
 /// Zen 4 by family and model (arch/x86/kernel/cpu/amd.c:bsp_init_amd(), v6.12).
 pub fn is_zen4(family: u32, model: u32) -> bool {
     family == 0x19 && matches!(model, 0x10..=0x1f | 0x60..=0xaf)
+}
+
+/// The highest performance by model, 166 on two lists and 255 elsewhere (arch/x86/kernel/cpu/amd.c:
+/// amd_get_highest_perf(), v6.1). On the lists are all of Zen 2's servers, whose nominal performance may be higher.
+pub fn amd_highest_perf_by_model(family: u32, model: u32) -> u64 {
+    match (family, model) {
+        (0x17, 0x30..=0x3f | 0x70..=0x7f) | (0x19, 0x20..=0x2f | 0x40..=0x6f) => CPPC_HIGHEST_PERF_PREFCORE,
+        _ => 255,
+    }
 }
 
 impl AmdPerfCaps<'_> {

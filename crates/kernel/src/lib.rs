@@ -15,6 +15,7 @@ pub mod eas_groups;
 pub mod energy_model;
 pub mod evidence;
 pub mod freq_invariance;
+pub mod freq_max;
 pub mod pelt;
 pub mod pelt_batch;
 pub mod pelt_scaled;

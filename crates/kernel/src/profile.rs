@@ -8,7 +8,7 @@
 
 use crate::evidence::Source::{self, Changelog, Code, Commit, Doc, Mail, Memory, Recalled, Replaced, Text};
 use crate::evidence::{Backport, Proof};
-use crate::freq_invariance::{FreqMax, FreqMaxOf};
+use crate::freq_invariance::{AmdPerfCaps, FreqMaxOf, amd_highest_perf_by_model, is_zen4};
 use crate::proposals::proposal::parse;
 use crate::proposals::{Need, ProposalError, Proposals};
 use crate::release::{self, Release, Version, read_to};
@@ -320,6 +320,15 @@ gates! {
     acpi_cpuinfo_max: AcpiCpuinfoMax, "What acpi-cpufreq calls the policy's hardware maximum." {
         P0 = "p0" since (4, 14), "the highest entry of its table", [Text("000")];
         Boost = "boost" since (5, 12), stable [Backport::listed((5, 10), 20, "5.10.20")], "the highest boost frequency, where CPPC reports it", [Commit("538b0188da46"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
+    }
+    acpi_freq_max: AcpiFreqMax, "What f_max is on x86 where acpi-cpufreq finds no boost frequency." {
+        Registers = "registers" since (4, 14), "that of the registers or of CPPC, boost or not", [Replaced("d11a1d08a082")];
+        Base = "base" since (5, 11), stable [Backport::mailed((5, 10), 17, "[PATCH 5.10 000/104] 5.10.17-rc1 review")], "the base frequency", [Commit("d11a1d08a082"), Code("acpi-cpufreq.c:acpi_cpufreq_cpu_init()", "6.1.192")];
+    }
+    amd_highest_perf: AmdHighestPerf, "What counts as AMD's highest performance for f_max and for acpi-cpufreq's maximum." {
+        Register = "register" since (4, 14), "the CPU's own, by CPPC", [Replaced("3743d55b289c")];
+        Model = "model" since (5, 13), stable [Backport::mailed((5, 11), 22, "Linux 5.11.22"), Backport::mailed((5, 12), 5, "[PATCH 5.12 261/363] x86, sched: Fix the AMD CPPC maximum performance value on certain AMD Ryzen generations")], "166 on two lists of models, among them the EPYCs of Zen 2; 255 elsewhere", [Commit("3743d55b289c"), Code("amd.c:amd_get_highest_perf()", "6.1.192")];
+        AllCpus = "all-cpus" since (6, 12), vectors ["x86_amd_max_freq_ratio"], "that of CPPC where all CPUs have the same, a constant where they differ", [Commit("279f838a61f9"), Code("cppc.c:amd_get_boost_ratio_numerator()", "6.12.117")];
     }
     runnable_boost: RunnableBoost, "Whether waiting tasks raise the utilisation that the governor sees." {
         Off = "off" since (4, 14), vectors ["sugov_seq_v61", "feec_v61"], "no", [Code("sched.h:cpu_util_cfs()", "6.1.192")];
@@ -891,15 +900,16 @@ impl KernelProfile {
         arch_knows && self.invariance != Invariance::None
     }
 
-    /// The f_max that the kernel takes on such a machine, where it is invariant; `no_turbo` is intel_pstate's in sysfs.
-    pub fn freq_max(&self, platform: Platform, of: FreqMaxOf, no_turbo: bool) -> FreqMax {
-        match platform {
-            Platform::Arm => FreqMax::MaxBoost,
-            // intel_pstate.c:store_no_turbo()
-            Platform::Intel if no_turbo && self.no_turbo_freq_max == NoTurboFreqMax::Base => FreqMax::MaxP,
-            Platform::Intel if of == FreqMaxOf::EachCpu => FreqMax::MaxBoost,
-            Platform::Intel => FreqMax::Turbo4Cores,
-            Platform::Amd => FreqMax::Mid,
+    /// What is divided by the nominal performance of a CPU with `own` highest performance, on an AMD machine whose CPUs have
+    /// those of `all`.
+    pub fn amd_boost_numerator(&self, own: u32, all: &[u32], (family, model): (u32, u32)) -> u64 {
+        match self.amd_highest_perf {
+            AmdHighestPerf::Register => own.into(),
+            AmdHighestPerf::Model => amd_highest_perf_by_model(family, model),
+            AmdHighestPerf::AllCpus => {
+                let zen4 = is_zen4(family, model);
+                AmdPerfCaps { nominal_perf: None, highest_perfs: all, zen4, model: model as u8 }.boost_ratio_numerator()
+            }
         }
     }
 

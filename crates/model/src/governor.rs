@@ -7,11 +7,13 @@ use opplab_kernel::cpufreq::driver::{CppcFacts, CpuinfoFacts, DriverEntry, Drive
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, FreqTable, set_policy_limits};
 use opplab_kernel::cpufreq::governor::{Governor, GovernorError, GovernorSetup};
 use opplab_kernel::cpufreq::governors::GovernorId;
+use opplab_kernel::freq_invariance::TurboLevel;
+use opplab_kernel::freq_max::FreqMaxSources;
 use opplab_kernel::profile::{GATES, InefficientOpps, KernelProfile, Platform, PolicyLimits, gate_names};
 use opplab_kernel::unit::tick_nsec;
 
 use crate::error::{Fault, ModelError, Pos, proposal_fault, unknown_kernel};
-use crate::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
+use crate::machine::{Cluster, Cpufreq, InvarianceSource, Machine, TurboBin};
 use crate::policy::Policy;
 use crate::policy_values::EnergyModelSource;
 
@@ -35,6 +37,33 @@ impl Machine {
             InvarianceSource::CountersAtTick => self.platform() != Platform::Amd || self.cluster_of(0).cppc.is_some(),
             InvarianceSource::Absent => false,
         }
+    }
+
+    /// What f_max of `cluster`'s CPUs is made of; `smt`: some core has two threads that are on.
+    pub fn freq_max_sources(&self, cluster: &Cluster, smt: bool) -> FreqMaxSources {
+        let package = self.cpus[cluster.cpus[0] as usize].package;
+        let places = cluster.cpus.iter().map(|&cpu| self.cpus[cpu as usize]);
+        let mut cores: Vec<u32> = places.filter(|place| place.package == package).map(|place| place.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let level = |bin: &TurboBin| TurboLevel { active_cores: bin.active_cores, freq_khz: bin.khz };
+        FreqMaxSources {
+            platform: self.platform(),
+            family_model: self.processor.as_ref().map_or((0, 0), |known| (known.family, known.model)),
+            base_khz: if self.tsc_khz == 0 { cluster.reference_khz() } else { self.tsc_khz },
+            turbo: cluster.turbo.iter().map(level).collect(),
+            n_cores: cores.len() as u32,
+            turbo_freq_ratio: Some(self.turbo_freq_ratio.into()).filter(|&ratio| ratio != 0),
+            cppc: cluster.cppc.map(|caps| (caps.highest_perf, caps.nominal_perf)),
+            highest_perfs: self.highest_perfs(),
+            hybrid: self.is_intel_hybrid(),
+            smt,
+        }
+    }
+
+    /// Highest performance of each kind of CPU, by CPPC.
+    fn highest_perfs(&self) -> Vec<u32> {
+        self.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect()
     }
 }
 
@@ -162,8 +191,7 @@ pub fn start_governor(policy: &Policy, setup: &GovernorSetup) -> Result<Box<dyn 
 
 /// `cpuinfo_max_freq` of `cluster` as `driver` forms it under the kernel of `profile`, kHz.
 pub fn cpuinfo_max_khz(machine: &Machine, driver: &DriverEntry, profile: &KernelProfile, cluster: &Cluster) -> u32 {
-    let highest_perfs: Vec<u32> =
-        machine.clusters.iter().filter_map(|cluster| cluster.cppc.map(|caps| caps.highest_perf)).collect();
+    let highest_perfs = machine.highest_perfs();
     let family_model = machine.processor.as_ref().map_or((0, 0), |known| (known.family, known.model));
     let cppc = cluster.cppc.map(|caps| CppcFacts {
         highest_perf: caps.highest_perf,

@@ -472,6 +472,9 @@ file_table! {
         tsc_khz: u32 = int(0, 100_000_000).or(0),
         /// Cycles of a pause instruction, as in the loop in which an idle CPU polls.
         pause_cycles: u32 = int(1, 1000).or(10),
+        /// f_max over the clock of MPERF that kernels form of an Intel processor's turbo registers, in 1/1024. 0: the registers
+        /// are not known, and it is formed of [`Cluster::turbo`].
+        turbo_freq_ratio: u32 = int(0, 65_535).or(0),
         /// What a second busy thread of a core draws, in 1/1024 of what the first does: 1024 as much again.
         smt_power: u32 = int(0, 1024).or(1024),
         /// True for an emulated machine in which the CPUs share one instruction stream, whatever their frequency or capacity:

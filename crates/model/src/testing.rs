@@ -188,6 +188,7 @@ impl Swarm {
             cluster_idle_together: draw.chance(20),
             package_clock: draw.chance(20),
             tsc_khz: 0,
+            turbo_freq_ratio: 0,
             shared_stream: draw.chance(5),
             ..Machine::default()
         };

@@ -5,6 +5,7 @@ use std::path::Path;
 use opplab_guarded::guarded;
 use opplab_import::fmax::{FmaxInput, fmax as fmax_of};
 use opplab_import::{Facts, Imported, SourceError, check, import, to_machine};
+use opplab_model::error::{Fault, Pos};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Machine, TurboBin};
 use opplab_model::tree::{Node, to_json};
@@ -66,19 +67,28 @@ fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Op
     Ok((Some(facts), imported.machine, input))
 }
 
-/// The f_max report of a source, or of a machine file if its `text` is given, as JSON. `published` are turbo bins
-/// (active cores, kHz) of the same processor from elsewhere.
+/// The f_max report of a source, or of a machine file if its `text` is given, as JSON, under one of the machine's
+/// drivers; an empty name is its own. `published` are turbo bins (active cores, kHz) of the same processor from elsewhere.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, text, published_name, published))]
+#[pyo3(signature = (path, text, driver, published_name, published))]
 pub(crate) fn fmax(
     py: Python<'_>,
     path: &str,
     text: Option<&str>,
+    driver: &str,
     published_name: &str,
     published: Vec<(u32, u32)>,
 ) -> PyResult<String> {
-    let (_, _, input) = facts_or_file(py, path, text)?;
+    let (_, machine, mut input) = facts_or_file(py, path, text)?;
+    if !driver.is_empty() && driver != input.driver {
+        let known = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|of| of.driver.name);
+        let of = machine.driver(driver).ok_or_else(|| {
+            let fault = Fault::unknown(Pos::default(), "driver", driver, known);
+            model_error(py, fault.about(&machine.name))
+        })?;
+        input = FmaxInput { msrs: input.msrs, ..FmaxInput::under(&machine, of.driver) };
+    }
     let bins: Vec<TurboBin> = published.iter().map(|&(active_cores, khz)| TurboBin { active_cores, khz }).collect();
     let given = (!bins.is_empty()).then_some((published_name, &bins[..]));
     Ok(to_json(&fmax_of(&input, given).node()))

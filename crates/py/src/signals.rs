@@ -12,7 +12,7 @@ use opplab_replay::signals::{First, read_options};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
 use opplab_signals::groups::GroupFinder;
-use opplab_signals::pelt::{PeltReplay, Sample, Samples};
+use opplab_signals::pelt::{PeltReplay, ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
@@ -63,7 +63,7 @@ impl SampleColumns {
         self.util_est.push(sample.util_est);
         self.runnable_avg.push(sample.runnable_avg as u32);
         self.load_avg.push(sample.load_avg);
-        self.error_bound.push(sample.error_bound as u32);
+        self.error_bound.push((sample.error_bound + ROUNDING) as u32);
     }
 
     fn dict(self, py: Python<'_>, pids: bool) -> PyResult<Bound<'_, PyDict>> {

@@ -92,9 +92,13 @@ pub struct Sample {
     pub load_avg: u64,
     /// Estimated utilisation.
     pub util_est: u32,
-    /// By how much `util_avg` may be wrong: see the module.
+    /// By how much `util_avg` may be wrong, beside [`ROUNDING`]: see the module.
     pub error_bound: u64,
 }
+
+/// What [`Sample::error_bound`] does not hold: roundings, updates at other moments than the kernel's, and the microseconds
+/// between the clock's reading and the event.
+pub const ROUNDING: u64 = 4;
 
 /// A CPU's utilisation as its run queue was last updated: what a governor reads, which updates nothing itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

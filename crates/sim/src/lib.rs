@@ -307,6 +307,15 @@ pub fn assumed_preferences(case: &Case) -> Result<Vec<u8>, CaseError> {
     run::setup::assumed_preferences(case)
 }
 
+/// f_max over the clock without turbo of each cluster, in 1/1024, by which `case` follows the clock; `None` where its
+/// kernel does not follow it.
+///
+/// # Errors
+/// As [`run`].
+pub fn freq_max_ratios(case: &Case) -> Result<Option<Vec<u64>>, CaseError> {
+    run::setup::freq_max_ratios(case)
+}
+
 /// Whether the kernel of `case` has utilisation clamps; its workload does not matter.
 ///
 /// # Errors

@@ -36,14 +36,14 @@ def published(name: str | None) -> tuple[str, list[tuple[int, int]]]:
     return "", []
 
 
-def report(source: str) -> dict[str, Any]:
-    """Give the report about a machine or a dump."""
+def report(source: str, driver: str = "") -> dict[str, Any]:
+    """Give the report about a machine or a dump, under a driver of it."""
     path, text = source_text(source)
-    facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, "", []))
+    facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, driver, "", []))
     if text is None:
         name, bins = published(facts.get("processor"))
         if bins:
-            facts = json.loads(_opplab.fmax(path, None, name, bins))
+            facts = json.loads(_opplab.fmax(path, None, driver, name, bins))
     return facts
 
 
@@ -118,8 +118,9 @@ def _together(told: list[str]) -> list[str]:
 
 @click.command(name="fmax")
 @click.argument("source", type=BuiltIn("machine"))
+@click.option("--driver", default="", metavar="NAME", help="Under this driver of the machine.  [default: its own]")
 @format_option
-def command(source: str, output_format: str) -> None:
+def command(source: str, driver: str, output_format: str) -> None:
     """Show every candidate for f_max, each kernel's choice, and its effect.
 
     SOURCE is a machine (built in, or a .toml) or any source of `opplab machine import`. csv and markdown print the
@@ -136,7 +137,7 @@ def command(source: str, output_format: str) -> None:
             else:
                 print_table(cppc.candidates(tables), output_format)
             return
-    facts = report(source)
+    facts = report(source, driver)
     if output_format == "json":
         click.echo(json.dumps(facts, indent=2))
     elif output_format == "text":

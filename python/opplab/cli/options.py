@@ -521,10 +521,9 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
     click.UsageError
         A key of ``--set`` is not one, or its value is no such value.
     """
-    import tomllib
-
     from opplab import _opplab
     from opplab.catalog import nearest
+    from opplab.sweep.variants import value_of
 
     keys = {name: value for name, value in given.items() if name != "keys" and value not in (None, {}, ())}
     known = [key["name"] for key in _opplab.policy_keys()]
@@ -536,22 +535,7 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
             if key in {row["name"] for row in _opplab.governor_tunables()}:
                 hint = f" (it is a tunable: --tunable {text})"
             raise click.UsageError(f"--set: no key '{key}'{hint or '; see opplab list policy-keys'}")
-        try:
-            keys[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            keys[key] = value.strip()
-    for key in (
-        "sugov_cpus",
-        "proposals",
-        "offline_cpus",
-        "isolcpus",
-        "nohz_full",
-        "sched_features",
-        "changes",
-        "idle_disable",
-    ):
-        if isinstance(keys.get(key), list):
-            keys[key] = tuple(keys[key])
+        keys[key] = value_of(key, value.strip())
     return keys
 
 

@@ -264,7 +264,8 @@ def _recorded(
         findings.append(Finding(row["time_ns"], "frequency", _recorded_formula(policy, row), row))
     rest = before if place is None else before[place + 1 :]
     if rest:
-        text = f"Until {seconds(at_ns)} {len(rest)} more decisions gave the same. The last one: "
+        more, plural = " more" if place is not None else "", "s" * (len(rest) != 1)
+        text = f"Until {seconds(at_ns)} {len(rest)}{more} decision{plural} gave the same. The last one: "
         findings.append(Finding(rest[-1]["time_ns"], "reports", text + _recorded_formula(policy, rest[-1]), rest[-1]))
     about = {"recording": str(folder), "from": origin, "governor": policy["governor"], "driver": policy["driver"]}
     about["governor_known"] = policy.get("governor_known", True)

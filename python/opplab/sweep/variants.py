@@ -193,7 +193,7 @@ def _variant(base: Variant, text: str) -> Variant:
         if name == "proposal":
             keys["proposals"] = (*keys.get("proposals", ()), value)
         elif name in known:
-            keys[name] = _read(name, value)
+            keys[name] = value_of(name, value)
         elif name in tunables:
             keys["tunables"] = {**keys.get("tunables", {}), name: value}
         elif name in gates:
@@ -219,15 +219,14 @@ def _split(part: str, names: Collection[str]) -> list[str]:
     return out
 
 
-def _read(name: str, value: str) -> Any:
-    """Read a value as TOML has it; words are texts."""
+def value_of(name: str, value: str) -> Any:
+    """Read the value of a policy's key as TOML has it; words are texts, and so is what a key of text gets."""
     import tomllib
 
-    default = getattr(Policy, name, "")
-    if isinstance(default, str) and name != "epp":
-        return value
     try:
         read = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
+        return value
+    if isinstance(getattr(Policy, name, ""), str) and name != "epp" and not isinstance(read, str):
         return value
     return tuple(read) if isinstance(read, list) else read

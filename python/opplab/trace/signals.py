@@ -25,7 +25,7 @@ class Signals:
     tasks : polars.DataFrame
         Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
         ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for
-        what the events lack (the history before the trace at first).
+        what the events lack (the history before the trace at first), 4 units for roundings included.
     rqs : polars.DataFrame
         The same of the CPUs' root run queues.
     freq_residency, idle_residency : polars.DataFrame

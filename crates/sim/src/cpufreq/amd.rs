@@ -72,15 +72,22 @@ fn no_cppc(cluster: &Cluster, mode: AmdMode) -> CaseError {
 
 /// What the driver finds on a CPU of `cluster`.
 fn platform(cluster: &Cluster, caps: CppcCaps, driver: &Cpufreq) -> AmdPlatform {
-    let known = |mhz: u32, khz: u32| if mhz > 0 { mhz } else { khz / 1000 };
-    let base_khz = cluster.reference_khz();
+    let nominal_mhz = match caps.nominal_freq_mhz {
+        0 => cluster.reference_khz() / 1000,
+        mhz => mhz,
+    };
+    // Levels are in proportion to frequencies; the lowest operating point is acpi-cpufreq's, far above the lowest level.
+    let lowest_mhz = match caps.lowest_freq_mhz {
+        0 => (u64::from(nominal_mhz) * u64::from(caps.lowest_perf) / u64::from(caps.nominal_perf.max(1))) as u32,
+        mhz => mhz,
+    };
     let perf = AmdPerf {
         highest_perf: caps.highest_perf,
         nominal_perf: caps.nominal_perf,
         lowest_nonlinear_perf: caps.lowest_nonlinear_perf,
         lowest_perf: caps.lowest_perf,
-        nominal_mhz: known(caps.nominal_freq_mhz, base_khz),
-        lowest_mhz: known(caps.lowest_freq_mhz, cluster.opps[0].khz),
+        nominal_mhz,
+        lowest_mhz,
     };
     AmdPlatform {
         // Without the register there is no fast switch (amd-pstate.c:amd_pstate_cpu_init(), v6.12), in active mode no matter.
@@ -227,7 +234,18 @@ mod tests {
     #[test]
     fn a_governor_is_heard_through_shared_memory() {
         let text = include_str!("../../../../python/opplab/data/machines/epyc-7742-2s.toml");
-        let machine = opplab_model::file::parse_machine("epyc-7742-2s.toml", text).expect("a machine");
+        hears(text);
+    }
+
+    /// Goal: a machine whose CPPC has no frequencies gets them by the levels, where its lowest operating point is that of
+    /// the most efficient level, too.
+    #[test]
+    fn the_driver_loads_without_frequencies() {
+        hears(include_str!("../../../../python/opplab/data/machines/epyc-7502-2s.toml"));
+    }
+
+    fn hears(text: &str) {
+        let machine = opplab_model::file::parse_machine("epyc.toml", text).expect("a machine");
         let cluster = &machine.clusters[0];
         let caps = cluster.cppc.expect("has CPPC");
         for name in ["amd-pstate", "amd-pstate-guided"] {

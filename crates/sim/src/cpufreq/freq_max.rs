@@ -9,10 +9,10 @@
 //!   search  a package: every tick with busy time, by how many of its cores run something
 //! ```
 
-use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::freq_invariance::{
-    FreqMax, FreqMaxFacts, FreqMaxOf, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, TurboLevel, ratio_against,
+    FreqMax, FreqMaxOf, FreqMaxSearch, FreqRatio, RaplFreqMax, RecentFreqMax, ratio_against,
 };
+use opplab_kernel::profile::Platform;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::machine::{Cluster, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
@@ -59,11 +59,6 @@ struct RaplWindow {
     energy_fj: u128,
 }
 
-/// At which clock MPERF counts on a machine's processor.
-fn mperf_khz(machine: &Machine, cluster: &Cluster) -> u32 {
-    if machine.tsc_khz == 0 { cluster.reference_khz() } else { machine.tsc_khz }
-}
-
 impl FreqMaxRatios {
     /// What the policy names, or the kernel takes.
     ///
@@ -74,35 +69,34 @@ impl FreqMaxRatios {
             let by_cluster = vec![SCHED_CAPACITY_SCALE; machine.clusters.len()].into();
             return Ok(Self { by_cluster, estimate: None });
         }
-        let freq_max_of =
-            gates.profile.freq_max_of(gates.platform, machine.is_intel_hybrid(), policy.smt_active(machine));
-        let freq_max = if policy.freq_max.is_empty() {
-            let kind = driver_of(machine, policy).driver.kind;
-            let by_intel = matches!(kind, DriverKind::IntelActive | DriverKind::IntelPassive);
-            gates.profile.freq_max(gates.platform, freq_max_of, policy.no_turbo && by_intel)
-        } else {
-            FreqMax::from_name(&policy.freq_max)
-                .ok_or_else(|| CaseError(format!("unknown freq_max {:?}", policy.freq_max)))?
+        let driver = driver_of(machine, policy).driver.kind;
+        let smt = policy.smt_active(machine);
+        let named = match policy.freq_max.as_str() {
+            "" => None,
+            name => Some(FreqMax::from_name(name).ok_or_else(|| CaseError(format!("unknown freq_max {name:?}")))?),
         };
-        let nr_cores = |package: u32| cores_of(machine, |cpu| cpu.package == package).len() as u32;
-        let ratio = |cluster: &Cluster, freq_max: FreqMax| {
-            let level = |bin: &opplab_model::machine::TurboBin| TurboLevel {
-                active_cores: bin.active_cores,
-                freq_khz: bin.khz,
-            };
-            let turbo: Vec<TurboLevel> = cluster.turbo.iter().map(level).collect();
-            let n_cores = nr_cores(machine.cpus[cluster.cpus[0] as usize].package);
+        // What a kernel would take that found its sources.
+        let usual = if gates.platform == Platform::Amd { FreqMax::Mid } else { FreqMax::Turbo4Cores };
+        let ratio = |cluster: &Cluster, freq_max: Option<FreqMax>| {
+            let sources = machine.freq_max_sources(cluster, smt);
+            let ratio = match freq_max {
+                Some(freq_max) => sources.ratio(freq_max),
+                None => match sources.taken(&gates.profile, driver, policy.no_turbo) {
+                    Ok(taken) => Some(taken.ratio),
+                    Err(_) => sources.ratio(usual),
+                },
+            }?;
             // The kernel's ratio is to the clock of MPERF; counters here go at the reference clock.
-            let (own_khz, base_khz) = (cluster.reference_khz(), mperf_khz(machine, cluster));
-            let ratio = freq_max.ratio(&FreqMaxFacts { base_khz, turbo: &turbo, n_cores })?;
+            let (own_khz, base_khz) = (cluster.reference_khz(), sources.base_khz);
             if base_khz == own_khz { Some(ratio) } else { ratio_against(ratio, base_khz, own_khz) }
         };
         let boot = machine.cluster_of(0);
-        let of_cluster = |cluster: &Cluster, freq_max: FreqMax| match freq_max_of {
+        let freq_max_of = machine.freq_max_sources(boot, smt).freq_max_of(&gates.profile, driver);
+        let of_cluster = |cluster: &Cluster, freq_max: Option<FreqMax>| match freq_max_of {
             FreqMaxOf::EachCpu => ratio(cluster, freq_max),
             FreqMaxOf::BootCpu => ratio_against(ratio(boot, freq_max)?, boot.reference_khz(), cluster.reference_khz()),
         };
-        let ratios = |freq_max| -> Result<IdVec<ClusterId, FreqRatio>, CaseError> {
+        let ratios = |freq_max: Option<FreqMax>| -> Result<IdVec<ClusterId, FreqRatio>, CaseError> {
             let unknown = |cluster: &Cluster| CaseError(format!("f_max of cluster {} is not known", cluster.name));
             machine
                 .clusters
@@ -110,17 +104,17 @@ impl FreqMaxRatios {
                 .map(|cluster| of_cluster(cluster, freq_max).ok_or_else(|| unknown(cluster)))
                 .collect()
         };
-        let by_cluster = ratios(freq_max)?;
+        let by_cluster = ratios(named)?;
         let nr_packages = machine.cpus.iter().map(|cpu| cpu.package + 1).max().unwrap_or(0);
-        let estimate = match freq_max {
-            FreqMax::Rapl => {
-                let highest = ratios(FreqMax::MaxBoost)?;
+        let estimate = match named {
+            Some(FreqMax::Rapl) => {
+                let highest = ratios(Some(FreqMax::MaxBoost))?;
                 let ends = |of: &IdVec<ClusterId, FreqRatio>| of.iter().copied().max().unwrap_or(SCHED_CAPACITY_SCALE);
                 let estimate = rapl(machine, nr_packages, ends(&highest), ends(&by_cluster))?;
                 let window = |_| RaplWindow { estimate, acnt: 0, mcnt: 0, since_ns: BOOT_NS, energy_fj: 0 };
                 Some(Estimate::Rapl((0..nr_packages).map(window).collect()))
             }
-            FreqMax::Recent => {
+            Some(FreqMax::Recent) => {
                 let mut of_cpu = vec![RecentFreqMax::new(RECENT_SHIFT, SCHED_CAPACITY_SCALE, 0); machine.cpus.len()];
                 for (cluster, &start) in machine.clusters.iter().zip(by_cluster.iter()) {
                     for &cpu in &cluster.cpus {
@@ -129,12 +123,18 @@ impl FreqMaxRatios {
                 }
                 Some(Estimate::Recent(of_cpu.into()))
             }
-            FreqMax::Search => {
+            Some(FreqMax::Search) => {
+                let nr_cores = |package: u32| cores_of(machine, |cpu| cpu.package == package).len() as u32;
                 Some(Estimate::Search((0..nr_packages).map(|index| FreqMaxSearch::new(nr_cores(index))).collect()))
             }
             _ => None,
         };
         Ok(Self { by_cluster, estimate })
+    }
+
+    /// Of each cluster.
+    pub(crate) fn by_cluster(&self) -> Vec<FreqRatio> {
+        self.by_cluster.iter().copied().collect()
     }
 
     /// Whether the power of a package is to be read: a window is over.

@@ -348,6 +348,16 @@ pub(crate) fn has_clamps(case: &Case) -> Result<bool, CaseError> {
     Ok(Gates::new(&case.policy, &case.machine)?.profile.uclamp == Uclamp::Present)
 }
 
+/// f_max of each cluster, where the kernel of a case follows the clock.
+///
+/// # Errors
+/// [`CaseError`] for what is not known.
+pub(crate) fn freq_max_ratios(case: &Case) -> Result<Option<Vec<u64>>, CaseError> {
+    let gates = Gates::new(&case.policy, &case.machine)?;
+    let ratios = FreqMaxRatios::new(&case.machine, &case.policy, &gates)?;
+    Ok(gates.freq_invariant.then(|| ratios.by_cluster()))
+}
+
 /// Whether some task of `workload` is ever of SCHED_IDLE.
 fn has_sched_idle(workload: &Workload) -> bool {
     let sets = |op: &Op| matches!(op, Op::SetPolicy { policy: SchedPolicy::Idle });

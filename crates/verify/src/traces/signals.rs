@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use opplab_kernel::pelt::HalfLife32;
 use opplab_kernel::profile::KernelProfile;
 use opplab_signals::late::LateFinder;
-use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample};
+use opplab_signals::pelt::{CpuFacts, PeltReplay, ROUNDING, Sample};
 use opplab_signals::ticks::{TickFinder, Ticks};
 use opplab_signals::waits::nearest_rank;
 
@@ -30,10 +30,6 @@ use super::input::{Ev, Kind, Recording};
 
 /// A signal counts when its stated error bound is no more than this, in units of 1024.
 pub const KNOWN_WITHIN: u64 = 8;
-
-/// What the bound does not hold: roundings, updates at other moments than the kernel's, and the microseconds between the
-/// clock's reading and the record.
-const ROUNDING: u64 = 4;
 
 /// Differences of `util_avg` in units of 1024.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::cpufreq::driver::{CpuinfoFacts, DriverEntry, DriverKind, FastSwitch};
 use crate::cpufreq::freq_table::TableOrder;
-use crate::freq_invariance::{AmdPerfCaps, is_zen4};
+use crate::freq_invariance::FreqRatio;
 use crate::profile::{AcpiCpuinfoMax, Platform};
 
 /// The driver. Its table begins with P0: of two frequencies that are equally near, [`Relation::C`] takes the higher one.
@@ -22,32 +22,31 @@ fn cpuinfo_max_khz(facts: &CpuinfoFacts<'_>) -> u32 {
         return facts.p0_khz;
     };
     let highest_perf = match facts.platform {
-        Platform::Amd => {
-            let (family, model) = cppc.family_model;
-            let caps = AmdPerfCaps {
-                nominal_perf: Some(cppc.nominal_perf),
-                highest_perfs: cppc.highest_perfs,
-                zen4: is_zen4(family, model as u8 as u32),
-                model: model as u8,
-            };
-            caps.boost_ratio_numerator()
-        }
+        Platform::Amd => facts.profile.amd_boost_numerator(cppc.highest_perf, cppc.highest_perfs, cppc.family_model),
         _ => cppc.highest_perf.into(),
     };
     let boost_khz = acpi_max_boost_khz(facts.p0_khz, cppc.nominal_freq_mhz, highest_perf, cppc.nominal_perf);
     boost_khz.unwrap_or(facts.p0_khz).max(facts.p0_khz)
 }
 
-/// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
-/// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (0) (drivers/cpufreq/acpi-cpufreq.c:
-/// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is, on AMD, what
-/// [`AmdPerfCaps::boost_ratio_numerator`] gives. `None` without boost.
-pub fn acpi_max_boost_khz(p0_khz: u32, nominal_freq_mhz: u32, highest_perf: u64, nominal_perf: u32) -> Option<u32> {
+/// The boost frequency over the nominal one, in 1/1024; `None` without boost, as where the nominal performance is above
+/// the highest (acpi-cpufreq.c:get_max_boost_ratio(), v6.12).
+pub fn acpi_max_boost_ratio(highest_perf: u64, nominal_perf: u32) -> Option<FreqRatio> {
     let nominal_perf = u64::from(nominal_perf);
     if highest_perf < nominal_perf || highest_perf > u64::from(u32::MAX) {
         return None;
     }
-    let ratio = (highest_perf << 10).checked_div(nominal_perf)?;
+    (highest_perf << 10).checked_div(nominal_perf)
+}
+
+/// `cpuinfo_max_freq` as acpi-cpufreq forms it: `freq * (highest_perf * 1024 / nominal_perf) >> 10`, where `freq` is
+/// CPPC's nominal frequency, or P0 of the table if the firmware leaves that out (0) (drivers/cpufreq/acpi-cpufreq.c:
+/// acpi_cpufreq_cpu_init(), v6.12; older kernels take P0 always). `highest_perf` is, on AMD,
+/// [`KernelProfile::amd_boost_numerator`]. `None` without boost.
+///
+/// [`KernelProfile::amd_boost_numerator`]: crate::profile::KernelProfile::amd_boost_numerator
+pub fn acpi_max_boost_khz(p0_khz: u32, nominal_freq_mhz: u32, highest_perf: u64, nominal_perf: u32) -> Option<u32> {
+    let ratio = acpi_max_boost_ratio(highest_perf, nominal_perf)?;
     let nominal_khz = u64::from(nominal_freq_mhz) * 1000;
     let khz = if nominal_khz != 0 { nominal_khz } else { u64::from(p0_khz) };
     u32::try_from(khz.checked_mul(ratio)? >> 10).ok()
