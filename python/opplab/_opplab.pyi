@@ -179,6 +179,7 @@ def trace_pieces(
     from_ns: int | None,
     to_ns: int | None,
     events_max: int,
+    contexts: bool,
     each: Callable[[Trace, int], None],
 ) -> list[str]: ...
 def trace_to_dat(

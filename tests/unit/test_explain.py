@@ -162,6 +162,21 @@ def test_a_task_by_energy(juno: opplab.Run) -> None:
         assert "costs the least energy" in choice.text
 
 
+def test_a_push_of_a_running_task_is_no_misfit_by_itself() -> None:
+    """All CPUs of a hybrid with SMT have one capacity: no task is a misfit, and the balancer pushes by priority."""
+    tasks = {
+        "js": {"instance": 1, "loop": -1, "run": 120000, "timer": {"ref": "js", "period": 700000}},
+        "tab": {"instance": 3, "loop": -1, "run": 9000, "sleep": 61000},
+        "net": {"instance": 2, "loop": -1, "run": 300, "timer": {"ref": "unique", "period": 5000}},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")
+    run = opplab.simulate("alder-lake-i7-1260p", work, policy, seconds=3)
+    text = "".join(str(opplab.explain(run, task=f"tab-{nth}", at=3)) for nth in (1, 2, 3))
+    assert " by active-balance" in text
+    assert "misfit" not in text
+
+
 def test_a_task_without_energy() -> None:
     run = simulate(8, 3000, eas=False)
     found = opplab.explain(run, task=run.tasks[2])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 import opplab
+from opplab.cli.main import opplab as cli
 
 from testdata import shared
 
@@ -116,3 +119,50 @@ def test_events_of_perfetto(tmp_path: Path) -> None:
     pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     out = opplab.read_trace(shared(MT8196)).export(tmp_path / "trace.pftrace")
     check(out, "perfetto", at_least=120_000)
+
+
+def waits_of(file: Path) -> list[tuple[object, ...]]:
+    """Give all waits for a CPU."""
+    return opplab.read_trace(file).sql("select pid, woken, wait_ns from waits order by pid, time_ns, wait_ns").rows()
+
+
+def replay_of(file: Path, machine: str) -> dict[str, object]:
+    """Give a replay."""
+    words = ["replay", str(file), "--machine", machine, "--governor", "performance", "--format", "json"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    return {name: value for name, value in json.loads(done.stdout).items() if name != "trace"}
+
+
+def exported(file: Path, folder: Path) -> list[Path]:
+    """Give a trace in all forms."""
+    files = [folder / f"{file.stem}-{file.suffix[1:]}{suffix}" for suffix in (".dat", ".txt", ".pftrace")]
+    for one in files:
+        opplab.read_trace(file).export(one)
+    return files
+
+
+def test_a_run_has_one_answer_in_every_format(tmp_path: Path) -> None:
+    machine = opplab.Machine.load("pixel4")
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    run = opplab.simulate(machine, work, opplab.Policy(tunables={"rate_limit_us": 10000}), seconds=1)
+    files = [tmp_path / "run.dat", tmp_path / "run.pftrace"]
+    run.to_trace(files[0])
+    run.to_perfetto(files[1])
+    files += [one for file in list(files) for one in exported(file, tmp_path)]
+    files += exported(files[3], tmp_path)
+    waits, replayed = waits_of(files[0]), replay_of(files[0], "pixel4")
+    assert waits
+    for file in files[1:]:
+        assert waits_of(file) == waits, file
+        assert replay_of(file, "pixel4") == replayed, file
+
+
+def test_a_recording_has_the_same_wakeups_in_every_format(tmp_path: Path) -> None:
+    # Without the snapshots beside it.
+    file = tmp_path / "recording.dat"
+    shutil.copy(shared("traces/arm64-612-juno-eas-homog6/trace.dat"), file)
+    copies = exported(file, tmp_path)
+    assert replay_of(copies[0], "juno-r2") == replay_of(file, "juno-r2")
+    for copy in copies:
+        assert waits_of(copy) == waits_of(file), copy

@@ -25,7 +25,7 @@ pub enum PlacementRule {
     /// A load balance moved it.
     Balance = 5,
     /// An active or misfit balance moved it.
-    Misfit = 6,
+    ActiveBalance = 6,
     /// A policy for tests, or a user's policy in Python.
     Custom = 7,
     /// CPU selection of deadline tasks.
@@ -43,7 +43,7 @@ impl PlacementRule {
         Self::Idlest,
         Self::Pinned,
         Self::Balance,
-        Self::Misfit,
+        Self::ActiveBalance,
         Self::Custom,
         Self::Deadline,
         Self::RealTime,

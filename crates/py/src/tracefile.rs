@@ -112,10 +112,11 @@ pub(crate) fn trace_task_names(py: Python<'_>, path: PathBuf) -> PyResult<(Names
 }
 
 /// Reads the events of these names from the trace at `path` in pieces of at most `events_max` events and gives each to
-/// `each`, with the number of events in all of them; gives what was damaged.
+/// `each`, with the number of events in all of them; gives what was damaged. `contexts`: with the context of each event, for files.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, events, from_ns, to_ns, events_max, each))]
+#[pyo3(signature = (path, events, from_ns, to_ns, events_max, contexts, each))]
+#[expect(clippy::too_many_arguments, reason = "what Python's export has")]
 pub(crate) fn trace_pieces(
     py: Python<'_>,
     path: PathBuf,
@@ -123,9 +124,11 @@ pub(crate) fn trace_pieces(
     from_ns: Option<u64>,
     to_ns: Option<u64>,
     events_max: usize,
+    contexts: bool,
     each: Py<PyAny>,
 ) -> PyResult<Vec<String>> {
-    let options = ReadOptions { events, time_range_ns: span(from_ns, to_ns), ..ReadOptions::default() };
+    let time_range_ns = span(from_ns, to_ns);
+    let options = ReadOptions { events, time_range_ns, common_fields: contexts, ..ReadOptions::default() };
     let mut raised = None;
     let mut give = |inner: Trace, total: u64| {
         let piece = PyTrace { path: path.clone(), inner };

@@ -6,7 +6,8 @@
 //!                                       v waking b
 //!   task b   ------ asleep -------------|==run==|         SemWait, Run w, ...
 //! ```
-//! Work is counted as the engine counts it: ns of the biggest CPU at its highest frequency. What the machine itself cost (switches,
+//! Work is counted as the engine counts it: ns of the biggest CPU at its highest frequency without boost, less beside a busy thread of
+//! the core. What the machine itself cost (switches,
 //! wake-ups, ticks) is taken off, because the engine adds it again. A wake-up by a running task is a semaphore between the two, one by
 //! an interrupt is a timer, and of an uninterruptible sleep the end of a request to a device. Timers are absolute (the period is
 //! kept whatever the work takes) unless the sleeps of a task are more alike than its periods.
@@ -210,6 +211,8 @@ struct Reader<'a> {
     timed: &'a BTreeSet<TaskIdx>,
     bound: &'a BTreeMap<TaskIdx, (u64, u32)>,
     cpus: Vec<CpuState>,
+    /// The other threads of each CPU's core.
+    siblings: Vec<Vec<usize>>,
     policy_of: Vec<usize>,
     histories: BTreeMap<TaskIdx, History>,
     trains: Trains,
@@ -237,6 +240,10 @@ impl<'a> Reader<'a> {
                 idle_ns: 0,
             })
             .collect();
+        let core_of: Vec<u32> = machine.cpus.iter().map(|place| place.core).collect();
+        let same_core =
+            |cpu: usize| (0..core_of.len()).filter(|&other| other != cpu && core_of[other] == core_of[cpu]).collect();
+        let siblings = (0..core_of.len()).map(same_core).collect();
         let tick_ns = 1_000_000_000 / u64::from(recording.hz.max(1));
         let trains = Trains::new(machine.nr_cpus(), machine.shared_stream);
         Self {
@@ -244,6 +251,7 @@ impl<'a> Reader<'a> {
             timed,
             bound,
             cpus,
+            siblings,
             policy_of,
             histories: BTreeMap::new(),
             trains,
@@ -261,9 +269,11 @@ impl<'a> Reader<'a> {
         if current == IDLE_TASK || now <= since {
             return;
         }
+        let shares_core = self.siblings[cpu].iter().any(|&other| self.cpus[other].current != IDLE_TASK);
         let Some(history) = self.histories.get_mut(&current) else { return };
         let cluster = machine.cluster_of(cpu as u32);
-        let ns = now - since;
+        let share = if shares_core { machine.smt_yield } else { 1024 };
+        let ns = ((u128::from(now - since) * u128::from(share)) >> 10) as u64;
         let work = if machine.speed_is_constant() {
             ns
         } else {
@@ -340,6 +350,12 @@ impl<'a> Reader<'a> {
             What::Switch { prev, left, next } => {
                 if !self.recording.machine.shared_stream {
                     self.settle(c, now);
+                    if (prev == IDLE_TASK) != (next == IDLE_TASK) {
+                        // The other threads of the core become slower or faster.
+                        for nth in 0..self.siblings[c].len() {
+                            self.settle(self.siblings[c][nth], now);
+                        }
+                    }
                 }
                 self.cpus[c].current = next;
                 self.cpus[c].since_ns = now;

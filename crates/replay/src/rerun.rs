@@ -9,6 +9,7 @@ use std::path::Path;
 
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
+use opplab_model::experiment::capacities;
 use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
@@ -421,10 +422,8 @@ impl Replay {
             names.dedup();
             return Err(ReplayError::Input(format!("no such task ran; the trace has {}", names.join(", "))));
         }
-        let biggest =
-            (0..machine.nr_cpus() as u32).max_by_key(|&cpu| (machine.cluster_of(cpu).capacity, u32::MAX - cpu));
         let seconds = events.duration_ns.div_ceil(1_000_000_000);
-        Ok(to_rtapp(&workload, biggest.unwrap_or(0), seconds, tolerance_permille))
+        Ok(to_rtapp(&workload, &capacities(&machine), seconds, tolerance_permille))
     }
 
     /// What the trace does not record of its machine.

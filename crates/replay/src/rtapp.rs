@@ -46,14 +46,17 @@ impl Event {
     }
 }
 
-/// Writes `workload` as an rt-app file. Activations whose times differ by no more than `tolerance_permille` become loops. Work is that of the
-/// biggest CPU; `duration_s` is the file's duration.
+/// Writes `workload` as an rt-app file. Activations whose times differ by no more than `tolerance_permille` become loops.
+/// `duration_s` is the file's duration.
 ///
-/// The calibration is `CPUn`, `calibration_cpu` being one of the biggest CPUs of the device.
-pub fn to_rtapp(workload: &Workload, calibration_cpu: u32, duration_s: u64, tolerance_permille: u64) -> String {
+/// `capacities` are those that readers of the file take (`opplab_model::experiment::capacities()`): work is us of the first of the
+/// fastest CPUs at its highest clock, boosted where it boosts, and that CPU is the calibration.
+pub fn to_rtapp(workload: &Workload, capacities: &[u32], duration_s: u64, tolerance_permille: u64) -> String {
+    let fastest = capacities.iter().enumerate().rev().max_by_key(|&(_, &capacity)| capacity);
+    let (calibration_cpu, capacity) = fastest.map_or((0, 1024), |(cpu, &capacity)| (cpu as u64, capacity));
     let names: Vec<String> = workload.tasks.iter().map(|task| file_name(&task.name)).collect();
     let tasks = workload.tasks.iter().zip(&names).map(|(task, name)| {
-        let phases = merge(activations(&task.ops), tolerance_permille);
+        let phases = merge(activations(&task.ops, capacity), tolerance_permille);
         let mut entries: Vec<(String, Option<Node>)> = vec![("loop".into(), Some(Node::from(1)))];
         if !task.initial {
             // Only `fork` starts it.
@@ -127,7 +130,8 @@ fn policy(policy: SchedPolicy, entries: &mut Vec<(String, Option<Node>)>) {
     }
 }
 
-fn activations(ops: &[Op]) -> Vec<Activation> {
+/// The activations of a program; `capacity` is that of the CPU that its work is calibrated on.
+fn activations(ops: &[Op], capacity: u32) -> Vec<Activation> {
     let mut all = Vec::new();
     let mut events: Vec<Event> = Vec::new();
     let mut policy = None;
@@ -140,7 +144,10 @@ fn activations(ops: &[Op]) -> Vec<Activation> {
                 policy = Some(new);
                 continue;
             }
-            Op::Run { work_ns, .. } => (Event::Run(work_ns), false),
+            Op::Run { work_ns, .. } => {
+                let ns = u128::from(work_ns) * 1024 / u128::from(capacity.max(1));
+                (Event::Run(u64::try_from(ns).unwrap_or(u64::MAX)), false)
+            }
             Op::SemPost { sem } => (Event::Post(sem), false),
             Op::Fork { task } => (Event::Fork(task), false),
             Op::SemWait { sem } => (Event::Wait(sem), true),
@@ -260,7 +267,7 @@ mod tests {
 
     #[test]
     fn our_reader_takes_what_is_written() {
-        let text = to_rtapp(&workload(), 0, 2, 50);
+        let text = to_rtapp(&workload(), &[1024, 1024], 2, 50);
         let options = CompileOptions { name: "back", capacities: &[1024, 1024] };
         let back = load("out.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(back.tasks.len(), 2);
@@ -273,12 +280,30 @@ mod tests {
         assert_eq!(back.duration_ns, Some(2_000_000_000));
     }
 
+    /// Goal: work that is written is the work that is read, on any machine. Method: capacities of boosted and of small CPUs.
+    #[test]
+    fn work_comes_back_where_cpus_boost() {
+        for capacities in [vec![1024], vec![1327, 1327], vec![512, 1024, 2292], vec![446]] {
+            let text = to_rtapp(&workload(), &capacities, 2, 50);
+            let options = CompileOptions { name: "back", capacities: &capacities };
+            let back =
+                load("out.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
+            let work = back.tasks[1]
+                .ops
+                .iter()
+                .filter_map(|op| if let Op::Run { work_ns, .. } = op { Some(*work_ns) } else { None });
+            // The reader adds what a loop itself takes.
+            let off_ns = work.max().unwrap_or_default().abs_diff(1_000_000);
+            assert!(off_ns <= 3000, "{capacities:?}: {off_ns} ns");
+        }
+    }
+
     #[test]
     fn what_is_not_alike_is_not_joined() {
         let mut other = workload();
         other.tasks[0].ops[2] = Op::Run { work_ns: 1_600_000, fixed: 0 };
         let runs = |text: &str| text.matches("\"run0\"").count();
-        assert_eq!(runs(&to_rtapp(&workload(), 0, 2, 50)), 3);
-        assert_eq!(runs(&to_rtapp(&other, 0, 2, 50)), 5);
+        assert_eq!(runs(&to_rtapp(&workload(), &[1024, 1024], 2, 50)), 3);
+        assert_eq!(runs(&to_rtapp(&other, &[1024], 2, 50)), 5);
     }
 }

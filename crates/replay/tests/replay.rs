@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use opplab_model::experiment::capacities;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
@@ -25,10 +26,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn juno() -> Machine {
-    let path = root().join("python/opplab/data/machines/juno-r2.toml");
+fn machine(name: &str) -> Machine {
+    let path = root().join(format!("python/opplab/data/machines/{name}.toml"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    parse_machine("juno-r2.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    parse_machine(name, &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn juno() -> Machine {
+    machine("juno-r2")
 }
 
 /// Three periodic tasks, a pair that wakes each other, and one that sleeps for a time.
@@ -40,12 +45,18 @@ const WORKLOAD: &str = r#"{"tasks": {
     "global": {"duration": 3, "calibration": 1}}"#;
 
 fn setup(governor: &str) -> (Setup, Workload) {
-    let machine = juno();
-    let capacities: Vec<u32> = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
-    let options = CompileOptions { name: "known", capacities: &capacities };
-    let workload =
-        load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
     let policy = Policy { governor: governor.into(), energy_model: EnergyModelSource::Registered, ..Policy::default() };
+    setup_of(juno(), WORKLOAD, policy)
+}
+
+/// A workload, as files give it for the machine.
+fn loaded(machine: &Machine, text: &str) -> Workload {
+    let options = CompileOptions { name: "known", capacities: &capacities(machine) };
+    load("known.json", text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn setup_of(machine: Machine, workload: &str, policy: Policy) -> (Setup, Workload) {
+    let workload = loaded(&machine, workload);
     let start_khz = machine.policies().iter().map(|(c, _)| machine.clusters[*c as usize].opps[0].khz).collect();
     let switch_ns = machine.costs.context_switch_ns;
     let start_known = vec![true; machine.policies().len()];
@@ -191,9 +202,43 @@ fn a_change_that_does_not_exist_is_an_error() {
 #[test]
 fn a_recorded_workload_becomes_an_rtapp_file_that_our_reader_takes() {
     let text = replay("schedutil").to_rtapp(None, 50).unwrap_or_else(|error| panic!("{error}"));
-    let options = CompileOptions { name: "back", capacities: &[446, 1024, 1024, 446, 446, 446] };
-    let back = load("back.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
+    let back = loaded(&juno(), &text);
     assert_eq!(back.tasks.iter().filter(|task| task.initial).count(), 5, "{:?}", back.tasks[0].name);
+}
+
+/// Goal: work that is recovered is the work that was given, and an rt-app file of it gives it again: where CPUs boost, and beside a busy
+/// thread of the core, which makes both slower. Method: two tasks of 20 ms on two CPUs that share a core, or do not.
+#[test]
+fn work_comes_back_from_clocks_that_boost_and_cores_that_are_shared() {
+    for (name, cpus) in
+        [("kaby-lake-i7-7500u", [0, 1]), ("kaby-lake-i7-7500u", [0, 2]), ("alder-lake-i7-1260p", [0, 1])]
+    {
+        let task = |name: &str, cpu: u32| {
+            format!(
+                r#""{name}": {{"loop": -1, "cpus": [{cpu}], "run": 20000, "timer": {{"ref": "{name}", "period": 100000}}}}"#
+            )
+        };
+        let text = format!(r#"{{"tasks": {{{}, {}}}}}"#, task("a", cpus[0]), task("b", cpus[1]));
+        let policy = Policy { governor: "performance".into(), ..Policy::default() };
+        let (setup, workload) = setup_of(machine(name), &text, policy);
+        let events = recorded(&setup, &workload);
+        let machine = setup.machine.clone();
+        let given_ns = capacities(&machine)[0] as u64 * 20_000_000 / 1024;
+        let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));
+        let again = loaded(&machine, &replay.to_rtapp(None, 50).unwrap_or_else(|error| panic!("{error}")));
+        for (what, workload) in [("recovered", &replay.workload), ("written", &again)] {
+            for task in &workload.tasks {
+                let work = task
+                    .ops
+                    .iter()
+                    .filter_map(|op| if let Op::Run { work_ns, .. } = op { Some(*work_ns) } else { None });
+                let off_us: Vec<u64> = work.map(|ns| ns.abs_diff(given_ns) / 1000).collect();
+                // The first activation may begin at a clock that rises, the last one is cut.
+                let whole = &off_us[off_us.len().min(2) - 1..off_us.len().max(2) - 1];
+                assert!(whole.iter().all(|&us| us < 300), "{name} {cpus:?} {}, {what}: {off_us:?} us", task.name);
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Events have the kernel's names and fields (include/trace/events/sched.h and power.h, v6.12). The kernel's bare
 //! tracepoints (`pelt_se_tp`, ...) and our own decisions have no format there; they are written with the fields of
-//! [`Event`] to `trace.dat` and text. In Perfetto they become counter tracks (utilisation, requested against granted frequency,
+//! [`Event`]. In Perfetto they also become counter tracks (utilisation, requested against granted frequency,
 //! idle states, power by rail), instants with what decided (frequency requests, placements), and flows from a wake-up to the
 //! switch that it leads to. Tasks of a control group are threads of a process with the group's name, and a counter has how many
 //! CPUs the group runs on.
@@ -126,7 +126,7 @@ enum Instant {
 pub struct RunTrace {
     builder: TraceBuilder,
     ids: Ids,
-    internal: Option<InternalIds>,
+    internal: InternalIds,
     names: Vec<String>,
     curr: Vec<i32>,
     counters: BTreeMap<(Track, u32), Vec<(u64, i64)>>,
@@ -172,9 +172,9 @@ fn pid(task: u32) -> i32 {
 }
 
 impl RunTrace {
-    /// A trace of `machine` and the tasks of these names, by index, with a mark of load tracking's half-life. With `internal` the
-    /// events that have no format in the kernel are part of it.
-    pub fn new(machine: &Machine, names: Vec<String>, half_life_ms: u32, internal: bool) -> Self {
+    /// A trace of `machine` and the tasks of these names, by index, with a mark of load tracking's half-life. With `tracks` it
+    /// keeps what [`Self::into_perfetto`] makes tracks of.
+    pub fn new(machine: &Machine, names: Vec<String>, half_life_ms: u32, tracks: bool) -> Self {
         let nr_cpus = machine.nr_cpus();
         let mut builder = TraceBuilder::new(nr_cpus as u32);
         for (task, name) in names.iter().enumerate() {
@@ -217,13 +217,11 @@ impl RunTrace {
         };
         let half_life = format!("{HALF_LIFE_MARK}{half_life_ms}");
         builder.push(ids.mark, 0, 0, 0, &[Value::U64(0), Value::Str(half_life.as_bytes())]);
-        let internal = internal.then(|| Self::declare_internal(&mut builder));
-        if let Some(ids) = &internal {
-            for (index, cluster) in (0u64..).zip(&machine.clusters) {
-                builder.push(ids.cluster_idle, 0, cluster.cpus[0], 0, &[uint(AWAKE), uint(index)]);
-            }
+        let internal = Self::declare_internal(&mut builder);
+        for (index, cluster) in (0u64..).zip(&machine.clusters) {
+            builder.push(internal.cluster_idle, 0, cluster.cpus[0], 0, &[uint(AWAKE), uint(index)]);
         }
-        let instants = std::iter::repeat_with(Vec::new).take(if internal.is_some() { 0 } else { nr_cpus }).collect();
+        let instants = std::iter::repeat_with(Vec::new).take(if tracks { nr_cpus } else { 0 }).collect();
         Self {
             builder,
             ids,
@@ -556,16 +554,12 @@ impl RunTrace {
                 self.count(Track::CpuIdle, cpu, now_ns, state.into());
             }
             Event::IdleExit { cpu } => {
-                if let Some(ids) = &self.internal {
-                    self.push(ids.idle_exit, now_ns, cpu, &[uint(cpu)]);
-                }
+                self.push(self.internal.idle_exit, now_ns, cpu, &[uint(cpu)]);
             }
             Event::ClusterIdle { cluster, state } => {
                 self.count(Track::ClusterIdle, cluster, now_ns, state.into());
-                if let Some(ids) = &self.internal {
-                    let first = self.machine.clusters[cluster as usize].cpus[0];
-                    self.push(ids.cluster_idle, now_ns, first, &[uint(state as u32), uint(cluster)]);
-                }
+                let first = self.machine.clusters[cluster as usize].cpus[0];
+                self.push(self.internal.cluster_idle, now_ns, first, &[uint(state as u32), uint(cluster)]);
             }
             _ => {}
         }
@@ -576,28 +570,21 @@ impl RunTrace {
         match *event {
             Event::PeltCfs { cpu, load_avg, runnable_avg, util_avg } => {
                 self.count(Track::CpuUtil, cpu, now_ns, util_avg.into());
-                if let Some(ids) = &self.internal {
-                    let id = ids.pelt_cfs;
-                    self.push(id, now_ns, cpu, &[int(cpu), uint(load_avg), uint(runnable_avg), uint(util_avg)]);
-                }
+                let values = [int(cpu), uint(load_avg), uint(runnable_avg), uint(util_avg)];
+                self.push(self.internal.pelt_cfs, now_ns, cpu, &values);
             }
             Event::PeltSe { cpu, task, load_avg, runnable_avg, util_avg } => {
                 self.count(Track::TaskUtil, task, now_ns, util_avg.into());
-                if let Some(ids) = &self.internal {
-                    let (id, comm) = (ids.pelt_se, self.comm(cpu, task));
-                    let task = [int(cpu), Value::Str(comm.as_bytes()), int(pid(task))];
-                    let values = [task[0], task[1], task[2], uint(load_avg), uint(runnable_avg), uint(util_avg)];
-                    self.push(id, now_ns, cpu, &values);
-                }
+                let comm = self.comm(cpu, task);
+                let task = [int(cpu), Value::Str(comm.as_bytes()), int(pid(task))];
+                let values = [task[0], task[1], task[2], uint(load_avg), uint(runnable_avg), uint(util_avg)];
+                self.push(self.internal.pelt_se, now_ns, cpu, &values);
             }
             Event::UtilEstSe { cpu, task, util_est, util_avg } => {
                 self.count(Track::TaskUtilEst, task, now_ns, util_est.into());
-                if let Some(ids) = &self.internal {
-                    let (id, comm) = (ids.util_est_se, self.comm(cpu, task));
-                    let values =
-                        [int(cpu), Value::Str(comm.as_bytes()), int(pid(task)), uint(util_est), uint(util_avg)];
-                    self.push(id, now_ns, cpu, &values);
-                }
+                let comm = self.comm(cpu, task);
+                let values = [int(cpu), Value::Str(comm.as_bytes()), int(pid(task)), uint(util_est), uint(util_avg)];
+                self.push(self.internal.util_est_se, now_ns, cpu, &values);
             }
             _ => {}
         }
@@ -609,40 +596,28 @@ impl RunTrace {
             Event::FreqRequest { cpu, khz, util, max } => {
                 self.count(Track::Request, self.policies[cpu as usize], now_ns, khz.into());
                 self.instant(cpu, now_ns, Instant::Asked { khz, util, max });
-                if let Some(ids) = &self.internal {
-                    let id = ids.request;
-                    self.push(id, now_ns, cpu, &[uint(khz), uint(cpu), uint(util), uint(max)]);
-                }
+                self.push(self.internal.request, now_ns, cpu, &[uint(khz), uint(cpu), uint(util), uint(max)]);
             }
             Event::SchedOverutilized { overutilized } => {
                 self.count(Track::Overutilized, 0, now_ns, overutilized.into());
-                if let Some(ids) = &self.internal {
-                    let id = ids.overutilized;
-                    self.push(id, now_ns, 0, &[int(overutilized)]);
-                }
+                self.push(self.internal.overutilized, now_ns, 0, &[int(overutilized)]);
             }
             Event::Placement { task, prev_cpu, cpu, rule } => {
                 self.instant(cpu, now_ns, Instant::Placed { task, prev_cpu, rule });
-                if let Some(ids) = &self.internal {
-                    let (id, comm) = (ids.placement, self.comm(cpu, task));
-                    let values =
-                        [Value::Str(comm.as_bytes()), int(pid(task)), int(prev_cpu), int(cpu), uint(rule as u8)];
-                    self.push(id, now_ns, cpu, &values);
-                }
+                let comm = self.comm(cpu, task);
+                let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(prev_cpu), int(cpu), uint(rule as u8)];
+                self.push(self.internal.placement, now_ns, cpu, &values);
             }
             Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns, .. } => {
-                if let Some(cpu) = self.curr.iter().position(|&curr| curr == pid(task)) {
-                    self.instant(cpu as u32, now_ns, Instant::Looped { task, run_ns, slack_ns });
+                let on = self.curr.iter().position(|&curr| curr == pid(task)).map(|cpu| cpu as u32);
+                if let Some(cpu) = on {
+                    self.instant(cpu, now_ns, Instant::Looped { task, run_ns, slack_ns });
                 }
-                if let Some(ids) = &self.internal {
-                    let id = ids.activation;
-                    let cpu = self.curr.iter().position(|&curr| curr == pid(task)).unwrap_or(0) as u32;
-                    let comm = self.comm(cpu, task);
-                    let head = [Value::Str(comm.as_bytes()), int(pid(task)), uint(phase)];
-                    let values =
-                        [head[0], head[1], head[2], uint(period_ns), uint(run_ns), uint(wu_lat_ns), int(slack_ns)];
-                    self.push(id, now_ns, cpu, &values);
-                }
+                let cpu = on.unwrap_or(0);
+                let comm = self.comm(cpu, task);
+                let head = [Value::Str(comm.as_bytes()), int(pid(task)), uint(phase)];
+                let values = [head[0], head[1], head[2], uint(period_ns), uint(run_ns), uint(wu_lat_ns), int(slack_ns)];
+                self.push(self.internal.activation, now_ns, cpu, &values);
             }
             _ => {}
         }

@@ -128,9 +128,8 @@ pub struct Trace {
     pub missed: Vec<Missed>,
     /// What was damaged; the tables hold everything that could be read.
     pub problems: Vec<Error>,
-    /// All rows in the order in which they happened, for built traces, where many events have the same time; empty if the times
-    /// give it.
-    pub order: Vec<write::Row>,
+    /// The order in which the events happened: many may have the same time.
+    pub order: write::Order,
 }
 
 /// What a first pass over a trace learns.
@@ -252,10 +251,9 @@ impl TraceFile {
         let (reader, columns, outcome) =
             self.stream_into(options, |reader| Columns::new(reader.meta().buffers.len() > 1))?;
         let Outcome { problems, missed, .. } = outcome;
-        let (mut tables, strings) = columns.finish();
-        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        let (tables, strings, order) = columns.finish();
         let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
-        Ok(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() })
+        Ok(Trace { meta, tables, strings, tasks, missed, problems, order })
     }
 
     /// Reads the events that `options` ask for piece by piece, each of at most `events_max` events in order of time, for
@@ -273,7 +271,7 @@ impl TraceFile {
     }
 
     /// Writes the events that `options` ask for as a trace.dat to `path`, with at most `events_max` of them in memory; the
-    /// file `scratch` holds pages until all are there. What was damaged is given back.
+    /// file `scratch` holds pages until all are there. Contexts are written where they are known. What was damaged is given back.
     pub fn write_trace_dat(
         self,
         options: &ReadOptions,
@@ -281,6 +279,7 @@ impl TraceFile {
         path: &Path,
         scratch: &Path,
     ) -> Result<Vec<Error>> {
+        let options = &ReadOptions { common_fields: true, ..options.clone() };
         let first = self.first_pass(options)?;
         let mut layout = write::TraceDatLayout::default();
         self.each_piece(options, &first, events_max, &mut |piece, _| {
@@ -324,16 +323,16 @@ impl TraceFile {
     ) -> Result<()> {
         let mut missed = first.missed.iter().cloned().peekable();
         let mut given = 0;
-        let mut give = |mut tables: Vec<Table>, strings: Strings, last_ns: u64| {
-            tables.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut give = |(tables, strings, order): (Vec<Table>, Strings, write::Order), last_ns: u64| {
             given += tables.iter().map(Table::len).sum::<usize>() as u64;
             let all = given == first.total;
             let missed = std::iter::from_fn(|| missed.next_if(|gap| all || gap.time_ns <= last_ns)).collect();
             let (meta, tasks, problems) = (first.meta.clone(), first.tasks.clone(), Vec::new());
-            each(Trace { meta, tables, strings, tasks, missed, problems, order: Vec::new() }, first.total)
+            each(Trace { meta, tables, strings, tasks, missed, problems, order }, first.total)
         };
         let columns = Columns::new(first.meta.buffers.len() > 1);
-        let mut pieces = Pieces { each: &mut give, columns, events: 0, events_max: events_max.max(1), last_ns: 0 };
+        let (before, events_max) = (write::Moment::default(), events_max.max(1));
+        let mut pieces = Pieces { each: &mut give, columns, before, moment: before, events: 0, events_max, last_ns: 0 };
         let outcome = self.reader(options)?.stream(options, &mut pieces)?;
         if !outcome.stopped && (pieces.events > 0 || first.total == 0) {
             let _ = pieces.flush();

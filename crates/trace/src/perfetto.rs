@@ -17,6 +17,7 @@ use crate::input::{Budget, Data};
 use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::wire::{Message, Wire, repeated};
+use crate::write::HEAD_FIELDS;
 
 const EVENTS: &str = include_str!("perfetto_events.txt");
 
@@ -131,6 +132,8 @@ pub(crate) struct Perfetto<'a> {
     /// Readings of meters, with their times.
     readings: Vec<(u64, Reading)>,
     problems: Vec<Error>,
+    /// Whether events get a field of their `common_flags`.
+    common_fields: bool,
 }
 
 /// A reading of a meter of the device.
@@ -172,6 +175,7 @@ impl<'a> Perfetto<'a> {
             rails: BTreeMap::new(),
             readings: Vec::new(),
             problems: Vec::new(),
+            common_fields: false,
         };
         let mut budget = budget;
         this.packets.push(Packet { data: Cow::Borrowed(data), base: 0, depth: 0 });
@@ -711,6 +715,7 @@ impl Reader for Perfetto<'_> {
 
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
         let mut outcome = Outcome { problems: std::mem::take(&mut self.problems), ..Outcome::default() };
+        self.common_fields = options.common_fields;
         let packets = std::mem::take(&mut self.packets);
         let bundles = std::mem::take(&mut self.bundles);
         let mut cpus: Vec<CpuBundles<'_>> = bundles
@@ -919,11 +924,12 @@ impl Perfetto<'_> {
 
     /// Decodes an `FtraceEvent`; `None` if it holds no event.
     fn decode<'v>(&mut self, bytes: &'v [u8], base: u64, values: &mut Vec<Value<'v>>) -> Result<Option<(usize, i32)>> {
-        let (mut pid, mut found) = (0, None);
+        let (mut pid, mut flags, mut found) = (0, None, None);
         let mut message = Message::new(bytes, base);
         while let Some(field) = message.next() {
             match field? {
-                (1 | 5, _) => {}
+                (1, _) => {}
+                (5, value) => flags = Some(value.uint()).filter(|_| self.common_fields),
                 (2, value) => pid = value.uint() as i32,
                 (number, Wire::Bytes(inner)) => found = Some((number, inner)),
                 _ => {}
@@ -935,6 +941,15 @@ impl Perfetto<'_> {
             KPROBE => self.kprobe(inner, values),
             _ => self.fields(number, inner, base, values)?,
         };
+        if let Some(flags) = flags {
+            let schema = &mut self.schemas[index];
+            let place = schema.field_index(HEAD_FIELDS[0]).unwrap_or_else(|| {
+                let kind = Kind::Int { signed: false, hex: false };
+                schema.fields.push(FieldDef { name: HEAD_FIELDS[0].into(), kind, loc: Loc::Value });
+                schema.fields.len() - 1
+            });
+            put(values, place, Value::U64(flags));
+        }
         Ok(Some((index, pid)))
     }
 

@@ -21,7 +21,7 @@ pub struct ReadOptions {
     pub missing_ok: bool,
     /// Keep events of this time only: from the first number, up to but not including the second.
     pub time_range_ns: Option<(u64, u64)>,
-    /// Also make columns of `common_flags` and `common_preempt_count` (trace.dat and raw pages).
+    /// Also make columns of `common_flags` and `common_preempt_count`, where the trace has them.
     pub common_fields: bool,
     /// Format files for raw pages that come without: event group and content.
     pub formats: Vec<(String, String)>,

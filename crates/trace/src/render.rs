@@ -7,7 +7,7 @@ use std::io::Write;
 
 use crate::event::{Kind, Value};
 use crate::table::Column;
-use crate::write::value_at;
+use crate::write::{HEAD_FIELDS, value_at};
 use crate::{Table, Trace};
 
 /// Letters of task states, lowest bit first (`include/trace/events/sched.h:sched_switch, v6.12`).
@@ -75,7 +75,7 @@ pub fn fields(trace: &Trace, table: &Table, row: usize, out: &mut Vec<u8>) {
         _ => {
             let mut first = true;
             for (place, field) in table.fields.iter().enumerate() {
-                if !field.is_valid(row) {
+                if !field.is_valid(row) || HEAD_FIELDS.contains(&field.name.as_str()) {
                     continue;
                 }
                 let (separator, name) = label(&table.name, &field.name);

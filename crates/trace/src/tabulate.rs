@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use crate::bytes::{read_int, read_uint, until_nul};
 use crate::event::{Body, BySchema, Event, FieldDef, Kind, Loc, Schema, Sink, Value, record_value};
 use crate::table::{Column, Field, IntColumn, Strings, Table};
+use crate::write::{Moment, Order};
 
 /// Rows that are decoded at once: small enough for a batch of each event to stay in the second-level cache.
 const BATCH: usize = 256;
@@ -19,6 +20,8 @@ pub struct Columns {
     strings: Strings,
     tables: Vec<Option<Box<Builder>>>,
     several_buffers: bool,
+    /// The schema of each event, by its index.
+    order: Vec<u32>,
 }
 
 struct Builder {
@@ -78,19 +81,24 @@ impl Columns {
         Self { several_buffers, ..Self::default() }
     }
 
-    /// The tables in order of their schemas (events that never came have none), and the strings that they refer to.
-    pub fn finish(mut self) -> (Vec<Table>, Strings) {
+    /// The tables by name (events that never came have none), the strings that they refer to, and the order of all events.
+    pub fn finish(mut self) -> (Vec<Table>, Strings, Order) {
         let strings = &mut self.strings;
-        let tables = self
-            .tables
-            .into_iter()
-            .flatten()
-            .map(|mut builder| {
-                builder.flush(strings);
-                builder.table
-            })
-            .collect();
-        (tables, self.strings)
+        let nr_schemas = self.tables.len();
+        let mut tables: Vec<(usize, Table)> = Vec::new();
+        for (schema, builder) in self.tables.into_iter().enumerate() {
+            let Some(mut builder) = builder else { continue };
+            builder.flush(strings);
+            tables.push((schema, builder.table));
+        }
+        tables.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let mut places = vec![0; nr_schemas];
+        for (place, &(schema, _)) in (0u32..).zip(&tables) {
+            places[schema] = place;
+        }
+        self.order.iter_mut().for_each(|schema| *schema = places[*schema as usize]);
+        let order = Order { tables: self.order, before: Moment::default() };
+        (tables.into_iter().map(|(_, table)| table).collect(), self.strings, order)
     }
 
     #[cold]
@@ -111,6 +119,7 @@ impl Sink for Columns {
         if self.tables.get(index).is_none_or(Option::is_none) {
             self.start(event);
         }
+        self.order.push(index as u32);
         if let Some(builder) = self.tables[index].as_deref_mut() {
             match event.body {
                 Body::Record { bytes, .. } => builder.push_record(event, bytes, &mut self.strings),
@@ -534,8 +543,11 @@ impl Sink for TaskNames {
 /// Cuts a trace into pieces of so many events, each with tables of its own.
 pub(crate) struct Pieces<'e> {
     /// Takes a piece; the last one may be empty.
-    pub(crate) each: &'e mut dyn FnMut(Vec<Table>, Strings, u64) -> ControlFlow<()>,
+    pub(crate) each: &'e mut dyn FnMut((Vec<Table>, Strings, Order), u64) -> ControlFlow<()>,
     pub(crate) columns: Columns,
+    /// Where writers are before the piece, and after its last event.
+    pub(crate) before: Moment,
+    pub(crate) moment: Moment,
     pub(crate) events: usize,
     pub(crate) events_max: usize,
     pub(crate) last_ns: u64,
@@ -545,9 +557,10 @@ impl Pieces<'_> {
     /// Gives away what was gathered.
     pub(crate) fn flush(&mut self) -> ControlFlow<()> {
         let fresh = Columns::new(self.columns.several_buffers);
-        let (tables, strings) = std::mem::replace(&mut self.columns, fresh).finish();
+        let mut piece = std::mem::replace(&mut self.columns, fresh).finish();
+        piece.2.before = std::mem::replace(&mut self.before, self.moment);
         self.events = 0;
-        (self.each)(tables, strings, self.last_ns)
+        (self.each)(piece, self.last_ns)
     }
 }
 
@@ -556,6 +569,7 @@ impl Sink for Pieces<'_> {
     fn event(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         self.events += 1;
         self.last_ns = event.time_ns;
+        self.moment.of(event.time_ns, event.cpu);
         self.columns.event(event)?;
         if self.events == self.events_max { self.flush() } else { ControlFlow::Continue(()) }
     }

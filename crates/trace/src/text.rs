@@ -17,6 +17,7 @@ use crate::input::Data;
 use crate::quick::{self, Shape};
 use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::write::HEAD_FIELDS;
 
 /// Bytes that are searched for a first event line.
 const SNIFF_BYTES: usize = 1 << 18;
@@ -67,6 +68,8 @@ pub(crate) struct Line<'a> {
     pid: i32,
     cpu: u32,
     time_ns: u64,
+    /// The word of its context; empty if it has none.
+    context: &'a [u8],
     system: &'a [u8],
     event: &'a [u8],
     rest: &'a [u8],
@@ -174,8 +177,79 @@ fn next_token(bytes: &[u8]) -> (&[u8], &[u8]) {
     (&bytes[..end], &bytes[end..])
 }
 
-/// Who, where, when, and what follows.
-type Head<'a> = (&'a [u8], i32, u32, u64, &'a [u8]);
+/// Bits of `common_flags` (include/linux/trace_events.h, v6.12).
+const IRQS_OFF: u8 = 0x01;
+const NEED_RESCHED: u8 = 0x04;
+const HARDIRQ: u8 = 0x08;
+const SOFTIRQ: u8 = 0x10;
+const PREEMPT_RESCHED: u8 = 0x20;
+const NMI: u8 = 0x40;
+const BH_OFF: u8 = 0x80;
+
+/// The flags and the preemption count that a word like `d.h2.` stands for; `None` if it is no such word
+/// (kernel/trace/trace_output.c:trace_print_lat_fmt(), v6.12).
+fn context_of(word: &[u8]) -> Option<[u8; 2]> {
+    let (&[irqs, resched, context, depth], migrate) = word.split_first_chunk::<4>()?;
+    if migrate.len() > 1 {
+        return None;
+    }
+    let mut flags = match irqs {
+        b'D' => IRQS_OFF | BH_OFF,
+        b'd' => IRQS_OFF,
+        b'b' => BH_OFF,
+        b'X' | b'.' => 0,
+        _ => return None,
+    };
+    flags |= match resched {
+        b'N' | b'B' => NEED_RESCHED | PREEMPT_RESCHED,
+        b'n' | b'b' => NEED_RESCHED,
+        b'p' | b'L' => PREEMPT_RESCHED,
+        b'l' | b'.' => 0,
+        _ => return None,
+    };
+    flags |= match context {
+        b'Z' => NMI | HARDIRQ,
+        b'z' => NMI,
+        b'H' => HARDIRQ | SOFTIRQ,
+        b'h' => HARDIRQ,
+        b's' => SOFTIRQ,
+        b'.' => 0,
+        _ => return None,
+    };
+    let digit = |byte: u8| if byte == b'.' { Some(0) } else { char::from(byte).to_digit(16) };
+    let migrate = migrate.first().map_or(Some(0), |&byte| digit(byte))?;
+    Some([flags, (migrate << 4 | digit(depth)?) as u8])
+}
+
+/// The word for flags and a preemption count, as [`context_of`] reads it.
+pub(crate) fn context_word(flags: u8, depth: u8) -> [u8; 5] {
+    let has = |bits: u8| flags & bits == bits;
+    let irqs = match (has(IRQS_OFF), has(BH_OFF)) {
+        (true, true) => b'D',
+        (true, false) => b'd',
+        (false, true) => b'b',
+        (false, false) => b'.',
+    };
+    let resched = match (has(NEED_RESCHED), has(PREEMPT_RESCHED)) {
+        (true, true) => b'N',
+        (true, false) => b'n',
+        (false, true) => b'p',
+        (false, false) => b'.',
+    };
+    let context = match (has(NMI), has(HARDIRQ), has(SOFTIRQ)) {
+        (true, true, _) => b'Z',
+        (true, ..) => b'z',
+        (_, true, true) => b'H',
+        (_, true, _) => b'h',
+        (_, _, true) => b's',
+        _ => b'.',
+    };
+    let digit = |of: u8| if of == 0 { b'.' } else { b"0123456789abcdef"[usize::from(of & 15)] };
+    [irqs, resched, context, digit(depth & 15), digit(depth >> 4)]
+}
+
+/// Who, where, when, the word of the context, and what follows.
+type Head<'a> = (&'a [u8], i32, u32, u64, &'a [u8], &'a [u8]);
 
 /// The number of a CPU; beyond what any reader takes it is damage, and lists have an entry for each CPU.
 fn cpu_number(bytes: &[u8]) -> Option<u32> {
@@ -186,7 +260,7 @@ fn cpu_number(bytes: &[u8]) -> Option<u32> {
 fn parse_head(line: &[u8]) -> Option<Head<'_>> {
     // The CPU in brackets, behind something that ends as a task does.
     let mut from = 0;
-    let (comm, pid, cpu, mut rest) = loop {
+    let (comm, pid, cpu, mut context, mut rest) = loop {
         let Some(open) = memchr::memchr(b'[', &line[from..]).map(|at| at + from) else {
             break latency_head(line)?;
         };
@@ -194,7 +268,7 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
         let Some(close) = line[from..].iter().take(7).position(|&b| b == b']').map(|at| at + from) else { continue };
         let Some(cpu) = cpu_number(&line[from..close]) else { continue };
         let Some((comm, pid)) = split_task(&line[..open]) else { continue };
-        break (comm, pid, cpu, &line[close + 1..]);
+        break (comm, pid, cpu, &line[..0], &line[close + 1..]);
     };
     // Flags and time differences may stand in front of the time, differences also behind it.
     let mut time_ns = None;
@@ -218,9 +292,12 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
             (time_ns, rest) = (Some(time), tail.strip_prefix(b":").unwrap_or(tail));
             break;
         }
+        if context.is_empty() {
+            context = token;
+        }
         rest = tail;
     }
-    Some((comm, pid, cpu, time_ns.filter(|&time_ns| time_ns <= TIME_MAX_NS)?, rest))
+    Some((comm, pid, cpu, time_ns.filter(|&time_ns| time_ns <= TIME_MAX_NS)?, context, rest))
 }
 
 /// Splits an event line; `None` if it is none.
@@ -229,7 +306,7 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Line<'_>> {
 }
 
 /// Splits what stands behind the head of an event line; `None` if that is no event.
-fn parse_event((comm, pid, cpu, time_ns, rest): Head<'_>) -> Option<Line<'_>> {
+fn parse_event((comm, pid, cpu, time_ns, context, rest): Head<'_>) -> Option<Line<'_>> {
     let mut rest = rest.trim_ascii_start();
     if rest.starts_with(b"(+") {
         let close = rest.iter().position(|&b| b == b')')?;
@@ -248,16 +325,16 @@ fn parse_event((comm, pid, cpu, time_ns, rest): Head<'_>) -> Option<Line<'_>> {
     let len = rest.iter().take_while(|&&b| is_name(b)).count();
     if len > 0 && rest.get(len) == Some(&b':') && rest.get(len + 1).is_none_or(u8::is_ascii_whitespace) {
         let (event, system) = (&rest[..len], &rest[..0]);
-        return Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[len + 1..].trim_ascii() });
+        return Some(Line { comm, pid, cpu, time_ns, context, system, event, rest: rest[len + 1..].trim_ascii() });
     }
     // The name ends at a colon with a blank behind it; `group:name:` keeps its group.
     let mut colon = 0;
     loop {
         let Some(at) = rest[colon..].iter().position(|&b| b == b':' || b == b' ').map(|at| at + colon) else {
-            return function_line(comm, pid, cpu, time_ns, rest);
+            return function_line((comm, pid, cpu, time_ns, context, rest));
         };
         if rest[at] == b' ' {
-            return function_line(comm, pid, cpu, time_ns, rest);
+            return function_line((comm, pid, cpu, time_ns, context, rest));
         }
         if rest.get(at + 1).is_none_or(|b| b.is_ascii_whitespace()) {
             colon = at;
@@ -277,7 +354,7 @@ fn parse_event((comm, pid, cpu, time_ns, rest): Head<'_>) -> Option<Line<'_>> {
     if event.is_empty() || !event.iter().all(|&b| is_name(b)) {
         return None;
     }
-    Some(Line { comm, pid, cpu, time_ns, system, event, rest: rest[colon + 1..].trim_ascii() })
+    Some(Line { comm, pid, cpu, time_ns, context, system, event, rest: rest[colon + 1..].trim_ascii() })
 }
 
 /// Bytes that names of events are made of.
@@ -290,12 +367,12 @@ fn is_name(byte: u8) -> bool {
 const PERF_MODIFIERS: &[u8] = b"ukhIGHpPSDWeb";
 
 /// A line of the function tracer: `callee <-caller`.
-fn function_line<'a>(comm: &'a [u8], pid: i32, cpu: u32, time_ns: u64, rest: &'a [u8]) -> Option<Line<'a>> {
-    has(rest, b" <-").then_some(Line { comm, pid, cpu, time_ns, system: b"ftrace", event: b"function", rest })
+fn function_line<'a>((comm, pid, cpu, time_ns, context, rest): Head<'a>) -> Option<Line<'a>> {
+    has(rest, b" <-").then_some(Line { comm, pid, cpu, time_ns, context, system: b"ftrace", event: b"function", rest })
 }
 
 /// `comm-pid  CPUflags time: …`, the latency format.
-fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8])> {
+fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8], &[u8])> {
     let mut from = 0;
     while let Some(dash) = line[from..].iter().position(|&b| b == b'-').map(|at| at + from) {
         from = dash + 1;
@@ -311,7 +388,7 @@ fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8])> {
             continue;
         }
         let (pid, cpu) = (digits(&line[from..from + len])?, cpu_number(&token[..cpu_len])?);
-        return Some((line[..dash].trim_ascii(), i32::try_from(pid).ok()?, cpu, tail));
+        return Some((line[..dash].trim_ascii(), i32::try_from(pid).ok()?, cpu, flags, tail));
     }
     None
 }
@@ -763,6 +840,15 @@ impl<'a> Text<'a> {
             return ControlFlow::Continue(());
         }
         fields(line.event, line.rest, &mut scratch.pairs);
+        if let Some(known) = options.common_fields.then(|| context_of(line.context)).flatten() {
+            for (name, value) in HEAD_FIELDS.iter().zip(known) {
+                scratch.pairs.push((
+                    name.as_bytes(),
+                    Value::I64(value.into()),
+                    Kind::Int { signed: false, hex: false },
+                ));
+            }
+        }
         self.send(index, line, scratch, sink)
     }
 
@@ -832,7 +918,8 @@ impl<'a> Text<'a> {
 
     /// Reads the line at `at`; gives where it ends and what it was.
     fn read_line<'v>(&mut self, text: &'v [u8], at: usize, pass: &mut Pass<'v, '_>) -> (usize, Found<'v>) {
-        let head = quick::head(text, at);
+        // The quick way skips the context.
+        let head = if pass.options.common_fields { None } else { quick::head(text, at) };
         if let Some(head) = &head
             && (pass.order != Order::Checked || head.time_ns >= pass.last_ns)
             && let Some((end, flow)) = self.deliver_quickly(text, head, pass)
@@ -843,7 +930,7 @@ impl<'a> Text<'a> {
         let end = line_end(text, at);
         let line = strip_line(&text[at..end]);
         let parsed = match head {
-            Some(head) => parse_event((head.comm, head.pid, head.cpu, head.time_ns, &line[head.at - at..])),
+            Some(head) => parse_event((head.comm, head.pid, head.cpu, head.time_ns, b"", &line[head.at - at..])),
             None => parse_line(line),
         };
         let Some(parsed) = parsed else { return (end, Found::Other(line.trim_ascii())) };
@@ -897,6 +984,7 @@ pub fn markers(trace: &crate::Trace) -> crate::Trace {
             pid: table.pid.get(place.row) as i32,
             cpu: table.cpu.get(place.row) as u32,
             time_ns: table.time_ns[place.row],
+            context: b"",
             system: b"",
             event: b"",
             rest: printed,
@@ -913,12 +1001,11 @@ pub fn markers(trace: &crate::Trace) -> crate::Trace {
             break;
         }
     }
-    let (mut tables, strings) = columns.finish();
+    let (mut tables, strings, order) = columns.finish();
     // Whose name follows from the pid, as in the trace itself.
     tables.iter_mut().for_each(|table| table.comm = None);
-    tables.sort_by(|a, b| a.name.cmp(&b.name));
     let (missed, problems) = (Vec::new(), Vec::new());
-    let (meta, tasks, order) = (trace.meta.clone(), crate::write::all_tasks(trace), Vec::new());
+    let (meta, tasks) = (trace.meta.clone(), crate::write::all_tasks(trace));
     crate::Trace { meta, tables, strings, tasks, missed, problems, order }
 }
 
@@ -1191,7 +1278,7 @@ impl<'a> Text<'a> {
                 let end = line_end(text, quick.map_or(at, |head| head.at));
                 let time_ns = match quick {
                     Some(head) => Some(head.time_ns),
-                    None => parse_head(strip_line(&text[at..end])).map(|(.., time_ns, _)| time_ns),
+                    None => parse_head(strip_line(&text[at..end])).map(|(.., time_ns, _, _)| time_ns),
                 };
                 if time_ns.is_some_and(|time_ns| std::mem::replace(&mut last, time_ns) > time_ns) {
                     return false;
@@ -1476,7 +1563,7 @@ mod tests {
             let text = [&b"\n"[..], &[b' '; 16], b"\n", &line, b"\n", &[b' '; 64]].concat();
             let quick = quick::head(&text, 18);
             if let Some(quick) = quick {
-                let slow = parse_head(strip_line(&line)).map(|(comm, pid, cpu, time_ns, rest)| (comm, pid, cpu, time_ns, rest.to_vec()));
+                let slow = parse_head(strip_line(&line)).map(|(comm, pid, cpu, time_ns, _, rest)| (comm, pid, cpu, time_ns, rest.to_vec()));
                 let rest = text[quick.at..18 + line.len()].to_vec();
                 let rest = strip_line(&rest).to_vec();
                 proptest::prop_assert_eq!(Some((quick.comm, quick.pid, quick.cpu, quick.time_ns, rest)), slow);

@@ -225,13 +225,118 @@ fn text_has_the_kernels_form() {
     assert_eq!(
         lines,
         [
-            "          <idle>-0       [001] .....     0.000001000: cpu_idle: state=4294967295 cpu_id=1",
-            "          <idle>-0       [001] .....     0.000001500: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=worker next_pid=7 next_prio=120",
-            "          worker-7       [001] .....     0.000002000: sugov_decision: why=util 412, headroom 1.25 util=-1 freq_khz=1500000",
-            "          worker-7       [001] .....     0.200001500: sched_switch: prev_comm=worker prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
-            "          <idle>-0       [001] .....     9.000001500: cpu_idle: state=1 cpu_id=1",
+            "          <idle>-0       [001]     0.000001000: cpu_idle: state=4294967295 cpu_id=1",
+            "          <idle>-0       [001]     0.000001500: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=worker next_pid=7 next_prio=120",
+            "          worker-7       [001]     0.000002000: sugov_decision: why=util 412, headroom 1.25 util=-1 freq_khz=1500000",
+            "          worker-7       [001]     0.200001500: sched_switch: prev_comm=worker prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120",
+            "          <idle>-0       [001]     9.000001500: cpu_idle: state=1 cpu_id=1",
         ]
     );
+}
+
+/// A trace of one seed: events of three kinds on three CPUs, most of them of one time with the one before, in any order of CPUs.
+fn simultaneous(seed: u64) -> Trace {
+    let mut state = seed;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut builder = TraceBuilder::new(3);
+    let uint = Kind::Int { signed: false, hex: false };
+    // By name the last is the first.
+    let ids = ["c", "b", "a"].map(|name| builder.event("sched", name, &[("nth", uint)]));
+    let mut time_ns = 0;
+    for nth in 0..200 {
+        // The next moment may be nearer than the events of this one are many.
+        time_ns += [0, 0, 0, 1, 3, 1_000_000][draw(6) as usize];
+        builder.push(ids[draw(3) as usize], time_ns, draw(3) as u32, 0, &[Value::U64(nth)]);
+    }
+    builder.finish()
+}
+
+/// The events of a trace in order, with their times.
+fn events_in_order(trace: &Trace) -> Vec<(u64, u64)> {
+    let of = |place: write::Row| {
+        let table = &trace.tables[place.table];
+        (table.int("nth").unwrap().get_u64(place.row), table.time_ns[place.row])
+    };
+    write::rows_in_order(trace).into_iter().map(of).collect()
+}
+
+/// Goal: files of all formats, whole or in pieces, have the events of one moment in their order, at the same times; written again they are the same.
+#[test]
+fn events_of_one_moment_keep_their_order_in_every_format() {
+    let forms: [(&str, fn(&Trace) -> Vec<u8>); 3] = [("dat", as_dat), ("text", as_text), ("Perfetto", as_perfetto)];
+    let options = ReadOptions::default();
+    let path = std::env::temp_dir().join(format!("opplab-order-{}.dat", std::process::id()));
+    let scratch = path.with_extension("pages");
+    for seed in 0..50 {
+        let trace = simultaneous(seed);
+        let given = events_in_order(&trace);
+        let written = events_in_order(&read(as_text(&trace)));
+        assert_eq!(given.iter().map(|event| event.0).collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+        for ((nth, given_ns), (again, written_ns)) in given.iter().zip(&written) {
+            assert_eq!((nth, true), (again, (0..200).contains(&(written_ns - given_ns))), "seed {seed}");
+        }
+        for (name, form) in forms {
+            let first = form(&trace);
+            let back = read(first.clone());
+            assert_eq!(events_in_order(&back), written, "{name}, seed {seed}");
+            for (other, again) in forms {
+                let twice = read(again(&back));
+                assert_eq!(events_in_order(&twice), written, "{name} and {other}, seed {seed}");
+            }
+            for events_max in [1, 7, 64] {
+                let file = TraceFile::from_bytes(first.clone(), &options).unwrap();
+                file.write_trace_dat(&options, events_max, &path, &scratch).unwrap();
+                let pieces = read(std::fs::read(&path).unwrap());
+                assert_eq!(events_in_order(&pieces), written, "{name} by {events_max}, seed {seed}");
+            }
+        }
+    }
+    for file in [path, scratch] {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// Goal: the context of an event is what the recording says in every format, and unknown where it does not say. Method: a text with every
+/// kind of word of context, and one without.
+#[test]
+fn contexts_are_kept_or_unknown() {
+    let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
+    let read = |bytes: Vec<u8>| TraceFile::from_bytes(bytes, &options).unwrap().read(&options).unwrap();
+    let flags = |trace: &Trace| trace.table("event").unwrap().int("common_flags").map(|flags| flags.to_u64());
+    let words = ["....", "d.h1.", "dNs..", "b.H2.", "D.Z..", ".p.12", "dn..."];
+    let lines = (0..).zip(words).map(|(nth, word)| format!("x-1 [000] {word} 1.{nth}: event: nth={nth}\n"));
+    let known = read(format!("# tracer: nop\n{}", lines.collect::<String>()).into_bytes());
+    assert_eq!(flags(&known).unwrap(), [0, 0x09, 0x35, 0x98, 0xc9, 0x20, 0x05]);
+    let unknown = read(b"# tracer: nop\nx-1 [000] 1.5: event: nth=1\n".to_vec());
+    for (name, form) in [("dat", as_dat as fn(&Trace) -> Vec<u8>), ("text", as_text), ("Perfetto", as_perfetto)] {
+        assert_eq!(flags(&read(form(&known))), flags(&known), "{name}");
+        assert_eq!(flags(&read(form(&unknown))), None, "{name}");
+    }
+    let depths =
+        read(as_text(&read(as_dat(&known)))).table("event").unwrap().int("common_preempt_count").unwrap().to_u64();
+    assert_eq!(depths, [0, 1, 0, 2, 0, 0x21, 0]);
+}
+
+/// Goal: pieces of a text, whose events of one moment are in no order of CPUs, give what the whole text does.
+#[test]
+fn pieces_of_a_text_keep_the_order_of_one_moment() {
+    let options = ReadOptions::default();
+    let lines = (0..60).map(|nth| format!("x-1 [00{}] 1.5: event: nth={nth}\n", (nth * 7) % 3)).collect::<String>();
+    let open = || TraceFile::from_bytes(format!("# tracer: nop\n{lines}").into_bytes(), &options).unwrap();
+    let whole = events_in_order(&read(as_dat(&open().read(&options).unwrap())));
+    assert_eq!(whole.iter().map(|event| event.0).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
+    for events_max in [1, 7, 60] {
+        let mut text = b"# tracer: nop\n".to_vec();
+        let mut each = |piece: Trace, _| {
+            write::ftrace_piece(&piece, &mut text).unwrap();
+            std::ops::ControlFlow::Continue(())
+        };
+        open().read_pieces(&options, events_max, &mut each).unwrap();
+        assert_eq!(events_in_order(&read(text)), whole, "pieces of {events_max}");
+    }
 }
 
 #[test]

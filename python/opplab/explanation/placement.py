@@ -152,7 +152,7 @@ def _moved(records: Records, index: int) -> Finding:
         one = passes[0]
         row["pass"] = one
         text += f": {records.words('balance_pass', one, row['cpu'])['how']}"
-    if row["rule"] == "misfit":
+    if row["rule"] == "active-balance":
         text += "; it was running and was pushed by the stopper"
     return Finding(row["time_ns"], "balance", text + ".", row)
 
@@ -173,7 +173,7 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
     rules = records.codes["rule"]
     columns = records.tables["placement"]
     for index in moves[: records.until("placement", moves, at_ns)]:
-        if columns["time_ns"][index] >= start_ns and rules[columns["rule"][index]] in ("balance", "misfit"):
+        if columns["time_ns"][index] >= start_ns and rules[columns["rule"][index]] in ("balance", "active-balance"):
             findings.append(_moved(records, int(index)))
     return findings
 

@@ -48,7 +48,7 @@ def export(trace: Trace, path: Path, names: Sequence[str], from_ns: int | None, 
                 out.write(piece.encode_piece(form, None if events else total))
                 events.append(None)
 
-            trace.pieces(write, names or None, from_ns=from_ns, to_ns=to_ns, events_max=PIECE)
+            trace.pieces(write, names or None, from_ns=from_ns, to_ns=to_ns, events_max=PIECE, contexts=True)
     else:
         _parquet(trace, path, names, from_ns, to_ns)
     return path

@@ -380,13 +380,15 @@ class Trace:
         from_ns: int | None = None,
         to_ns: int | None = None,
         events_max: int,
+        contexts: bool = False,
     ) -> None:
         """Decode events in pieces of at most `events_max`, for traces that are larger than the memory.
 
-        Each goes to `each`, with the number of events in all pieces.
+        Each goes to `each`, with the number of events in all pieces. With `contexts` the pieces keep in which context
+        events happened, for files.
         """
         wanted = None if names is None else list(names)
-        self._note(_opplab.trace_pieces(self.path, wanted, from_ns, to_ns, events_max, each))
+        self._note(_opplab.trace_pieces(self.path, wanted, from_ns, to_ns, events_max, contexts, each))
 
     def to_dat(
         self,

@@ -410,7 +410,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("idlest", "the idlest CPU of the idlest group (sched_balance_find_dst_cpu)"),
             code("pinned", "it may run there only, or starts there by request"),
             code("balance", "the balancer moved it"),
-            code("misfit", "the stopper pushed it while it ran"),
+            code("active-balance", "the stopper pushed it while it ran"),
             code("custom", "a placement policy from outside chose it"),
             code("deadline", "the previous CPU unless a deadline task runs there that goes first"),
             code("real-time", "the previous CPU unless a real-time task of its priority runs there"),

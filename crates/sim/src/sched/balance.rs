@@ -410,6 +410,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.put_prev_task_fair(src, curr);
         self.detach_queued(src, curr);
         self.detached_current(src);
-        self.move_queued(curr, src, dst, PlacementRule::Misfit);
+        self.move_queued(curr, src, dst, PlacementRule::ActiveBalance);
     }
 }

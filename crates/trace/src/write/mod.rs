@@ -27,19 +27,64 @@ pub struct Row {
     pub row: usize,
 }
 
-/// All rows of a trace in order of (time, CPU), or in the trace's own order.
+/// The order of a trace's events.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// The table of each event, its place in [`Trace::tables`], whose rows are in order.
+    pub(crate) tables: Vec<u32>,
+    /// Where a writer is before the first one.
+    pub(crate) before: Moment,
+}
+
+/// Where a writer is: time and CPU of its last event.
+///
+/// Files keep the events of each CPU in order, and readers put the CPUs together by (time, CPU). Where that would turn events of
+/// one time around, as simulated runs and texts in us have them, the later one is written 1 ns after the earlier one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    time_ns: u64,
+    cpu: u32,
+}
+
+impl Moment {
+    /// The time that is written for the next event.
+    pub(crate) fn of(&mut self, time_ns: u64, cpu: u32) -> u64 {
+        let earliest_ns = self.time_ns.saturating_add(u64::from(cpu < self.cpu));
+        *self = Self { time_ns: time_ns.max(earliest_ns), cpu };
+        self.time_ns
+    }
+}
+
+/// All rows of a trace in the order in which they happened.
 pub fn rows_in_order(trace: &Trace) -> Vec<Row> {
-    let total = trace.tables.iter().map(Table::len).sum();
-    if trace.order.len() == total {
-        return trace.order.clone();
-    }
-    let mut keys: Vec<(u64, u32, u32, u32)> = Vec::with_capacity(total);
-    for (place, table) in trace.tables.iter().enumerate() {
-        let times = table.time_ns.iter().enumerate();
-        keys.extend(times.map(|(row, &time)| (time, table.cpu.get(row) as u32, place as u32, row as u32)));
-    }
-    keys.sort_unstable();
-    keys.into_iter().map(|(.., table, row)| Row { table: table as usize, row: row as usize }).collect()
+    let mut rows = vec![0; trace.tables.len()];
+    let numbered = trace.order.tables.iter().map(|&table| {
+        let table = table as usize;
+        rows[table] += 1;
+        Row { table, row: rows[table] - 1 }
+    });
+    numbered.collect()
+}
+
+/// All rows in order, each with the time that is written for it.
+pub(crate) fn rows_in_time(trace: &Trace) -> impl Iterator<Item = (Row, u64)> {
+    let mut moment = trace.order.before;
+    rows_in_order(trace).into_iter().map(move |place| {
+        let table = &trace.tables[place.table];
+        (place, moment.of(table.time_ns[place.row], table.cpu.get(place.row) as u32))
+    })
+}
+
+/// Fields of the head of a record, which all events have where they are known ([`ReadOptions::common_fields`]): context, and how deep
+/// preemption is off.
+///
+/// [`ReadOptions::common_fields`]: crate::ReadOptions::common_fields
+pub(crate) const HEAD_FIELDS: [&str; 2] = ["common_flags", "common_preempt_count"];
+
+/// The value of one of [`HEAD_FIELDS`] at `row`; `None` if it is not known.
+pub(crate) fn head_value(table: &Table, name: &str, row: usize) -> Option<u8> {
+    let field = table.field(name).filter(|field| field.is_valid(row))?;
+    if let crate::Column::Int(values) = &field.column { Some(values.get_u64(row) as u8) } else { None }
 }
 
 /// The value at `row` of the field at `place`, as writers and renderers take it.
@@ -88,8 +133,6 @@ pub struct TraceBuilder {
     columns: Columns,
     meta: Meta,
     tasks: BTreeMap<i32, Vec<u8>>,
-    /// The schema of each event, in order.
-    order: Vec<u32>,
 }
 
 /// An event of a [`TraceBuilder`].
@@ -101,7 +144,7 @@ impl TraceBuilder {
     pub fn new(cpus: u32) -> Self {
         let meta =
             Meta { format: "built", cpus, clock: "global".into(), buffers: vec![String::new()], ..Meta::default() };
-        Self { schemas: Vec::new(), columns: Columns::new(false), meta, tasks: BTreeMap::new(), order: Vec::new() }
+        Self { schemas: Vec::new(), columns: Columns::new(false), meta, tasks: BTreeMap::new() }
     }
 
     /// Declares an event with its fields.
@@ -119,29 +162,17 @@ impl TraceBuilder {
 
     /// Appends an event; the values are those of its fields in order. Time must not go back.
     pub fn push(&mut self, event: EventId, time_ns: u64, cpu: u32, pid: i32, values: &[Value<'_>]) {
-        let event_index = event.0;
-        let schema = &self.schemas[event_index];
+        let schema = &self.schemas[event.0];
         assert!(values.len() <= schema.fields.len(), "{} has {} fields", schema.name, schema.fields.len());
         let body = Body::Values(values);
         let event = Event { schema, time_ns, cpu, pid, comm: None, buffer: 0, text: &[], body };
         let flow = self.columns.event(&event);
         assert!(flow == ControlFlow::Continue(()));
-        self.order.push(self.schemas[event_index].index as u32);
     }
 
     /// The trace.
     pub fn finish(self) -> Trace {
-        let (mut tables, strings) = self.columns.finish();
-        tables.sort_by(|a, b| a.name.cmp(&b.name));
-        let place = |schema: &Schema| tables.iter().position(|t| t.name == schema.name && t.system == schema.system);
-        let places: Vec<Option<usize>> = self.schemas.iter().map(place).collect();
-        let mut rows = vec![0; tables.len()];
-        let numbered = self.order.iter().filter_map(|&schema| places[schema as usize]);
-        let order = numbered.map(|table| {
-            rows[table] += 1;
-            Row { table, row: rows[table] - 1 }
-        });
-        let order = order.collect();
+        let (tables, strings, order) = self.columns.finish();
         let (missed, problems) = (Vec::new(), Vec::new());
         Trace { meta: self.meta, tables, strings, tasks: self.tasks, missed, problems, order }
     }

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{all_tasks, rows_in_order, value_at};
+use super::{HEAD_FIELDS, all_tasks, head_value, rows_in_time, value_at};
 use crate::event::Value;
 use crate::perfetto::EventNumbers;
 use crate::render::task_state_bits;
 use crate::wire::Encoder;
-use crate::{Table, Trace};
+use crate::{Field, Table, Trace};
 
 /// Events in one bundle: enough to make its head cheap, few enough to stream.
 const BUNDLE: usize = 1024;
@@ -95,13 +95,12 @@ impl PerfettoWriter {
         // Each CPU's events in bundles of their own.
         let mut bundles: Vec<(Encoder, usize)> = Vec::new();
         let mut missed = trace.missed.iter().peekable();
-        for place in rows_in_order(trace) {
+        for (place, time) in rows_in_time(trace) {
             let table = &trace.tables[place.table];
             let cpu = table.cpu.get(place.row) as usize;
             if bundles.len() <= cpu {
                 bundles.resize_with(cpu + 1, Default::default);
             }
-            let time = table.time_ns[place.row];
             while let Some(gap) = missed.next_if(|gap| gap.time_ns <= time) {
                 let lost = gap.cpu as usize;
                 if let Some((bundle, count)) = bundles.get_mut(lost) {
@@ -112,7 +111,7 @@ impl PerfettoWriter {
                 }
             }
             let (bundle, count) = &mut bundles[cpu];
-            bundle.message(2, &plans[place.table].event(trace, table, place.row));
+            bundle.message(2, &plans[place.table].event(trace, table, place.row, time));
             *count += 1;
             if *count == BUNDLE {
                 let full = std::mem::take(bundle);
@@ -252,6 +251,11 @@ impl PerfettoWriter {
     }
 }
 
+/// Whether a field is one of an event's head.
+fn is_of_head(field: &Field) -> bool {
+    HEAD_FIELDS.contains(&field.name.as_str())
+}
+
 /// How the events of a table are written.
 struct Plan {
     /// Perfetto's number of the event and of each field; `None`: a generic event.
@@ -266,13 +270,18 @@ impl Plan {
             (numbers.number, fields)
         });
         // A message that lacks one of the fields would lose it.
-        let known = known.filter(|(_, fields): &(u32, Vec<Option<u32>>)| fields.iter().all(Option::is_some));
+        let is_written = |(number, field): (&Option<u32>, &Field)| number.is_some() || is_of_head(field);
+        let known =
+            known.filter(|(_, fields): &(u32, Vec<Option<u32>>)| fields.iter().zip(&table.fields).all(is_written));
         Self { known }
     }
 
-    fn event(&self, trace: &Trace, table: &Table, row: usize) -> Encoder {
+    fn event(&self, trace: &Trace, table: &Table, row: usize, time_ns: u64) -> Encoder {
         let mut event = Encoder::default();
-        event.uint(1, table.time_ns[row]).uint(2, table.pid.get(row) as u64);
+        event.uint(1, time_ns).uint(2, table.pid.get(row) as u64);
+        if let Some(flags) = head_value(table, HEAD_FIELDS[0], row) {
+            event.uint(5, flags.into());
+        }
         let mut inner = Encoder::default();
         match &self.known {
             Some((number, fields)) => {
@@ -298,7 +307,7 @@ impl Plan {
             }
             None => {
                 inner.bytes(1, table.name.as_bytes());
-                for (place, field) in table.fields.iter().enumerate() {
+                for (place, field) in table.fields.iter().enumerate().filter(|(_, field)| !is_of_head(field)) {
                     let mut pair = Encoder::default();
                     pair.bytes(1, field.name.as_bytes());
                     match value_at(trace, table, place, row) {

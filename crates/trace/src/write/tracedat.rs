@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::{all_tasks, rows_in_order, value_at};
+use super::{HEAD_FIELDS, all_tasks, rows_in_time, value_at};
 use crate::error::Result;
 use crate::event::{Kind, Value};
 use crate::reader::{Meta, ReadOptions};
@@ -37,15 +37,15 @@ const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0
     \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
 const HEADER_EVENT: &str = "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n\tarray       :   32 bits\n\n\
     \tpadding     : type == 29\n\ttime_extend : type == 30\n\ttime_stamp : type == 31\n\tdata max type_len  == 28\n";
-const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
-    \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
-    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+const COMMON_TYPE: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n";
+const COMMON_PID: &str = "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
 
 /// How a field is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Int(usize),
+    /// One of [`HEAD_FIELDS`].
+    Byte,
     Comm,
     /// A dynamic array: bytes of an element.
     Dynamic(usize),
@@ -126,7 +126,19 @@ impl FieldLayout {
         self.is_short &= other.is_short;
     }
 
+    /// Where in the head of a record it stands, if it is one of its fields.
+    fn head_place(&self) -> Option<usize> {
+        HEAD_FIELDS
+            .iter()
+            .position(|name| self.name == *name)
+            .filter(|_| self.content == Content::Int)
+            .map(|nth| 2 + nth)
+    }
+
     fn form(&self) -> Form {
+        if self.head_place().is_some() {
+            return Form::Byte;
+        }
         let signed = matches!(self.kind, Kind::Int { signed: true, .. });
         match self.content {
             Content::Int if self.name == "prev_state" => Form::Int(8),
@@ -216,12 +228,21 @@ fn is_print(table: &TableLayout) -> bool {
 
 fn plan(table: &TableLayout, id: usize) -> Plan {
     use std::fmt::Write as _;
-    let (mut text, mut print, mut args) = (String::from(COMMON), String::new(), String::new());
+    let (mut text, mut print, mut args) = (String::from(COMMON_TYPE), String::new(), String::new());
+    // What is not known has no place: a 0 means that no interrupt runs.
+    for (field, at) in table.fields.iter().filter_map(|field| Some((field, field.head_place()?))) {
+        writeln!(text, "\tfield:unsigned char {};\toffset:{at};\tsize:1;\tsigned:0;", field.name).expect("memory");
+    }
+    text += COMMON_PID;
     let mut at = 8usize;
     let mut fields = Vec::new();
     let name = table.name.rsplit(':').next().unwrap_or("");
     if is_print(table) {
-        fields = table.fields.iter().map(|f| (f.name == "buf").then_some((Form::Rest, 16))).collect();
+        let form = |f: &FieldLayout| match f.head_place() {
+            Some(at) => Some((Form::Byte, at)),
+            None => (f.name == "buf").then_some((Form::Rest, 16)),
+        };
+        fields = table.fields.iter().map(form).collect();
         text += "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:1;\n";
         let format = format!(
             "name: print\nID: {PRINT_ID}\nformat:\n{text}\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->buf\n"
@@ -229,6 +250,10 @@ fn plan(table: &TableLayout, id: usize) -> Plan {
         return Plan { id: PRINT_ID, fields, fixed: 16, format };
     }
     for field in &table.fields {
+        if let Some(at) = field.head_place() {
+            fields.push(Some((Form::Byte, at)));
+            continue;
+        }
         if at >= FIXED_MAX {
             fields.push(None);
             continue;
@@ -252,6 +277,7 @@ fn plan(table: &TableLayout, id: usize) -> Plan {
                 };
                 (format!("{ty} {f}"), size, conversion, format!("REC->{f}"))
             }
+            Form::Byte => continue,
             Form::Comm => (format!("char {f}[16]"), 16, "%s", format!("REC->{f}")),
             Form::Dynamic(each) => {
                 at = at.next_multiple_of(4);
@@ -308,7 +334,8 @@ fn record(
             value = Value::Str(word.as_bytes());
         }
         match form {
-            Form::Int(size) => {
+            Form::Int(_) | Form::Byte => {
+                let size = if let Form::Int(size) = form { size } else { 1 };
                 let bits = match value {
                     Value::I64(v) => v as u64,
                     Value::U64(v) => v,
@@ -473,9 +500,9 @@ impl<'s> TraceDatWriter<'s> {
             .collect();
         let mut bytes = Vec::new();
         let mut missed = piece.missed.iter().peekable();
-        for place in rows_in_order(piece) {
+        for (place, time) in rows_in_time(piece) {
             let table = &piece.tables[place.table];
-            let (time, cpu) = (table.time_ns[place.row], table.cpu.get(place.row) as usize);
+            let cpu = table.cpu.get(place.row) as usize;
             while let Some(gap) = missed.next_if(|gap| gap.time_ns <= time) {
                 if let Some(pages) = self.pages.get_mut(gap.cpu as usize) {
                     pages.missed = Some(gap.count);
@@ -675,7 +702,8 @@ mod tests {
         let options = ReadOptions::default();
         let mut whole = Vec::new();
         let open = || TraceFile::from_bytes(text(300), &options).unwrap();
-        trace_dat(&open().read(&options).unwrap(), &mut whole).unwrap();
+        let all = ReadOptions { common_fields: true, ..options.clone() };
+        trace_dat(&open().read(&all).unwrap(), &mut whole).unwrap();
         let folder = std::env::temp_dir().join(format!("opplab-dat-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (path, scratch) = (folder.join("out.dat"), folder.join("pages"));
