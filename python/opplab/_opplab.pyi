@@ -53,7 +53,12 @@ def replayed_frequencies(
     path: str, machine: Machine | None, governor: str | None = None, half_life_ms: int | None = None
 ) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]: ...
 def replayed_cases(
-    path: str, machine: Machine | None, runs: int, governor: str | None = None, half_life_ms: int | None = None
+    path: str,
+    machine: Machine | None,
+    runs: int,
+    governor: str | None = None,
+    half_life_ms: int | None = None,
+    check: bool = True,
 ) -> tuple[list[Case], int, int, str]: ...
 def trace_to_rtapp(path: str, machine: Machine | None, tasks: list[str] | None, tolerance_permille: int) -> str: ...
 def verify_file(path: str | Path) -> tuple[str, int | None, int | None, str | None]: ...

@@ -2,7 +2,7 @@
 //!
 //! Findings come from what is known; a check whose facts a source lacks is silent.
 
-use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::cppc::{artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::energy_model::em_create_perf_table;
 use opplab_kernel::profile::EmCost;
@@ -188,14 +188,7 @@ fn artificial(machine: &Machine, found: &mut Vec<Finding>) {
     };
     for (cluster, class) in machine.clusters.iter().zip(squeezed) {
         let Some(caps) = cluster.cppc else { continue };
-        let caps = CppcPerfCaps {
-            lowest_perf: caps.lowest_perf,
-            nominal_perf: caps.nominal_perf,
-            highest_perf: caps.highest_perf,
-            lowest_freq_mhz: caps.lowest_freq_mhz,
-            nominal_freq_mhz: caps.nominal_freq_mhz,
-            dmi_max_khz: u64::from(cluster.opps.last().map_or(0, |opp| opp.khz)),
-        };
+        let caps = caps.perf_caps(cluster.opps.last().map_or(0, |opp| opp.khz).into());
         let name = &cluster.name;
         match artificial_em(&caps, cluster.capacity, class) {
             Ok(em) if em.spun => add(

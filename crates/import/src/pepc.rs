@@ -50,7 +50,14 @@ struct Members {
     name: Option<String>,
 }
 
-fn members(file: &str, tar_bytes: &[u8]) -> Result<Members, ImportError> {
+fn members(file: &str, bytes: &[u8]) -> Result<Members, ImportError> {
+    let unpacked;
+    let tar_bytes = if bytes.starts_with(XZ_MAGIC) {
+        unpacked = unpack(file, bytes)?;
+        &unpacked[..]
+    } else {
+        bytes
+    };
     let mut found = Members::default();
     let mut archive = tar::Archive::new(tar_bytes);
     let broken =
@@ -164,14 +171,7 @@ fn same_path(line: &str, path: &str) -> bool {
 
 /// Reads a dump's texts into a tree, without meaning.
 pub(crate) fn tree(file: &str, bytes: &[u8], tree: &mut SysTree) -> Result<(), ImportError> {
-    let unpacked;
-    let tar_bytes = if bytes.starts_with(XZ_MAGIC) {
-        unpacked = unpack(file, bytes)?;
-        &unpacked[..]
-    } else {
-        bytes
-    };
-    let members = members(file, tar_bytes)?;
+    let members = members(file, bytes)?;
     if let Some((sys_file, sys_text)) = &members.sys {
         inline_files(sys_file, sys_text, tree)?;
     }
@@ -188,14 +188,7 @@ pub(crate) fn tree(file: &str, bytes: &[u8], tree: &mut SysTree) -> Result<(), I
 
 /// Imports a dump. `file` is its name for messages.
 pub(crate) fn import(name: &str, file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
-    let unpacked;
-    let tar_bytes = if bytes.starts_with(XZ_MAGIC) {
-        unpacked = unpack(file, bytes)?;
-        &unpacked[..]
-    } else {
-        bytes
-    };
-    let members = members(file, tar_bytes)?;
+    let members = members(file, bytes)?;
     let Some((sys_file, sys_text)) = members.sys else {
         return Err(ImportError::whole(file, "no sys/inlinefiles.txt in it, so this is not a machine dump"));
     };

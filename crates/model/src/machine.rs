@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::cpufreq::cppc::CppcPerfCaps;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::energy_model::{EmError, EmPerfState, em_create_perf_table};
 use opplab_kernel::profile::EmCost;
@@ -386,6 +387,12 @@ fn bins_too_late(_bin: &TurboBin) -> String {
 }
 
 impl CppcCaps {
+    /// What the kernel's conversions take; `dmi_max_khz` stands in for unknown frequencies.
+    pub fn perf_caps(&self, dmi_max_khz: u64) -> CppcPerfCaps {
+        let &Self { lowest_perf, nominal_perf, highest_perf, lowest_freq_mhz, nominal_freq_mhz, .. } = self;
+        CppcPerfCaps { lowest_perf, nominal_perf, highest_perf, lowest_freq_mhz, nominal_freq_mhz, dmi_max_khz }
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         let ordered = self.lowest_perf <= self.nominal_perf && self.nominal_perf <= self.highest_perf;
         if ordered { Ok(()) } else { Err("`lowest_perf` <= `nominal_perf` <= `highest_perf` does not hold") }

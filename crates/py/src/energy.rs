@@ -157,8 +157,7 @@ fn tables<'py>(
     });
     dict.set_item("rails", rows(py, rails)?)?;
     let steps = PyDict::new(py);
-    steps.set_item("start_ns", energy.steps.start_ns)?;
-    steps.set_item("step_ns", energy.steps.step_ns)?;
+    set_fields!(steps, energy.steps; start_ns, step_ns);
     for (cluster, values) in energy.clusters.iter().zip(&energy.steps.energy_fj) {
         let power: Vec<f64> = values.iter().map(|&fj| fj as f64 / energy.steps.step_ns as f64).collect();
         steps.set_item(&cluster.name, power)?;

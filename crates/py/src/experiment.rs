@@ -99,13 +99,7 @@ impl PyExperiment {
     fn compare<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let entry = |compare: &Compare| {
             let dict = PyDict::new(py);
-            dict.set_item("table", &compare.table)?;
-            dict.set_item("machine", &compare.machine)?;
-            dict.set_item("benchmark", &compare.benchmark)?;
-            dict.set_item("metric", &compare.metric)?;
-            dict.set_item("workloads", &compare.workloads)?;
-            dict.set_item("over_time", compare.over_time)?;
-            dict.set_item("simulated", &compare.simulated)?;
+            set_fields!(dict, compare; table, machine, benchmark, metric, workloads, over_time, simulated);
             dict.set_item("variants", compare.variants.clone().into_py_dict(py)?)?;
             dict.set_item("calibration", compare.calibration)?;
             Ok(dict)

@@ -5,6 +5,20 @@
 
 use pyo3::prelude::*;
 
+/// Sets fields of a value in a dict, under their own names.
+macro_rules! set_fields {
+    ($dict:expr, $from:expr; $($field:ident),+) => {
+        $($dict.set_item(stringify!($field), &$from.$field)?;)+
+    };
+}
+
+/// Sets vectors of a value in a dict as arrays, under their own names.
+macro_rules! set_arrays {
+    ($dict:expr, $py:expr, $from:expr; $($field:ident),+) => {
+        $($dict.set_item(stringify!($field), $from.$field.into_pyarray($py))?;)+
+    };
+}
+
 mod case;
 mod energy;
 mod error;

@@ -66,8 +66,7 @@ impl PyMachine {
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let machine = &self.inner;
         let dict = PyDict::new(py);
-        dict.set_item("name", &machine.name)?;
-        dict.set_item("provenance", &machine.provenance)?;
+        set_fields!(dict, machine; name, provenance);
         dict.set_item("nr_cpus", machine.nr_cpus())?;
         let invariance = match machine.invariance {
             InvarianceSource::FreqChange => "freq-change",
@@ -78,11 +77,7 @@ impl PyMachine {
         dict.set_item("floor_uw", machine.floor_uw)?;
         if let Some(processor) = &machine.processor {
             let about = PyDict::new(py);
-            about.set_item("vendor", &processor.vendor)?;
-            about.set_item("family", processor.family)?;
-            about.set_item("model", processor.model)?;
-            about.set_item("stepping", processor.stepping)?;
-            about.set_item("model_name", &processor.model_name)?;
+            set_fields!(about, processor; vendor, family, model, stepping, model_name);
             dict.set_item("processor", about)?;
         }
         if let Some(power) = &machine.package_power {
@@ -108,11 +103,7 @@ impl PyMachine {
         for (cpu, place) in machine.cpus.iter().enumerate() {
             let entry = PyDict::new(py);
             entry.set_item("cpu", cpu)?;
-            entry.set_item("cluster", place.cluster)?;
-            entry.set_item("core", place.core)?;
-            entry.set_item("llc", place.llc)?;
-            entry.set_item("node", place.node)?;
-            entry.set_item("package", place.package)?;
+            set_fields!(entry, place; cluster, core, llc, node, package);
             places.append(entry)?;
         }
         dict.set_item("cpus", places)?;
@@ -146,11 +137,7 @@ fn known<T: PartialEq + Default>(value: T) -> Option<T> {
 fn describe_driver<'py>(py: Python<'py>, driver: &Cpufreq) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("driver", driver.driver.name)?;
-    dict.set_item("transition_latency_ns", driver.transition_latency_ns)?;
-    dict.set_item("fast_switch", driver.fast_switch)?;
-    dict.set_item("switch_ns", driver.switch_ns)?;
-    dict.set_item("dvfs_possible_from_any_cpu", driver.dvfs_possible_from_any_cpu)?;
-    dict.set_item("freq_table", driver.freq_table)?;
+    set_fields!(dict, driver; transition_latency_ns, fast_switch, switch_ns, dvfs_possible_from_any_cpu, freq_table);
     Ok(dict)
 }
 
@@ -158,10 +145,7 @@ fn describe_idle<'py>(py: Python<'py>, states: &[IdleState], powered: bool) -> P
     let list = PyList::empty(py);
     for state in states {
         let dict = PyDict::new(py);
-        dict.set_item("name", &state.name)?;
-        dict.set_item("entry_latency_ns", state.entry_latency_ns)?;
-        dict.set_item("exit_latency_ns", state.exit_latency_ns)?;
-        dict.set_item("target_residency_ns", state.target_residency_ns)?;
+        set_fields!(dict, state; name, entry_latency_ns, exit_latency_ns, target_residency_ns);
         dict.set_item("power_uw", powered.then_some(state.power_uw))?;
         list.append(dict)?;
     }

@@ -32,9 +32,7 @@ fn plain(names: &[&str]) -> Vec<(String, String)> {
 pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let param_dict = |param: &Param| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
-        dict.set_item("name", param.name)?;
-        dict.set_item("default", param.default)?;
-        dict.set_item("about", param.about)?;
+        set_fields!(dict, param; name, default, about);
         dict.set_item("calibrated", param.is_calibrated)?;
         Ok(dict)
     };
@@ -42,8 +40,7 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         .iter()
         .map(|benchmark| {
             let dict = PyDict::new(py);
-            dict.set_item("name", benchmark.name)?;
-            dict.set_item("about", benchmark.about)?;
+            set_fields!(dict, benchmark; name, about);
             dict.set_item("metric", benchmark.reports.map(|reports| reports.name))?;
             dict.set_item("unit", benchmark.reports.map(|reports| reports.unit))?;
             dict.set_item("higher_is_better", benchmark.reports.map(|reports| reports.higher_is_better))?;
@@ -68,12 +65,7 @@ pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
 pub(crate) fn disk_classes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let dict_of = |class: &DiskClass| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
-        dict.set_item("kind", class.kind)?;
-        dict.set_item("seek_us", class.seek_us)?;
-        dict.set_item("flush_us", class.flush_us)?;
-        dict.set_item("flush_range_us", class.flush_range_us)?;
-        dict.set_item("mb_per_s", class.mb_per_s)?;
-        dict.set_item("queue", class.queue)?;
+        set_fields!(dict, class; kind, seek_us, flush_us, flush_range_us, mb_per_s, queue);
         dict.set_item("stands_in", class.kind == UNKNOWN.kind)?;
         dict.set_item("about", class.about)?;
         Ok(dict)
@@ -151,19 +143,12 @@ pub(crate) fn governor_tunables(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict
 pub(crate) fn proposals(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let param_dict = |param: &ProposalParam| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
-        dict.set_item("name", param.name)?;
-        dict.set_item("what", param.what)?;
-        dict.set_item("min", param.min)?;
-        dict.set_item("max", param.max)?;
-        dict.set_item("default", param.default)?;
+        set_fields!(dict, param; name, what, min, max, default);
         Ok(dict)
     };
     let dict_of = |entry: &&ProposalEntry| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
-        dict.set_item("name", entry.name)?;
-        dict.set_item("what", entry.what)?;
-        dict.set_item("thread", entry.thread)?;
-        dict.set_item("differs", entry.differs)?;
+        set_fields!(dict, entry; name, what, thread, differs);
         dict.set_item("params", entry.params.iter().map(param_dict).collect::<PyResult<Vec<_>>>()?)?;
         Ok(dict)
     };

@@ -55,9 +55,7 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     let clusters = PyList::empty(py);
     for (cluster, points) in case.machine.clusters.iter().zip(&outcome.points) {
         let entry = PyDict::new(py);
-        entry.set_item("name", &cluster.name)?;
-        entry.set_item("cpus", &cluster.cpus)?;
-        entry.set_item("capacity", cluster.capacity)?;
+        set_fields!(entry, cluster; name, cpus, capacity);
         entry.set_item("opps_khz", points.iter().map(|point| point.khz).collect::<Vec<_>>())?;
         entry.set_item("idle_states", cluster.idle.iter().map(|state| state.name.as_str()).collect::<Vec<_>>())?;
         clusters.append(entry)?;
@@ -66,17 +64,10 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     dict.set_item("clusters", clusters)?;
     dict.set_item("wall_ns", outcome.wall_ns)?;
     dict.set_item("end_ns", outcome.warmup.wall_ns + outcome.wall_ns)?;
-    dict.set_item("cluster_energy_fj", &outcome.cluster_energy_fj)?;
-    dict.set_item("floor_energy_fj", outcome.floor_energy_fj)?;
-    dict.set_item("activations", outcome.activations)?;
-    dict.set_item("missed_activations", outcome.missed_activations)?;
-    dict.set_item("busy_ns_by_opp", &outcome.busy_ns_by_opp)?;
-    dict.set_item("idle_ns_by_state", &outcome.idle_ns_by_state)?;
-    dict.set_item("time_ns_by_opp", &outcome.time_ns_by_opp)?;
-    dict.set_item("task_names", &outcome.task_names)?;
-    dict.set_item("switches", outcome.switches)?;
-    dict.set_item("line_ns", outcome.line_ns)?;
-    dict.set_item("io_ns", outcome.io_ns)?;
+    set_fields!(dict, outcome;
+        cluster_energy_fj, floor_energy_fj, activations, missed_activations, busy_ns_by_opp, idle_ns_by_state,
+        time_ns_by_opp, task_names, switches, line_ns, io_ns
+    );
     let quotas = case.workload.groups.iter().zip(&outcome.groups).filter(|(spec, _)| spec.quota.is_some());
     let quotas = quotas.map(|(spec, stat)| (&spec.name, stat.nr_periods, stat.nr_throttled, stat.throttled_ns));
     dict.set_item("quotas", quotas.collect::<Vec<_>>())?;
@@ -219,12 +210,8 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
     let dict = PyDict::new(py);
     dict.set_item("machine", &case.machine.name)?;
     dict.set_item("workload", &case.workload.name)?;
-    dict.set_item("kernel", &case.policy.kernel)?;
-    dict.set_item("governor", &case.policy.governor)?;
-    dict.set_item("hz", case.policy.hz)?;
-    dict.set_item("driver", facts.driver)?;
-    dict.set_item("fast_switch", facts.fast_switch)?;
-    dict.set_item("rate_limit_us", facts.rate_limit_us)?;
+    set_fields!(dict, case.policy; kernel, governor);
+    set_fields!(dict, facts; driver, fast_switch, rate_limit_us);
     dict.set_item("fixed_speed", case.machine.speed_is_constant())?;
     dict.set_item("smt_yield", case.workload.smt_yield.unwrap_or(case.machine.smt_yield))?;
     dict.set_item("cores", case.machine.cpus.iter().map(|cpu| cpu.core).collect::<Vec<_>>())?;

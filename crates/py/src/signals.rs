@@ -72,12 +72,7 @@ impl SampleColumns {
         if pids {
             dict.set_item("pid", self.pid.into_pyarray(py))?;
         }
-        dict.set_item("cpu", self.cpu.into_pyarray(py))?;
-        dict.set_item("util_avg", self.util_avg.into_pyarray(py))?;
-        dict.set_item("util_est", self.util_est.into_pyarray(py))?;
-        dict.set_item("runnable_avg", self.runnable_avg.into_pyarray(py))?;
-        dict.set_item("load_avg", self.load_avg.into_pyarray(py))?;
-        dict.set_item("error_bound", self.error_bound.into_pyarray(py))?;
+        set_arrays!(dict, py, self; cpu, util_avg, util_est, runnable_avg, load_avg, error_bound);
         Ok(dict)
     }
 }

@@ -85,11 +85,8 @@ fn stats_ratio<'py>(
     });
     let found = PyDict::new(py);
     found.set_item("ratio", mean.of(&new) / mean.of(&base))?;
-    found.set_item("low", interval.low)?;
-    found.set_item("high", interval.high)?;
-    found.set_item("t", tested.t)?;
-    found.set_item("df", tested.df)?;
-    found.set_item("p", tested.p)?;
+    set_fields!(found, interval; low, high);
+    set_fields!(found, tested; t, df, p);
     found.set_item("hedges_g", effect)?;
     Ok(found)
 }

@@ -68,22 +68,13 @@ pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, Py
         events.set_item(name, count)?;
     }
     let meta = &info.meta;
-    dict.set_item("format", meta.format)?;
-    dict.set_item("version", meta.version)?;
-    dict.set_item("cpus", meta.cpus)?;
-    dict.set_item("start_ns", info.start_ns)?;
-    dict.set_item("duration_ns", info.duration_ns)?;
+    set_fields!(dict, meta; format, version, cpus);
+    set_fields!(dict, info; start_ns, duration_ns);
     dict.set_item("events", events)?;
     dict.set_item("missed", gaps(&info.missed))?;
-    dict.set_item("clock", &meta.clock)?;
-    dict.set_item("time_offset_ns", meta.time_offset_ns)?;
-    dict.set_item("uname", &meta.uname)?;
-    dict.set_item("writer", &meta.writer)?;
-    dict.set_item("compression", &meta.compression)?;
-    dict.set_item("long_size", meta.long_size)?;
-    dict.set_item("big_endian", meta.big_endian)?;
-    dict.set_item("page_size", meta.page_size)?;
-    dict.set_item("buffers", &meta.buffers)?;
+    set_fields!(dict, meta;
+        clock, time_offset_ns, uname, writer, compression, long_size, big_endian, page_size, buffers
+    );
     dict.set_item("problems", problems_text(&info.problems))?;
     Ok(dict)
 }

@@ -153,9 +153,7 @@ pub(crate) fn recorded_frequencies<'py>(
     let columns = frequency_columns(py, &rows)?;
     let policies = found.machine.policies.iter().map(|policy| {
         let entry = PyDict::new(py);
-        entry.set_item("cpus", &policy.cpus)?;
-        entry.set_item("driver", &policy.driver)?;
-        entry.set_item("governor", &policy.governor)?;
+        set_fields!(entry, policy; cpus, driver, governor);
         let entries = policy.table.as_ref().map_or(&[][..], |table| table.entries());
         let mut khz: Vec<u32> = entries.iter().map(|entry| entry.freq_khz).collect();
         khz.sort_unstable();
@@ -185,12 +183,10 @@ pub(crate) fn recorded_placements(py: Python<'_>, path: PathBuf) -> PyResult<Vec
             row.set_item(name, word(name, code))?;
         }
         row.set_item("record", record)?;
-        row.set_item("time_ns", placement.time_ns)?;
-        row.set_item("pid", placement.pid)?;
+        set_fields!(row, placement; time_ns, pid);
         row.set_item("task", name(placement.pid))?;
         row.set_item("waker", (placement.waker != 0).then(|| name(placement.waker)))?;
-        row.set_item("cpu", placement.cpu)?;
-        row.set_item("computed", placement.computed)?;
+        set_fields!(row, placement; cpu, computed);
         row.set_item("util_avg", placement.utils.map(|(avg, _)| avg))?;
         row.set_item("util_est", placement.utils.map(|(_, est)| est))?;
         let lines = lines.iter().map(|line| Ok((TABLES[line.table()].name, numbers(py, line)?)));

@@ -83,11 +83,6 @@ impl Residency {
         }
     }
 
-    /// A frequency that held before the trace (a devlib marker, a sysfs dump); before the first event only.
-    pub fn start_frequency(&mut self, cpu: u32, freq_khz: u32, time_ns: u64) {
-        self.cpu(cpu).frequency = Some((freq_khz, time_ns));
-    }
-
     /// Counts what is open up to the last event.
     pub fn finish(&mut self) {
         let now = self.last_ns;
@@ -102,14 +97,6 @@ impl Residency {
         for (key, ns) in self.sums.drain() {
             *self.running_ns.entry(key).or_default() += ns;
         }
-    }
-
-    /// Waits after wake-ups of one task, or of all, in nanoseconds, sorted.
-    pub fn wakeup_latencies_ns(&self, pid: Option<i32>) -> Vec<u64> {
-        let of_task = |wait: &&Wait| wait.woken && pid.is_none_or(|pid| pid == wait.pid);
-        let mut latencies: Vec<u64> = self.waits.iter().filter(of_task).map(|wait| wait.wait_ns).collect();
-        latencies.sort_unstable();
-        latencies
     }
 
     fn switch(&mut self, cpu: u32, now: u64, prev: (i32, bool), next: i32) {
@@ -182,7 +169,5 @@ mod tests {
         let waits: Vec<_> = r.waits.iter().map(|w| (w.pid, w.wait_ns, w.woken)).collect();
         // Task 8 first ran without a wake-up in the trace; its second has only a waking.
         assert_eq!(waits, [(7, 20_000, true), (7, 30_000, false), (8, 40_000, true)]);
-        assert_eq!(r.wakeup_latencies_ns(None), [20_000, 40_000]);
-        assert_eq!(r.wakeup_latencies_ns(Some(8)), [40_000]);
     }
 }

@@ -348,14 +348,8 @@ fn tracks_lie_beside_the_events() {
     writer.counter(watts, 1_000, 12_500);
     writer.counter_real(watts, 2_000, 12.5);
     let decisions = writer.track("decisions", None);
-    writer.slice_begin(
-        decisions,
-        1_500,
-        "sugov",
-        &[("util", Annotation::Int(412)), ("why", Annotation::Text("rate limit"))],
-        &[1],
-    );
-    writer.slice_end(decisions, 1_900);
+    let why = [("util", Annotation::Int(412)), ("why", Annotation::Text("rate limit"))];
+    writer.instant(decisions, 1_500, "sugov", &why, &[1]);
     writer.instant(decisions, 2_000, "grant", &[("ratio", Annotation::Real(1.25)), ("khz", Annotation::Uint(5))], &[1]);
     let bytes = writer.finish();
     // The kernel events are still what they were.

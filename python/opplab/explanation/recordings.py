@@ -71,11 +71,20 @@ def explain_trace(
             return Explanation({**found.about, **zero}, found.findings)
     from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
-    (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(str(path), inner, 1, governor, half_life_ms)
+    slow_task = task is not None and why_slow
+    (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(
+        str(path), inner, 1, governor, half_life_ms, not slow_task
+    )
     # All of the recording is explained, also what a comparison does not count.
     whole = json.loads(replayed.to_json())
     whole["workload"].pop("warmup_ns", None)
     case = _opplab.Case.from_json(json.dumps(whole))
+    if slow_task:
+        facts = case.facts()
+        timeline, pid, activations, names = of_trace(path, speeds(case.run(False), facts), str(task))
+        speed = [f"speed: {FIXED_SPEED}"] if facts["fixed_speed"] else []
+        findings = response_findings(str(task), timeline, pid, activations, names, traced=True)
+        return Explanation({"recording": str(path), "from": EVENTS, "assumed": speed}, findings)
     checked = json.loads(check)
     known: bool = checked["governor_known"]
     about = {
@@ -85,12 +94,6 @@ def explain_trace(
         "governor_known": known,
         "assumed": assumed(checked),
     }
-    if task is not None and why_slow:
-        cpus = speeds(case.run(False), case.facts())
-        timeline, pid, activations, names = of_trace(path, cpus, str(task))
-        speed = [f"speed: {FIXED_SPEED}"] if checked["fixed_speed"] else []
-        about = {"recording": str(path), "from": EVENTS, "assumed": speed}
-        return Explanation(about, response_findings(str(task), timeline, pid, activations, names, traced=True))
     if task is None:
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked["metrics"]))
         return Explanation({**found.about, **about}, found.findings)

@@ -97,9 +97,13 @@ class Records:
 
     def about(self) -> dict[str, Any]:
         """Report which run it is."""
-        named = ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")
-        about = {**{name: self.facts[name] for name in named}, "fingerprint": self.fingerprint}
+        about = {**about_case(self.facts), "fingerprint": self.fingerprint}
         return {**about, "warmup_ns": self.warmup_ns} if self.warmup_ns else about
+
+
+def about_case(facts: dict[str, Any]) -> dict[str, Any]:
+    """Report which case facts are of."""
+    return {name: facts[name] for name in ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")}
 
 
 def task_index(records: Records, task: str | int | None) -> int:

@@ -12,7 +12,7 @@ from opplab.explanation.findings import Finding, cpu_list, length, seconds
 from opplab.explanation.records import IDLE_TASK, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from opplab import _opplab
@@ -279,20 +279,25 @@ def _within_ns(spans: list[tuple[int, int]], start_ns: int, end_ns: int) -> int:
     return sum(max(min(to_ns, end_ns) - max(from_ns, start_ns), 0) for from_ns, to_ns in near)
 
 
+def _events(
+    rows: Callable[..., list[Any]], task: str, prev: str, following: str, waking: Sequence[str]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Give switches, wake-ups and moves of a `Timeline` from rows with these columns; a new task is woken and moved."""
+    switches = [
+        (at, cpu, before, state & 0xFF == 0, to)
+        for at, cpu, before, state, to in rows("sched_switch", "cpu", prev, "prev_state", following)
+    ]
+    births = rows("sched_wakeup_new", task, "target_cpu")
+    wakes = [row for event in waking for row in rows(event, task, "cpu")]
+    return switches, [*wakes, *births], sorted([*rows("sched_migrate_task", task, "dest_cpu"), *births])
+
+
 def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
     """Give the events of a run and the activations of a task after the warm-up: those of its timers, if it has any."""
 
     def rows(table: str, *columns: str) -> list[Any]:
         return list(zip(*(records.tables[table][name].tolist() for name in ("time_ns", *columns)), strict=True))
 
-    switches = [
-        (at, cpu, prev, state == 0, to)
-        for at, cpu, prev, state, to in rows("sched_switch", "cpu", "prev", "prev_state", "next")
-    ]
-    births = rows("sched_wakeup_new", "task", "target_cpu")
-    wakes = [*rows("sched_waking", "task", "cpu"), *births]
-    moves = sorted([*rows("sched_migrate_task", "task", "dest_cpu"), *births])
-    clocks = rows("cpu_frequency", "cpu", "khz")
     # Each exit ends with the CPU's next event of cpuidle.
     exits: dict[int, list[tuple[int, int]]] = {}
     begun = dict[int, int]()
@@ -303,7 +308,8 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
         elif cpu in begun:
             exits.setdefault(cpu, []).append((begun.pop(cpu), at))
     cpus = speeds(records.outcome, records.facts)
-    timeline = Timeline(switches, wakes, moves, clocks, cpus, IDLE_TASK, exits)
+    events = _events(rows, "task", "prev", "next", ("sched_waking",))
+    timeline = Timeline(*events, rows("cpu_frequency", "cpu", "khz"), cpus, IDLE_TASK, exits)
     slept_ns = timeline.slept_ns(task)
     activations = []
     for index in records.where("activation", task=task, timed=1):
@@ -337,13 +343,6 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
         found: list[Any] = trace.events(event).select("time_ns", *columns).rows()
         return found
 
-    switches = [
-        (at, cpu, prev, state & 0xFF == 0, to)
-        for at, cpu, prev, state, to in rows("sched_switch", "cpu", "prev_pid", "prev_state", "next_pid")
-    ]
-    births = rows("sched_wakeup_new", "pid", "target_cpu")
-    wakes = [*rows("sched_waking", "pid", "cpu"), *rows("sched_wakeup", "pid", "cpu"), *births]
-    moves = sorted([*rows("sched_migrate_task", "pid", "dest_cpu"), *births])
     stays: dict[int, list[tuple[int, int]]] = {}
     entered = dict[int, int]()
     for at, cpu, state in rows("cpu_idle", "cpu_id", "state"):
@@ -351,7 +350,8 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
             entered.setdefault(cpu, at)
         elif cpu in entered:
             stays.setdefault(cpu, []).append((entered.pop(cpu), at))
-    timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
+    events = _events(rows, "pid", "prev_pid", "next_pid", ("sched_waking", "sched_wakeup"))
+    timeline = Timeline(*events, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
     own = trace.signals().activations.filter(pid=pids[0]).select("time_ns", "response_ns", "missed")
     # Of loops that run back to back, without a sleep, no event shows how many and how late they were.
     activations = [Activation(at, at + response_ns, missed) for at, response_ns, missed in own.rows()]

@@ -7,6 +7,7 @@ from typing import Any
 
 from opplab import _opplab
 from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
+from opplab.explanation.records import about_case
 from opplab.trace.replayed import count_text
 
 SLOW = {
@@ -239,5 +240,4 @@ def slow_cpus(
             "khz_ns": {str(khz): ns for khz, ns in sorted(entry["khz"].items())},
         }
         findings.append(Finding(0, "slow", line, data))
-    about = {name: facts[name] for name in ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")}
-    return Explanation({**about, "fingerprint": f"{outcome['fingerprint']:016x}"}, findings)
+    return Explanation({**about_case(facts), "fingerprint": f"{outcome['fingerprint']:016x}"}, findings)

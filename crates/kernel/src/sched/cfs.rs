@@ -8,7 +8,7 @@
 //! `LAST_BUDDY`, `WAKEUP_PREEMPTION`, without `NEXT_BUDDY`. Load averages are the caller's. EEVDF is in [`super::eevdf`].
 
 use super::eevdf::INITIAL_VRUNTIME;
-use super::entity::{FairPolicy, SchedEntity, earlier, is_before, later};
+use super::entity::{FairPolicy, SchedEntity, earlier, is_before, later, runs_entities};
 use super::timeline::{Entry, Timeline};
 use super::weight::{LoadWeight, calc_delta, calc_delta_fair};
 
@@ -110,6 +110,8 @@ pub struct CfsRq {
 }
 
 impl CfsRq {
+    runs_entities!();
+
     /// An empty queue.
     pub fn new(tunables: CfsTunables) -> Self {
         Self {
@@ -128,17 +130,6 @@ impl CfsRq {
             tunables,
             wakeup_preemption: true,
         }
-    }
-
-    /// The waiting entities in the order of their vruntimes; the running one is not among them.
-    #[inline]
-    pub fn waiting(&self) -> impl Iterator<Item = u32> {
-        self.timeline.iter().map(|entry| entry.id)
-    }
-
-    #[inline]
-    fn queued_curr(&self, se: &[SchedEntity]) -> Option<u32> {
-        self.curr.filter(|&curr| se[curr as usize].on_rq)
     }
 
     #[inline]
@@ -163,18 +154,6 @@ impl CfsRq {
             (None, None) => return,
         };
         self.min_vruntime = later(self.min_vruntime, reached);
-    }
-
-    /// Accounts what the running entity ran since the last time; the ns that were added. `now` is `clock_task`.
-    ///
-    /// kernel/sched/fair.c:`update_curr()`, v5.10.
-    #[inline]
-    pub fn update_curr(&mut self, se: &mut [SchedEntity], now: u64) -> u64 {
-        let Some(curr) = self.curr else { return 0 };
-        match se[curr as usize].run_until(now) {
-            Some(delta_exec) => self.charge(se, curr, delta_exec),
-            None => 0,
-        }
     }
 
     /// The running entity ran `delta_exec` ns.
@@ -423,29 +402,6 @@ impl CfsRq {
         entity.exec_start = now;
         entity.prev_sum_exec_runtime = entity.sum_exec_runtime;
         self.curr = Some(id);
-    }
-
-    /// The running entity stops; if it is still queued it waits again (`put_prev_entity()`, v5.10).
-    #[inline(always)]
-    pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
-        let Some(curr) = self.curr else { return };
-        if se[curr as usize].on_rq {
-            self.update_curr(se, now);
-            self.timeline_add(se, curr);
-        }
-        self.curr = None;
-    }
-
-    /// Switches from the running entity to `picked`, which came from [`CfsRq::pick_task`]; nothing happens if it is the same.
-    #[inline]
-    pub fn switch_to(&mut self, se: &mut [SchedEntity], now: u64, picked: Option<u32>) {
-        if self.curr == picked {
-            return;
-        }
-        self.put_prev_entity(se, now);
-        if let Some(picked) = picked {
-            self.set_next_entity(se, now, picked);
-        }
     }
 
     /// Whether a woken entity should replace the running one; sets [`CfsRq::need_resched`] and the buddies if so.

@@ -14,7 +14,7 @@
 //! `PICK_BUDDY`, `WAKEUP_PREEMPTION`; without `NEXT_BUDDY`; three can be switched ([`EevdfFeatures`]). Load averages and
 //! utilisation estimates are the caller's: they do not influence the order. All sums and products wrap as 64-bit arithmetic does; divisors are cut to 32 signed bits, as `div_s64()`.
 
-use super::entity::{SchedEntity, is_before};
+use super::entity::{SchedEntity, is_before, runs_entities};
 use super::timeline::{Entry, Timeline};
 use super::weight::{LoadWeight, calc_delta_fair, scale_load_down};
 
@@ -122,6 +122,8 @@ fn div_s64(dividend: i64, divisor: i64) -> i64 {
 }
 
 impl EevdfRq {
+    runs_entities!();
+
     /// An empty queue. `base_slice_ns` is 0.7 ms * (1 + min(log2(CPUs), 3)) by default in 6.12.117, 0.75 ms in 6.12.0.
     pub fn new(base_slice_ns: u64, tick_ns: u64) -> Self {
         Self {
@@ -142,18 +144,6 @@ impl EevdfRq {
             tick_ns,
             features: EevdfFeatures::default(),
         }
-    }
-
-    /// The waiting entities in the order of their deadlines; the running one is not among them.
-    #[inline]
-    pub fn waiting(&self) -> impl Iterator<Item = u32> {
-        self.timeline.iter().map(|entry| entry.id)
-    }
-
-    /// The running entity if it is queued.
-    #[inline]
-    fn queued_curr(&self, se: &[SchedEntity]) -> Option<u32> {
-        self.curr.filter(|&curr| se[curr as usize].on_rq)
     }
 
     #[inline]
@@ -246,20 +236,8 @@ impl EevdfRq {
         self.avg_vruntime(se);
     }
 
-    /// Accounts what the running entity ran since the last time, and asks for a reschedule when its request is served or when
-    /// it lost its protection and is not eligible any more.
-    ///
-    /// kernel/sched/fair.c:`update_curr()`, v6.12. Returns the ns that were added, 0 if none. `now` is `clock_task`.
-    #[inline(always)]
-    pub fn update_curr(&mut self, se: &mut [SchedEntity], now: u64) -> u64 {
-        let Some(curr) = self.curr else { return 0 };
-        match se[curr as usize].run_until(now) {
-            Some(delta_exec) => self.charge(se, curr, delta_exec),
-            None => 0,
-        }
-    }
-
-    /// The running entity ran `delta_exec` ns.
+    /// The running entity ran `delta_exec` ns. Asks for a reschedule when its request is served or when it lost its protection
+    /// and is not eligible any more.
     #[inline(never)]
     fn charge(&mut self, se: &mut [SchedEntity], curr: u32, delta_exec: u64) -> u64 {
         let entity = &mut se[curr as usize];
@@ -498,31 +476,6 @@ impl EevdfRq {
         entity.exec_start = now;
         entity.prev_sum_exec_runtime = entity.sum_exec_runtime;
         self.curr = Some(id);
-    }
-
-    /// The running entity stops; if it is still queued it waits again.
-    ///
-    /// kernel/sched/fair.c:`put_prev_entity()`, v6.12.
-    #[inline(always)]
-    pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
-        let Some(curr) = self.curr else { return };
-        if se[curr as usize].on_rq {
-            self.update_curr(se, now);
-            self.timeline_add(se, curr);
-        }
-        self.curr = None;
-    }
-
-    /// Switches from the running entity to `picked`, which came from [`EevdfRq::pick_task`]; nothing happens if it is the same.
-    #[inline]
-    pub fn switch_to(&mut self, se: &mut [SchedEntity], now: u64, picked: Option<u32>) {
-        if self.curr == picked {
-            return;
-        }
-        self.put_prev_entity(se, now);
-        if let Some(picked) = picked {
-            self.set_next_entity(se, now, picked);
-        }
     }
 
     /// Whether a woken entity should replace the running one; sets [`EevdfRq::need_resched`] if so.

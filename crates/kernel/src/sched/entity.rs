@@ -92,3 +92,58 @@ pub(crate) fn later(one: u64, other: u64) -> u64 {
 pub(crate) fn earlier(one: u64, other: u64) -> u64 {
     if is_before(other, one) { other } else { one }
 }
+
+/// How both fair queues hold the running entity apart from those that wait in their `timeline`; a queue `charge()`s by its own rules.
+macro_rules! runs_entities {
+    () => {
+        /// The waiting entities in order; the running one is not among them.
+        #[inline]
+        pub fn waiting(&self) -> impl Iterator<Item = u32> {
+            self.timeline.iter().map(|entry| entry.id)
+        }
+
+        /// The running entity if it is queued.
+        #[inline]
+        fn queued_curr(&self, se: &[SchedEntity]) -> Option<u32> {
+            self.curr.filter(|&curr| se[curr as usize].on_rq)
+        }
+
+        /// Accounts what the running entity ran since the last time; the ns that were added. `now` is `clock_task`.
+        ///
+        /// kernel/sched/fair.c:`update_curr()`, v5.10 and v6.12.
+        #[inline(always)]
+        pub fn update_curr(&mut self, se: &mut [SchedEntity], now: u64) -> u64 {
+            let Some(curr) = self.curr else { return 0 };
+            match se[curr as usize].run_until(now) {
+                Some(delta_exec) => self.charge(se, curr, delta_exec),
+                None => 0,
+            }
+        }
+
+        /// The running entity stops; if it is still queued it waits again.
+        ///
+        /// kernel/sched/fair.c:`put_prev_entity()`, v5.10 and v6.12.
+        #[inline(always)]
+        pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
+            let Some(curr) = self.curr else { return };
+            if se[curr as usize].on_rq {
+                self.update_curr(se, now);
+                self.timeline_add(se, curr);
+            }
+            self.curr = None;
+        }
+
+        /// Switches from the running entity to `picked`, which came from `pick_task()`; nothing happens if it is the same.
+        #[inline]
+        pub fn switch_to(&mut self, se: &mut [SchedEntity], now: u64, picked: Option<u32>) {
+            if self.curr == picked {
+                return;
+            }
+            self.put_prev_entity(se, now);
+            if let Some(picked) = picked {
+                self.set_next_entity(se, now, picked);
+            }
+        }
+    };
+}
+pub(crate) use runs_entities;

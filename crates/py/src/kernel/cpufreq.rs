@@ -144,14 +144,9 @@ fn decision_dict<'py>(
     let dict = PyDict::new(py);
     if let Some(decision) = decision {
         dict.set_item("time_ns", decision.time)?;
-        dict.set_item("cpu", decision.cpu)?;
-        dict.set_item("deciding_cpu", decision.deciding_cpu)?;
-        dict.set_item("util", decision.util)?;
+        set_fields!(dict, decision; cpu, deciding_cpu, util);
         dict.set_item("iowait", decision.steps.map_or(0, |steps| steps.iowait))?;
-        dict.set_item("max_cap", decision.max_cap)?;
-        dict.set_item("ref_khz", decision.ref_khz)?;
-        dict.set_item("raw_khz", decision.raw_khz)?;
-        dict.set_item("next_khz", decision.next_khz)?;
+        set_fields!(dict, decision; max_cap, ref_khz, raw_khz, next_khz);
         dict.set_item("outcome", variant_name(decision.outcome))?;
     }
     let request = match request {

@@ -53,13 +53,6 @@ pub(super) fn py_closed_loop<'py>(
     let trace = with_half_life!(py, half_life, H => closed_loop::<H>(&config, &activations))?;
     let trace = trace.map_err(|error| refuse(py, error))?;
     let dict = PyDict::new(py);
-    dict.set_item("time_ns", trace.time_ns.into_pyarray(py))?;
-    dict.set_item("util", trace.util.into_pyarray(py))?;
-    dict.set_item("freq_khz", trace.freq_khz.into_pyarray(py))?;
-    dict.set_item("end_ns", trace.end_ns.into_pyarray(py))?;
-    dict.set_item("busy_ns", trace.busy_ns.into_pyarray(py))?;
-    dict.set_item("span_ns", trace.span_ns.into_pyarray(py))?;
-    dict.set_item("span_khz", trace.span_khz.into_pyarray(py))?;
-    dict.set_item("span_busy", trace.span_busy.into_pyarray(py))?;
+    set_arrays!(dict, py, trace; time_ns, util, freq_khz, end_ns, busy_ns, span_ns, span_khz, span_busy);
     Ok(dict)
 }

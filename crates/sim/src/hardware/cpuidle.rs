@@ -130,7 +130,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         state.in_idle.enter(choice.index);
         self.emit(Event::CpuIdle { cpu: cpu.0, state: choice.index as i32 });
-        self.core_rests(cpu, choice.index);
+        self.core_changes(cpu, choice.index, false);
         self.refresh_power(cpu);
         self.refresh_siblings_of_polling(cpu, choice.index);
         self.cluster_may_sleep(cl);
@@ -182,7 +182,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         state.idle.exit_since_ns = now;
         state.in_idle.leave(index, now - state.idle.since_ns);
         self.emit_signal(Event::IdleExit { cpu: cpu.0 });
-        self.core_works(cpu, index);
+        self.core_changes(cpu, index, true);
         self.refresh_power(cpu);
         self.refresh_siblings_of_polling(cpu, index);
         cluster_ns

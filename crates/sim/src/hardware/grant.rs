@@ -36,48 +36,28 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// `cpu` enters idle state `state`.
-    pub(crate) fn core_rests(&mut self, cpu: CpuId, state: usize) {
+    /// `cpu` enters idle state `state`, or leaves it if it `works`.
+    pub(crate) fn core_changes(&mut self, cpu: CpuId, state: usize, works: bool) {
         let place = self.case.machine.cpus[cpu.index()];
+        let package = PackageId(place.package);
         let hardware = &mut self.hardware;
         if state < hardware.deep_from[ClusterId(place.cluster)] {
             return;
         }
-        let package = &mut hardware.packages[PackageId(place.package)];
+        let change = if works { 1 } else { -1 };
         let threads = &mut hardware.awake_threads[place.core as usize];
-        *threads -= 1;
-        if *threads > 0 {
+        *threads = threads.wrapping_add_signed(change);
+        if *threads > u32::from(works) {
             return self.shared_clock(cpu);
         }
-        let bins = package.bins(ClusterId(place.cluster));
-        bins.active_cores -= 1;
-        if bins.class_now() != bins.class {
-            self.arm_pcu(PackageId(place.package));
-        }
-        if self.case.machine.package_clock {
-            self.shared_clock(cpu);
-        }
-    }
-
-    /// `cpu` leaves idle state `state`.
-    pub(crate) fn core_works(&mut self, cpu: CpuId, state: usize) {
-        let place = self.case.machine.cpus[cpu.index()];
-        let hardware = &mut self.hardware;
-        if state < hardware.deep_from[ClusterId(place.cluster)] {
-            return;
-        }
-        let package = &mut hardware.packages[PackageId(place.package)];
-        let threads = &mut hardware.awake_threads[place.core as usize];
-        *threads += 1;
-        if *threads > 1 {
-            return self.shared_clock(cpu);
-        }
-        let bins = package.bins(ClusterId(place.cluster));
-        bins.active_cores += 1;
+        let bins = hardware.packages[package].bins(ClusterId(place.cluster));
+        bins.active_cores = bins.active_cores.wrapping_add_signed(change);
         let class = bins.class_now();
-        if class > bins.class {
+        if works && class > bins.class {
             bins.class = class;
-            self.refresh_caps(PackageId(place.package));
+            self.refresh_caps(package);
+        } else if !works && class != bins.class {
+            self.arm_pcu(package);
         }
         if self.case.machine.package_clock {
             self.shared_clock(cpu);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use opplab_kernel::cpufreq::cppc::{CppcPerfCaps, artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::cppc::{artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
 use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState};
@@ -74,15 +74,7 @@ impl EasState {
                     // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
                     let Some(classes) = &classes else { return Ok(Err(NoEas::OneClass)) };
                     let caps = cluster.cppc.ok_or_else(|| failed(String::from("it has no CPPC registers")))?;
-                    let caps = CppcPerfCaps {
-                        lowest_perf: caps.lowest_perf,
-                        nominal_perf: caps.nominal_perf,
-                        highest_perf: caps.highest_perf,
-                        lowest_freq_mhz: caps.lowest_freq_mhz,
-                        nominal_freq_mhz: caps.nominal_freq_mhz,
-                        dmi_max_khz: 0,
-                    };
-                    let em = artificial_em(&caps, cluster.capacity, classes[index]);
+                    let em = artificial_em(&caps.perf_caps(0), cluster.capacity, classes[index]);
                     em.map_err(|error| failed(error.to_string()))?.states
                 }
                 _ => {

@@ -7,8 +7,8 @@ use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::sched::attach::{
     LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg, sync_entity_load_avg,
 };
-use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
-use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
+use opplab_kernel::sched::cfs::Dequeue as CfsDequeue;
+use opplab_kernel::sched::eevdf::Dequeue;
 use opplab_kernel::sched::entity::SchedEntity;
 use opplab_kernel::util_est::{task_util_est, util_est_dequeue, util_est_enqueue, util_est_update};
 use opplab_model::event::{Event, QueueChange, Sink};
@@ -343,20 +343,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn enqueue_flat(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[cpu].clk.clock_task;
-        let migrated = matches!(kind, Enqueue::WakeupMigrated | Enqueue::Migrated);
-        let wakeup = matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated);
-        match &mut self.cpus[cpu].fair {
-            FairRq::Eevdf(rq) => {
-                let flags = EevdfEnqueue { wakeup, initial: kind == Enqueue::New, migrated };
-                rq.enqueue(&mut self.entities, now, task.0, flags);
-            }
-            FairRq::Cfs(rq) => {
-                if kind == Enqueue::New {
-                    rq.task_fork_fair(&mut self.entities, now, task.0);
-                }
-                rq.enqueue(&mut self.entities, now, task.0, CfsEnqueue { wakeup, migrated });
-            }
-        }
+        self.cpus[cpu].fair.enqueue(&mut self.entities, now, task.0, kind);
     }
 
     #[inline(always)]
@@ -517,10 +504,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.update_load_avg(cpu, prev, false);
         }
         let now = self.cpus[cpu].clk.clock_task;
-        match &mut self.cpus[cpu].fair {
-            FairRq::Eevdf(rq) => rq.put_prev_entity(&mut self.entities, now),
-            FairRq::Cfs(rq) => rq.put_prev_entity(&mut self.entities, now),
-        }
+        self.cpus[cpu].fair.put_prev_entity(&mut self.entities, now);
         self.propagate_resched(cpu);
     }
 
@@ -532,10 +516,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             self.update_load_avg(cpu, next, false);
             let now = self.cpus[cpu].clk.clock_task;
-            match &mut self.cpus[cpu].fair {
-                FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
-                FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, next.0),
-            }
+            self.cpus[cpu].fair.set_next_entity(&mut self.entities, now, next.0);
         }
         self.update_misfit_status(cpu, Some(next));
     }
@@ -543,10 +524,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn yield_task_fair(&mut self, cpu: CpuId, task: TaskId) {
         let state = &self.cpus[cpu];
         let (now, nr_running, group) = (state.clk.clock_task, state.nr_running, self.tasks[task].group);
-        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-            FairRq::Eevdf(rq) => rq.yield_task(&mut self.entities, now, nr_running),
-            FairRq::Cfs(rq) => rq.yield_task(&mut self.entities, now, nr_running),
-        }
+        fair_of(&mut self.cpus, &mut self.groups, group, cpu).yield_task(&mut self.entities, now, nr_running);
         self.charge_quota(group, cpu);
     }
 
@@ -556,12 +534,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.tick_in_groups(cpu, curr);
         } else {
             let now = self.cpus[cpu].clk.clock_task;
-            match &mut self.cpus[cpu].fair {
-                FairRq::Eevdf(rq) => {
-                    rq.update_curr(&mut self.entities, now);
-                }
-                FairRq::Cfs(rq) => rq.tick(&mut self.entities, now),
-            }
+            self.cpus[cpu].fair.tick(&mut self.entities, now);
             self.update_load_avg(cpu, curr, false);
         }
         if self.gates.proposes {
@@ -587,10 +560,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return self.check_preempt_in_groups(cpu, task);
         }
         let now = self.cpus[cpu].clk.clock_task;
-        match &mut self.cpus[cpu].fair {
-            FairRq::Eevdf(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task.0),
-            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, task.0),
-        }
+        self.cpus[cpu].fair.check_preempt_wakeup(&mut self.entities, now, task.0);
         self.cpus[cpu].fair.take_resched()
     }
 

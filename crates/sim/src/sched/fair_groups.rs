@@ -12,8 +12,8 @@
 //! [`super::quota`].
 
 use opplab_kernel::pelt::{HalfLife, SchedAvg, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
-use opplab_kernel::sched::cfs::{Dequeue as CfsDequeue, Enqueue as CfsEnqueue};
-use opplab_kernel::sched::eevdf::{Dequeue, Enqueue as EevdfEnqueue};
+use opplab_kernel::sched::cfs::Dequeue as CfsDequeue;
+use opplab_kernel::sched::eevdf::Dequeue;
 use opplab_kernel::sched::weight::LoadWeight;
 use opplab_model::event::{Event, Sink};
 
@@ -180,10 +180,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         // reweight_entity().
         let (parent, now) = (state.parent, self.cpus[cpu].clk.clock_task);
-        match fair_of(&mut self.cpus, &mut self.groups, parent, cpu) {
-            FairRq::Eevdf(rq) => rq.reweight(&mut self.entities, now, entity, LoadWeight::new(shares)),
-            FairRq::Cfs(rq) => rq.reweight(&mut self.entities, now, entity, LoadWeight::new(shares)),
-        }
+        fair_of(&mut self.cpus, &mut self.groups, parent, cpu).reweight(
+            &mut self.entities,
+            now,
+            entity,
+            LoadWeight::new(shares),
+        );
         self.charge_quota(parent, cpu);
         let (own, above) = self.groups.with_above(below, cpu);
         let cfs = above.map_or(&mut self.cpus[cpu].cfs, |above| &mut above.cfs);
@@ -268,20 +270,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_runnable(cpu, entity);
         self.update_cfs_group(cpu, entity);
         let (group, now) = (self.group_of(entity), self.cpus[cpu].clk.clock_task);
-        let migrated = matches!(kind, Enqueue::WakeupMigrated | Enqueue::Migrated);
-        let wakeup = matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated);
-        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-            FairRq::Eevdf(rq) => {
-                let flags = EevdfEnqueue { wakeup, initial: kind == Enqueue::New, migrated };
-                rq.enqueue(&mut self.entities, now, entity, flags);
-            }
-            FairRq::Cfs(rq) => {
-                if kind == Enqueue::New {
-                    rq.task_fork_fair(&mut self.entities, now, entity);
-                }
-                rq.enqueue(&mut self.entities, now, entity, CfsEnqueue { wakeup, migrated });
-            }
-        }
+        fair_of(&mut self.cpus, &mut self.groups, group, cpu).enqueue(&mut self.entities, now, entity, kind);
         self.charge_quota(group, cpu);
     }
 
@@ -327,12 +316,20 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 None => return true,
             }
         }
+        self.refresh_up(cpu, entity, count, false)
+    }
+
+    /// The rest of a walk, where entities stay queued; whether no queue on the way is throttled.
+    fn refresh_up(&mut self, cpu: CpuId, mut entity: u32, mut count: Count, throttled: bool) -> bool {
         loop {
             self.refresh_entity(cpu, entity);
             let group = self.group_of(entity);
             self.fair_rq(group, cpu).count(count);
             if self.is_idle_group(group) {
                 count.idle = count.queued;
+            }
+            if throttled {
+                self.record_throttle_clock(group, cpu);
             }
             if self.stops_at_queue(group, cpu, Groups::is_throttled) {
                 return false;
@@ -429,24 +426,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             flags = Dequeue { sleep: true, special: false, delayed: false };
         }
-        loop {
-            self.refresh_entity(cpu, entity);
-            let group = self.group_of(entity);
-            self.fair_rq(group, cpu).count(count);
-            if self.is_idle_group(group) {
-                count.idle = count.queued;
-            }
-            if throttled {
-                self.record_throttle_clock(group, cpu);
-            }
-            if self.stops_at_queue(group, cpu, Groups::is_throttled) {
-                return false;
-            }
-            match self.groups.entity(group, cpu) {
-                Some(above) => entity = above,
-                None => return true,
-            }
-        }
+        self.refresh_up(cpu, entity, count, throttled)
     }
 
     /// fair.c:set_next_buddy(): a group that lost a task to sleep should run its next one.
@@ -457,10 +437,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 return;
             }
             let group = self.group_of(entity);
-            match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-                FairRq::Eevdf(rq) => rq.next = Some(entity),
-                FairRq::Cfs(rq) => rq.next = Some(entity),
-            }
+            fair_of(&mut self.cpus, &mut self.groups, group, cpu).set_next(entity);
             match self.groups.entity(group, cpu) {
                 Some(above) => entity = above,
                 None => return,
@@ -485,10 +462,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// fair.c:update_curr() of a queue.
     pub(super) fn update_curr_in(&mut self, group: GroupId, cpu: CpuId) {
         let now = self.cpus[cpu].clk.clock_task;
-        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-            FairRq::Eevdf(rq) => rq.update_curr(&mut self.entities, now),
-            FairRq::Cfs(rq) => rq.update_curr(&mut self.entities, now),
-        };
+        fair_of(&mut self.cpus, &mut self.groups, group, cpu).update_curr(&mut self.entities, now);
         self.charge_quota(group, cpu);
     }
 
@@ -546,10 +520,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.update_entity_avg(cpu, entity, false);
         }
         let now = self.cpus[cpu].clk.clock_task;
-        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-            FairRq::Eevdf(rq) => rq.put_prev_entity(&mut self.entities, now),
-            FairRq::Cfs(rq) => rq.put_prev_entity(&mut self.entities, now),
-        }
+        fair_of(&mut self.cpus, &mut self.groups, group, cpu).put_prev_entity(&mut self.entities, now);
     }
 
     fn set_next_entity(&mut self, cpu: CpuId, entity: u32) {
@@ -557,10 +528,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.entities[entity as usize].on_rq || self.entities.task(entity).is_some() {
             self.update_entity_avg(cpu, entity, false);
         }
-        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-            FairRq::Eevdf(rq) => rq.set_next_entity(&mut self.entities, now, entity),
-            FairRq::Cfs(rq) => rq.set_next_entity(&mut self.entities, now, entity),
-        }
+        fair_of(&mut self.cpus, &mut self.groups, group, cpu).set_next_entity(&mut self.entities, now, entity);
         self.ensure_quota(group, cpu);
     }
 
@@ -612,12 +580,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let mut entity = self.entities.of_task(curr);
         loop {
             let (group, now) = (self.group_of(entity), self.cpus[cpu].clk.clock_task);
-            match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-                FairRq::Eevdf(rq) => {
-                    rq.update_curr(&mut self.entities, now);
-                }
-                FairRq::Cfs(rq) => rq.tick(&mut self.entities, now),
-            }
+            fair_of(&mut self.cpus, &mut self.groups, group, cpu).tick(&mut self.entities, now);
             self.charge_quota(group, cpu);
             self.update_entity_avg(cpu, entity, false);
             self.update_cfs_group(cpu, entity);
@@ -672,10 +635,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return false;
         }
         let now = self.cpus[cpu].clk.clock_task;
-        match fair_of(&mut self.cpus, &mut self.groups, group, cpu) {
-            FairRq::Eevdf(rq) => rq.check_preempt_wakeup(&mut self.entities, now, pse),
-            FairRq::Cfs(rq) => rq.check_preempt_wakeup(&mut self.entities, now, pse),
-        }
+        fair_of(&mut self.cpus, &mut self.groups, group, cpu).check_preempt_wakeup(&mut self.entities, now, pse);
         self.charge_quota(group, cpu);
         self.fair_rq(group, cpu).take_resched()
     }

@@ -186,25 +186,6 @@ impl PerfettoWriter {
         self.track_event(time_ns, &event);
     }
 
-    /// A slice begins. Slices that share a number in `flows` are joined by arrows in the order of time.
-    pub fn slice_begin(
-        &mut self,
-        track: TrackId,
-        time_ns: u64,
-        name: &str,
-        notes: &[(&str, Annotation<'_>)],
-        flows: &[u64],
-    ) {
-        self.named_event(1, track, time_ns, name, notes, flows);
-    }
-
-    /// The innermost open slice of the track ends.
-    pub fn slice_end(&mut self, track: TrackId, time_ns: u64) {
-        let mut event = Encoder::default();
-        event.uint(9, 2).uint(11, track.0);
-        self.track_event(time_ns, &event);
-    }
-
     /// Something without a length.
     pub fn instant(
         &mut self,
@@ -214,20 +195,8 @@ impl PerfettoWriter {
         notes: &[(&str, Annotation<'_>)],
         flows: &[u64],
     ) {
-        self.named_event(3, track, time_ns, name, notes, flows);
-    }
-
-    fn named_event(
-        &mut self,
-        kind: u64,
-        track: TrackId,
-        time_ns: u64,
-        name: &str,
-        notes: &[(&str, Annotation<'_>)],
-        flows: &[u64],
-    ) {
         let mut event = Encoder::default();
-        event.uint(9, kind).uint(11, track.0).bytes(23, name.as_bytes());
+        event.uint(9, 3).uint(11, track.0).bytes(23, name.as_bytes());
         for (key, value) in notes {
             let mut note = Encoder::default();
             match value {

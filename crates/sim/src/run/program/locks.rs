@@ -33,7 +33,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.next_op(task)
     }
 
-    /// The mutex goes to the first waiter, which finds itself its owner when it runs.
+    /// The mutex goes to the first waiter, which finds itself its owner when it runs (kernel/locking/semaphore.c:__up(), v5.9).
     #[inline(never)]
     pub(super) fn op_hand_over(&mut self, cpu: CpuId, task: TaskId, mutex: ObjectIdx) -> Step {
         let object = &mut self.objects.mutexes[mutex as usize];
