@@ -245,10 +245,11 @@ fn simultaneous(seed: u64) -> Trace {
     let uint = Kind::Int { signed: false, hex: false };
     // By name the last is the first.
     let ids = ["c", "b", "a"].map(|name| builder.event("sched", name, &[("nth", uint)]));
+    // The first moment has one event.
     let mut time_ns = 0;
     for nth in 0..200 {
         // The next moment may be nearer than the events of this one are many.
-        time_ns += [0, 0, 0, 1, 3, 1_000_000][draw(6) as usize];
+        time_ns += if nth == 1 { 10 } else { [0, 0, 0, 1, 3, 1_000_000][draw(6) as usize] };
         builder.push(ids[draw(3) as usize], time_ns, draw(3) as u32, 0, &[Value::U64(nth)]);
     }
     builder.finish()
@@ -325,9 +326,10 @@ fn contexts_are_kept_or_unknown() {
 fn pieces_of_a_text_keep_the_order_of_one_moment() {
     let options = ReadOptions::default();
     let lines = (0..60).map(|nth| format!("x-1 [00{}] 1.5: event: nth={nth}\n", (nth * 7) % 3)).collect::<String>();
+    let lines = format!("x-1 [000] 1.0: start: nth=0\n{lines}");
     let open = || TraceFile::from_bytes(format!("# tracer: nop\n{lines}").into_bytes(), &options).unwrap();
     let whole = events_in_order(&read(as_dat(&open().read(&options).unwrap())));
-    assert_eq!(whole.iter().map(|event| event.0).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
+    assert_eq!(whole[1..].iter().map(|event| event.0).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
     for events_max in [1, 7, 60] {
         let mut text = b"# tracer: nop\n".to_vec();
         let mut each = |piece: Trace, _| {

@@ -39,9 +39,11 @@ pub struct Order {
 /// Where a writer is: time and CPU of its last event.
 ///
 /// Files keep the events of each CPU in order, and readers put the CPUs together by (time, CPU). Where that would turn events of
-/// one time around, as simulated runs and texts in us have them, the later one is written 1 ns after the earlier one.
+/// one time around, as simulated runs and texts in us have them, the later one is written 1 ns after the earlier one. Events of the
+/// first moment keep its time: they are the state that a run begins with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
+    first_ns: Option<u64>,
     time_ns: u64,
     cpu: u32,
 }
@@ -49,8 +51,10 @@ pub(crate) struct Moment {
 impl Moment {
     /// The time that is written for the next event.
     pub(crate) fn of(&mut self, time_ns: u64, cpu: u32) -> u64 {
-        let earliest_ns = self.time_ns.saturating_add(u64::from(cpu < self.cpu));
-        *self = Self { time_ns: time_ns.max(earliest_ns), cpu };
+        let first_ns = *self.first_ns.get_or_insert(time_ns);
+        let turns = cpu < self.cpu && self.time_ns != first_ns;
+        self.time_ns = time_ns.max(self.time_ns.saturating_add(u64::from(turns)));
+        self.cpu = cpu;
         self.time_ns
     }
 }
