@@ -274,10 +274,10 @@ impl Field for CpuTimes {
         numbers(&[self.wall_us, self.idle_us, self.nice_ns, self.iowait_us])
     }
     fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
-        match Vec::<u64>::read(line, node, key)?.as_slice() {
-            &[wall_us, idle_us, nice_ns, iowait_us] => Ok(Self { wall_us, idle_us, iowait_us, nice_ns }),
+        match *Vec::<u64>::read(line, node, key)?.as_slice() {
+            [wall_us, idle_us, nice_ns, iowait_us] => Ok(Self { wall_us, idle_us, iowait_us, nice_ns }),
             // Older logs have I/O wait within the idle time.
-            &[wall_us, idle_us, nice_ns] => Ok(Self { wall_us, idle_us, iowait_us: 0, nice_ns }),
+            [wall_us, idle_us, nice_ns] => Ok(Self { wall_us, idle_us, iowait_us: 0, nice_ns }),
             _ => Err(line.fault(node, format!("`{key}` must hold [wall_us, idle_us, nice_ns, iowait_us]"))),
         }
     }
