@@ -227,7 +227,7 @@ impl Before {
         let line = Line { file: &shown, number: 1, node: &node };
         let one = |node| {
             let line = line.at(node);
-            Ok((line.int("pid")?, line.str("name")?.to_owned(), line.ints("cpus")?))
+            Ok((line.int("pid")?, line.str("name")?.to_owned(), line.field("cpus")?))
         };
         Ok(Self { threads: line.list("threads")?.iter().map(one).collect::<Result<_, HostError>>()? })
     }

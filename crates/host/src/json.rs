@@ -69,16 +69,18 @@ impl<'a> Line<'a> {
         self.get(key).ok_or_else(|| self.fault(self.node, format!("`{key}` is missing")))
     }
 
+    /// The value of a key, of any type that has a form in lines.
+    pub(crate) fn field<T: Field>(&self, key: &str) -> Result<T, HostError> {
+        match (self.get(key), T::MISSING) {
+            (None, Some(missing)) => Ok(missing()),
+            _ => T::read(self, self.need(key)?, key),
+        }
+    }
+
     /// A whole number that must be there and fit.
     pub(crate) fn int<T: TryFrom<i128>>(&self, key: &str) -> Result<T, HostError> {
         let node = self.need(key)?;
         self.int_of(node, key)
-    }
-
-    /// A whole number or null.
-    pub(crate) fn int_or_null<T: TryFrom<i128>>(&self, key: &str) -> Result<Option<T>, HostError> {
-        let node = self.need(key)?;
-        if matches!(node.value, Value::Null) { Ok(None) } else { self.int_of(node, key).map(Some) }
     }
 
     fn int_of<T: TryFrom<i128>>(&self, node: &Node, key: &str) -> Result<T, HostError> {
@@ -86,12 +88,6 @@ impl<'a> Line<'a> {
             return Err(self.fault(node, format!("`{key}` must be a whole number, not {}", node.value.kind())));
         };
         T::try_from(value).map_err(|_| self.fault(node, format!("`{key}`: {value} is out of range")))
-    }
-
-    /// A boolean that must be there.
-    pub(crate) fn flag(&self, key: &str) -> Result<bool, HostError> {
-        let node = self.need(key)?;
-        node.as_bool(key).map_err(|fault| self.fault(node, fault.message))
     }
 
     /// A string that must be there.
@@ -106,13 +102,93 @@ impl<'a> Line<'a> {
         node.as_list(key).map_err(|fault| self.fault(node, fault.message))
     }
 
-    /// A list of whole numbers that must be there.
-    pub(crate) fn ints<T: TryFrom<i128>>(&self, key: &str) -> Result<Vec<T>, HostError> {
-        self.list(key)?.iter().map(|node| self.int_of(node, key)).collect()
-    }
-
     /// The same place in the file with another node.
     pub(crate) fn at(&self, node: &'a Node) -> Line<'a> {
         Line { node, ..*self }
     }
 }
+
+/// A value with a form in lines of JSON.
+pub(crate) trait Field: Sized {
+    /// What it is where the line lacks it, if it may.
+    const MISSING: Option<fn() -> Self> = None;
+    /// What a list of it is where the line lacks that, if it may.
+    const MISSING_LIST: Option<fn() -> Vec<Self>> = None;
+    /// The form.
+    fn node(&self) -> Node;
+    /// The value at `key` of a line.
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError>;
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),*) => {
+        $(impl Field for $type {
+            fn node(&self) -> Node {
+                Node { value: Value::Int(*self as i128), at: Default::default() }
+            }
+            fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+                line.int_of(node, key)
+            }
+        })*
+    };
+}
+whole_numbers!(u32, u64, usize);
+
+impl Field for bool {
+    fn node(&self) -> Node {
+        Node::bool(*self)
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        node.as_bool(key).map_err(|fault| line.fault(node, fault.message))
+    }
+}
+
+impl Field for String {
+    fn node(&self) -> Node {
+        Node::str(self)
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        node.as_str(key).map(str::to_owned).map_err(|fault| line.fault(node, fault.message))
+    }
+}
+
+impl Field for Option<u32> {
+    fn node(&self) -> Node {
+        optional(*self)
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        if node.value == Value::Null { Ok(None) } else { u32::read(line, node, key).map(Some) }
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    const MISSING: Option<fn() -> Self> = T::MISSING_LIST;
+    fn node(&self) -> Node {
+        Node::list(self.iter().map(T::node))
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        let items = node.as_list(key).map_err(|fault| line.fault(node, fault.message))?;
+        items.iter().map(|item| T::read(line, item, key)).collect()
+    }
+}
+
+/// Declares a struct that is (a part of) a line: each field is a key, or that in brackets.
+macro_rules! line_struct {
+    ($(#[$meta:meta])* pub struct $Name:ident { $($(#[$doc:meta])* $field:ident $([$key:literal])?: $type:ty,)* }) => {
+        $(#[$meta])*
+        pub struct $Name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl $Name {
+            fn entries(&self) -> Vec<(&'static str, Option<Node>)> {
+                vec![$(([$($key,)? stringify!($field)][0], Some(crate::json::Field::node(&self.$field)))),*]
+            }
+
+            fn of_line(line: &Line<'_>) -> Result<Self, HostError> {
+                Ok(Self { $($field: line.field([$($key,)? stringify!($field)][0])?,)* })
+            }
+        }
+    };
+}
+pub(crate) use line_struct;

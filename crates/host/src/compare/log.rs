@@ -10,30 +10,32 @@ use opplab_model::tree::{Node, Value, to_json};
 
 use super::measure::Quantity;
 use crate::error::HostError;
-use crate::json::{Line, parse_line, table, whole_lines};
+use crate::json::{Line, line_struct, parse_line, table, whole_lines};
 use crate::whole::LOG_MAX;
 
-/// What is measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Head {
-    /// Seed of the orders.
-    pub seed: u64,
-    /// Names of the variants, the baseline first.
-    pub variants: Vec<String>,
-    /// The command, or what stands for it.
-    pub command: String,
-    /// The name of the benchmark in results.
-    pub benchmark: String,
-    /// The machine's name.
-    pub machine: String,
-    /// The kernel's release.
-    pub kernel: String,
-    /// The metric whose interval ends the experiment; empty: the first of the program's, or wall time.
-    pub metric: String,
-    /// Blocks of the pilot.
-    pub pilot: u32,
-    /// Half-width asked for, in millionths.
-    pub within_ppm: u32,
+line_struct! {
+    /// What is measured.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct Head {
+        /// Seed of the orders.
+        seed: u64,
+        /// Names of the variants, the baseline first.
+        variants: Vec<String>,
+        /// The command, or what stands for it.
+        command: String,
+        /// The name of the benchmark in results.
+        benchmark: String,
+        /// The machine's name.
+        machine: String,
+        /// The kernel's release.
+        kernel: String,
+        /// The metric whose interval ends the experiment; empty: the first of the program's, or wall time.
+        metric: String,
+        /// Blocks of the pilot.
+        pilot: u32,
+        /// Half-width asked for, in millionths.
+        within_ppm: u32,
+    }
 }
 
 /// What a run was for.
@@ -95,57 +97,31 @@ fn number(node: &Node) -> Option<f64> {
 
 impl Head {
     fn json(&self) -> String {
-        to_json(&table([
-            ("experiment", Node::str("host compare")),
-            ("seed", Node::from(self.seed)),
-            ("variants", Node::list(self.variants.iter().map(Node::str))),
-            ("command", Node::str(&self.command)),
-            ("benchmark", Node::str(&self.benchmark)),
-            ("machine", Node::str(&self.machine)),
-            ("kernel", Node::str(&self.kernel)),
-            ("metric", Node::str(&self.metric)),
-            ("pilot", Node::from(self.pilot)),
-            ("within_ppm", Node::from(self.within_ppm)),
-        ]))
+        let kind = [("experiment", Some(Node::str("host compare")))];
+        to_json(&Node::table(kind.into_iter().chain(self.entries())))
     }
 
     fn read(line: &Line<'_>) -> Result<Self, HostError> {
         if line.str("experiment")? != "host compare" {
             return Err(line.fault(line.node, "no file of `host compare`".to_owned()));
         }
-        let strings = |key: &str| -> Result<Vec<String>, HostError> {
-            let of = |node: &Node| node.as_str(key).map(str::to_owned).map_err(|fault| line.fault(node, fault.message));
-            line.list(key)?.iter().map(of).collect()
-        };
-        Ok(Self {
-            seed: line.int("seed")?,
-            variants: strings("variants")?,
-            command: line.str("command")?.to_owned(),
-            benchmark: line.str("benchmark")?.to_owned(),
-            machine: line.str("machine")?.to_owned(),
-            kernel: line.str("kernel")?.to_owned(),
-            metric: line.str("metric")?.to_owned(),
-            pilot: line.int("pilot")?,
-            within_ppm: line.int("within_ppm")?,
-        })
+        Self::of_line(line)
     }
 
-    /// What makes two experiments different ones, in words.
+    /// What makes two experiments different ones, in words. `within_ppm` is among it: it was fixed before the first
+    /// block, or the interval would hold less often.
     fn difference(&self, other: &Self) -> Option<String> {
-        let pairs = [
-            ("seed", self.seed.to_string(), other.seed.to_string()),
-            ("variants", self.variants.join(", "), other.variants.join(", ")),
-            ("command", self.command.clone(), other.command.clone()),
-            ("machine", self.machine.clone(), other.machine.clone()),
-            ("kernel", self.kernel.clone(), other.kernel.clone()),
-            ("metric", self.metric.clone(), other.metric.clone()),
-            ("pilot", self.pilot.to_string(), other.pilot.to_string()),
-            ("benchmark", self.benchmark.clone(), other.benchmark.clone()),
-            // It was fixed before the first block, or the interval would hold less often.
-            ("within_ppm", self.within_ppm.to_string(), other.within_ppm.to_string()),
-        ];
-        let found = pairs.into_iter().find(|(_, old, new)| old != new);
-        found.map(|(what, old, new)| format!("its {what} is `{old}`, not `{new}`"))
+        fn shown(node: &Node) -> String {
+            match &node.value {
+                Value::Str(text) => text.clone(),
+                Value::List(items) => items.iter().map(shown).collect::<Vec<_>>().join(", "),
+                _ => to_json(node),
+            }
+        }
+        let mut pairs = self.entries().into_iter().zip(other.entries());
+        let ((what, old), (_, new)) = pairs.find(|(old, new)| old != new)?;
+        let [old, new] = [old, new].map(|node| node.as_ref().map_or_else(String::new, shown));
+        Some(format!("its {what} is `{old}`, not `{new}`"))
     }
 }
 
@@ -175,16 +151,15 @@ impl Run {
             Some(Quantity { name: text(name)?, unit: text(unit)?, better: text(better)?, value: number(value)? })
         };
         let values: Option<Vec<Quantity>> = line.list("values")?.iter().map(value).collect();
-        let spoilt = line.list("spoilt")?.iter().map(|node| node.as_str("spoilt").map(str::to_owned));
         Ok(Self {
             kind,
-            block: line.int("block")?,
-            repeat: line.int("repeat")?,
-            variant: line.int("variant")?,
+            block: line.field("block")?,
+            repeat: line.field("repeat")?,
+            variant: line.field("variant")?,
             start_s: number(line.need("start_s")?).unwrap_or(f64::NAN),
             values: values
                 .ok_or_else(|| line.fault(line.node, "a value must be [name, unit, better, number]".to_owned()))?,
-            spoilt: spoilt.collect::<Result<_, _>>().map_err(|fault| line.fault(line.node, fault.message))?,
+            spoilt: line.field("spoilt")?,
         })
     }
 }

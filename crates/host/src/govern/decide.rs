@@ -20,79 +20,85 @@ use opplab_model::decision::{Decision, FreqContext, NO_CPU, NONE, number_of, phr
 use opplab_model::tree::{Node, to_json};
 
 use crate::error::HostError;
-use crate::json::{Line, numbers, optional, parse_line, table, whole_lines};
+use crate::json::{Field, Line, line_struct, numbers, parse_line, table, whole_lines};
 
-/// Everything that a governor is started with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
-    /// One of the kernel's governors.
-    pub governor: GovernorId,
-    /// Its tunables by sysfs name that the user chose.
-    pub tunables: Vec<(String, String)>,
-    /// The policy's number.
-    pub policy: u32,
-    /// Its CPUs that are online.
-    pub cpus: Vec<u32>,
-    /// The hardware's limits.
-    pub cpuinfo: FreqLimits,
-    /// The policy's limits.
-    pub limits: FreqLimits,
-    /// The driver's table in kHz; empty if it has none.
-    pub table_khz: Vec<u32>,
-    /// schedutil's rate limit.
-    pub rate_limit_us: u32,
-    /// Time between samples of ondemand and conservative.
-    pub sampling_rate_us: u32,
-    /// Length of a tick of the host's kernel.
-    pub tick_ns: u64,
-    /// The kernel profile whose governor this is.
-    pub kernel: String,
-    /// `arch_scale_freq_ref()` or the chosen f_max; 0: none.
-    pub freq_ref_khz: u32,
-    /// Whether the utilisation is frequency invariant.
-    pub freq_invariant: bool,
-    /// Where utilisation comes from.
-    pub source: String,
-    /// How frequencies are set.
-    pub via: String,
-    /// The frequency at the start.
-    pub cur_khz: u32,
-    /// Each CPU's times at the start.
-    pub times: Vec<CpuTimes>,
+line_struct! {
+    /// Everything that a governor is started with.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Setup {
+        /// One of the kernel's governors.
+        governor: GovernorId,
+        /// Its tunables by sysfs name that the user chose.
+        tunables: Vec<(String, String)>,
+        /// The policy's number.
+        policy: u32,
+        /// Its CPUs that are online.
+        cpus: Vec<u32>,
+        /// The hardware's limits.
+        cpuinfo ["cpuinfo_khz"]: FreqLimits,
+        /// The policy's limits.
+        limits ["limits_khz"]: FreqLimits,
+        /// The driver's table in kHz; empty if it has none.
+        table_khz: Vec<u32>,
+        /// schedutil's rate limit.
+        rate_limit_us: u32,
+        /// Time between samples of ondemand and conservative.
+        sampling_rate_us: u32,
+        /// Length of a tick of the host's kernel.
+        tick_ns: u64,
+        /// The kernel profile whose governor this is.
+        kernel: String,
+        /// `arch_scale_freq_ref()` or the chosen f_max; 0: none.
+        freq_ref_khz: u32,
+        /// Whether the utilisation is frequency invariant.
+        freq_invariant: bool,
+        /// Where utilisation comes from.
+        source: String,
+        /// How frequencies are set.
+        via: String,
+        /// The frequency at the start.
+        cur_khz: u32,
+        /// Each CPU's times at the start.
+        times: Vec<CpuTimes>,
+    }
 }
 
-/// What is known when a CPU reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
-    /// Monotonic time.
-    pub time_ns: u64,
-    /// Index in the policy of the CPU that reports.
-    pub cpu: usize,
-    /// The policy's frequency.
-    pub cur_khz: u32,
-    /// The policy's limits.
-    pub limits: FreqLimits,
-    /// The CPUs' facts.
-    pub facts: Vec<CpuFacts>,
-    /// The CPUs' times.
-    pub times: Vec<CpuTimes>,
+line_struct! {
+    /// What is known when a CPU reports.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Input {
+        /// Monotonic time.
+        time_ns: u64,
+        /// Index in the policy of the CPU that reports.
+        cpu: usize,
+        /// The policy's frequency.
+        cur_khz: u32,
+        /// The policy's limits.
+        limits ["limits_khz"]: FreqLimits,
+        /// The CPUs' facts.
+        facts: Vec<CpuFacts>,
+        /// The CPUs' times.
+        times: Vec<CpuTimes>,
+    }
 }
 
-/// What was decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
-    /// The frequency to set, if one is to be set.
-    pub request_khz: Option<u32>,
-    /// What became of the update, a word of a decision's outcomes.
-    pub outcome: String,
-    /// The frequency that the governor wants.
-    pub next_khz: u32,
-    /// schedutil: the frequency before it was resolved.
-    pub raw_khz: u32,
-    /// schedutil: the utilisation that decided, of 1024; the others: the load in percent.
-    pub util: u64,
-    /// schedutil: the reference frequency.
-    pub ref_khz: u64,
+line_struct! {
+    /// What was decided.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Output {
+        /// The frequency to set, if one is to be set.
+        request_khz: Option<u32>,
+        /// What became of the update, a word of a decision's outcomes.
+        outcome: String,
+        /// The frequency that the governor wants.
+        next_khz: u32,
+        /// schedutil: the frequency before it was resolved.
+        raw_khz: u32,
+        /// schedutil: the utilisation that decided, of 1024; the others: the load in percent.
+        util: u64,
+        /// schedutil: the reference frequency.
+        ref_khz: u64,
+    }
 }
 
 /// A running governor.
@@ -237,164 +243,102 @@ impl Governor {
     }
 }
 
-fn limits_node(limits: FreqLimits) -> Node {
-    numbers(&[limits.min_khz, limits.max_khz])
-}
-
-fn limits_of(line: &Line<'_>, key: &str) -> Result<FreqLimits, HostError> {
-    match line.ints::<u32>(key)?.as_slice() {
-        &[min_khz, max_khz] => Ok(FreqLimits { min_khz, max_khz }),
-        _ => Err(line.fault(line.node, format!("`{key}` must be [min, max] in kHz"))),
+impl Field for FreqLimits {
+    fn node(&self) -> Node {
+        numbers(&[self.min_khz, self.max_khz])
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        match Vec::<u32>::read(line, node, key)?.as_slice() {
+            &[min_khz, max_khz] => Ok(Self { min_khz, max_khz }),
+            _ => Err(line.fault(line.node, format!("`{key}` must be [min, max] in kHz"))),
+        }
     }
 }
 
-/// Logs of before there was a choice have none.
-fn tunables_of(line: &Line<'_>) -> Result<Vec<(String, String)>, HostError> {
-    let Some(node) = line.get("tunables") else { return Ok(Vec::new()) };
-    let wrong = || line.fault(node, "`tunables` must hold \"NAME=VALUE\"".to_owned());
-    let pair = |node: &Node| -> Result<(String, String), HostError> {
-        let text = node.as_str("tunables").map_err(|_| wrong())?;
-        text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or_else(wrong)
-    };
-    node.as_list("tunables").map_err(|_| wrong())?.iter().map(pair).collect()
+/// A tunable, "NAME=VALUE".
+impl Field for (String, String) {
+    // Logs of before there was a choice have none.
+    const MISSING_LIST: Option<fn() -> Vec<Self>> = Some(Vec::new);
+    fn node(&self) -> Node {
+        Node::str(format!("{}={}", self.0, self.1))
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        let pair = node.as_str(key).ok().and_then(|text| text.split_once('='));
+        let wrong = || line.fault(node, format!("`{key}` must hold \"NAME=VALUE\""));
+        pair.map(|(name, value)| (name.to_owned(), value.to_owned())).ok_or_else(wrong)
+    }
 }
 
-fn times_node(times: &[CpuTimes]) -> Node {
-    Node::list(times.iter().map(|times| numbers(&[times.wall_us, times.idle_us, times.nice_ns, times.iowait_us])))
+impl Field for CpuTimes {
+    fn node(&self) -> Node {
+        numbers(&[self.wall_us, self.idle_us, self.nice_ns, self.iowait_us])
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        match *Vec::<u64>::read(line, node, key)?.as_slice() {
+            [wall_us, idle_us, nice_ns, iowait_us] => Ok(Self { wall_us, idle_us, iowait_us, nice_ns }),
+            // Older logs have I/O wait within the idle time.
+            [wall_us, idle_us, nice_ns] => Ok(Self { wall_us, idle_us, iowait_us: 0, nice_ns }),
+            _ => Err(line.fault(node, format!("`{key}` must hold [wall_us, idle_us, nice_ns, iowait_us]"))),
+        }
+    }
 }
 
-fn times_of(line: &Line<'_>, key: &str) -> Result<Vec<CpuTimes>, HostError> {
-    let one = |node: &Node| -> Result<CpuTimes, HostError> {
-        let wrong = || line.fault(node, format!("`{key}` must hold [wall_us, idle_us, nice_ns, iowait_us]"));
-        let list = node.as_list(key).map_err(|_| wrong())?;
-        let number = |index: usize| -> Result<u64, HostError> {
-            let node = list.get(index).ok_or_else(wrong)?;
-            node.as_int(key, 0, i128::from(u64::MAX)).map_err(|_| wrong())
-        };
-        // Older logs have I/O wait within the idle time.
-        let iowait_us = if list.len() == 3 { 0 } else { number(3)? };
-        Ok(CpuTimes { wall_us: number(0)?, idle_us: number(1)?, iowait_us, nice_ns: number(2)? })
-    };
-    line.list(key)?.iter().map(one).collect()
+impl Field for GovernorId {
+    fn node(&self) -> Node {
+        Node::str(self.name)
+    }
+    fn read(line: &Line<'_>, node: &Node, key: &str) -> Result<Self, HostError> {
+        Self::named(&String::read(line, node, key)?).map_err(|error| line.fault(line.node, error.to_string()))
+    }
 }
 
-fn governor_of(line: &Line<'_>) -> Result<GovernorId, HostError> {
-    GovernorId::named(line.str("governor")?).map_err(|error| line.fault(line.node, error.to_string()))
+impl Field for CpuFacts {
+    fn node(&self) -> Node {
+        table([
+            ("util_cfs", Node::from(self.util_cfs)),
+            ("util_cfs_boost", Node::from(self.util_cfs_boost)),
+            ("util_rt", Node::from(self.rq.util_rt)),
+            ("util_dl", Node::from(self.rq.util_dl)),
+            ("capacity", Node::from(self.rq.capacity)),
+            ("idle_calls", Node::from(self.idle_calls)),
+        ])
+    }
+    fn read(line: &Line<'_>, node: &Node, _key: &str) -> Result<Self, HostError> {
+        let line = line.at(node);
+        let capacity = line.field("capacity")?;
+        let (util_rt, util_dl) = (line.field("util_rt")?, line.field("util_dl")?);
+        Ok(Self {
+            rq: RqFacts { capacity, util_rt, util_dl, ..RqFacts::default() },
+            util_cfs: line.field("util_cfs")?,
+            util_cfs_boost: line.field("util_cfs_boost")?,
+            idle_calls: line.field("idle_calls")?,
+        })
+    }
+}
+
+/// A line of one kind.
+fn line_json(kind: &str, entries: Vec<(&'static str, Option<Node>)>) -> String {
+    to_json(&Node::table(std::iter::once(("type", Some(Node::str(kind)))).chain(entries)))
 }
 
 impl Setup {
     /// The log's first line.
     pub fn json(&self) -> String {
-        to_json(&table([
-            ("type", Node::str("setup")),
-            ("governor", Node::str(self.governor.name)),
-            ("tunables", Node::list(self.tunables.iter().map(|(name, value)| Node::str(format!("{name}={value}"))))),
-            ("policy", Node::from(self.policy)),
-            ("cpus", numbers(&self.cpus)),
-            ("cpuinfo_khz", limits_node(self.cpuinfo)),
-            ("limits_khz", limits_node(self.limits)),
-            ("table_khz", numbers(&self.table_khz)),
-            ("rate_limit_us", Node::from(self.rate_limit_us)),
-            ("sampling_rate_us", Node::from(self.sampling_rate_us)),
-            ("tick_ns", Node::from(self.tick_ns)),
-            ("kernel", Node::str(&self.kernel)),
-            ("freq_ref_khz", Node::from(self.freq_ref_khz)),
-            ("freq_invariant", Node::bool(self.freq_invariant)),
-            ("source", Node::str(&self.source)),
-            ("via", Node::str(&self.via)),
-            ("cur_khz", Node::from(self.cur_khz)),
-            ("times", times_node(&self.times)),
-        ]))
-    }
-
-    fn of(line: &Line<'_>) -> Result<Self, HostError> {
-        Ok(Self {
-            governor: governor_of(line)?,
-            tunables: tunables_of(line)?,
-            policy: line.int("policy")?,
-            cpus: line.ints("cpus")?,
-            cpuinfo: limits_of(line, "cpuinfo_khz")?,
-            limits: limits_of(line, "limits_khz")?,
-            table_khz: line.ints("table_khz")?,
-            rate_limit_us: line.int("rate_limit_us")?,
-            sampling_rate_us: line.int("sampling_rate_us")?,
-            tick_ns: line.int("tick_ns")?,
-            kernel: line.str("kernel")?.to_owned(),
-            freq_ref_khz: line.int("freq_ref_khz")?,
-            freq_invariant: line.flag("freq_invariant")?,
-            source: line.str("source")?.to_owned(),
-            via: line.str("via")?.to_owned(),
-            cur_khz: line.int("cur_khz")?,
-            times: times_of(line, "times")?,
-        })
+        line_json("setup", self.entries())
     }
 }
 
 /// A line of the log: the policy, what was known, what was decided.
 pub fn decision_json(policy: u32, input: &Input, output: &Output) -> String {
-    let facts = |facts: &CpuFacts| {
-        table([
-            ("util_cfs", Node::from(facts.util_cfs)),
-            ("util_cfs_boost", Node::from(facts.util_cfs_boost)),
-            ("util_rt", Node::from(facts.rq.util_rt)),
-            ("util_dl", Node::from(facts.rq.util_dl)),
-            ("capacity", Node::from(facts.rq.capacity)),
-            ("idle_calls", Node::from(facts.idle_calls)),
-        ])
-    };
-    to_json(&table([
-        ("type", Node::str("decision")),
-        ("policy", Node::from(policy)),
-        ("time_ns", Node::from(input.time_ns)),
-        ("cpu", Node::from(input.cpu as u64)),
-        ("cur_khz", Node::from(input.cur_khz)),
-        ("limits_khz", limits_node(input.limits)),
-        ("facts", Node::list(input.facts.iter().map(facts))),
-        ("times", times_node(&input.times)),
-        ("request_khz", optional(output.request_khz)),
-        ("outcome", Node::str(&output.outcome)),
-        ("next_khz", Node::from(output.next_khz)),
-        ("raw_khz", Node::from(output.raw_khz)),
-        ("util", Node::from(output.util)),
-        ("ref_khz", Node::from(output.ref_khz)),
-    ]))
-}
-
-fn input_of(line: &Line<'_>) -> Result<Input, HostError> {
-    let one = |node| -> Result<CpuFacts, HostError> {
-        let line = line.at(node);
-        Ok(CpuFacts {
-            rq: RqFacts {
-                capacity: line.int("capacity")?,
-                util_rt: line.int("util_rt")?,
-                util_dl: line.int("util_dl")?,
-                ..RqFacts::default()
-            },
-            util_cfs: line.int("util_cfs")?,
-            util_cfs_boost: line.int("util_cfs_boost")?,
-            idle_calls: line.int("idle_calls")?,
-        })
-    };
-    Ok(Input {
-        time_ns: line.int("time_ns")?,
-        cpu: line.int("cpu")?,
-        cur_khz: line.int("cur_khz")?,
-        limits: limits_of(line, "limits_khz")?,
-        facts: line.list("facts")?.iter().map(one).collect::<Result<_, _>>()?,
-        times: times_of(line, "times")?,
-    })
+    let mut entries = vec![("policy", Some(Node::from(policy)))];
+    entries.extend(input.entries().into_iter().chain(output.entries()));
+    line_json("decision", entries)
 }
 
 fn output_of(line: &Line<'_>) -> Result<Output, HostError> {
-    Ok(Output {
-        request_khz: line.int_or_null("request_khz")?,
-        // Logs of before 0.3 have a space in their words.
-        outcome: line.str("outcome")?.replace(' ', "-"),
-        next_khz: line.int("next_khz")?,
-        raw_khz: line.int("raw_khz")?,
-        util: line.int("util")?,
-        ref_khz: line.int("ref_khz")?,
-    })
+    let output = Output::of_line(line)?;
+    // Logs of before 0.3 have a space in their words.
+    Ok(Output { outcome: output.outcome.replace(' ', "-"), ..output })
 }
 
 /// How a log agrees with the governors of this build.
@@ -435,7 +379,7 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
         let line = Line { file, number, node: &node };
         match line.str("type")? {
             "setup" => {
-                let setup = Setup::of(&line)?;
+                let setup = Setup::of_line(&line)?;
                 let governor = Governor::new(&setup).map_err(|message| line.fault(&node, message))?;
                 running.retain(|(policy, ..)| *policy != setup.policy);
                 running.push((setup.policy, governor, setup, None));
@@ -446,7 +390,7 @@ pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
                 else {
                     return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));
                 };
-                let input = input_of(&line)?;
+                let input = Input::of_line(&line)?;
                 let n_cpus = setup.cpus.len();
                 if input.cpu >= n_cpus || input.facts.len() != n_cpus || input.times.len() != n_cpus {
                     return Err(line.fault(&node, format!("the policy has {n_cpus} CPUs")));
@@ -525,12 +469,12 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         let line = Line { file, number, node: &node };
         match line.str("type")? {
             "setup" => {
-                let setup = Setup::of(&line)?;
+                let setup = Setup::of_line(&line)?;
                 let governor = Governor::new(&setup).map_err(|message| line.fault(&node, message))?;
                 setups.push((setup, governor));
             }
             "decision" => {
-                let (input, output) = (input_of(&line)?, output_of(&line)?);
+                let (input, output) = (Input::of_line(&line)?, output_of(&line)?);
                 let policy: u32 = line.int("policy")?;
                 let Some((setup, governor)) = setups.iter_mut().rfind(|(setup, _)| setup.policy == policy) else {
                     return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));

@@ -69,6 +69,26 @@ pub fn read_policy(root: &Root, policy: u32) -> PolicyState {
     PolicyState { policy, settings: FILES.iter().filter_map(read).collect() }
 }
 
+/// Names and contents of settings that a run may change.
+fn read_settings(
+    line: &Line<'_>,
+    node: &Node,
+    what: &str,
+    may_change: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, String)>, HostError> {
+    let Value::Table(entries) = &node.value else {
+        return Err(line.fault(node, format!("`{what}` must be a table")));
+    };
+    let one = |(key, node): &(opplab_model::tree::Key, Node)| {
+        let value = node.as_str(&key.name).map_err(|fault| line.fault(node, fault.message))?;
+        if !may_change(&key.name) {
+            return Err(line.fault(node, format!("`{}` is no setting that a run changes", key.name)));
+        }
+        Ok((key.name.clone(), value.to_owned()))
+    };
+    entries.iter().map(one).collect()
+}
+
 impl Saved {
     /// Of these policies, as they are.
     pub fn of(root: &Root, policies: &[u32], pid: u32) -> Self {
@@ -141,18 +161,7 @@ impl Saved {
         let mut policies = Vec::new();
         for node in line.list("policies")? {
             let line = line.at(node);
-            let settings = line.need("settings")?;
-            let Value::Table(entries) = &settings.value else {
-                return Err(line.fault(settings, "`settings` must be a table".to_owned()));
-            };
-            let one = |(key, node): &(opplab_model::tree::Key, Node)| -> Result<(String, String), HostError> {
-                let value = node.as_str(&key.name).map_err(|fault| line.fault(node, fault.message))?;
-                if !FILES.contains(&key.name.as_str()) {
-                    return Err(line.fault(node, format!("`{}` is no setting that a run changes", key.name)));
-                }
-                Ok((key.name.clone(), value.to_owned()))
-            };
-            let settings = entries.iter().map(one).collect::<Result<_, _>>()?;
+            let settings = read_settings(&line, line.need("settings")?, "settings", |name| FILES.contains(&name))?;
             policies.push(PolicyState { policy: line.int("policy")?, settings });
         }
         // Files of before have no boot.
@@ -162,23 +171,9 @@ impl Saved {
         };
         let files = match line.get("files") {
             None => Vec::new(),
-            Some(node) => Self::read_files(&line, node)?,
+            Some(node) => read_settings(&line, node, "files", is_setting)?,
         };
         Ok(Some(Self { pid: line.int("pid")?, boot, policies, files }))
-    }
-
-    fn read_files(line: &Line<'_>, node: &Node) -> Result<Vec<(String, String)>, HostError> {
-        let Value::Table(entries) = &node.value else {
-            return Err(line.fault(node, "`files` must be a table".to_owned()));
-        };
-        let one = |(key, node): &(opplab_model::tree::Key, Node)| {
-            let value = node.as_str(&key.name).map_err(|fault| line.fault(node, fault.message))?;
-            if !is_setting(&key.name) {
-                return Err(line.fault(node, format!("`{}` is no setting that a run changes", key.name)));
-            }
-            Ok((key.name.clone(), value.to_owned()))
-        };
-        entries.iter().map(one).collect()
     }
 
     /// Whether the host was started anew since: its settings are those of its start then, and nothing is left to restore.
