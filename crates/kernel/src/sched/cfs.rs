@@ -364,7 +364,7 @@ impl CfsRq {
     /// The entity that should run: the smallest vruntime, unless it yielded or a buddy is nearly as far behind.
     ///
     /// kernel/sched/fair.c:`pick_next_entity()`, v5.10.
-    #[inline]
+    #[inline(always)]
     pub fn pick_task(&mut self, se: &mut [SchedEntity], now: u64) -> Option<u32> {
         if self.nr_queued == 0 {
             return None;
@@ -414,7 +414,7 @@ impl CfsRq {
     }
 
     /// Makes a queued entity the running one; `now` starts its running time (`set_next_entity()`, v5.10).
-    #[inline]
+    #[inline(always)]
     pub fn set_next_entity(&mut self, se: &mut [SchedEntity], now: u64, id: u32) {
         if se[id as usize].on_rq {
             self.timeline_remove(se, id);
@@ -426,7 +426,7 @@ impl CfsRq {
     }
 
     /// The running entity stops; if it is still queued it waits again (`put_prev_entity()`, v5.10).
-    #[inline]
+    #[inline(always)]
     pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
         let Some(curr) = self.curr else { return };
         if se[curr as usize].on_rq {

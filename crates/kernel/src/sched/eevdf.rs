@@ -167,7 +167,7 @@ impl EevdfRq {
         se.vruntime.wrapping_sub(self.zero_vruntime) as i64
     }
 
-    #[inline]
+    #[inline(always)]
     fn timeline_add(&mut self, se: &[SchedEntity], id: u32) {
         let entity = &se[id as usize];
         let weight = scale_load_down(entity.load.weight) as i64;
@@ -176,7 +176,7 @@ impl EevdfRq {
         self.timeline.insert(Entry { key: entity.deadline, vruntime: entity.vruntime, id });
     }
 
-    #[inline]
+    #[inline(always)]
     fn timeline_remove(&mut self, se: &[SchedEntity], id: u32) {
         let entity = &se[id as usize];
         let weight = scale_load_down(entity.load.weight) as i64;
@@ -256,7 +256,7 @@ impl EevdfRq {
     /// it lost its protection and is not eligible any more.
     ///
     /// kernel/sched/fair.c:`update_curr()`, v6.12. Returns the ns that were added, 0 if none. `now` is `clock_task`.
-    #[inline]
+    #[inline(always)]
     pub fn update_curr(&mut self, se: &mut [SchedEntity], now: u64) -> u64 {
         let Some(curr) = self.curr else { return 0 };
         match se[curr as usize].run_until(now) {
@@ -492,7 +492,7 @@ impl EevdfRq {
     /// Makes a queued entity the running one and protects its slice; `now` starts its running time.
     ///
     /// kernel/sched/fair.c:`set_next_entity()`, v6.12.
-    #[inline]
+    #[inline(always)]
     pub fn set_next_entity(&mut self, se: &mut [SchedEntity], now: u64, id: u32) {
         self.clear_buddy(id);
         if se[id as usize].on_rq {
@@ -509,7 +509,7 @@ impl EevdfRq {
     /// The running entity stops; if it is still queued it waits again.
     ///
     /// kernel/sched/fair.c:`put_prev_entity()`, v6.12.
-    #[inline]
+    #[inline(always)]
     pub fn put_prev_entity(&mut self, se: &mut [SchedEntity], now: u64) {
         let Some(curr) = self.curr else { return };
         if se[curr as usize].on_rq {

@@ -103,14 +103,14 @@ impl Timeline {
     }
 
     /// Adds an entity behind those of an equal key.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, entry: Entry) {
         let len = self.len;
         if self.blocks.is_empty() && len < FEW {
-            let is_later = |other: &Entry| is_before(entry.key, other.key);
-            let place = self.few[..len].iter().position(is_later).unwrap_or(len);
-            if place < len {
-                self.few.copy_within(place..len, place + 1);
+            let mut place = len;
+            while place > 0 && is_before(entry.key, self.few[place - 1].key) {
+                self.few[place] = self.few[place - 1];
+                place -= 1;
             }
             self.few[place] = entry;
             self.len += 1;
@@ -153,7 +153,7 @@ impl Timeline {
     ///
     /// # Panics
     /// If it is not there: the run queue and its entities disagree.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, key: u64, id: u32) {
         let is_it = |other: &Entry| other.key == key && other.id == id;
         if self.blocks.is_empty()

@@ -109,6 +109,7 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Something happens.
+    #[inline(always)]
     pub(crate) fn emit(&mut self, event: Event) {
         self.journal.event(self.now - BOOT_NS, &event);
     }

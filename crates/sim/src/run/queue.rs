@@ -154,13 +154,18 @@ impl Queue {
     #[inline]
     fn report(&mut self) {
         if let Some(group) = self.changed.take() {
-            self.report_group(group as usize);
+            self.report_here(group as usize);
         }
     }
 
-    /// Carries the earliest event of a group up as far as it matters.
     #[inline(never)]
     fn report_group(&mut self, group: usize) {
+        self.report_here(group);
+    }
+
+    /// Carries the earliest event of a group up as far as it matters.
+    #[inline(always)]
+    fn report_here(&mut self, group: usize) {
         let [a, b, c, d, e] = self.groups[group];
         let mut least = a.min(b).min(c.min(d)).min(e);
         let mut at = self.nodes.len() + group;

@@ -259,8 +259,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// The same without a call, for what most events need.
+    #[inline(always)]
+    pub(crate) fn update_rq_clock_here(&mut self, cpu: CpuId) {
+        let state = &self.cpus[cpu];
+        let idle = state.curr == TaskId::IDLE;
+        if self.now != state.clk.clock || idle {
+            self.advance_rq_clock(cpu, idle);
+        }
+    }
+
     #[inline(never)]
     fn update_old_rq_clock(&mut self, cpu: CpuId, idle: bool) {
+        self.advance_rq_clock(cpu, idle);
+    }
+
+    #[inline(always)]
+    fn advance_rq_clock(&mut self, cpu: CpuId, idle: bool) {
         let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
         let state = &mut self.cpus[cpu];
         let irq_ns =
@@ -430,12 +445,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.outcome.sched_events += 1;
         self.stream.nr_woken += 1;
+        let on_cpu = state.on_cpu;
         self.emit(Event::SchedWaking { cpu: here.0, task: task.0, target_cpu: prev.0 });
-        if self.tasks[task].on_cpu {
+        if on_cpu {
             // It has not left its run queue yet, and stays (core.c:ttwu_runnable()): nothing wakes within schedule().
-            self.tasks[task].life = Life::Queued;
-            self.tasks[task].in_iowait = false;
-            self.tasks[task].due_ns = None;
+            let state = &mut self.tasks[task];
+            (state.life, state.in_iowait, state.due_ns) = (Life::Queued, false, None);
             return;
         }
         if self.wake_delayed(task) {
@@ -468,7 +483,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// core.c:ttwu_do_activate(): queues a waking task and checks preemption.
     pub(crate) fn activate(&mut self, task: TaskId, cpu: CpuId) {
-        self.update_rq_clock(cpu);
+        self.update_rq_clock_here(cpu);
         let migrated = self.tasks[task].sa.last_update_time == 0;
         let kind = if migrated { Enqueue::WakeupMigrated } else { Enqueue::Wakeup };
         self.enqueue_task(cpu, task, kind);
@@ -526,15 +541,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// core.c:wakeup_preempt(): asks `cpu` to reschedule if `task` should run now.
     pub(crate) fn wakeup_preempt(&mut self, cpu: CpuId, task: TaskId) {
-        if self.tasks[task].class == Class::Deadline && self.is_throttled_dl(task) {
+        let mine = self.tasks[task].class;
+        if mine == Class::Deadline && self.is_throttled_dl(task) {
             return;
         }
         let curr = self.cpus[cpu].curr;
         let preempt = if curr == TaskId::IDLE {
             true
         } else {
-            let (mine, theirs) = (self.tasks[task].class, self.tasks[curr].class);
-            match (mine, theirs) {
+            match (mine, self.tasks[curr].class) {
                 (Class::Deadline, Class::Deadline) => self.wakeup_preempt_dl(cpu, task),
                 (Class::RealTime, Class::RealTime) => {
                     let (mine, theirs) = (self.rt_priority(task), self.rt_priority(curr));
@@ -566,13 +581,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.in_interrupt = false;
         self.account(cpu);
         if !std::mem::take(&mut self.cpus[cpu].skip_clock_update) {
-            self.update_rq_clock(cpu);
+            self.update_rq_clock_here(cpu);
         }
         self.charge_starvation(cpu);
         let prev = self.cpus[cpu].curr;
         let mut prev_state = TaskState::Running;
         if prev != TaskId::IDLE {
-            prev_state = match self.tasks[prev].life {
+            let state = &self.tasks[prev];
+            let class = state.class;
+            prev_state = match state.life {
                 Life::Sleeping => TaskState::Interruptible,
                 Life::Io => TaskState::Uninterruptible,
                 Life::Dead => TaskState::Dead,
@@ -581,10 +598,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if prev_state != TaskState::Running {
                 self.dequeue_task(cpu, prev, true);
             }
-        }
-        if prev != TaskId::IDLE && self.tasks[prev].class != Class::Fair {
-            self.balance_dl(cpu, prev);
-            self.balance_rt(cpu, prev);
+            if class != Class::Fair {
+                self.balance_dl(cpu, prev);
+                self.balance_rt(cpu, prev);
+            }
         }
         let next = self.pick_next_task(cpu, prev);
         if next != prev {
@@ -684,20 +701,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn pick_next_task(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         let newly_idle = std::mem::take(&mut self.cpus[cpu].stopper_ran) || prev != TaskId::IDLE;
         for _ in 0..PICKS_MAX {
-            if self.server_is_first(cpu) {
-                if let Some(task) = self.pick_next_task_fair(cpu) {
+            let fair_first = self.server_is_first(cpu);
+            if !fair_first {
+                if let Some(&task) = self.cpus[cpu].dl_queue.first() {
                     return task;
                 }
-                self.cpus[cpu].starvation.server.stop();
-            }
-            if let Some(&task) = self.cpus[cpu].dl_queue.first() {
-                return task;
-            }
-            if let Some(&(_, task)) = self.cpus[cpu].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
-                return task;
+                if let Some(&(_, task)) = self.cpus[cpu].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
+                    return task;
+                }
             }
             if let Some(task) = self.pick_next_task_fair(cpu) {
                 return task;
+            }
+            if fair_first {
+                // Nobody to serve: the other classes are next.
+                self.cpus[cpu].starvation.server.stop();
+                continue;
             }
             // An idle CPU that found nothing before does not look again: only the switch to idle is newly idle.
             if !newly_idle || !self.newidle_balance(cpu) {

@@ -75,17 +75,30 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.groups.any() {
             return self.update_entity_avg(cpu, self.entities.of_task(task), attach);
         }
-        let state = &self.cpus[cpu];
+        let state = &mut self.cpus[cpu];
         let now = state.clk.rq_clock_pelt();
         let sa = &mut self.tasks[task].sa;
+        // Most updates follow another at the same instant, and most of the others another in the same period.
+        if !sa.ends_no_period(now) || !state.cfs.ends_no_period(now) || self.gates.scaled_contribution {
+            return self.update_old_load_avg(cpu, task, attach);
+        }
+        if !sa.is_current(now) {
+            let running = state.fair.curr() == Some(task.0);
+            update_load_avg_se::<H>(now, sa, task_facts(&self.entities[task], running));
+        }
+        if !state.cfs.is_current(now) {
+            state.cfs.update::<H>(now, state.fair.facts());
+        }
+    }
+
+    /// The same where a period has ended, or the task is new to the queue.
+    #[inline(never)]
+    fn update_old_load_avg(&mut self, cpu: CpuId, task: TaskId, attach: bool) {
+        let now = self.cpus[cpu].clk.rq_clock_pelt();
+        let sa = &self.tasks[task].sa;
         let is_new = sa.last_update_time == 0;
         if !is_new && !sa.is_current(now) {
-            if !sa.ends_no_period(now) || self.gates.scaled_contribution {
-                self.update_old_se_load_avg(cpu, task, now);
-            } else {
-                let running = state.fair.curr() == Some(task.0);
-                update_load_avg_se::<H>(now, sa, task_facts(&self.entities[task], running));
-            }
+            self.update_se_load_avg(cpu, task, now);
         }
         let decayed = self.update_cfs_rq_load_avg(cpu);
         let attaches = attach && is_new;
@@ -97,8 +110,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    #[inline(never)]
-    fn update_old_se_load_avg(&mut self, cpu: CpuId, task: TaskId, now: u64) {
+    fn update_se_load_avg(&mut self, cpu: CpuId, task: TaskId, now: u64) {
         let entity = &self.entities[task];
         let running = self.cpus[cpu].fair.curr() == Some(task.0);
         let facts = task_facts(entity, running);
@@ -229,10 +241,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     #[inline]
     pub(super) fn util_est_enqueue(&mut self, cpu: CpuId, task: TaskId) {
-        let state = &mut self.cpus[cpu];
+        let (state, task) = (&mut self.cpus[cpu], &mut self.tasks[task]);
+        task.util_est_counted = true;
         match self.gates.util_est {
-            UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &self.tasks[task].sa),
-            UtilEst::Pair(form) => state.cfs_util_est.enqueue(form, &self.tasks[task].util_est),
+            UtilEst::Single => util_est_enqueue(&mut state.cfs.avg, &task.sa),
+            UtilEst::Pair(form) => state.cfs_util_est.enqueue(form, &task.util_est),
         }
     }
 
@@ -295,11 +308,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     // ---- queue ----
 
+    #[inline(always)]
     pub(crate) fn enqueue_task_fair(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         self.cpus[cpu].fair_served |= self.gates.fair_server;
         self.start_fair_server(cpu);
         self.util_est_enqueue(cpu, task);
-        self.tasks[task].util_est_counted = true;
         if self.gates.proposes {
             let wakeup = matches!(kind, Enqueue::Wakeup | Enqueue::WakeupMigrated);
             self.proposals_enqueue(cpu, task, wakeup);
@@ -326,6 +339,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Queues a task where there are no groups.
+    #[inline(always)]
     fn enqueue_flat(&mut self, cpu: CpuId, task: TaskId, kind: Enqueue) {
         self.update_load_avg(cpu, task, true);
         let now = self.cpus[cpu].clk.clock_task;
@@ -345,15 +359,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn dequeue_task_fair(&mut self, cpu: CpuId, task: TaskId, sleep: bool) {
-        if std::mem::take(&mut self.tasks[task].util_est_counted) {
+        let state = &mut self.tasks[task];
+        // A task that never comes back may not stay delayed.
+        let special = state.life == Life::Dead || state.throttled || !self.gates.delay_dequeue;
+        if std::mem::take(&mut state.util_est_counted) {
             self.util_est_dequeue(cpu, task);
         }
         if self.gates.estimates_before_dequeue {
             self.util_est_update(cpu, task, sleep);
         }
-        // A task that never comes back may not stay delayed.
-        let special = self.tasks[task].life == Life::Dead || self.tasks[task].throttled || !self.gates.delay_dequeue;
         let flags = Dequeue { sleep, special, delayed: false };
         if self.groups.any() {
             if !self.dequeue_in_groups(cpu, self.entities.of_task(task), flags) {
@@ -452,10 +468,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.cpus[cpu].idle.is_awake() {
             self.account(cpu);
         }
-        self.update_rq_clock(cpu);
+        self.update_rq_clock_here(cpu);
         self.tell_queued(cpu, task, QueueChange::In);
         self.util_est_enqueue(cpu, task);
-        self.tasks[task].util_est_counted = true;
         self.update_load_avg(cpu, task, false);
         let mut may_run = true;
         if self.groups.any() {
@@ -467,14 +482,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.proposals_enqueue(cpu, task, true);
         }
         self.uclamp_rq_inc(cpu, task);
-        self.tasks[task].life = Life::Queued;
-        self.tasks[task].in_iowait = false;
+        let state = &mut self.tasks[task];
+        (state.life, state.in_iowait) = (Life::Queued, false);
         self.cpus[cpu].nr_running += u32::from(may_run);
         self.update_idle_like(cpu);
         self.wakeup_preempt(cpu, task);
         true
     }
 
+    #[inline(always)]
     pub(crate) fn pick_next_task_fair(&mut self, cpu: CpuId) -> Option<TaskId> {
         if self.groups.any() {
             return self.pick_in_groups(cpu);
@@ -579,7 +595,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Takes the queue's wish to reschedule to the CPU.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn propagate_resched(&mut self, cpu: CpuId) {
         if self.cpus[cpu].fair.take_resched() {
             self.resched_cpu(cpu);

@@ -637,8 +637,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Takes the wishes of a task's queues to reschedule to the CPU.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_resched_of(&mut self, cpu: CpuId, task: TaskId) {
+        if !self.groups.any() {
+            return self.propagate_resched(cpu);
+        }
+        self.take_resched_in_groups(cpu, task);
+    }
+
+    #[inline(never)]
+    fn take_resched_in_groups(&mut self, cpu: CpuId, task: TaskId) {
         let mut group = self.tasks[task].group;
         loop {
             self.take_resched(group, cpu);

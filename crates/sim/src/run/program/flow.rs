@@ -27,17 +27,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     pub(super) fn op_loop_end(&mut self, task: TaskId, slot: u16, begin: u32) -> Step {
-        let count = match self.tasks[task].ops.get(begin as usize) {
+        let state = &mut self.tasks[task];
+        let count = match state.ops.get(begin as usize) {
             Some(&Op::LoopBegin { count, .. }) => count,
             _ => Some(0),
         };
-        let passes = self.passes(task, slot);
+        let passes = &mut self.loops[state.loops as usize + usize::from(slot)];
         *passes = passes.saturating_add(1);
-        let is_over = count.is_some_and(|count| *passes >= count);
-        if !is_over {
-            self.tasks[task].pc = begin;
+        if count.is_none_or(|count| *passes < count) {
+            state.pc = begin;
         }
-        self.next_op(task)
+        state.pc += 1;
+        Step::Next
     }
 
     /// Where the loop that starts at `begin` ends.

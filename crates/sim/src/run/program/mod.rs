@@ -58,7 +58,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn advance(&mut self, cpu: CpuId) {
         let task = self.cpus[cpu].curr;
         // In an op that had to wait for the CPU's overhead it is still in the kernel.
-        let mut in_user = !matches!(self.tasks[task].doing, Doing::Wall { left_ns: 0 });
+        let in_user = !matches!(self.tasks[task].doing, Doing::Wall { left_ns: 0 });
         if in_user && self.stops_on_return(cpu, task) {
             return;
         }
@@ -74,10 +74,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.here = cpu;
         let (ops, sugov, may_stop) = (state.ops, state.sugov, state.throttle_work);
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
-            if self.cpus[cpu].need_resched || (may_stop && in_user && self.stops_on_return(cpu, task)) {
+            if self.cpus[cpu].need_resched {
                 return;
             }
-            in_user = true;
             if let Some(policy) = sugov {
                 if self.sugov_step(task, policy) {
                     return;
@@ -86,7 +85,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
             match self.step(cpu, task, op) {
-                Step::Next => {}
+                Step::Next => {
+                    if may_stop && !self.cpus[cpu].need_resched && self.stops_on_return(cpu, task) {
+                        return;
+                    }
+                }
                 Step::Busy => return,
                 Step::BurnFirst => {
                     self.tasks[task].doing = Doing::Wall { left_ns: 0 };
@@ -113,7 +116,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Runs one op of `task`, which is current on `cpu`.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, cpu: CpuId, task: TaskId, op: &Op) -> Step {
         match *op {
             Op::Run { work_ns, fixed } => self.op_run(task, work_ns, fixed),
