@@ -108,7 +108,7 @@ impl View for Collected<'_> {
 }
 
 /// A governor of one policy (`struct cpufreq_governor` with its data).
-pub trait Governor: core::fmt::Debug + Send {
+pub trait Governor: core::any::Any + core::fmt::Debug + Send {
     /// The entry that made it.
     fn entry(&self) -> &'static GovernorEntry;
 

@@ -4,12 +4,14 @@
 //! task: it runs, asks the hardware and sleeps until the hardware has answered with the new clock. The kernel knows of that
 //! clock once the thread runs again.
 
+use std::any::Any;
+
 use opplab_kernel::cpufreq::facts::Request;
 use opplab_kernel::cpufreq::facts::{CpuFacts, PolicyFacts, SugovFacts, SugovOutcome};
 use opplab_kernel::cpufreq::facts::{CpuTimes, SampleNote};
 use opplab_kernel::cpufreq::freq_table::{Relation, cpufreq_pressure};
 use opplab_kernel::cpufreq::governor::{self as kernel, Report, Worker};
-use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovPolicy};
 use opplab_kernel::freq_invariance::scale_freq_tick;
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::CpufreqPressure;
@@ -38,6 +40,7 @@ struct View<'a> {
 }
 
 impl SugovFacts for View<'_> {
+    #[inline(always)]
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = &self.cpus[self.members[index].index()];
         CpuFacts {
@@ -48,6 +51,7 @@ impl SugovFacts for View<'_> {
         }
     }
 
+    #[inline]
     fn dl_running_bw(&self, index: usize) -> u64 {
         dl_running_bw(&self.cpus[self.members[index].index()], self.gates)
     }
@@ -123,7 +127,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             request
         } else {
-            governor.update_util(&report, &view, None)
+            // Reports are many, and most go to schedutil: its questions are answered in line.
+            match (&mut *governor as &mut dyn Any).downcast_mut::<SugovPolicy>() {
+                Some(sugov) => sugov.update(report.time_ns, member, flags, &facts, &view),
+                None => governor.update_util(&report, &view, None),
+            }
         };
         let (util, max) = match request {
             None => (0, 0),

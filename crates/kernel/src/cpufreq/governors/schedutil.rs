@@ -744,17 +744,17 @@ impl SugovPolicy {
         }
 
         let cached_raw_freq_khz = self.cached_raw_freq_khz;
-        let own = facts.cpu(cpu);
         let (deciding_cpu, share) = if self.path == SugovPath::Shared {
-            self.next_share_shared::<F, R>(time, cpu, &own, facts)
+            self.next_share_shared::<F, R>(time, cpu, facts)
         } else {
+            let own = facts.cpu(cpu);
             (cpu, self.get_util::<R>(time, cpu, &own, own.rq.capacity))
         };
         let raw_khz = self.get_raw_freq(policy, share.util, share.max);
         let mut next_khz = self.get_next_freq(raw_khz);
         let mut held = false;
         if self.path != SugovPath::Shared
-            && self.hold_freq(cpu, &own)
+            && self.hold_freq(cpu, &facts.cpu(cpu))
             && next_khz < self.next_freq_khz
             && !self.need_freq_update
         {
@@ -894,7 +894,7 @@ impl SugovPolicy {
     }
 
     /// sugov_get_util() with the boost for I/O, v6.12.
-    #[inline]
+    #[inline(always)]
     fn get_util<R: SugovRecorder>(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
         let tick_ns = self.tick_ns;
         let in_capacity = self.gates.iowait == SugovIowaitBoost::Capacity;
@@ -932,10 +932,9 @@ impl SugovPolicy {
         &mut self,
         time: u64,
         cpu: usize,
-        own: &CpuFacts,
         facts: &F,
     ) -> (usize, Share<R::Steps>) {
-        let max_cap = own.rq.capacity;
+        let max_cap = facts.cpu(cpu).rq.capacity;
         let mut best = (cpu, Share { util: 0, max: max_cap.max(1), steps: R::Steps::default() });
         for other in 0..self.cpus.len() {
             if self.gates.shared_skips_stale && self.cpus[other].idle_longer_than_tick(time, self.tick_ns) {
@@ -943,15 +942,9 @@ impl SugovPolicy {
                 self.cpus[other].iowait_boost_pending = false;
                 continue;
             }
-            let theirs;
-            let seen = if other == cpu {
-                own
-            } else {
-                theirs = facts.cpu(other);
-                &theirs
-            };
+            let seen = facts.cpu(other);
             let max_cap = if self.gates.util == SugovUtil::Clamped { seen.rq.capacity } else { max_cap };
-            let share = self.get_util::<R>(time, other, seen, max_cap);
+            let share = self.get_util::<R>(time, other, &seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
             } else if R::ENABLED && other == cpu && best.0 == cpu {
