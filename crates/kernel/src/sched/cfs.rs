@@ -240,7 +240,7 @@ impl CfsRq {
     /// Adds an entity: one that wakes, or one that is new, moves here or comes back after a change of its parameters.
     ///
     /// kernel/sched/fair.c:`enqueue_entity()`, v5.10.
-    #[inline]
+    #[inline(always)]
     pub fn enqueue(&mut self, se: &mut [SchedEntity], now: u64, id: u32, flags: Enqueue) {
         if se[id as usize].on_rq {
             return;
@@ -287,7 +287,7 @@ impl CfsRq {
     ///
     /// # Panics
     /// If it is not queued.
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self, se: &mut [SchedEntity], now: u64, id: u32, flags: Dequeue) {
         assert!(se[id as usize].on_rq, "task {id} leaves a queue that it is not in");
         self.update_curr(se, now);
@@ -407,7 +407,7 @@ impl CfsRq {
     /// Whether a woken entity should replace the running one; sets [`CfsRq::need_resched`] and the buddies if so.
     ///
     /// To be called only while a fair task runs. kernel/sched/fair.c:`check_preempt_wakeup()`, v5.10.
-    #[inline]
+    #[inline(always)]
     pub fn check_preempt_wakeup(&mut self, se: &mut [SchedEntity], now: u64, woken: u32) {
         let Some(curr) = self.curr else { return };
         if curr == woken || self.need_resched || !self.wakeup_preemption && !se[curr as usize].is_idle_policy() {

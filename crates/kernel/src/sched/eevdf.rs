@@ -365,7 +365,7 @@ impl EevdfRq {
     ///
     /// # Panics
     /// If it is not queued.
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self, se: &mut [SchedEntity], now: u64, id: u32, flags: Dequeue) -> bool {
         assert!(se[id as usize].on_rq, "task {id} leaves a queue that it is not in");
         self.update_curr(se, now);
@@ -429,7 +429,7 @@ impl EevdfRq {
     /// What to run next. A delayed entity that is met is dequeued for good and reported to `blocked`.
     ///
     /// kernel/sched/fair.c:`pick_task_fair()`, v6.12.
-    #[inline]
+    #[inline(always)]
     pub fn pick_task(
         &mut self,
         se: &mut [SchedEntity],
@@ -482,7 +482,7 @@ impl EevdfRq {
     ///
     /// To be called only while a fair task runs; an idle CPU or another class decides without the queue.
     /// kernel/sched/fair.c:`check_preempt_wakeup_fair()`, v6.12.
-    #[inline]
+    #[inline(always)]
     pub fn check_preempt_wakeup(&mut self, se: &mut [SchedEntity], now: u64, woken: u32) {
         let Some(curr) = self.curr else { return };
         if curr == woken {

@@ -97,13 +97,13 @@ pub(crate) fn earlier(one: u64, other: u64) -> u64 {
 macro_rules! runs_entities {
     () => {
         /// The waiting entities in order; the running one is not among them.
-        #[inline]
+        #[inline(always)]
         pub fn waiting(&self) -> impl Iterator<Item = u32> {
             self.timeline.iter().map(|entry| entry.id)
         }
 
         /// The running entity if it is queued.
-        #[inline]
+        #[inline(always)]
         fn queued_curr(&self, se: &[SchedEntity]) -> Option<u32> {
             self.curr.filter(|&curr| se[curr as usize].on_rq)
         }
@@ -134,7 +134,7 @@ macro_rules! runs_entities {
         }
 
         /// Switches from the running entity to `picked`, which came from `pick_task()`; nothing happens if it is the same.
-        #[inline]
+        #[inline(always)]
         pub fn switch_to(&mut self, se: &mut [SchedEntity], now: u64, picked: Option<u32>) {
             if self.curr == picked {
                 return;

@@ -640,7 +640,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             if prev == TaskId::IDLE {
                 self.restart_tick(cpu);
                 self.set_busy(cpu, true);
-            } else if next != TaskId::IDLE && self.tasks[prev].program != self.tasks[next].program {
+            } else if next != TaskId::IDLE
+                && !self.case.machine.program_classes.is_empty()
+                && self.tasks[prev].program != self.tasks[next].program
+            {
                 self.refresh_own_power(cpu);
             }
         }
