@@ -7,7 +7,7 @@ use opplab_model::decision::Decision;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_replay::events::What;
 use opplab_replay::fit::TracedMachine;
-use opplab_replay::report::{agreement_json, comparison_json};
+use opplab_replay::report::{agreement_json, comparison_json, speed_json};
 use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -169,7 +169,7 @@ pub(crate) fn replayed_frequencies<'py>(
 
 /// The trace's own policy and its recovered workload in a closed loop, as the cases of the first `runs` runs that the self-check is of:
 /// these, the time of the trace's first event, by how much the runs' times are later than times since then, and the self-check as
-/// JSON, `null` without `check`. `governor`, `half_life_ms`: those of the recording, where somebody knows them.
+/// JSON, without `check` what has to be known of its speed. `governor`, `half_life_ms`: those of the recording, where somebody knows them.
 #[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, runs, governor=None, half_life_ms=None, check=true))]
@@ -188,7 +188,7 @@ pub(crate) fn replayed_cases(
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
         let check = match check {
             true => comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None),
-            false => "null".to_owned(),
+            false => speed_json(Path::new(path), &replay.setup.machine)?,
         };
         let cases = (0..runs).map(|nth| replay.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;
         let later_ns = cases.first().map_or(0, |closed| closed.later_ns);

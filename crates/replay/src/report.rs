@@ -1,14 +1,17 @@
 //! Comparisons as data, for people and programs: canonical JSON.
 
+use std::path::Path;
 use std::slice;
 
 use opplab_model::machine::Machine;
 use opplab_model::tree::{Node, to_json};
 
+use crate::ReplayError;
 use crate::agree::Agreement;
 use crate::measure::{Measured, Placements, window_start_ns};
 use crate::metrics::{MISSED, Metric, Verdict, Whole, latency_ns, metrics};
 use crate::rerun::{Comparison, Mode, Replay};
+use crate::setup::{recording_files, speed_note};
 use crate::silence::Silence;
 
 fn texts(list: &[String]) -> Option<Node> {
@@ -144,6 +147,15 @@ fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric]) -> Nod
     Node::list(
         reasons.map(|(of, reason)| Node::table([("of", Some(Node::str(&of))), ("reason", Some(Node::str(&reason)))])),
     )
+}
+
+/// What has to be known of the speed of a recording on `machine`, as JSON.
+///
+/// # Errors
+/// [`ReplayError::Input`] if there is no such recording.
+pub fn speed_json(path: &Path, machine: &Machine) -> Result<String, ReplayError> {
+    let note = speed_note(&recording_files(path)?, machine);
+    Ok(to_json(&Node::table([("speed", note.map(|note| Node::str(&note)))])))
 }
 
 /// A [`Comparison`] as JSON. Energies are uJ, distances parts of 100 000. `closed`: that of a closed loop that was too far from the trace

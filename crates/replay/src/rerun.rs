@@ -25,7 +25,7 @@ use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, meas
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Recorded, Setup, recording_files, shows_requests, snapped_governor};
+use crate::setup::{Recorded, Setup, recording_files, shows_requests, snapped_governor, speed_note};
 use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
@@ -252,7 +252,10 @@ impl Replay {
                 // Another machine's description does not change under which governor the recording was made.
                 let snapped = || snapped_governor(&files.text(SYSFS)?);
                 let governor = recorded.governor.clone().or_else(snapped);
-                Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?
+                let speed = speed_note(&files, &machine);
+                let mut setup = Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?;
+                setup.notes.extend(speed);
+                setup
             }
             None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,
             None => return Err(no_snapshot(path)),

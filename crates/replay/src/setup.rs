@@ -185,6 +185,23 @@ fn recorded_policy(uname: &str) -> Policy {
     policy
 }
 
+/// The file of a recording with the command line of its emulator.
+const EMULATOR: &str = "qemu_cmdline.txt";
+/// What is in it where the CPUs are interpreted, as fast at every clock.
+const INTERPRETED: &str = "-accel tcg";
+
+/// What has to be known of a recording of an emulator that is laid on a machine whose speed follows the clock.
+pub(crate) fn speed_note(files: &RecordingFiles, machine: &Machine) -> Option<String> {
+    let interpreted = files.text(EMULATOR)?.contains(INTERPRETED) && !machine.speed_is_constant();
+    interpreted.then(|| {
+        format!(
+            "an emulator executed this as fast on every CPU and at every clock; {} does not: what clocks and smaller CPUs \
+             cost here is the machine's, not the recording's (without --machine it is the recording's)",
+            machine.name
+        )
+    })
+}
+
 impl Setup {
     /// A machine that is given, under the policy that `recorded` gives, and else the one that the events show: the traced kernel's
     /// profile, the period of its ticks, `schedutil` if the frequency changes and `performance` if not.
@@ -306,10 +323,10 @@ impl Setup {
             policy.kernel = kernel.to_owned();
         }
         // How the emulator executes.
-        let emulator = text("qemu_cmdline.txt");
+        let emulator = text(EMULATOR);
         machine.shared_stream =
-            emulator.contains("-accel tcg") && (emulator.contains("-icount") || emulator.contains("thread=single"));
-        machine.constant_speed = emulator.contains("-accel tcg") && !machine.shared_stream;
+            emulator.contains(INTERPRETED) && (emulator.contains("-icount") || emulator.contains("thread=single"));
+        machine.constant_speed = emulator.contains(INTERPRETED) && !machine.shared_stream;
 
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         let snapped = facts.policies.values().find_map(|policy| policy.governor.clone());
@@ -349,7 +366,7 @@ impl Setup {
         let has = |wanted: &str| facts.flags.iter().any(|flag| flag == wanted);
         // arch/x86/kernel/tsc.c:time_cpufreq_notifier(), v6.12: of one CPU whose TSC counts the clock, the kernel's own clock is scaled by
         // the frequency; an emulated TSC does not count it.
-        if emulator.contains("-accel tcg")
+        if emulator.contains(INTERPRETED)
             && facts.processor.is_some()
             && machine.nr_cpus() == 1
             && !facts.flags.is_empty()

@@ -56,7 +56,7 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
     bins = ", ".join(f"{item['active_cores']}: {_mhz(item['khz'])}" for item in facts["turbo"]) or "unknown"
     head = [
         f"{facts['name']}: {facts.get('processor') or 'unknown processor'}, driver {facts['driver']}",
-        f"  base {_mhz(facts['base_khz'])} MHz, cpuinfo_max_freq {_mhz(facts['cpuinfo_max_khz'])} MHz, "
+        f"  base {_mhz(facts['base_khz'])} MHz, cpuinfo_max_freq {_mhz(facts['cpuinfo_max_khz'])} MHz under 6.12, "
         f"{facts['n_cores']} cores of the boot CPU's kind, turbo MHz by active cores: {bins}",
     ]
     candidates = [
@@ -66,7 +66,7 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
             "ratio": item["ratio"],
             "scale at base": item["scale_at_base"],
             "at turbo": item["scale_at_turbo"],
-            "MHz asked when full at base": _khz_in_mhz(item["asks_at_base_khz"]),
+            "MHz asked when full at base (6.12)": _khz_in_mhz(item["asks_at_base_khz"]),
             "source": item["source"],
         }
         for item in facts["candidates"]

@@ -82,7 +82,8 @@ def explain_trace(
     if slow_task:
         facts = case.facts()
         timeline, pid, activations, names = of_trace(path, speeds(case.run(False), facts), str(task))
-        speed = [f"speed: {FIXED_SPEED}"] if facts["fixed_speed"] else []
+        note = FIXED_SPEED if facts["fixed_speed"] else json.loads(check).get("speed")
+        speed = [f"speed: {note}"] if note else []
         findings = response_findings(str(task), timeline, pid, activations, names, traced=True)
         return Explanation({"recording": str(path), "from": EVENTS, "assumed": speed}, findings)
     checked = json.loads(check)
