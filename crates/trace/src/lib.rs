@@ -21,6 +21,7 @@ mod error;
 mod event;
 mod format;
 mod input;
+mod order;
 mod pages;
 mod perfdata;
 mod perfetto;
@@ -129,7 +130,7 @@ pub struct Trace {
     /// What was damaged; the tables hold everything that could be read.
     pub problems: Vec<Error>,
     /// The order in which the events happened: many may have the same time.
-    pub order: write::Order,
+    pub order: order::Order,
 }
 
 /// What a first pass over a trace learns.
@@ -323,7 +324,7 @@ impl TraceFile {
     ) -> Result<()> {
         let mut missed = first.missed.iter().cloned().peekable();
         let mut given = 0;
-        let mut give = |(tables, strings, order): (Vec<Table>, Strings, write::Order), last_ns: u64| {
+        let mut give = |(tables, strings, order): (Vec<Table>, Strings, order::Order), last_ns: u64| {
             given += tables.iter().map(Table::len).sum::<usize>() as u64;
             let all = given == first.total;
             let missed = std::iter::from_fn(|| missed.next_if(|gap| all || gap.time_ns <= last_ns)).collect();
@@ -331,7 +332,7 @@ impl TraceFile {
             each(Trace { meta, tables, strings, tasks, missed, problems, order }, first.total)
         };
         let columns = Columns::new(first.meta.buffers.len() > 1);
-        let (before, events_max) = (write::Moment::default(), events_max.max(1));
+        let (before, events_max) = (order::Moment::default(), events_max.max(1));
         let mut pieces = Pieces { each: &mut give, columns, before, moment: before, events: 0, events_max, last_ns: 0 };
         let outcome = self.reader(options)?.stream(options, &mut pieces)?;
         if !outcome.stopped && (pieces.events > 0 || first.total == 0) {

@@ -14,10 +14,10 @@ use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::{Budget, Data};
+use crate::order::HEAD_FIELDS;
 use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::wire::{Message, Wire, repeated};
-use crate::write::HEAD_FIELDS;
 
 const EVENTS: &str = include_str!("perfetto_events.txt");
 

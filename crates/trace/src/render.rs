@@ -6,8 +6,8 @@
 use std::io::Write;
 
 use crate::event::{Kind, Value};
+use crate::order::{HEAD_FIELDS, value_at};
 use crate::table::Column;
-use crate::write::{HEAD_FIELDS, value_at};
 use crate::{Table, Trace};
 
 /// Letters of task states, lowest bit first (`include/trace/events/sched.h:sched_switch, v6.12`).

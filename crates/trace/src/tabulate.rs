@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use crate::bytes::{read_int, read_uint, until_nul};
 use crate::event::{Body, BySchema, Event, FieldDef, Kind, Loc, Schema, Sink, Value, record_value};
+use crate::order::{Moment, Order};
 use crate::table::{Column, Field, IntColumn, Strings, Table};
-use crate::write::{Moment, Order};
 
 /// Rows that are decoded at once: small enough for a batch of each event to stay in the second-level cache.
 const BATCH: usize = 256;

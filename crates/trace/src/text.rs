@@ -14,10 +14,10 @@ use crate::clock::{Clock, TIME_MAX_NS};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
+use crate::order::HEAD_FIELDS;
 use crate::quick::{self, Shape};
 use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
-use crate::write::HEAD_FIELDS;
 
 /// Bytes that are searched for a first event line.
 const SNIFF_BYTES: usize = 1 << 18;

@@ -36,7 +36,7 @@ def command() -> None:
 @click.option(
     "--attribute",
     is_flag=True,
-    help="With --machine: switch one gate at a time on BEFORE, and name those that reproduce a change alone.",
+    help="Gates that reproduce a change alone, switched one at a time on BEFORE; needs --machine.",
 )
 @format_option
 def diff(

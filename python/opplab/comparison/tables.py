@@ -30,6 +30,7 @@ What the module does not do: compute (see `opplab.comparison.compare`), or know 
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -314,11 +315,16 @@ def _dashes(width: int) -> str:
 # As in mails of kernel patches; with intervals of the changes two are as wide.
 RUNS_A_BLOCK = 3
 RUNS_WITH_INTERVALS = 2
+WIDTH = 80
 
 
 def _runs_a_block(table: Table) -> int:
-    judged = any(cell is not None and _change_ends(cell) for row in table.rows for cell in row.cells)
-    return RUNS_WITH_INTERVALS if judged else RUNS_A_BLOCK
+    """As many as mails of kernel patches have; where changes have intervals, as many as 80 columns hold."""
+    if not any(cell is not None and _change_ends(cell) for row in table.rows for cell in row.cells):
+        return RUNS_A_BLOCK
+    label = max(len(row.stat) + 1 + len(_label(table, row)) for row in table.rows)
+    cells = max(2 + len(_spread_cell(table, row, at)) for row in table.rows for at in range(len(row.cells)))
+    return RUNS_WITH_INTERVALS if label + RUNS_WITH_INTERVALS * cells <= WIDTH else 1
 
 
 def _blocks(table: Table, beside: int = 0) -> list[str]:
@@ -327,7 +333,8 @@ def _blocks(table: Table, beside: int = 0) -> list[str]:
     if table.parameter:
         lines.append(f"Varying parameter : {table.parameter}")
     if units := _units(table):
-        lines.append(f"Unit : {units}" + (f" ({table.better} is better)" if table.better else ""))
+        line = f"Unit : {units}" + (f" ({table.better} is better)" if table.better else "")
+        lines += textwrap.wrap(line, WIDTH, subsequent_indent="  ")
     stat_width = max((len(row.stat) for row in table.rows), default=0)
     operation_width = max((len(_label(table, row)) for row in table.rows), default=0)
     beside = beside or _runs_a_block(table)
@@ -337,6 +344,9 @@ def _blocks(table: Table, beside: int = 0) -> list[str]:
             for at, name in enumerate(table.runs[start : start + beside])
         ]
         parts = [[_spread_cell(table, row, start + at) for at in range(len(names))] for row in table.rows]
+        if beside == 1:
+            indent = min((len(line[0]) - len(line[0].lstrip()) for line in parts if line[0]), default=0)
+            parts = [[line[0][indent:]] for line in parts]
         widths = [max(map(len, [names[at], *(line[at] for line in parts)])) for at in range(len(names))]
         label = " " * (stat_width + 1 + operation_width)
         head = label + "".join(f"  {name:>{width}}" for name, width in zip(names, widths, strict=True))

@@ -81,8 +81,10 @@ def told_apart(given: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) ->
 
 def _flat(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Give keys of a policy beside its tunables and gates."""
+    # What is no table is refused where it is read.
+    tables = [keys[name] for name in _TABLES if isinstance(keys.get(name), Mapping)]
     plain = {key: value for key, value in keys.items() if key not in _TABLES}
-    return plain | {key: value for name in _TABLES for key, value in dict(keys.get(name, {})).items()}
+    return plain | {key: value for table in tables for key, value in table.items()}
 
 
 def _shown(value: Any) -> str:

@@ -211,7 +211,7 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
     let mut out = Answer::default();
     let ratio_of = |chosen: &Chosen| chosen.candidate.ratio;
     let at_khz = values.number("at_mhz") * 1000;
-    let scale = |khz: u64, ratio: u64| scale_freq_tick(khz, input.base_khz.into(), ratio).unwrap_or(1024);
+    let scale = |khz: u64, ratio: u64| scale_freq_tick(khz, input.sources.base_khz.into(), ratio).unwrap_or(1024);
     let version = profile(values.text("kernel"))?.version;
     let since = |kernel: &KernelChoice| profile(kernel.kernel).map_or((0, 0), |profile| profile.version);
     let own = report.kernels.iter().rposition(|kernel| since(kernel) <= version);
@@ -236,7 +236,7 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
     } else {
         "aperfmperf.c:intel_set_max_freq_ratio()"
     };
-    out.fact("highest clock without boost", format!("{} MHz", input.base_khz / 1000), "MPERF counts at it");
+    out.fact("highest clock without boost", format!("{} MHz", input.sources.base_khz / 1000), "MPERF counts at it");
     for chosen in &runs {
         out.fact(
             format!("scale at {} MHz, {}", at_khz / 1000, chosen.candidate.name),
@@ -244,7 +244,7 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
             of_tick,
         );
     }
-    let top_khz = u64::from(input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.base_khz));
+    let top_khz = u64::from(input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.sources.base_khz));
     let series = |of: &dyn Fn(&Chosen) -> Vec<(u64, u64)>, step: bool| {
         // The first one is drawn last, over those that agree with it.
         let all = runs.iter().enumerate().rev();
