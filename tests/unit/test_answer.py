@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 
 import opplab
 from opplab import results, stats
+from opplab.certainty import Certainty
 from opplab.cli.main import opplab as main
 from opplab.report.block import STAR, Heat
 from opplab.simulation.cases import Measured
-from opplab.summary.answer import Answer, answer_of
+from opplab.summary.answer import Answer, Change, Line, answer_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.store import Store
 from opplab.sweep.variants import with_variants
@@ -632,3 +633,21 @@ def test_a_proposal_that_no_policy_reaches_is_named(load: Path, tmp_path: Path) 
     expected = "proposal teo-util does nothing without idle governor teo"
     assert expected in told("--vs", "proposal=teo-util")
     assert "does nothing" not in told("--set", "idle_governor=teo", "--vs", "proposal=teo-util")
+
+
+def test_draws_that_do_unlike_work_are_compared_by_work() -> None:
+    """Goal: energy of draws that lose work is no saving. Method: equal means, intervals of different ends."""
+
+    def answer(high: float, *, drawn: bool) -> Answer:
+        known = {
+            metric: Change(7.0, Certainty(6.5, end, "", is_clear=True))
+            for metric, end in (("energy", high), ("energy_per_work", 9.6))
+        }
+        lines = [
+            Line("m", "w", "a", "", 3, {"energy": 1.0, "energy_per_work": 1.0}, {}),
+            Line("m", "w", "b", "a", 3, {"energy": 1.07, "energy_per_work": 1.07}, known),
+        ]
+        return Answer("", "", lines, {"energy": ("J", "lower"), "energy_per_work": ("", "lower")}, drawn=drawn)
+
+    assert answer(32.6, drawn=True).compared()[0] == ["energy", "energy_per_work"]
+    assert answer(9.7, drawn=True).compared()[0] == answer(32.6, drawn=False).compared()[0] == ["energy"]

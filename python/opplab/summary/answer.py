@@ -61,6 +61,8 @@ _TIMES = ("elapsed", "extrapolated")
 """Rules of benchmarks that report the time of all their work, of which a run may do a part."""
 _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench": "loops of a task"}
 """What the rates of these benchmarks count."""
+DRAWS_APART = 5.0
+"""Points between the ends of two intervals over draws from which on the draws did unlike work."""
 COLD_NS = 200_000_000
 """What counts as the start of a run: the engine's `missed_at_start` is of it."""
 _WAIT = re.compile(r"(?:group_)?(?:latency|response)_(p\d+|max)(?::.*)?")
@@ -154,6 +156,8 @@ class Answer(Block):
         Variants whose runs are the baseline's, event for event.
     factors : dict of str to tuple of str
         Of each variant its value of each key, where they are every combination (`opplab.summary.factors`).
+    drawn : bool
+        Whether intervals are over draws of what is assumed.
     """
 
     lines: list[Line]
@@ -163,6 +167,7 @@ class Answer(Block):
     groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
     same: Sequence[Line] = ()
     factors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    drawn: bool = False
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
@@ -205,11 +210,13 @@ class Answer(Block):
     def _told(self) -> list[str]:
         """The changes that the tables show: energy by unit of work only where it differs from energy."""
         own = [metric for metric in self.units if metric in metrics.answers([metric])]
-        apart = any(
-            abs(one.changes[ENERGY_PER_WORK].value - one.changes["energy"].value) >= APART
+        both = [
+            (one.changes[ENERGY_PER_WORK], one.changes["energy"])
             for one in self.lines
             if {ENERGY_PER_WORK, "energy"} <= set(one.changes)
-        )
+        ]
+        apart = any(abs(by_work.value - change.value) >= APART for by_work, change in both)
+        apart |= self.drawn and any(_ends_apart(by_work.certainty, change.certainty) for by_work, change in both)
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
         return [*own, *([] if own else ["rate"]), *energy, "response_p99", "latency_p99"]
 
@@ -455,6 +462,7 @@ def answer_of(
     policies = {label: json.loads(case.json)["policy"] for label, case in by_label.items()}
     compared = {label: keys for label, keys in policies.items() if label in bases}
     answer.factors = grid_of(policies) or grid_of(compared)
+    answer.drawn = sure is not None
     answer.finding = _finding(answer, sure)
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
@@ -644,6 +652,12 @@ def paired_change(
     value = 100 * (found["ratio"] - 1)
     judged = certainty(low, high, n=len(shared), varies=varies or len(shared) < 2, unit="%", value=value)
     return Change(value, judged)
+
+
+def _ends_apart(one: Certainty, other: Certainty) -> bool:
+    """Whether draws did unlike work: intervals of energy, and of energy by unit of work, end at different changes."""
+    pairs = ((one.low, other.low), (one.high, other.high))
+    return any(a is not None and b is not None and abs(a - b) >= DRAWS_APART for a, b in pairs)
 
 
 def _drawn(sure: Sureness | None, point: Point, metric: str, base: str, variant: str) -> Certainty | None:
