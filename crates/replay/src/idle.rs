@@ -212,13 +212,13 @@ pub fn decide(
                 let choice = governor.select(&facts);
                 tick_stopped |= choice.stop_tick;
                 let got_tick = stay.by_timer && !tick_stopped;
-                // The recorded stay holds what the last look at the clock added.
+                // The recorded stay holds what the last look at the clock added; times may be in us.
                 let limit_ns = poll_time_ns(&**governor, &facts, profile.poll_limit, 1);
                 governor.reflect(&IdleOutcome {
                     index: stay.state,
                     residency_ns: stay_ns,
                     got_tick,
-                    poll_time_limit: states[stay.state].polling && limit_ns.is_some_and(|ns| stay_ns >= ns),
+                    poll_time_limit: states[stay.state].polling && limit_ns.is_some_and(|ns| stay_ns + 1 >= ns),
                     now_ns: stay.to_ns,
                 });
                 // The tick runs again once a task has run; a trace without switches does not show it.

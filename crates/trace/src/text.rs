@@ -371,8 +371,11 @@ fn function_line<'a>((comm, pid, cpu, time_ns, context, rest): Head<'a>) -> Opti
     has(rest, b" <-").then_some(Line { comm, pid, cpu, time_ns, context, system: b"ftrace", event: b"function", rest })
 }
 
+/// What the latency format has before the time: name, pid, CPU, flags, and what follows.
+type LatencyHead<'a> = (&'a [u8], i32, u32, &'a [u8], &'a [u8]);
+
 /// `comm-pid  CPUflags time: …`, the latency format.
-fn latency_head(line: &[u8]) -> Option<(&[u8], i32, u32, &[u8], &[u8])> {
+fn latency_head(line: &[u8]) -> Option<LatencyHead<'_>> {
     let mut from = 0;
     while let Some(dash) = line[from..].iter().position(|&b| b == b'-').map(|at| at + from) {
         from = dash + 1;
