@@ -267,7 +267,8 @@ fn events_in_order(trace: &Trace) -> Vec<(u64, u64)> {
 /// Goal: files of all formats, whole or in pieces, have the events of one moment in their order, at the same times; written again they are the same.
 #[test]
 fn events_of_one_moment_keep_their_order_in_every_format() {
-    let forms: [(&str, fn(&Trace) -> Vec<u8>); 3] = [("dat", as_dat), ("text", as_text), ("Perfetto", as_perfetto)];
+    type Form = (&'static str, fn(&Trace) -> Vec<u8>);
+    let forms: [Form; 3] = [("dat", as_dat), ("text", as_text), ("Perfetto", as_perfetto)];
     let options = ReadOptions::default();
     let path = std::env::temp_dir().join(format!("opplab-order-{}.dat", std::process::id()));
     let scratch = path.with_extension("pages");
