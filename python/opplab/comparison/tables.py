@@ -333,8 +333,8 @@ def _blocks(table: Table, beside: int = 0) -> list[str]:
     if table.parameter:
         lines.append(f"Varying parameter : {table.parameter}")
     if units := _units(table):
-        line = f"Unit : {units}" + (f" ({table.better} is better)" if table.better else "")
-        lines += textwrap.wrap(line, WIDTH, subsequent_indent="  ")
+        unit = f"Unit : {units}" + (f" ({table.better} is better)" if table.better else "")
+        lines += textwrap.wrap(unit, WIDTH, subsequent_indent="  ")
     stat_width = max((len(row.stat) for row in table.rows), default=0)
     operation_width = max((len(_label(table, row)) for row in table.rows), default=0)
     beside = beside or _runs_a_block(table)
