@@ -103,7 +103,7 @@ def test_perfetto(small_case: _opplab.Case) -> None:
     tids = {2**32 - 1: 0, **{number: number + 1001 for number in range(64)}}
     rows = zip(table["time_ns"].tolist(), table["cpu"].tolist(), table["next"].tolist(), strict=True)
     # Events of one moment that readers would turn around are written some ns apart.
-    switched = sorted((cpu, time, tids[task]) for time, cpu, task in rows)
+    switched = sorted(((cpu, time, tids[task]) for time, cpu, task in rows), key=lambda one: one[:2])
     for (time, cpu, tid), expected_switch in zip(sorted(switches, key=lambda one: one[1::-1]), switched, strict=True):
         assert (cpu, tid) == expected_switch[::2]
         assert 0 <= time - expected_switch[1] < 1000

@@ -441,9 +441,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    # The answer has them, but for CSV, which has no place for notes.
-    unsaid = (*experiment.notes, *missing(experiment.cases)) if how.output_format == "csv" else ()
-    for words in (*unsaid, *experiment.workload_notes):
+    for words in (*experiment.notes, *experiment.workload_notes, *missing(experiment.cases)):
         note(words)
     _tell_unknown_disks(experiment)
     start = time.monotonic()

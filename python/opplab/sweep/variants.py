@@ -229,6 +229,6 @@ def value_of(name: str, value: str) -> Any:
         read = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return value
-    if isinstance(getattr(Policy, name, ""), str) and name != "epp" and not isinstance(read, str):
+    if isinstance(getattr(Policy, name, None), str) and name != "epp" and not isinstance(read, str):
         return value
     return tuple(read) if isinstance(read, list) else read
