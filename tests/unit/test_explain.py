@@ -482,6 +482,15 @@ def test_decisions_are_more_only_after_a_first_one() -> None:
     assert f" {same} decisions gave the same. The last one: " in found
 
 
+def test_a_machine_whose_clock_counts_is_named_beside_an_emulator_s_recording(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = str(shared("traces/arm64-612-juno-eas-hetero9-bigspawn"))
+    for what in ((), ("--task", "x15_0")):
+        _, out, _ = run(capsys, "explain", folder, "-m", "juno-r2", *what, "--why-slow")
+        assert "an emulator executed this as fast on every CPU and at every clock" in " ".join(out.split())
+
+
 def test_times_of_a_trace_have_one_zero(capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: `--at` is the same instant of a CPU and of a task, and the answer has the zero.
 
