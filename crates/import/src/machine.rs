@@ -252,7 +252,7 @@ impl Maker<'_> {
             smt_yield,
             smt_power,
             package_clock,
-            pause_cycles: pause_cycles.map_or(10, |(cycles, _)| cycles),
+            pause_cycles: pause_cycles.unwrap_or(PAUSE_BEFORE_SKYLAKE).0,
             tsc_khz,
             turbo_freq_ratio,
             processor: facts.processor.clone(),

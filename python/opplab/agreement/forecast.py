@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.runs import AMOUNTS, SHARES
+from opplab.runs import is_rate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,8 +51,9 @@ class Facts:
 
         keys = ["benchmark", "param", "policy", "metric"]
         value = pl.col("value")
-        is_rate = (pl.col("better").first() == "higher") & ~pl.col("unit").first().is_in([*SHARES, *AMOUNTS])
-        mean = pl.when(is_rate & (value.min() > 0)).then(1 / (1 / value).mean()).otherwise(value.mean())
+        of_rates = [unit for unit in results["unit"].unique() if is_rate(True, unit)]
+        rate = (pl.col("better").first() == "higher") & pl.col("unit").first().is_in(of_rates)
+        mean = pl.when(rate & (value.min() > 0)).then(1 / (1 / value).mean()).otherwise(value.mean())
         means = results.group_by(keys, maintain_order=True).agg(mean.alias("value"))
         self._values: dict[tuple[str, str, str], dict[str, float]] = {}
         for benchmark, param, policy, metric, value in means.iter_rows():
