@@ -27,12 +27,13 @@ use crate::msr;
 const STEP_KHZ: u32 = 100_000;
 
 /// Intel models (family 6) whose cores have one clock: Sandy and Ivy Bridge with their servers, then the clients of Haswell,
-/// Broadwell, Skylake, Kaby, Coffee, Whiskey, Amber and Comet Lake. The servers from Haswell-EP on have one for each core.
-const ONE_CLOCK: &[u32] = &[0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x45, 0x46, 0x3d, 0x47, 0x4e, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6];
+/// Broadwell, Skylake, Kaby, Coffee, Whiskey, Amber and Comet Lake, and Gemini and Jasper Lake. The servers from Haswell-EP on have one for each core.
+const ONE_CLOCK: &[u32] =
+    &[0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x45, 0x46, 0x3d, 0x47, 0x4e, 0x5e, 0x8e, 0x9e, 0xa5, 0xa6, 0x7a, 0x9c];
 const ONE_CLOCK_SOURCE: &str = "[S] by the model: all active cores share one frequency, the highest that one asks for \
-     (Intel, Enhanced SpeedStep in the datasheets 328897 and 337344, support article 000007073); a clock for each core came \
-     with Haswell-EP and is that of servers (D. Hackenberg and others, An Energy Efficiency Feature Survey of the Intel \
-     Haswell Processor, 2015)";
+     (Intel, Enhanced SpeedStep in the datasheets 328897, 337344 and of the Pentium Silver and Celeron, support article \
+     000007073); a clock for each core came with Haswell-EP and is that of servers (D. Hackenberg and others, An Energy \
+     Efficiency Feature Survey of the Intel Haswell Processor, 2015)";
 /// Clients after them for which no source was read: Ice Lake, Tiger Lake, Rocket Lake.
 const ONE_CLOCK_UNKNOWN: &[u32] = &[0x7d, 0x7e, 0x8c, 0x8d, 0xa7];
 

@@ -169,8 +169,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// The highest point that a CPU with the same clock wishes, and the policy that does. Threads share their core's, and one at rest has no vote. With
-    /// one clock for the package the request that an idle CPU left in its register counts as any other (commit bb18008f8086
-    /// reports CPUs that are offline), for [`KEPT_NS`].
+    /// one clock for the package the request that an idle CPU left in its register counts as any other, for [`KEPT_NS`]: since
+    /// Haswell cores keep their vote in C1E and C6 (C. Gough and others, Energy Efficient Servers, 2015, chapter 2; commit
+    /// bb18008f8086 reports CPUs that are offline).
     fn wish(&self, policy: PolicyId) -> (u32, PolicyId) {
         let state = &self.policies[policy];
         let clocked = &self.topology.clocked[state.cpus[0]];
