@@ -38,7 +38,7 @@ LETTER, TINY = 8.6, 8.0
 
 ALONE = (
     "svg{--paper:#fff;--ink:#333;--grid:#ddd;--soft:#bbb;--lane:#f1f3f4;--busy:#9fc5e8;"
-    "--c0:#1b6ca8;--c1:#d1495b;--c2:#edae49;--c3:#3a7d44;--c4:#7b4b94;--c5:#777;background:var(--paper)}"
+    "--c0:#1b6ca8;--c1:#d1495b;--c2:#8f6200;--c3:#3a7d44;--c4:#7b4b94;--c5:#777;background:var(--paper)}"
     "@media (prefers-color-scheme:dark){svg{--paper:#131416;--ink:#d0d4da;--grid:#363b43;--soft:#5b626d;--lane:#22262c;"
     "--busy:#2c5d86;--c0:#62aee6;--c1:#ee7d8c;--c2:#edae49;--c3:#7cc487;--c4:#bd92d4;--c5:#999}}"
     "text{font:11px sans-serif;fill:var(--ink)}text.tiny{font-size:9px}"
