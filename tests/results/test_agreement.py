@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from opplab import catalog
-from opplab.agreement import calibration, forecast, scoreboard
+from opplab.agreement import calibration, forecast, page, scoreboard
 from opplab.agreement.scoreboard import Cell, score, spearman
 from opplab.agreement.verify import scored_experiments
 from opplab.cli.main import opplab
@@ -29,6 +29,13 @@ def cell(published: float, predicted: float, spread: float = 0.01, **where: str)
     texts = places | {name: where.get(name, name) for name in names}
     numbers = {"value": 1.0, "baseline_value": 1.0, "simulated": 1.0, "simulated_baseline": 1.0, "points": 1}
     return Cell(**texts, **numbers, published=published, predicted=predicted, spread=spread)  # type: ignore[arg-type]
+
+
+def test_each_benchmark_of_a_picture_has_a_mark_of_its_own() -> None:
+    """Goal: more benchmarks than colours are told apart. Method: seventeen; a mark is its shape and its colour."""
+    picture = page.chart([cell(1.1, 1.2, benchmark=f"b{number}") for number in range(17)], "title")
+    marks = re.findall(r'<(circle|rect|path) [^>]*class="mark (c\d)"/>', picture)
+    assert len(marks) == len(set(marks)) == 17
 
 
 def test_signs_are_counted_where_the_effect_exceeds_its_spread() -> None:

@@ -15,6 +15,7 @@ import opplab
 from opplab import results, stats
 from opplab.certainty import Certainty
 from opplab.cli.main import opplab as main
+from opplab.report import block
 from opplab.report.block import STAR, Heat
 from opplab.simulation.cases import Measured
 from opplab.summary.answer import Answer, Change, Line, answer_of
@@ -651,3 +652,19 @@ def test_draws_that_do_unlike_work_are_compared_by_work() -> None:
 
     assert answer(32.6, drawn=True).compared()[0] == ["energy", "energy_per_work"]
     assert answer(9.7, drawn=True).compared()[0] == answer(32.6, drawn=False).compared()[0] == ["energy"]
+
+
+def test_columns_of_words_stand_left_and_a_note_in_brackets_may_break() -> None:
+    """Goal: words read from the left, and a phone has room for the table. Method: a setting, a change without runs."""
+    row = {
+        "type": "a",
+        "setting": "performance",
+        "best in": "62 %",
+        "change": "-1.5 % [needs 3 runs]",
+        "n": "+1 % [-2, 3]",
+    }
+    page = block._table([row], 1)
+    assert "<td>performance</td><td class=n>62 %</td>" in page
+    assert "<th>setting</th><th class=n>best in</th>" in page
+    assert "[needs 3 runs]" in page
+    assert "[-2,&nbsp;3]" in page

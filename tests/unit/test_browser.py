@@ -143,7 +143,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     table = experiment.run()
     blocks = publish.blocks_of(experiment, table)
     publish.write_report(experiment, table, blocks, folder / "sweep.html", None, answer_of(experiment, table))
-    return {"compare": folder / "compare.html", "sweep": folder / "sweep.html"}
+    # One load, and more variants than colours, whose names differ at their ends.
+    task = {"instance": 3, "loop": -1, "run": 800, "timer": {"ref": "unique", "period": 16000}}
+    load = {"global": {"duration": 1, "calibration": "CPU0"}, "tasks": {"t": task}}
+    (folder / "load.json").write_text(json.dumps(load))
+    limits = (1000, 2000, 4000, 10000, 20000)
+    policies = [("schedutil", ""), ("performance", "")]
+    policies[1:1] = [(f"schedutil rate_limit_us={us}", f"tunables = {{ rate_limit_us = {us} }}\n") for us in limits]
+    text = 'format = 1\nname = "named"\nmachine = "juno-r2"\nbaseline = "schedutil"\nseed = 1\niterations = 2\n'
+    text += 'duration = "100ms"\n[[workload]]\nlabel = "load"\nrtapp = "load.json"\n'
+    for name, more in policies:
+        text += f'[[policy]]\nlabel = "{name}"\ngovernor = "{name.split()[0]}"\n{more}'
+    (folder / "named.toml").write_text(text)
+    experiment = opplab.Experiment.load(folder / "named.toml")
+    table = experiment.run()
+    blocks = publish.blocks_of(experiment, table)
+    publish.write_report(experiment, table, blocks, folder / "named.html", None, answer_of(experiment, table))
+    return {name: folder / f"{name}.html" for name in ("compare", "sweep", "named")}
 
 
 COLUMN = "[...document.querySelector('#cells tbody').rows].map(row => row.cells[{0}].dataset.value)"
@@ -195,7 +211,16 @@ def test_variant_is_hidden_and_shown(browser: Browser, pages: dict[str, Path], n
     assert not browser.errors
 
 
-@pytest.mark.parametrize("name", ["compare", "sweep"])
+# Pairs of texts of one picture, of which one hides a part of the other.
+OVER = """[...document.querySelectorAll('svg')].flatMap(s => {
+  const all = [...s.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  return all.flatMap(([a, p], n) => all.slice(n + 1).filter(([, q]) =>
+    Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1.5 &&
+    Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4).map(([b]) => [a, b]));
+})"""
+
+
+@pytest.mark.parametrize("name", ["compare", "sweep", "named"])
 @pytest.mark.parametrize("size", list(SIZES))
 def test_page_fits(browser: Browser, pages: dict[str, Path], name: str, size: str) -> None:
     """Nothing but the table scrolls sideways, all text is on the page, and nothing is fetched."""
@@ -205,6 +230,7 @@ def test_page_fits(browser: Browser, pages: dict[str, Path], name: str, size: st
     assert browser.value("document.documentElement.scrollWidth") <= width
     outside = "[...document.querySelectorAll('svg text')].filter(t => { const b = t.getBoundingClientRect(), s = t.ownerSVGElement.getBoundingClientRect(); return b.left < s.left - 1 || b.right > s.right + 1; }).map(t => t.textContent)"  # noqa: E501
     assert browser.value(outside) == []
+    assert browser.value(OVER) == []
     columns = "new Set([...document.querySelectorAll('.panels figure')].map(f => Math.round(f.getBoundingClientRect().x))).size"  # noqa: E501
     assert browser.value(columns) == (1 if size == "phone" else 2)
     assert browser.requests == [pages[name].as_uri()]

@@ -21,7 +21,7 @@ __all__ = ["chart", "page", "write_page"]
 
 COLOURS = 6
 STYLE = svg.ALONE + (
-    ".one{stroke:var(--soft)}.same{stroke:var(--ink);stroke-dasharray:4 3}circle{fill-opacity:.65}"
+    ".one{stroke:var(--soft)}.same{stroke:var(--ink);stroke-dasharray:4 3}.mark{fill-opacity:.65}"
     + "".join(f".c{number}{{fill:var(--c{number})}}" for number in range(COLOURS))
 )
 
@@ -59,16 +59,27 @@ def chart(cells: Sequence[Cell], title: str) -> str:
     turn = f"translate(12 {(top + height - bottom) / 2:.0f}) rotate(-90)"
     out.append(svg.element("text", "predicted ratio", transform=turn, text_anchor="middle"))
     for number, name in enumerate(names):
-        colour = f"c{number % COLOURS}"
         x, y = left + places[number][0], 14 + 14 * places[number][1]
-        out.append(svg.element("circle", cx=x + 4, cy=y - 4, r=3.2, class_=colour))
+        out.append(_mark(number, x + 4, y - 4))
         out.append(svg.text(x + 12, y, name))
         for cell in cells:
             if cell.benchmark == name:
                 px, py = at(cell.published, cell.predicted)
                 words = f"{cell.label}: published {cell.published:.3f}, predicted {cell.predicted:.3f}"
-                out.append(svg.element("circle", svg.tip(words), cx=px, cy=py, r=3.2, class_=colour))
+                out.append(_mark(number, px, py, svg.tip(words)))
     return svg.document(height, escape(title), out)
+
+
+def _mark(number: int, x: float, y: float, tip: str = "") -> str:
+    """Draw the mark of a benchmark: a dot, and where colours come again a square, then a triangle."""
+    class_ = f"mark c{number % COLOURS}"
+    shape = number // COLOURS % 3
+    if shape == 0:
+        return svg.element("circle", tip, cx=x, cy=y, r=3.2, class_=class_)
+    if shape == 1:
+        return svg.element("rect", tip, x=x - 2.9, y=y - 2.9, width=5.8, height=5.8, class_=class_)
+    triangle = f"M{x:.2f} {y - 4:.2f}L{x + 3.7:.2f} {y + 2.8:.2f}L{x - 3.7:.2f} {y + 2.8:.2f}Z"
+    return svg.element("path", tip, d=triangle, class_=class_)
 
 
 # Width of a letter of the legend: more than the mean of common fonts without serifs at 11 px.

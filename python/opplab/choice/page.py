@@ -195,34 +195,16 @@ def _ticks(parts: Sequence[Parts]) -> list[float]:
 def _bars(choice: Choice) -> str:
     """Draw one metric of all settings below each other, the best first."""
     metric = choice.metrics[0]
-    left, right, top, step = 150, 14, 8, 20
-    marks = _ticks([option.parts[metric] for option in choice.options])
-
-    def at(value: float) -> float:
-        inside = min(max(value, marks[0]), marks[-1])
-        return left + (inside - marks[0]) / (marks[-1] - marks[0]) * (svg.WIDTH - left - right)
-
-    out, y = [], float(top)
+    unit = choice.units[metric][0]
+    rows = []
     for rank, option in enumerate(choice.options, start=1):
-        parts, middle = option.parts[metric], y + step / 2
-        name = f"{rank}. {option.label}"
-        body = [svg.text(4, middle + 4, name if len(name) <= 25 else name[:24] + "\u2026")]
-        if parts.low is not None and parts.high is not None:
-            body.append(
-                svg.element("line", x1=at(parts.low), x2=at(parts.high), y1=middle, y2=middle, class_="whisker")
-            )
-        words = f"{name}: {parts.value:.4g} {choice.units[metric][0]}"
-        body.append(svg.element("circle", svg.tip(words), cx=at(parts.value), cy=middle, r=4.5, class_="dot"))
-        out.append(svg.element("g", "".join(body), class_="v4" if option is choice.recommended else "v1"))
-        y += step
-    grid = []
-    for mark in marks:
-        grid.append(svg.element("line", x1=at(mark), x2=at(mark), y1=top, y2=y, class_="grid"))
-        grid.append(svg.text(at(mark), y + 15, f"{mark:g}", "middle", "tiny"))
-    grid.append(
-        svg.text((left + svg.WIDTH - right) / 2, y + 31, f"{title_of(metric)}, {choice.units[metric][0]}", "middle")
-    )
-    return svg.document(y + 38, picture_title(choice), [*grid, *out])
+        parts, name = option.parts[metric], f"{rank}. {option.label}"
+        class_ = "v4" if option is choice.recommended else "v1"
+        words = f"{name}: {parts.value:.4g} {unit}"
+        mark = svg.Change(option.label, class_, parts.value, parts.low, parts.high, clear=True, words=words)
+        rows.append((name, [mark]))
+    marks = _ticks([option.parts[metric] for option in choice.options])
+    return svg.changes(picture_title(choice), rows, f"{title_of(metric)}, {unit}", (marks[0], marks[-1]))
 
 
 def probabilities(choice: Choice) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from opplab.certainty import CONFIDENCE
 
-__all__ = ["FORMATS", "LINES", "STAR", "Block", "Heat"]
+__all__ = ["FORMATS", "LINES", "STAR", "Block", "Heat", "unbroken"]
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
@@ -182,7 +182,7 @@ class Block:
         out += [f'<p class="finding">{html.escape(self.finding)}</p>'] if self.finding else []
         out += [_table(rows, self.names()) for rows in self.tables()]
         out += [_table(heat.rows, heat.names(), heat.styles()) for heat in self.heats()]
-        out += [f'<p class="note">{_unbroken(html.escape(line))}</p>' for line in self.below() if line]
+        out += [f'<p class="note">{unbroken(html.escape(line))}</p>' for line in self.below() if line]
         return "\n".join(out)
 
     def _repr_html_(self) -> str:
@@ -197,8 +197,13 @@ class Block:
 
 
 def _table(rows: Sequence[Mapping[str, str]], names: int, styles: Sequence[Sequence[str]] = ()) -> str:
+    # Columns of words stand left as names do.
+    numbers = {
+        at for row in rows for at, text in enumerate(row.values()) if at >= names and re.match(r"[-+\u2212]?\d", text)
+    }
+
     def cell(tag: str, text: str, at: int, style: str = "") -> str:
-        number = "" if at < names else " class=n"
+        number = " class=n" if at in numbers else ""
         return f"<{tag}{number}{style}>{_breakable(html.escape(text))}</{tag}>"
 
     heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
@@ -224,13 +229,13 @@ def _tabular(rows: Sequence[Mapping[str, str]], names: int, colours: Sequence[Se
 
 def _breakable(text: str) -> str:
     """Let a name break after its equals sign, a pair at its slash, and an interval before its bracket only."""
-    text = re.sub(r"\[[^]]*\]", lambda found: found.group().replace(" ", "&nbsp;"), text)
+    text = re.sub(r"\[[^]a-z]*\]", lambda found: found.group().replace(" ", "&nbsp;"), text)
     return re.sub(r"(?<=\w[=/])(?=[\w.])", "<wbr>", text)
 
 
-def _unbroken(text: str) -> str:
+def unbroken(text: str) -> str:
     """Keep options in one line, which break at their hyphens."""
-    return re.sub(r"(?<!\S)--[a-z-]+", r'<span style="white-space:nowrap">\g<0></span>', text)
+    return re.sub(r"(?<!\S)--?[a-z][a-z-]*", r'<span style="white-space:nowrap">\g<0></span>', text)
 
 
 def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:

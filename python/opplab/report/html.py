@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from opplab.files import printable
+from opplab.report.block import unbroken
 
 __all__ = ["panel", "render"]
 
@@ -19,9 +20,11 @@ def render(template: str, **values: Any) -> str:
     2
     """
     from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup, escape
 
     folder = Path(__file__).parent / "templates"
     environment = Environment(loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, finalize=_shown)
+    environment.filters["unbroken"] = lambda value: Markup(unbroken(str(escape(value))))
     return environment.get_template(template).render(values)
 
 

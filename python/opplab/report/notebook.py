@@ -14,7 +14,7 @@ __all__ = ["Picture", "card", "curves", "task_color", "timeline"]
 # Neutral colours with enough contrast on light and dark pages, and nothing outside the element.
 STYLE = """
 .opplab{font:13px/1.45 system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;max-width:900px;overflow-x:auto}
-.opplab h4{margin:2px 0 6px;font-size:14px}.opplab table{border-collapse:collapse;margin:6px 0}
+.opplab h4{margin:2px 0 6px;padding:0;font-size:14px}.opplab table{border-collapse:collapse;margin:6px 0}
 .opplab td,.opplab th{padding:1px 10px 1px 0;text-align:left;border:0;background:none;vertical-align:top}
 .opplab .n{text-align:right;font-variant-numeric:tabular-nums}.opplab th{font-weight:400;opacity:.7}
 .opplab svg{width:100%;height:auto;display:block;max-width:640px}

@@ -13,16 +13,32 @@ from html import escape
 
 from opplab.certainty import change_text
 
-__all__ = ["ALONE", "Change", "Series", "alone", "axis_of", "changes", "lines", "plane", "stacked", "ticks", "timeline"]
+__all__ = [
+    "ALONE",
+    "Change",
+    "Series",
+    "alone",
+    "axis_of",
+    "changes",
+    "lines",
+    "plane",
+    "short",
+    "stacked",
+    "ticks",
+    "timeline",
+]
 
 WIDTH = 460
 POINTS_MAX = 40
 """More points than these are a curve."""
 CLOCK_HEIGHT = 20
+NAME_MOST = 20
+LETTER, TINY = 8.6, 8.0
+"""Width of a letter on a narrow screen, whose letters are larger, and of a tiny one."""
 
 ALONE = (
     "svg{--paper:#fff;--ink:#333;--grid:#ddd;--soft:#bbb;--lane:#f1f3f4;--busy:#9fc5e8;"
-    "--c0:#1b6ca8;--c1:#d1495b;--c2:#edae49;--c3:#3a7d44;--c4:#7b4b94;--c5:#777;background:var(--paper)}"
+    "--c0:#1b6ca8;--c1:#d1495b;--c2:#8f6200;--c3:#3a7d44;--c4:#7b4b94;--c5:#777;background:var(--paper)}"
     "@media (prefers-color-scheme:dark){svg{--paper:#131416;--ink:#d0d4da;--grid:#363b43;--soft:#5b626d;--lane:#22262c;"
     "--busy:#2c5d86;--c0:#62aee6;--c1:#ee7d8c;--c2:#edae49;--c3:#7cc487;--c4:#bd92d4;--c5:#999}}"
     "text{font:11px sans-serif;fill:var(--ink)}text.tiny{font-size:9px}"
@@ -60,6 +76,26 @@ def element(name: str, content: str = "", **attributes: object) -> str:
 def text(x: float, y: float, words: str, anchor: str = "start", class_: str = "label") -> str:
     """Give one line of text."""
     return element("text", escape(words), x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def short(name: str, most: int) -> str:
+    """Give a name that fits beside a picture: its two ends, as variants differ at the last.
+
+    Examples
+    --------
+    >>> short("schedutil rate_limit_us=2000", 20)
+    'schedutil\u2026it_us=2000'
+    """
+    if len(name) <= most:
+        return name
+    most = max(most, 3)
+    return f"{name[: most // 2 - 1]}\u2026{name[-(most // 2) :]}"
+
+
+def _named(x: float, y: float, shown: str, name: str, anchor: str = "start", class_: str = "label") -> str:
+    """Give a line of text that may be shortened, with the whole name for a pointer."""
+    words = escape(shown) if shown == name else escape(shown) + tip(name)
+    return element("text", words, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def tip(words: str) -> str:
@@ -156,10 +192,11 @@ def lines(
     xs = [x for one in series for x, _, _ in one.points]
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
     y_ticks = ticks(min([*ends, *([0.0] if zero else [])]), max(ends), 5)
-    left, right, top, bottom = _room(y_ticks), 12, 30 if key else 12, 44
+    left, right, top, bottom = _room(y_ticks), 12, 30 if key else 12, 44 if x_label else 26
     is_curve = len(set(xs)) > POINTS_MAX
     span = (max(xs) - min(xs)) or 1.0
-    beside = 0.0 if is_curve else 0.07 * span
+    # Names have their own slots.
+    beside = 0.0 if is_curve else 0.07 * span if names is None else 0.5
     x_low, x_high = min(xs) - beside, max(xs) + beside
     if is_curve and 0 < x_low < 0.05 * span:
         x_low = 0.0
@@ -175,10 +212,15 @@ def lines(
         strong = " zero" if tick == 0 and y_ticks[0] < 0 else ""
         out.append(element("line", x1=left, x2=WIDTH - right, y1=at_y(tick), y2=at_y(tick), class_="grid" + strong))
         out.append(text(left - 6, at_y(tick) + 4, _plain(tick), "end"))
+    free = 0.0
     for x in [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high] if is_curve else sorted(set(xs)):
         out.append(element("line", x1=at_x(x), x2=at_x(x), y1=height - bottom, y2=height - bottom + 4, class_="axis"))
-        name = _plain(x) if names is None else names[int(x)]
-        out.append(text(at_x(x), height - bottom + 17, name, "middle"))
+        whole = _plain(x) if names is None else names[int(x)]
+        name = whole if names is None else short(whole, int((at_x(x_low + 1) - left) / LETTER) - 1)
+        half_width = (len(name) + 0.6) * LETTER / 2
+        if at_x(x) - half_width >= free:
+            out.append(_named(at_x(x), height - bottom + 17, name, whole, "middle"))
+            free = at_x(x) + half_width
     out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
     out.append(
         element(
@@ -227,7 +269,10 @@ def lines(
 
 @dataclass
 class Change:
-    """A change in percent with its interval; `clear` if that excludes zero, `hollow` if it was published."""
+    """A change in percent with its interval; `clear` if that excludes zero, `hollow` if it was published.
+
+    `words` are a pointer's, where it is another value than a change.
+    """
 
     label: str
     class_: str
@@ -236,6 +281,7 @@ class Change:
     high: float | None
     clear: bool
     hollow: bool = False
+    words: str = ""
 
 
 def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
@@ -275,8 +321,15 @@ def changes(
 
     Pictures that are compared share an `axis`.
     """
-    left, right, top, thick, gap = 130, 14, 6, 13, 6
+    names = [short(name, NAME_MOST) for name, _ in groups]
+    left = max(130.0, 8 + LETTER * max(map(len, names)))
     low, high = axis or axis_of(groups)
+    # Fewer numbers where they are long.
+    marks, fewer = ([tick for tick in ticks(low, high, about) if low <= tick <= high] for about in (5, 3))
+    right = max(14.0, TINY * len(_plain(marks[-1])) / 2)
+    if TINY * sum(len(_plain(tick)) + 1 for tick in marks) > WIDTH - left - right:
+        marks = fewer
+    top, thick, gap = 6, 13, 6
 
     def at(value: float) -> float:
         return left + (min(max(value, low), high) - low) / (high - low) * (WIDTH - left - right)
@@ -287,13 +340,13 @@ def changes(
         size = thick * len(own) + gap
         if number % 2:
             out.append(element("rect", x=0, y=y, width=WIDTH, height=size, class_="row"))
-        body.append(element("text", escape(_short(name)) + tip(name), x=4, y=y + size / 2 + 4, class_="label"))
+        body.append(_named(4, y + size / 2 + 4, names[number], name))
         y += gap / 2
         for one in own:
             body.append(_change(one, name, at, (low, high), y + thick / 2))
             y += thick
         y += gap / 2
-    for tick in (tick for tick in ticks(low, high, 5) if low <= tick <= high):
+    for tick in marks:
         strong = " zero" if tick == 0 else ""
         out.append(element("line", x1=at(tick), x2=at(tick), y1=top, y2=y, class_="grid" + strong))
         body.append(text(at(tick), y + 15, _plain(tick), "middle", "tiny"))
@@ -301,13 +354,8 @@ def changes(
     return document(y + 38, title, [*out, *body])
 
 
-def _short(name: str, most: int = 20) -> str:
-    """Give a name that fits beside a picture: its ends."""
-    return name if len(name) <= most else f"{name[: most // 2 - 1]}\u2026{name[-(most // 2) :]}"
-
-
 def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[float, float], y: float) -> str:
-    words = f"{one.label}, {name}: {change_text(one.value, one.low, one.high, digits=2)}"
+    words = one.words or f"{one.label}, {name}: {change_text(one.value, one.low, one.high, digits=2)}"
     marks = []
     if one.low is not None and one.high is not None:
         marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=y, y2=y, class_="whisker"))
@@ -385,15 +433,20 @@ class Bar:
 
 def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     """Draw groups of stacked horizontal bars, 0 to 100 %."""
-    left, right, top, thick, gap = 118, 12, 4, 11, 9
+    labels = max((len(short(bar.label, 14)) for _, bars in groups for bar in bars), default=0)
+    most = 12 if labels else 20
+    # Names of groups, then of bars, then bars.
+    left = 18 + LETTER * max(len(short(name, most)) for name, _ in groups) + TINY * labels
+    right, top, thick, gap = 12, 4, 14, 9
     out = []
     y: float = top
     scale = (WIDTH - left - right) / 100
     body = []
     for name, bars in groups:
-        body.append(text(2, y + thick * len(bars) / 2 + 4, _short(name, 14)))
+        body.append(_named(2, y + thick * len(bars) / 2 + 4, short(name, most), name))
         for bar in bars:
-            body.append(text(left - 5, y + thick - 2.2, _short(bar.label, 16), "end", f"tiny {bar.class_}"))
+            words = short(bar.label, 14)
+            body.append(_named(left - 5, y + thick - 3.2, words, bar.label, "end", f"tiny {bar.class_}"))
             x: float = left
             marks = []
             for part, class_, percent in bar.parts:
@@ -449,7 +502,8 @@ def timeline(
     color: Callable[[int], str],
 ) -> str:
     """Draw what ran where and at which clock between two times."""
-    left, right, top = 66, 6, 4
+    right, top = 6, 4
+    left = 8 + TINY * max(len("time, ms"), *(len(row.label) for row in rows))
     scale = (WIDTH - left - right) / (end_ms - start_ms)
 
     def at(ms: float) -> float:
@@ -480,6 +534,13 @@ def timeline(
         def level(mhz: float, row: Clock = row, y: float = y, span: float = span) -> float:
             return y + CLOCK_HEIGHT - 3 - (mhz - row.low) / span * (CLOCK_HEIGHT - 6)
 
+        # The band ends at the lowest and at the highest clock.
+        band = level(row.high) - 1.5
+        out.append(
+            element(
+                "rect", x=left, y=band, width=WIDTH - left - right, height=level(row.low) + 1.5 - band, class_="lane"
+            )
+        )
         points = []
         for number, (begin, mhz) in enumerate(row.steps):
             end = row.steps[number + 1][0] if number + 1 < len(row.steps) else end_ms
@@ -494,7 +555,7 @@ def timeline(
     for tick in ticks(start_ms, end_ms, 6):
         if start_ms <= tick <= end_ms:
             out.append(element("line", x1=at(tick), x2=at(tick), y1=y, y2=y + 4, class_="axis"))
-            anchor = "end" if at(tick) > WIDTH - 24 else "middle"
+            anchor = "end" if at(tick) > WIDTH - 24 else "start" if at(tick) < left + 12 else "middle"
             out.append(text(at(tick), y + 15, _plain(tick), anchor, "tiny"))
     out.append(text(2, y + 15, "time, ms", "start", "tiny"))
     return document(y + 20, title, out)

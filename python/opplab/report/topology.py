@@ -157,6 +157,8 @@ text.number { fill: #fff; font-size: 10px; } rect.cpu { stroke: none; }
 .c0 { fill: #2563a8; background: #2563a8; } .c1 { fill: #b3541e; background: #b3541e; }
 .c2 { fill: #3d7a43; background: #3d7a43; } .c3 { fill: #84489c; background: #84489c; }
 .c4 { fill: #8a6d1a; background: #8a6d1a; } .c5 { fill: #a33355; background: #a33355; }
+@media (max-width: 60rem) { body { margin-top: 1rem; } svg { max-width: none; }
+  td:last-child { min-width: 10em; overflow-wrap: anywhere; } }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 2px; }
 """
 

@@ -121,7 +121,7 @@ class Report:
             footer=self.footer,
             answer=self.answer,
             methods=self.methods,
-            sure=None if self.sure is None else sure_section(self.sure),
+            sure=None if self.sure is None else sure_section(self.sure, classes),
             findings=[
                 *([self.unknown_energy] if self.unknown_energy else []),
                 *findings(self.blocks, self.sure is not None),
@@ -131,7 +131,7 @@ class Report:
             variants=list(classes.items()),
             has_published=has_published,
             has_missed=has_missed,
-            what=by_metric[0][0].metric.capitalize() if len(by_metric) == 1 else "What was measured,",
+            what=_heading(by_metric, means),
             values=[
                 panel(*made) for run in by_metric for made in _value_panels(means, classes, self.published, run[0])
             ],
@@ -146,6 +146,14 @@ class Report:
             timelines=[panel(one.title, _timeline(one), classes.get(one.policy, "v0")) for one in self.timelines],
             timeline_note=self.timeline_note,
         )
+
+
+def _heading(by_metric: Sequence[Sequence[Block]], means: _Means) -> str:
+    """Name what the pictures of values show."""
+    what = by_metric[0][0].metric.capitalize() if len(by_metric) == 1 else "What was measured"
+    if all(len(params) < 2 for params in means.params.values()):
+        return what
+    return f"{what}{'' if len(by_metric) == 1 else ','} against load"
 
 
 def _unique(table: pl.DataFrame, column: str) -> list[str]:
@@ -214,16 +222,6 @@ class _Axis:
             )
         names = [param.partition("=")[2] or param for param in params]
         return cls({param: float(place) for place, param in enumerate(params)}, names, label)
-
-    @classmethod
-    def by_policy(cls, policies: Sequence[str]) -> _Axis:
-        room = max(60 // max(len(policies), 1), 5)
-        words = [name.split(" ") for name in policies]
-        while len(words) > 1 and all(len(one) > 1 for one in words) and len({one[0] for one in words}) == 1:
-            words = [one[1:] for one in words]
-        own = [" ".join(one) for one in words]
-        names = [name if len(name) <= room else name[: room - 1] + "\u2026" for name in own]
-        return cls({policy: float(place) for place, policy in enumerate(policies)}, names, "")
 
 
 def findings(blocks: Sequence[Block], drawn: bool = False) -> list[str]:
@@ -319,39 +317,57 @@ def _exceeds_spread(line: Line) -> bool:
 def _value_panels(
     means: _Means, classes: Mapping[str, str], published: pl.DataFrame | None, block: Block
 ) -> list[tuple[str, str]]:
-    """Draw a metric of all policies against the load (where there is one load, side by side); one panel a benchmark."""
+    """Draw a metric of all policies against the load (where there is one load, by name); one panel a benchmark."""
     metric, unit = block.metric, block.unit
     sense = f", {block.better} is better" if metric != "energy" and block.better else ""
     panels = []
     for place, name in means.names.items():
-        one_load = len(means.params[place]) == 1
-        axis = _Axis.by_policy(means.policies) if one_load else _Axis.of(means.params[place])
+        params = means.params[place]
+        axis = _Axis.of(params)
         ours, theirs = [], []
         for policy in means.policies:
             one = svg.Series(policy, classes[policy])
             ring = svg.Series(policy, classes[policy], hollow=True)
-            for param in means.params[place]:
+            for param in params:
                 value = means.estimate(metric, place, param, policy, block)
                 if value is None:
                     continue
-                x = axis.at[policy if one_load else param]
-                one.points.append((x, value.mean, value.half if value.varies else None))
+                one.points.append((axis.at[param], value.mean, value.half if value.varies else None))
                 old = find_published(published, place[1], policy, param, unit)
                 if old is not None:
-                    ring.points.append((x, old.mean, old.half))
+                    ring.points.append((axis.at[param], old.mean, old.half))
             if one.points:
                 ours.append(one)
             if ring.points:
                 theirs.append(ring)
         if ours:
-            against = f" against {axis.label}" if axis.label else ""
+            against = f" against {axis.label}" if axis.label and len(params) > 1 else ""
             title = f"{name}: {metric} ({unit}){against}{sense}"
             if theirs and not _share_a_scale(ours, theirs):
                 theirs = []
                 title += " (published values have another scale)"
-            picture = svg.lines(title, [*theirs, *ours], axis.label, f"{metric} ({unit})", names=axis.names)
+            label = f"{metric} ({unit})"
+            if len(params) > 1:
+                picture = svg.lines(title, [*theirs, *ours], axis.label, label, names=axis.names)
+            else:
+                picture = _by_name(title, [*theirs, *ours], label)
             panels.append((title, picture))
     return panels
+
+
+def _by_name(title: str, series: Sequence[svg.Series], label: str) -> str:
+    """Draw one value of each policy with its interval, below each other."""
+    rows: dict[str, list[svg.Change]] = {}
+    ends = [0.0]
+    for one in series:
+        ((_, value, half),) = one.points
+        low, high = (None, None) if half is None else (value - half, value + half)
+        ends += [end for end in (value, low, high) if end is not None]
+        words = f"{one.label}: {value:.4g}" + ("" if half is None else f" \u00b1 {half:.2g}")
+        mark = svg.Change(one.label, one.class_, value, low, high, clear=True, hollow=one.hollow, words=words)
+        rows.setdefault(one.label, []).append(mark)
+    marks = svg.ticks(min(ends), max(ends))
+    return svg.changes(title, list(rows.items()), label, (marks[0], marks[-1]))
 
 
 def _share_a_scale(ours: Sequence[svg.Series], theirs: Sequence[svg.Series]) -> bool:
@@ -366,11 +382,12 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
     for (machine, benchmark), name in places_of(blocks).items():
         chosen = [block for block in blocks if (block.machine, block.benchmark) == (machine, benchmark)]
         groups: dict[str, list[svg.Change]] = {}
+        one_load = len({line.param for block in chosen for line in block.lines}) == 1
         for block, line in [(one, line) for one in chosen for line in one.lines]:
             if math.isnan(line.ratio):
                 continue
             load = f"{block.param_name} {line.param}" if block.param_name != line.param else line.param
-            own, certain = groups.setdefault(load or block.metric, []), line.certain
+            own, certain = groups.setdefault(block.variant if one_load else load, []), line.certain
             class_ = classes[block.variant]
             own.append(svg.Change(block.variant, class_, line.ratio, certain.low, certain.high, certain.is_clear))
             if (ratio := line.published_ratio) is not None:
@@ -384,7 +401,7 @@ def _change_panels(blocks: Sequence[Block], classes: Mapping[str, str]) -> list[
         bases = list(dict.fromkeys(block.base for block in chosen))
         pairs = (
             f"all against {bases[0]}"
-            if len(bases) == 1 and len(chosen) > 2
+            if len(bases) == 1 and len(chosen) > 1
             else ", ".join(f"{block.variant} against {block.base}" for block in chosen)
         )
         first = chosen[0]
@@ -410,9 +427,11 @@ def _ratio_half(base: Estimate, variant: Estimate) -> float | None:
 def _columns(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> list[tuple[str, str]]:
     """Heading and group of each column of the table."""
     loads = {block.param_name for block in blocks} - {""}
+    has_load = any(line.param for block in blocks for line in block.lines)
     metrics = {block.metric for block in blocks}
     what = metrics.pop() if len(metrics) == 1 else "value"
-    columns = [("set", ""), (loads.pop() if len(loads) == 1 else "load", ""), ("variant vs baseline", "")]
+    load = [(loads.pop() if len(loads) == 1 else "load", "")] if has_load else []
+    columns = [("set", ""), *load, ("variant vs baseline", "")]
     columns += [("baseline", f"{what}, simulated"), ("variant", f"{what}, simulated")]
     columns += [("simulated", f"change of {what}, %")]
     if has_published:
@@ -451,6 +470,7 @@ def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> lis
     rows = []
     names = places_of(blocks)
     several = len({block.metric for block in blocks}) > 1
+    has_load = any(line.param for block in blocks for line in block.lines)
     for block in blocks:
         place = names[block.machine, block.benchmark]
         name = f"{place}, {block.metric} ({block.unit})" if several else place
@@ -458,7 +478,7 @@ def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> lis
             ratio = line.published_ratio
             row = [
                 {"text": name, "value": block.benchmark, "class": ""},
-                {"text": line.param, "value": line.param, "class": ""},
+                *([{"text": line.param, "value": line.param, "class": ""}] if has_load else []),
                 {"text": f"{block.variant} vs {block.base}", "value": block.variant, "class": "left"},
                 _estimate_cell(line.base),
                 _estimate_cell(line.variant),

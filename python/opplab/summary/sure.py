@@ -19,19 +19,20 @@ __all__ = ["intervals", "sure_section", "table_of", "tornado"]
 MOST_BARS = 8
 
 
-def sure_section(sure: Sureness) -> dict[str, Any]:
-    """Give what the template ``sure.html`` shows."""
+def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
+    """Give what the template ``sure.html`` shows; `classes` are the variants' colours."""
     note = (
         f"Intervals cover {100 * LEVEL:g} %. Thick: what the runs leave open (Student's t over iterations that share "
         "their seeds). Thin: with what the assumed numbers of the machine file leave open, by "
         f"{sure.number} draws from their ranges (Latin hypercube, the same for all policies). The ranges are "
-        "somebody's judgement; what has no range is taken as known, and the model's own form is in no interval."
+        "somebody's judgement; what has no range is taken as known, and the model's own form is in no interval. Pale: "
+        "the interval includes zero."
     )
     panels = []
     for metric in dict.fromkeys(line.metric for line in sure.lines):
         own = [line for line in sure.lines if line.metric == metric]
         title = f"{metric}: change and how sure"
-        panels.append(panel(title, intervals(title, own)))
+        panels.append(panel(title, intervals(title, own, classes)))
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in sure.deciding():
         at = f" on {row['machine']}" if "machine" in row else ""
@@ -51,9 +52,9 @@ def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"title": title, "columns": columns, "rows": cells}
 
 
-def intervals(title: str, lines: Sequence[SureLine]) -> str:
+def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str]) -> str:
     """Draw changes below each other with their intervals in two parts."""
-    left, right, top, step = 150, 14, 8, 19
+    left, right, top, step = 180, 14, 8, 19
     known = [end for line in lines for end in (line.change.value, line.change.low, line.change.high) if end is not None]
     marks = svg.ticks(min([0.0, *known]), max([0.0, *known]), 5)
 
@@ -67,9 +68,9 @@ def intervals(title: str, lines: Sequence[SureLine]) -> str:
         if number % 2:
             out.append(svg.element("rect", x=0, y=y, width=svg.WIDTH, height=step, class_="row"))
         name = " ".join(filter(None, (line.point[1] if several else "", line.point[2], line.variant)))
-        shown = name if len(name) <= 25 else name[:24] + "\u2026"
         words = f"{name}: {change_text(parts.value, digits=2)}"
-        body = [svg.text(4, middle + 4, shown)]
+        out.append(svg.text(4, middle + 4, svg.short(name, svg.NAME_MOST)))
+        body = []
         if parts.low is not None and parts.high is not None:
             body.append(
                 svg.element("line", x1=at(parts.low), x2=at(parts.high), y1=middle, y2=middle, class_="whisker")
@@ -80,7 +81,7 @@ def intervals(title: str, lines: Sequence[SureLine]) -> str:
             body.append(svg.element("line", x1=at(start), x2=at(end), y1=middle, y2=middle, class_="line thick"))
             words += f", runs \u00b1 {parts.runs:.2f}"
         body.append(svg.element("circle", svg.tip(words), cx=at(parts.value), cy=middle, r=4, class_="dot"))
-        out.append(svg.element("g", "".join(body), class_="v3" if line.words else "v0"))
+        out.append(svg.element("g", "".join(body), class_=classes[line.variant] + (" faint" if line.words else "")))
         y += step
     grid = []
     for mark in marks:
