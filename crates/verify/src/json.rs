@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::{Diff, Source, Tally, VerifyError};
+use crate::fields::{Fields, Key, Raw};
+use crate::{Compared, Diff, Source, Tally, VerifyError};
 
 /// `.jsonl` files.
 impl Source {
@@ -10,7 +11,7 @@ impl Source {
     ///
     /// # Errors
     /// [`VerifyError::Parse`] on a malformed line, and those of `replay`.
-    pub fn lines(&self, mut replay: impl FnMut(Json<'_>) -> Result<(), VerifyError>) -> Result<(), VerifyError> {
+    pub fn lines(&self, mut replay: impl FnMut(Json<'_>) -> Compared) -> Compared {
         for (index, line) in self.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let number = index as u64 + 1;
             self.line.set(number);
@@ -24,17 +25,8 @@ impl Source {
     ///
     /// # Errors
     /// As [`Source::lines`].
-    pub fn each_line(
-        &self,
-        tally: &mut Tally,
-        mut replay: impl FnMut(Json<'_>, &mut Diff) -> Result<(), VerifyError>,
-    ) -> Result<(), VerifyError> {
-        self.lines(|line| {
-            let mut diff = Diff::default();
-            replay(line, &mut diff)?;
-            tally.case(|| line.place(), diff.finish());
-            Ok(())
-        })
+    pub fn each_line(&self, tally: &mut Tally, mut replay: impl FnMut(Json<'_>, &mut Diff) -> Compared) -> Compared {
+        self.lines(|line| line.case(tally, |diff| replay(line, diff)))
     }
 }
 
@@ -52,36 +44,23 @@ impl<'a> Json<'a> {
         Self { source, line, value }
     }
 
-    /// `file:line`, for messages.
-    pub fn place(&self) -> String {
-        format!("{}:{}", self.source.file, self.line)
-    }
-
-    /// An error at this line.
-    pub fn error(&self, reason: impl Into<String>) -> VerifyError {
-        self.source.error(self.line, reason)
-    }
-
     /// A member of an object, if it is there and not null.
     pub fn find(&self, name: &str) -> Option<Json<'a>> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
         Some(Json { value, ..*self })
     }
 
-    /// A member of an object.
+    /// A member of an object, or an element of an array.
     ///
     /// # Errors
-    /// [`VerifyError::Parse`] if there is no such member.
-    pub fn get(&self, name: &str) -> Result<Json<'a>, VerifyError> {
-        self.find(name).ok_or_else(|| self.error(format!("no member {name:?}")))
-    }
-
-    /// An element of an array.
-    ///
-    /// # Errors
-    /// [`VerifyError::Parse`] if there is no such element.
-    pub fn at(&self, index: usize) -> Result<Json<'a>, VerifyError> {
-        let value = self.value.get(index).ok_or_else(|| self.error(format!("no element {index}")))?;
+    /// [`VerifyError::Parse`] if there is none.
+    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Result<Json<'a>, VerifyError> {
+        let value = match key.into() {
+            Key::Name(name) => {
+                return self.find(name).ok_or_else(|| self.error(format!("no member {name:?}")));
+            }
+            Key::At(index) => self.value.get(index).ok_or_else(|| self.error(format!("no element {index}")))?,
+        };
         Ok(Json { value, ..*self })
     }
 
@@ -113,58 +92,12 @@ impl<'a> Json<'a> {
         self.value.as_str().ok_or_else(|| self.error(format!("{} is no text", self.value)))
     }
 
-    /// A number in any integer type; false and true are 0 and 1.
+    /// This value in the type that is asked for.
     ///
     /// # Errors
-    /// [`VerifyError::Parse`] if this is no such number.
-    pub fn int<T: TryFrom<i128>>(&self) -> Result<T, VerifyError> {
-        let wide = match self.value {
-            Value::Number(number) => number.as_u64().map(i128::from).or_else(|| number.as_i64().map(i128::from)),
-            Value::Bool(flag) => Some(i128::from(*flag)),
-            _ => None,
-        };
-        wide.and_then(|number| T::try_from(number).ok())
-            .ok_or_else(|| self.error(format!("{} is no number that fits", self.value)))
-    }
-
-    /// An array of numbers.
-    ///
-    /// # Errors
-    /// As [`Json::items`] and [`Json::int`].
-    pub fn ints<T: TryFrom<i128>>(&self) -> Result<Vec<T>, VerifyError> {
-        self.items()?.map(|item| item.int()).collect()
-    }
-
-    /// The number in a member.
-    ///
-    /// # Errors
-    /// As [`Json::get`] and [`Json::int`].
-    pub fn num<T: TryFrom<i128>>(&self, name: &str) -> Result<T, VerifyError> {
-        self.get(name)?.int()
-    }
-
-    /// The numbers in a member.
-    ///
-    /// # Errors
-    /// As [`Json::get`] and [`Json::ints`].
-    pub fn nums<T: TryFrom<i128>>(&self, name: &str) -> Result<Vec<T>, VerifyError> {
-        self.get(name)?.ints()
-    }
-
-    /// A member that is 0 or not.
-    ///
-    /// # Errors
-    /// As [`Json::num`].
-    pub fn flag(&self, name: &str) -> Result<bool, VerifyError> {
-        Ok(self.num::<i128>(name)? != 0)
-    }
-
-    /// The number in an element.
-    ///
-    /// # Errors
-    /// As [`Json::at`] and [`Json::int`].
-    pub fn nth<T: TryFrom<i128>>(&self, index: usize) -> Result<T, VerifyError> {
-        self.at(index)?.int()
+    /// [`VerifyError::Parse`] if it is something else.
+    pub fn value<T: crate::fields::Value>(&self) -> Result<T, VerifyError> {
+        T::of(Raw::Json(self.value)).ok_or_else(|| self.error(format!("{} is not a value that fits", self.value)))
     }
 
     /// Replays the elements of a member's array, each of which is a case.
@@ -175,13 +108,21 @@ impl<'a> Json<'a> {
         &self,
         name: &str,
         tally: &mut Tally,
-        mut replay: impl FnMut(Json<'a>, &mut Diff) -> Result<(), VerifyError>,
-    ) -> Result<(), VerifyError> {
+        mut replay: impl FnMut(Json<'a>, &mut Diff) -> Compared,
+    ) -> Compared {
         for (index, item) in self.get(name)?.items()?.enumerate() {
-            let mut diff = Diff::default();
-            replay(item, &mut diff)?;
-            tally.case(|| format!("{} {name}[{index}]", self.place()), diff.finish());
+            tally.compare(|| format!("{} {name}[{index}]", self.place()), |diff| replay(item, diff))?;
         }
         Ok(())
+    }
+}
+
+impl Fields for Json<'_> {
+    fn line(&self) -> (&Source, u64) {
+        (self.source, self.line)
+    }
+
+    fn raw(&self, key: Key<'_>) -> Result<Raw<'_>, VerifyError> {
+        Ok(Raw::Json(self.get(key)?.value))
     }
 }

@@ -5,6 +5,7 @@
 //! The columns are explained in the README that lies beside the vectors.
 
 pub mod families;
+pub mod fields;
 pub mod json;
 pub mod source;
 pub mod traces;
@@ -12,7 +13,7 @@ pub mod traces;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-pub use source::{Row, Source, Table};
+pub use source::{Row, Source};
 
 /// What can go wrong before a comparison: the file, not the algorithm, is at fault.
 #[derive(Debug, thiserror::Error)]
@@ -49,19 +50,23 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one case; `differs` is empty when everything is equal.
-    pub fn case(&mut self, place: impl FnOnce() -> String, differs: Option<String>) {
+    /// Counts one case, which `replay` compares.
+    ///
+    /// # Errors
+    /// Those of `replay`.
+    pub fn compare(&mut self, place: impl FnOnce() -> String, replay: impl FnOnce(&mut Diff) -> Compared) -> Compared {
+        let mut diff = Diff::default();
+        replay(&mut diff)?;
         self.cases += 1;
-        if let Some(what) = differs {
+        if let Some(what) = diff.0 {
             self.mismatches += 1;
-            if self.first.is_none() {
-                self.first = Some(format!("{}: {what}", place()));
-            }
+            self.first.get_or_insert_with(|| format!("{}: {what}", place()));
         }
+        Ok(())
     }
 }
 
-/// Collects the differing fields of one case; `finish` gives what [`Tally::case`] wants.
+/// The first differing field of a case.
 #[derive(Debug, Default)]
 pub struct Diff(Option<String>);
 
@@ -73,19 +78,27 @@ impl Diff {
         }
         self
     }
-
-    /// The first differing field, if any.
-    pub fn finish(self) -> Option<String> {
-        self.0
-    }
 }
 
 /// One family of vectors and the function that replays it.
 pub struct Family {
     /// The file's name without its extensions.
     pub name: &'static str,
-    /// Replays every row of the file.
-    pub run: fn(&Source, &mut Tally) -> Result<(), VerifyError>,
+    /// How it is replayed.
+    pub run: Run,
+}
+
+/// Nothing, as what was compared is in the tally, or why the file cannot be compared.
+pub type Compared = Result<(), VerifyError>;
+
+/// What a family's function replays.
+pub enum Run {
+    /// A row, which is a case.
+    Rows(fn(&Row<'_>, &mut Diff) -> Compared),
+    /// A line of JSON, which is a case.
+    Lines(fn(json::Json<'_>, &mut Diff) -> Compared),
+    /// The whole file.
+    File(fn(&Source, &mut Tally) -> Compared),
 }
 
 /// The result of one vector file.
@@ -155,7 +168,11 @@ pub fn replay(source: &Source) -> Result<Outcome, VerifyError> {
         None => None,
         Some(known) => {
             let mut tally = Tally::default();
-            let run = AssertUnwindSafe(|| (known.run)(source, &mut tally));
+            let run = AssertUnwindSafe(|| match known.run {
+                Run::Rows(replay) => source.each_row(&mut tally, replay),
+                Run::Lines(replay) => source.each_line(&mut tally, replay),
+                Run::File(replay) => replay(source, &mut tally),
+            });
             match catch_unwind(run) {
                 Ok(result) => result?,
                 Err(_) => return Err(source.error(source.line(), "a value is outside of what the algorithm takes")),

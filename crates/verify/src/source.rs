@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::{Diff, Tally, VerifyError};
+use crate::fields::{Fields, Key, Raw};
+use crate::{Compared, Diff, Tally, VerifyError};
 
 const EXTENSIONS: [&str; 4] = [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"];
 
@@ -60,38 +61,31 @@ impl Source {
         Ok(Self { file: file.to_owned(), text, line: Cell::new(1) })
     }
 
-    /// The rows of a CSV file.
+    /// Hands on the rows of a CSV file.
     ///
     /// # Errors
-    /// [`VerifyError::Parse`] on a malformed line.
-    pub fn table(&self) -> Result<Table<'_>, VerifyError> {
+    /// [`VerifyError::Parse`] on a malformed line, and those of `replay`.
+    pub fn rows(&self, mut replay: impl FnMut(Row<'_>) -> Compared) -> Compared {
         let mut reader = csv::ReaderBuilder::new().from_reader(self.text.as_bytes());
         let header = reader.headers().map_err(|error| self.error(1, error.to_string()))?.clone();
-        let mut records = Vec::new();
         for record in reader.into_records() {
-            records.push(record.map_err(|error| {
+            let record = record.map_err(|error| {
                 let line = error.position().map_or(0, csv::Position::line);
                 self.error(line, error.to_string())
-            })?);
+            })?;
+            let line = record.position().map_or(0, csv::Position::line);
+            self.line.set(line);
+            replay(Row { source: self, line, header: &header, record: &record })?;
         }
-        Ok(Table { source: self, header, records })
+        Ok(())
     }
 
     /// Replays the rows of a CSV file, each of which is a case.
     ///
     /// # Errors
-    /// As [`Source::table`] and `replay`.
-    pub fn each_row(
-        &self,
-        tally: &mut Tally,
-        mut replay: impl FnMut(&Row<'_>, &mut Diff) -> Result<(), VerifyError>,
-    ) -> Result<(), VerifyError> {
-        for row in self.table()?.rows() {
-            let mut diff = Diff::default();
-            replay(&row, &mut diff)?;
-            tally.case(|| row.place(), diff.finish());
-        }
-        Ok(())
+    /// As [`Source::rows`].
+    pub fn each_row(&self, tally: &mut Tally, mut replay: impl FnMut(&Row<'_>, &mut Diff) -> Compared) -> Compared {
+        self.rows(|row| row.case(tally, |diff| replay(&row, diff)))
     }
 
     /// The line that is replayed, or the last one that was.
@@ -105,48 +99,16 @@ impl Source {
     }
 }
 
-/// A CSV file in memory.
-pub struct Table<'a> {
-    source: &'a Source,
-    header: csv::StringRecord,
-    records: Vec<csv::StringRecord>,
-}
-
-impl<'a> Table<'a> {
-    /// The rows in file order.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        self.records.iter().map(|record| {
-            let row = Row { source: self.source, header: &self.header, record };
-            self.source.line.set(row.line());
-            row
-        })
-    }
-}
-
 /// One row; fields are found by the header's names.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     source: &'a Source,
+    line: u64,
     header: &'a csv::StringRecord,
     record: &'a csv::StringRecord,
 }
 
 impl<'a> Row<'a> {
-    /// One-based line in the file.
-    pub fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
-    }
-
-    /// `file:line`, for messages.
-    pub fn place(&self) -> String {
-        format!("{}:{}", self.source.file, self.line())
-    }
-
-    /// A parse error in this row.
-    pub fn error(&self, reason: impl Into<String>) -> VerifyError {
-        self.source.error(self.line(), reason)
-    }
-
     /// The text of a column.
     ///
     /// # Errors
@@ -155,25 +117,17 @@ impl<'a> Row<'a> {
         let index = self.header.iter().position(|name| name == column);
         index.and_then(|index| self.record.get(index)).ok_or_else(|| self.error(format!("no column {column:?}")))
     }
+}
 
-    /// The number in a column, in any integer type.
-    ///
-    /// # Errors
-    /// [`VerifyError::Parse`] if the column is missing or is not such a number.
-    pub fn num<T>(&self, column: &str) -> Result<T, VerifyError>
-    where
-        T: std::str::FromStr,
-        T::Err: std::fmt::Display,
-    {
-        let text = self.str(column)?;
-        text.parse().map_err(|error| self.error(format!("column {column:?} is {text:?}: {error}")))
+impl Fields for Row<'_> {
+    fn line(&self) -> (&Source, u64) {
+        (self.source, self.line)
     }
 
-    /// A column that holds 0 or 1.
-    ///
-    /// # Errors
-    /// As [`Row::num`].
-    pub fn flag(&self, column: &str) -> Result<bool, VerifyError> {
-        Ok(self.num::<u64>(column)? != 0)
+    fn raw(&self, key: Key<'_>) -> Result<Raw<'_>, VerifyError> {
+        match key {
+            Key::Name(column) => Ok(Raw::Text(self.str(column)?)),
+            Key::At(index) => self.record.get(index).map(Raw::Text).ok_or_else(|| self.error("no such column")),
+        }
     }
 }

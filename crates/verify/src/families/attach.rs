@@ -6,75 +6,49 @@ use opplab_kernel::sched::attach::{
     post_init_entity_util_avg, skip_blocked_update, update_load_avg,
 };
 
+use crate::fields::{Fields, families, numbers, read, same};
 use crate::json::Json;
-use crate::{Family, Row, Source, Tally, VerifyError};
+use crate::{Compared, Diff, Row, Source, Tally, VerifyError};
 
-/// The families of this module.
-pub const FAMILIES: &[Family] = &[
-    Family { name: "pelt_init_task", run: run_init_task },
-    Family { name: "pelt_migrate_lag", run: run_migrate_lag },
-    Family { name: "pelt_group_seq", run: run_group_seq },
-];
+families! { Rows pelt_init_task, Rows pelt_migrate_lag, File pelt_group_seq }
 
-fn run_init_task(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let weight = row.num("weight")?;
-        let cfs =
-            SchedAvg { util_avg: row.num("cfs_util_avg")?, load_avg: row.num("cfs_load_avg")?, ..SchedAvg::default() };
-        let mut se = init_entity_runnable_average(weight, true);
-        if row.flag("fair_class")? {
-            post_init_entity_util_avg(&mut se, weight, &cfs, row.num("cpu_capacity")?);
-        }
-        diff.eq("load_avg", row.num("load_avg")?, se.load_avg);
-        diff.eq("util_avg", row.num("util_avg")?, se.util_avg);
-        diff.eq("runnable_avg", row.num("runnable_avg")?, se.runnable_avg);
-        diff.eq("load_sum", row.num("load_sum")?, se.load_sum);
-        diff.eq("util_sum", row.num("util_sum")?, se.util_sum);
-        diff.eq("runnable_sum", row.num("runnable_sum")?, se.runnable_sum);
-        Ok(())
-    })
+fn pelt_init_task(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let weight = row.field("weight")?;
+    let cfs = read!(row => SchedAvg { util_avg: "cfs_util_avg", load_avg: "cfs_load_avg", ..SchedAvg::default() });
+    let mut se = init_entity_runnable_average(weight, true);
+    if row.field("fair_class")? {
+        post_init_entity_util_avg(&mut se, weight, &cfs, row.field("cpu_capacity")?);
+    }
+    same!(diff, row => { load_avg, util_avg, runnable_avg, load_sum, util_sum, runnable_sum } of se);
+    Ok(())
 }
 
 /// The entity before the step: its averages follow from its sums.
 fn lag_entity(row: &Row<'_>) -> Result<SchedAvg, VerifyError> {
-    let mut se = SchedAvg {
-        last_update_time: row.num("se_lut")?,
-        load_sum: row.num("se_load_sum")?,
-        runnable_sum: row.num("se_runnable_sum")?,
-        util_sum: row.num("se_util_sum")?,
-        period_contrib: row.num("se_contrib")?,
-        ..SchedAvg::default()
-    };
+    let mut se = read!(row => SchedAvg {
+        last_update_time: "se_lut", load_sum: "se_load_sum", runnable_sum: "se_runnable_sum", util_sum: "se_util_sum",
+        period_contrib: "se_contrib", ..SchedAvg::default()
+    });
     let divider = opplab_kernel::pelt::get_pelt_divider::<HalfLife32>(&se);
-    let weight = opplab_kernel::pelt::scale_load_down(row.num("weight")?);
+    let weight = opplab_kernel::pelt::scale_load_down(row.field("weight")?);
     se.load_avg = weight * se.load_sum / u64::from(divider);
     se.runnable_avg = se.runnable_sum / u64::from(divider);
     se.util_avg = u64::from(se.util_sum / divider);
     Ok(se)
 }
 
-fn run_migrate_lag(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let mut se = lag_entity(row)?;
-        let facts = LagFacts {
-            is_idle: row.flag("rq_idle")?,
-            throttled_pelt_idle: row.num("throttled_pelt_idle")?,
-            clock_pelt_idle: row.num("clock_pelt_idle")?,
-            clock_idle: row.num("clock_idle")?,
-            sched_clock: row.num("sched_clock")?,
-            cfs_last_update_time: row.num("cfs_last_update_time")?,
-        };
-        migrate_se_pelt_lag::<HalfLife32>(&mut se, row.num("weight")?, &facts);
-        diff.eq("out_lut", row.num("out_lut")?, se.last_update_time);
-        diff.eq("out_load_sum", row.num("out_load_sum")?, se.load_sum);
-        diff.eq("out_runnable_sum", row.num("out_runnable_sum")?, se.runnable_sum);
-        diff.eq("out_util_sum", row.num("out_util_sum")?, se.util_sum);
-        diff.eq("out_contrib", row.num("out_contrib")?, se.period_contrib);
-        diff.eq("out_load_avg", row.num("out_load_avg")?, se.load_avg);
-        diff.eq("out_runnable_avg", row.num("out_runnable_avg")?, se.runnable_avg);
-        diff.eq("out_util_avg", row.num("out_util_avg")?, se.util_avg);
-        Ok(())
-    })
+fn pelt_migrate_lag(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let mut se = lag_entity(row)?;
+    let facts = read!(row => LagFacts {
+        is_idle: "rq_idle", throttled_pelt_idle, clock_pelt_idle, clock_idle, sched_clock, cfs_last_update_time,
+    });
+    migrate_se_pelt_lag::<HalfLife32>(&mut se, row.field("weight")?, &facts);
+    same!(diff, row => {
+        out_lut: se.last_update_time, out_load_sum: se.load_sum, out_runnable_sum: se.runnable_sum,
+        out_util_sum: se.util_sum, out_contrib: se.period_contrib, out_load_avg: se.load_avg,
+        out_runnable_avg: se.runnable_avg, out_util_avg: se.util_avg,
+    });
+    Ok(())
 }
 
 /// A queue with what its load tracking needs to know; `curr` is the running task, which for the root queue may be in the group.
@@ -117,22 +91,14 @@ struct GroupMachine {
 
 impl GroupMachine {
     fn read(header: Json<'_>) -> Result<Self, VerifyError> {
-        let has_group = header.flag("has_group")?;
+        let has_group = header.field("has_group")?;
         let in_group: Vec<bool> =
-            header.nums::<u64>("in_group")?.into_iter().map(|flag| flag != 0 && has_group).collect();
-        Ok(Self {
-            root: Queue::default(),
-            group: Queue::default(),
-            group_se: Entity::default(),
-            tasks: vec![Entity::default(); in_group.len()],
-            in_group,
-            shares: header.num("shares")?,
-            tg_load_avg: 0,
-            curr: None,
-            cpu_capacity: header.num("cpu_capacity")?,
-            clock_pelt: 0,
-            sched_clock: 0,
-        })
+            header.field::<Vec<u64>>("in_group")?.into_iter().map(|flag| flag != 0 && has_group).collect();
+        Ok(read!(header => Self {
+            root = Queue::default(), group = Queue::default(), group_se = Entity::default(),
+            tasks = vec![Entity::default(); in_group.len()], in_group = in_group, shares, tg_load_avg = 0,
+            curr = None, cpu_capacity, clock_pelt = 0, sched_clock = 0,
+        }))
     }
 
     /// `update_load_avg()` of a task in its queue, with `UPDATE_TG` or not.
@@ -277,14 +243,14 @@ impl GroupMachine {
         self.root.cfs.update::<HalfLife32>(self.clock_pelt, facts);
     }
 
-    fn step(&mut self, input: Json<'_>, has_group: bool) -> Result<(), VerifyError> {
-        self.clock_pelt = input.num("clock_pelt")?;
-        self.sched_clock = input.num("now")?;
-        let task = usize::try_from(input.num::<i64>("t")?).unwrap_or(0);
+    fn step(&mut self, input: Json<'_>, has_group: bool) -> Compared {
+        self.clock_pelt = input.field("clock_pelt")?;
+        self.sched_clock = input.field("now")?;
+        let task = usize::try_from(input.field::<i64>("t")?).unwrap_or(0);
         match input.get("op")?.text()? {
             "S" => {
                 // The initial state is what the line shows; other CPUs may contribute to the group already.
-                self.tg_load_avg = input.num("tg_load_avg")?;
+                self.tg_load_avg = input.field("tg_load_avg")?;
                 let state = input.get("st")?;
                 for (name, queue) in [("root", &mut self.root), ("grp", &mut self.group)] {
                     if let Some(fields) = state.find(name) {
@@ -293,12 +259,12 @@ impl GroupMachine {
                 }
                 if let Some(fields) = state.find("gse") {
                     self.group_se.avg = read_avg(fields)?;
-                    self.group_se.weight = fields.nth(8)?;
+                    self.group_se.weight = fields.field(8)?;
                 }
                 for (id, entity) in self.tasks.iter_mut().enumerate() {
                     let fields = state.get(&id.to_string())?;
                     entity.avg = read_avg(fields)?;
-                    entity.weight = fields.nth(8)?;
+                    entity.weight = fields.field(8)?;
                 }
             }
             "new" => {
@@ -320,14 +286,10 @@ impl GroupMachine {
                 let cfs = if self.in_group[task] { &mut self.group.cfs } else { &mut self.root.cfs };
                 let avg = &mut self.tasks[task].avg;
                 cfs.remove::<HalfLife32>(avg, weight);
-                let facts = LagFacts {
-                    is_idle: self.curr.is_none(),
-                    throttled_pelt_idle: 0,
-                    clock_pelt_idle: input.num("clock_pelt_idle")?,
-                    clock_idle: input.num("clock_idle")?,
-                    sched_clock: self.sched_clock,
-                    cfs_last_update_time: cfs.avg.last_update_time,
-                };
+                let facts = read!(input => LagFacts {
+                    is_idle = self.curr.is_none(), throttled_pelt_idle = 0, clock_pelt_idle, clock_idle,
+                    sched_clock = self.sched_clock, cfs_last_update_time = cfs.avg.last_update_time,
+                });
                 migrate_se_pelt_lag::<HalfLife32>(avg, weight, &facts);
                 avg.last_update_time = 0;
             }
@@ -342,7 +304,7 @@ impl GroupMachine {
             }
             _ => self.blocked(has_group),
         }
-        for next in input.nums::<i64>("switch")? {
+        for next in input.field::<Vec<i64>>("switch")? {
             self.switch(usize::try_from(next).ok());
         }
         Ok(())
@@ -350,85 +312,56 @@ impl GroupMachine {
 
     fn state(&self, name: &str) -> Vec<i128> {
         let avg_of = |avg: &SchedAvg| {
-            vec![
-                avg.last_update_time.into(),
-                avg.load_sum.into(),
-                avg.runnable_sum.into(),
-                avg.util_sum.into(),
-                avg.period_contrib.into(),
-                avg.load_avg.into(),
-                avg.runnable_avg.into(),
-                avg.util_avg.into(),
-            ]
+            numbers!(i128:
+                avg.last_update_time, avg.load_sum, avg.runnable_sum, avg.util_sum, avg.period_contrib, avg.load_avg,
+                avg.runnable_avg, avg.util_avg,
+            )
         };
+        let entity_of = |entity: &Entity| numbers!(i128: entity.weight, entity.on_rq, entity.runnable_weight);
         match name {
             "root" | "grp" => {
                 let queue = if name == "root" { &self.root } else { &self.group };
                 let cfs = &queue.cfs;
-                let mut state = avg_of(&cfs.avg);
-                state.extend([
-                    i128::from(queue.load_weight),
-                    queue.h_nr.into(),
-                    cfs.removed.nr.into(),
-                    cfs.removed.load_avg.into(),
-                    cfs.removed.util_avg.into(),
-                    cfs.removed.runnable_avg.into(),
-                    cfs.propagate.into(),
-                    cfs.prop_runnable_sum.into(),
-                    cfs.tg_load_avg_contrib.into(),
-                    cfs.last_update_tg_load_avg.into(),
-                ]);
-                state
+                let own = numbers!(i128:
+                    queue.load_weight, queue.h_nr, cfs.removed.nr, cfs.removed.load_avg, cfs.removed.util_avg,
+                    cfs.removed.runnable_avg, cfs.propagate, cfs.prop_runnable_sum, cfs.tg_load_avg_contrib,
+                    cfs.last_update_tg_load_avg,
+                );
+                [&avg_of(&cfs.avg)[..], &own].concat()
             }
-            "gse" => {
-                let mut state = avg_of(&self.group_se.avg);
-                state.extend([
-                    i128::from(self.group_se.weight),
-                    self.group_se.on_rq.into(),
-                    self.group_se.runnable_weight.into(),
-                ]);
-                state
-            }
+            "gse" => [avg_of(&self.group_se.avg).as_slice(), &entity_of(&self.group_se)].concat(),
             task => {
-                let entity =
-                    task.parse::<usize>().ok().and_then(|task| self.tasks.get(task)).copied().unwrap_or_default();
-                let mut state = avg_of(&entity.avg);
-                state.extend([i128::from(entity.weight), entity.on_rq.into()]);
-                state
+                let task = task.parse::<usize>().ok().and_then(|task| self.tasks.get(task));
+                let entity = task.copied().unwrap_or_default();
+                [avg_of(&entity.avg).as_slice(), &entity_of(&entity)[..2]].concat()
             }
         }
     }
 }
 
 fn read_avg(fields: Json<'_>) -> Result<SchedAvg, VerifyError> {
-    Ok(SchedAvg {
-        last_update_time: fields.nth(0)?,
-        load_sum: fields.nth(1)?,
-        runnable_sum: fields.nth(2)?,
-        util_sum: fields.nth(3)?,
-        period_contrib: fields.nth(4)?,
-        load_avg: fields.nth(5)?,
-        runnable_avg: fields.nth(6)?,
-        util_avg: fields.nth(7)?,
-        util_est: 0,
-    })
+    Ok(read!(fields => SchedAvg {
+        last_update_time: 0, load_sum: 1, runnable_sum: 2, util_sum: 3, period_contrib: 4, load_avg: 5,
+        runnable_avg: 6, util_avg: 7, util_est = 0,
+    }))
 }
 
-fn run_group_seq(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn pelt_group_seq(source: &Source, tally: &mut Tally) -> Compared {
     source.lines(|header| {
-        let has_group = header.flag("has_group")?;
+        let has_group = header.field("has_group")?;
         let mut machine = GroupMachine::read(header)?;
         let mut shown = std::collections::BTreeMap::new();
         header.each("steps", tally, |input, diff| {
             machine.step(input, has_group)?;
             for (name, fields) in input.get("st")?.entries()? {
-                shown.insert(name, fields.ints::<i128>()?);
+                shown.insert(name, fields.value::<Vec<i128>>()?);
             }
             for (name, expected) in &shown {
                 diff.eq(name, expected, &machine.state(name));
             }
-            diff.eq("tg_load_avg", input.num("tg_load_avg")?, machine.tg_load_avg);
-            diff.eq("cur", input.num("cur")?, machine.curr.map_or(-1, |curr| curr as i64));
+            same!(diff, input => {
+                tg_load_avg: machine.tg_load_avg, cur: machine.curr,
+            });
             Ok(())
         })
     })

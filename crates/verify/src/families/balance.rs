@@ -24,24 +24,22 @@ use opplab_kernel::sched::newidle::{
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::sched::task_list::TaskLists;
 
+use crate::fields::{Fields, Raw, Value, families, numbers, read, same, take};
 use crate::json::Json;
-use crate::{Diff, Family, Source, Tally, VerifyError};
+use crate::{Compared, Diff, Row, Source, Tally, VerifyError};
 
-/// The families of this module.
-pub const FAMILIES: &[Family] = &[
-    Family { name: "lb_pass", run: run_pass },
-    Family { name: "lb_detach", run: run_detach },
-    Family { name: "lb_interval", run: run_interval },
-    Family { name: "lb_idle_scan", run: run_idle_scan },
-    Family { name: "lb_newidle_cost", run: run_newidle_cost },
-    Family { name: "lb_newidle", run: run_newidle },
-    Family { name: "lb_domains", run: run_domains },
-    Family { name: "find_idlest", run: run_find_idlest },
-];
+families! {
+    Lines lb_pass, Lines lb_detach, Rows lb_interval, Rows lb_idle_scan, File lb_newidle_cost,
+    Lines lb_newidle: |line, diff| compare_when(line, true, diff),
+    Lines lb_domains: |line, diff| compare_when(line, false, diff), Lines find_idlest,
+}
 
 /// The CPU numbers of a bitmask.
-fn mask_of(bits: u64) -> CpuMask {
-    (0..64).filter(|cpu| bits >> cpu & 1 != 0).collect()
+impl Value for CpuMask {
+    fn of(raw: Raw<'_>) -> Option<Self> {
+        let bits = u64::of(raw)?;
+        Some((0..64).filter(|cpu| bits >> cpu & 1 != 0).collect())
+    }
 }
 
 /// One task of a line.
@@ -59,16 +57,10 @@ struct TaskLine {
 
 impl TaskLine {
     fn read(task: Json<'_>, has_class: bool) -> Result<Self, VerifyError> {
-        Ok(Self {
-            h_load: task.nth(0)?,
-            util: task.nth::<u64>(1)?.max(task.nth(2)?),
-            exec_start: task.nth(3)?,
-            affinity: [task.nth(4)?],
-            is_running: task.nth::<u64>(5)? != 0,
-            policy: task.nth(6)?,
-            is_per_cpu_kthread: task.nth::<u64>(7)? != 0,
-            is_fair: !has_class || task.nth::<u64>(8)? != 0,
-        })
+        Ok(read!(task => Self {
+            h_load: 0, util = task.field::<u64>(1)?.max(task.field(2)?), exec_start: 3, affinity = [task.field(4)?],
+            is_running: 5, policy: 6, is_per_cpu_kthread: 7, is_fair = !has_class || task.field::<bool>(8)?,
+        }))
     }
 }
 
@@ -213,30 +205,37 @@ impl BalanceHost for PassMachine {
     }
 }
 
-fn idle_type(number: u64) -> IdleType {
-    match number {
-        0 => IdleType::NotIdle,
-        1 => IdleType::Idle,
-        _ => IdleType::NewlyIdle,
+impl Value for IdleType {
+    fn of(raw: Raw<'_>) -> Option<Self> {
+        Some(match u64::of(raw)? {
+            0 => Self::NotIdle,
+            1 => Self::Idle,
+            _ => Self::NewlyIdle,
+        })
     }
 }
 
-fn migration_type(number: u64) -> MigrationType {
-    match number {
-        0 => MigrationType::Load,
-        1 => MigrationType::Util,
-        2 => MigrationType::Task,
-        _ => MigrationType::Misfit,
+impl Value for MigrationType {
+    fn of(raw: Raw<'_>) -> Option<Self> {
+        Some(match u64::of(raw)? {
+            0 => Self::Load,
+            1 => Self::Util,
+            2 => Self::Task,
+            _ => Self::Misfit,
+        })
     }
 }
 
-fn lb_flags(bits: u64) -> LbFlags {
-    LbFlags {
-        all_pinned: bits & 1 != 0,
-        need_break: bits & 2 != 0,
-        dst_pinned: bits & 4 != 0,
-        some_pinned: bits & 8 != 0,
-        active_lb: bits & 16 != 0,
+impl Value for LbFlags {
+    fn of(raw: Raw<'_>) -> Option<Self> {
+        let bits = u64::of(raw)?;
+        Some(Self {
+            all_pinned: bits & 1 != 0,
+            need_break: bits & 2 != 0,
+            dst_pinned: bits & 4 != 0,
+            some_pinned: bits & 8 != 0,
+            active_lb: bits & 16 != 0,
+        })
     }
 }
 
@@ -257,30 +256,23 @@ struct PassDomain {
 impl PassDomain {
     fn read(line: Json<'_>, machine: &PassMachine) -> Result<Self, VerifyError> {
         let sd = line.get("sd")?;
-        let span: u64 = sd.num("span")?;
+        let span: u64 = sd.field("span")?;
         let mut sgc = Vec::new();
         let mut groups = Vec::new();
         for group in sd.get("groups")?.items()? {
-            let mask = mask_of(group.nth(0)?);
-            groups.push(SchedGroup {
-                balance_mask: mask.clone(),
-                span: mask,
-                flags: group.nth(1)?,
-                weight: group.nth(2)?,
-                cores: group.nth(3)?,
-                asym_prefer_cpu: group.nth(4)?,
-                sgc: sgc.len(),
-            });
+            groups.push(read!(group => SchedGroup {
+                span: 0, balance_mask: 0, flags: 1, weight: 2, cores: 3, asym_prefer_cpu: 4, sgc = sgc.len(),
+            }));
             sgc.push(GroupCapacity {
-                capacity: group.nth(5)?,
-                min_capacity: group.nth(6)?,
-                max_capacity: group.nth(7)?,
-                imbalance: group.nth::<u64>(8)? != 0,
+                capacity: group.field(5)?,
+                min_capacity: group.field(6)?,
+                max_capacity: group.field(7)?,
+                imbalance: group.field::<bool>(8)?,
                 // Only a newly idle CPU asks: the time is 0, so 1 is not due.
-                next_update: 1 - line.num::<u64>("local_group_update_due")?.min(1),
+                next_update: 1 - line.field::<u64>("local_group_update_due")?.min(1),
             });
         }
-        let child = line.flag("has_child")?.then(|| {
+        let child = line.field::<bool>("has_child")?.then(|| {
             let cpus = groups[0].span.as_set().iter();
             let of_cpu = |cpu: usize| {
                 let capacity = machine.cpus[cpu].load.capacity.of;
@@ -292,26 +284,14 @@ impl PassDomain {
             };
             cpus.map(of_cpu).collect()
         });
-        let parent_sgc = line.flag("has_parent")?.then_some(sgc.len());
-        let imbalance = line.flag("parent_group_imbalance")?;
+        let parent_sgc = line.field::<bool>("has_parent")?.then_some(sgc.len());
+        let imbalance = line.field("parent_group_imbalance")?;
         sgc.push(GroupCapacity { imbalance, ..GroupCapacity::default() });
-        Ok(Self {
-            span: [span],
-            flags: sd.num("flags")?,
-            imbalance_pct: sd.num("imbalance_pct")?,
-            cache_nice_tries: sd.num("cache_nice_tries")?,
-            imb_numa_nr: sd.num("imb_numa_nr")?,
-            groups,
-            child,
-            sgc,
-            parent_sgc,
-            state: PassState {
-                nr_balance_failed: sd.num("nr_balance_failed")?,
-                balance_interval: sd.num("balance_interval")?,
-                min_interval: sd.num("min_interval")?,
-                max_interval: sd.num("max_interval")?,
-            },
-        })
+        Ok(read!(sd => Self {
+            span = [span], flags, imbalance_pct, cache_nice_tries, imb_numa_nr, groups = groups, child = child,
+            sgc = sgc, parent_sgc = parent_sgc,
+            state = read!(sd => PassState { nr_balance_failed, balance_interval, min_interval, max_interval }),
+        }))
     }
 
     fn view(&self) -> DomainView<'_> {
@@ -331,43 +311,28 @@ impl PassDomain {
 }
 
 fn pass_stats(stats: &SgLbStats, overloaded: bool, overutilized: bool) -> [u64; 14] {
-    [
-        stats.avg_load,
-        stats.group_load,
-        stats.group_capacity,
-        stats.group_util,
-        stats.group_runnable,
-        stats.sum_nr_running.into(),
-        stats.sum_h_nr_running.into(),
-        stats.idle_cpus.into(),
-        stats.group_type as u64,
-        stats.group_asym_packing.into(),
-        stats.group_smt_balance.into(),
-        stats.group_misfit_task_load,
-        overloaded.into(),
-        overutilized.into(),
-    ]
+    numbers!(u64:
+        stats.avg_load, stats.group_load, stats.group_capacity, stats.group_util, stats.group_runnable,
+        stats.sum_nr_running, stats.sum_h_nr_running, stats.idle_cpus, stats.group_type, stats.group_asym_packing,
+        stats.group_smt_balance, stats.group_misfit_task_load, overloaded, overutilized,
+    )
 }
 
-fn run_pass(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_line(tally, compare_pass)
-}
-
-fn compare_pass(line: Json<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
+fn lb_pass(line: Json<'_>, diff: &mut Diff) -> Compared {
     let cpus = line.get("cpus")?.items()?.map(|cpu| CpuLine::read(cpu)).collect::<Result<_, _>>()?;
     let tasks = line.get("tasks")?.items()?.map(|task| TaskLine::read(task, false)).collect::<Result<_, _>>()?;
     let mut machine = PassMachine::new(cpus, tasks);
-    machine.smt_active = line.flag("smt_active")?;
-    machine.eas = line.flag("eas")?;
-    machine.llc_size = line.num("llc_size")?;
-    for cpu in line.nums::<u32>("active_balance_set")? {
+    machine.smt_active = line.field("smt_active")?;
+    machine.eas = line.field("eas")?;
+    machine.llc_size = line.field("llc_size")?;
+    for cpu in line.field::<Vec<u32>>("active_balance_set")? {
         machine.active_balance |= 1 << cpu;
     }
     let domain = PassDomain::read(line, &machine)?;
-    let rd = RootDomain { overloaded: line.flag("rd_overloaded_before")?, overutilized: line.flag("rd_overutilized")? };
-    let dst_cpu = line.num("dst_cpu")?;
-    let idle = idle_type(line.num("idle")?);
-    let active = [line.num::<u64>("active")?];
+    let rd = read!(line => RootDomain { overloaded: "rd_overloaded_before", overutilized: "rd_overutilized" });
+    let dst_cpu = line.field("dst_cpu")?;
+    let idle: IdleType = line.field("idle")?;
+    let active = [line.field::<u64>("active")?];
     let cpus = [active[0] & domain.span[0]];
 
     compare_decisions(line, machine.clone(), &domain, rd, CpuSet::new(&cpus), dst_cpu, idle, diff)?;
@@ -387,18 +352,14 @@ fn compare_pass(line: Json<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
         &mut BalanceScratch::default(),
     );
     let expected = line.get("pass")?;
-    diff.eq("ld_moved", expected.num("ld_moved")?, pass.ld_moved);
-    diff.eq("continue_balancing", expected.flag("continue_balancing")?, pass.continue_balancing);
-    diff.eq("nr_balance_failed", expected.num("nr_balance_failed")?, state.nr_balance_failed);
-    diff.eq("balance_interval", expected.num("balance_interval")?, state.balance_interval);
-    let imbalance = sgc[sgc.len() - 1].imbalance;
-    diff.eq("parent_group_imbalance", expected.flag("parent_group_imbalance")?, imbalance);
+    same!(diff, expected => {
+        ld_moved: pass.ld_moved, continue_balancing: pass.continue_balancing,
+        nr_balance_failed: state.nr_balance_failed, balance_interval: state.balance_interval,
+        parent_group_imbalance: sgc[sgc.len() - 1].imbalance, active_balance_cpus: machine.active_balance_cpus,
+    });
     for (cpu, list) in expected.get("lists")?.items()?.enumerate() {
-        diff.eq(&format!("list of CPU {cpu}"), list.ints()?, machine.lists.iter(cpu).collect::<Vec<_>>());
+        diff.eq(&format!("list of CPU {cpu}"), list.value()?, machine.lists.iter(cpu).collect::<Vec<_>>());
     }
-    let pairs = expected.get("active_balance_cpus")?.items()?.map(|pair| pair.ints());
-    let pushed = pairs.collect::<Result<Vec<Vec<usize>>, _>>()?.concat();
-    diff.eq("active_balance_cpus", pushed, machine.active_balance_cpus.concat());
     Ok(())
 }
 
@@ -413,11 +374,10 @@ fn compare_decisions(
     dst_cpu: usize,
     idle: IdleType,
     diff: &mut Diff,
-) -> Result<(), VerifyError> {
+) -> Compared {
     let mut sgc = domain.sgc.clone();
     let mut env = LbEnv::new(domain.view(), dst_cpu, idle, domain.state.nr_balance_failed, 32);
-    let balances = should_we_balance(&machine, &env, cpus);
-    diff.eq("should_we_balance", line.flag("should_we_balance")?, balances);
+    same!(diff, line => { should_we_balance: should_we_balance(&machine, &env, cpus) });
     let mut groups_stats = Vec::new();
     let mut sds = update_sd_lb_stats(
         &mut machine,
@@ -429,89 +389,65 @@ fn compare_decisions(
         |_, stats, overloaded, overutilized| groups_stats.push(pass_stats(stats, overloaded, overutilized)),
     );
     for (index, (expected, got)) in line.get("groups_stats")?.items()?.zip(&groups_stats).enumerate() {
-        diff.eq(&format!("stats of group {index}"), expected.ints()?, got.to_vec());
+        diff.eq(&format!("stats of group {index}"), expected.value()?, got.to_vec());
     }
     let scan = line.get("nr_idle_scan")?;
-    diff.eq("nr_idle_scan", scan.nth(1)?, machine.nr_idle_scan.unwrap_or(scan.nth(0)?));
-    let rd_after = line.nums::<u64>("rd_after")?;
-    diff.eq("rd_after", rd_after, vec![rd.overloaded.into(), rd.overutilized.into()]);
-    diff.eq("dst_core_idle", line.flag("dst_core_idle")?, env.dst_core_idle);
-    diff.eq("prefer_sibling", line.flag("prefer_sibling")?, sds.prefer_sibling);
-    diff.eq("total", line.nums("total")?, vec![sds.total_load, sds.total_capacity]);
+    diff.eq("nr_idle_scan", scan.field(1)?, machine.nr_idle_scan.unwrap_or(scan.field(0)?));
+    same!(diff, line => {
+        rd_after: [rd.overloaded, rd.overutilized], dst_core_idle: env.dst_core_idle, prefer_sibling: sds.prefer_sibling,
+        total: [sds.total_load, sds.total_capacity],
+    });
     let index_of = |group: Option<&SchedGroup>| {
-        let index = group.and_then(|group| domain.groups.iter().position(|other| std::ptr::eq(other, group)));
-        index.map_or(-1, |index| index as i64)
+        group.and_then(|group| domain.groups.iter().position(|other| std::ptr::eq(other, group)))
     };
-    diff.eq("busiest_candidate", line.num("busiest_candidate")?, index_of(sds.busiest.map(|(group, _)| group)));
+    same!(diff, line => { busiest_candidate: index_of(sds.busiest.map(|(group, _)| group)) });
     let group = sched_balance_find_src_group(&mut env, &mut sds, &rd, machine.eas);
-    diff.eq("src_group", line.num("src_group")?, index_of(group));
-    diff.eq("migration_type", migration_type(line.num("migration_type")?), env.migration_type);
-    diff.eq("imbalance", line.num("imbalance")?, env.imbalance);
     let src = group.and_then(|group| sched_balance_find_src_rq(&machine, &env, cpus, group));
-    diff.eq("src_cpu", line.num("src_cpu")?, src.map_or(-1, |src| src as i64));
     let needs_active = src.map(|src| {
         env.src_cpu = src;
         need_active_balance(&machine, &env)
     });
-    diff.eq("need_active_balance", line.num("need_active_balance")?, needs_active.map_or(-1, i64::from));
+    same!(diff, line => {
+        src_group: index_of(group), migration_type: env.migration_type, imbalance: env.imbalance, src_cpu: src,
+        need_active_balance: needs_active,
+    });
     let local = &sgc[domain.groups[0].sgc];
-    let local = vec![local.capacity, local.min_capacity, local.max_capacity];
-    diff.eq("local_sgc_after", line.nums("local_sgc_after")?, local);
+    same!(diff, line => { local_sgc_after: [local.capacity, local.min_capacity, local.max_capacity] });
     Ok(())
 }
 
-fn run_detach(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_line(tally, compare_detach)
-}
-
-fn compare_detach(line: Json<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
+fn lb_detach(line: Json<'_>, diff: &mut Diff) -> Compared {
     const SRC: usize = 0;
     const DST: usize = 4;
     let tasks = line.get("tasks")?.items()?.map(|task| TaskLine::read(task, true)).collect::<Result<_, _>>()?;
     let mut cpus = vec![CpuLine::default(); 8];
-    cpus[SRC].tasks = line.nums("list")?;
-    cpus[SRC].clock_task = line.num("src_clock_task")?;
-    cpus[SRC].load.nr_running = line.num("src_nr_running")?;
+    cpus[SRC].tasks = line.field("list")?;
+    cpus[SRC].clock_task = line.field("src_clock_task")?;
+    cpus[SRC].load.nr_running = line.field("src_nr_running")?;
     cpus[SRC].load.capacity =
-        CpuCapacity { orig: line.num("src_cap_orig")?, of: line.num("src_capacity")?, ..CpuCapacity::default() };
-    cpus[DST].load.nr_running = line.num("dst_nr_running")?;
+        read!(line => CpuCapacity { orig: "src_cap_orig", of: "src_capacity", ..CpuCapacity::default() });
+    cpus[DST].load.nr_running = line.field("dst_nr_running")?;
     let mut machine = PassMachine::new(cpus, tasks);
-    machine.next_buddy = u32::try_from(line.num::<i64>("next_buddy")?).ok();
-    let tunables = BalanceTunables {
-        migration_cost_ns: line.num("migration_cost")?,
-        preemption: line.flag("preemption")?,
-        ..BalanceTunables::default()
-    };
-    let (mask, span) = (mask_of(line.num("dst_grpmask")?), [u64::MAX]);
-    let groups = [SchedGroup {
-        span: mask.clone(),
-        balance_mask: mask,
-        flags: 0,
-        weight: 1,
-        cores: 1,
-        asym_prefer_cpu: DST,
-        sgc: 0,
-    }];
-    let sd = DomainView {
-        span: CpuSet::new(&span),
-        span_weight: 64,
-        flags: line.num("sd_flags")?,
-        imbalance_pct: 117,
-        cache_nice_tries: line.num("cache_nice_tries")?,
-        imb_numa_nr: 0,
-        groups: &groups,
-        local: 0,
-        child: None,
-        parent_sgc: None,
-    };
-    let (idle, failed) = (idle_type(line.num("idle")?), line.num("nr_balance_failed")?);
-    let mut env = LbEnv::new(sd, DST, idle, failed, line.num("loop_break")?);
+    machine.next_buddy = line.field("next_buddy")?;
+    let tunables = read!(line => BalanceTunables {
+        migration_cost_ns: "migration_cost", preemption, ..BalanceTunables::default()
+    });
+    let span = [u64::MAX];
+    let groups = [read!(line => SchedGroup {
+        span: "dst_grpmask", balance_mask: "dst_grpmask", flags = 0, weight = 1, cores = 1, asym_prefer_cpu = DST, sgc = 0,
+    })];
+    let sd = read!(line => DomainView {
+        span = CpuSet::new(&span), span_weight = 64, flags: "sd_flags", imbalance_pct = 117, cache_nice_tries,
+        imb_numa_nr = 0, groups = &groups, local = 0, child = None, parent_sgc = None,
+    });
+    let (idle, failed) = (line.field("idle")?, line.field("nr_balance_failed")?);
+    let mut env = LbEnv::new(sd, DST, idle, failed, line.field("loop_break")?);
     env.src_cpu = SRC;
-    env.loop_max = line.num("loop_max")?;
-    env.imbalance = line.num("imbalance")?;
-    env.migration_type = migration_type(line.num("migration_type")?);
-    env.flags = lb_flags(line.num("flags")?);
-    let cpus = [line.num::<u64>("cpus")?];
+    env.loop_max = line.field("loop_max")?;
+    env.imbalance = line.field("imbalance")?;
+    env.migration_type = line.field("migration_type")?;
+    env.flags = line.field("flags")?;
+    let cpus = [line.field::<u64>("cpus")?];
     let cpus = CpuSet::new(&cpus);
     let mut detached = Vec::new();
     let function = if env.flags.active_lb {
@@ -523,14 +459,11 @@ fn compare_detach(line: Json<'_>, diff: &mut Diff) -> Result<(), VerifyError> {
     };
     let out = line.get("out")?;
     diff.eq("fn", out.get("fn")?.text()?, function);
-    diff.eq("detached", out.num("detached")?, detached.len());
-    diff.eq("order", out.nums("order")?, detached);
-    diff.eq("list", out.nums("list")?, machine.lists.iter(SRC).collect::<Vec<_>>());
-    diff.eq("imbalance", out.num("imbalance")?, env.imbalance);
-    diff.eq("flags", lb_flags(out.num("flags")?), env.flags);
-    diff.eq("loop", out.num("loop")?, env.loop_nr);
-    diff.eq("loop_break", out.num("loop_break")?, env.loop_break);
-    diff.eq("new_dst_cpu", out.num("new_dst_cpu")?, env.new_dst_cpu.map_or(-1, |cpu| cpu as i64));
+    same!(diff, out => {
+        detached: detached.len(), order: detached, list: machine.lists.iter(SRC).collect::<Vec<_>>(),
+        imbalance: env.imbalance, flags: env.flags, loop: env.loop_nr, loop_break: env.loop_break,
+        new_dst_cpu: env.new_dst_cpu,
+    });
     Ok(())
 }
 
@@ -553,36 +486,17 @@ struct CpuLine {
 
 impl CpuLine {
     fn read(cpu: Json<'_>) -> Result<Self, VerifyError> {
-        let capacity = CpuCapacity {
-            orig: cpu.num("cap_orig")?,
-            of: cpu.num("capacity")?,
-            hw_pressure: cpu.num("hw")?,
-            cpufreq_pressure: cpu.num("cpufreq_pressure")?,
-        };
-        let load = CpuLoad {
-            load: cpu.num("load_avg")?,
-            util: cpu.num("util_avg")?,
-            runnable: cpu.num("runnable_avg")?,
-            util_est: cpu.num("util_est")?,
-            nr_running: cpu.num("nr_running")?,
-            h_nr_queued: cpu.num("h_nr")?,
-            capacity,
-            misfit_task_load: cpu.num("misfit_load")?,
-            clamps: None,
-        };
-        Ok(Self {
-            load,
-            rt: cpu.num("rt")?,
-            dl: cpu.num("dl")?,
-            irq: cpu.num("irq")?,
-            smt: [cpu.num("smt")?],
-            prio: cpu.num("prio")?,
-            idle_h_nr: cpu.num("idle_h_nr")?,
-            curr: cpu.num("curr")?,
-            ttwu_pending: cpu.flag("ttwu_pending")?,
-            clock_task: cpu.num("clock_task")?,
-            tasks: cpu.nums("tasks")?,
-        })
+        let capacity = read!(cpu => CpuCapacity {
+            orig: "cap_orig", of: "capacity", hw_pressure: "hw", cpufreq_pressure,
+        });
+        let load = read!(cpu => CpuLoad {
+            load: "load_avg", util: "util_avg", runnable: "runnable_avg", util_est, nr_running, h_nr_queued: "h_nr",
+            capacity = capacity, misfit_task_load: "misfit_load", clamps = None,
+        });
+        Ok(read!(cpu => Self {
+            load = load, rt, dl, irq, smt = [cpu.field("smt")?], prio, idle_h_nr, curr, ttwu_pending, clock_task,
+            tasks,
+        }))
     }
 
     fn is_idle(&self) -> bool {
@@ -615,36 +529,22 @@ impl IdlestLine {
             for domain in level.get("domains")?.items()? {
                 let mut groups = Vec::new();
                 for group in domain.get("groups")?.items()? {
-                    let span = mask_of(group.nth(0)?);
-                    groups.push(SchedGroup {
-                        balance_mask: span.clone(),
-                        span,
-                        flags: 0,
-                        weight: group.nth(1)?,
-                        cores: 0,
-                        asym_prefer_cpu: 0,
-                        sgc: capacities.len(),
-                    });
-                    capacities.push(GroupCapacity {
-                        capacity: group.nth(2)?,
-                        min_capacity: group.nth(3)?,
-                        max_capacity: group.nth(4)?,
-                        ..GroupCapacity::default()
-                    });
+                    groups.push(read!(group => SchedGroup {
+                        span: 0, balance_mask: 0, flags = 0, weight: 1, cores = 0, asym_prefer_cpu = 0,
+                        sgc = capacities.len(),
+                    }));
+                    capacities.push(read!(group => GroupCapacity {
+                        capacity: 2, min_capacity: 3, max_capacity: 4, ..GroupCapacity::default()
+                    }));
                 }
-                domains.push(IdlestDomain {
-                    span: [domain.num("span")?],
-                    flags: domain.num("flags")?,
-                    imbalance_pct: domain.num("imbalance_pct")?,
-                    imb_numa_nr: domain.num("imb_numa_nr")?,
-                    groups,
-                });
+                domains.push(read!(domain => IdlestDomain {
+                    span = [domain.field("span")?], flags, imbalance_pct, imb_numa_nr, groups = groups,
+                }));
             }
             levels.push(domains);
         }
-        let idle_info = line.get("idle_info")?.items()?.map(|info| {
-            Ok(IdleInfo { idle_stamp: info.nth(0)?, exit_latency_us: u32::try_from(info.nth::<i64>(1)?).ok() })
-        });
+        let idle_info = line.get("idle_info")?.items()?;
+        let idle_info = idle_info.map(|info| Ok(read!(info => IdleInfo { idle_stamp: 0, exit_latency_us: 1 })));
         Ok(Self {
             cpus: line.get("cpus")?.items()?.map(|cpu| CpuLine::read(cpu)).collect::<Result<_, _>>()?,
             idle_info: idle_info.collect::<Result<_, _>>()?,
@@ -699,110 +599,76 @@ impl IdlestFacts for IdlestLine {
 }
 
 fn wakeup_stats(stats: &SgLbStats) -> [u64; 9] {
-    [
-        stats.avg_load,
-        stats.group_load,
-        stats.group_util,
-        stats.group_runnable,
-        stats.sum_nr_running.into(),
-        stats.sum_h_nr_running.into(),
-        stats.idle_cpus.into(),
-        stats.group_type as u64,
-        stats.group_misfit_task_load,
-    ]
+    numbers!(u64:
+        stats.avg_load, stats.group_load, stats.group_util, stats.group_runnable, stats.sum_nr_running,
+        stats.sum_h_nr_running, stats.idle_cpus, stats.group_type, stats.group_misfit_task_load,
+    )
 }
 
-fn run_find_idlest(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_line(tally, |line, diff| {
-        let machine = IdlestLine::read(line)?;
-        let fields = line.get("task")?;
-        let affinity = [fields.num::<u64>("affinity")?];
-        let task = IdlestTask {
-            cpu: fields.num("cpu")?,
-            on_rq: fields.flag("on_rq")?,
-            is_current: fields.flag("is_current")?,
-            is_attached: fields.num::<u64>("last_update_time")? != 0,
-            util_avg: fields.num("util_avg")?,
-            util_est: fields.num("util_est")?,
-            runnable_avg: fields.num("runnable_avg")?,
-            h_load: fields.num("h_load")?,
-            allowed: CpuSet::new(&affinity),
-            is_unrestricted: fields.num::<u64>("nr_cpus_allowed")? == 64,
-            clamps: None,
-        };
-        let (this_cpu, prev_cpu) = (line.num::<usize>("this_cpu")?, line.num("prev_cpu")?);
-        let sd_flag = line.num("sd_flag")?;
-        for (level, expected) in line.get("per_level")?.items()?.enumerate() {
-            let Some(expected_stats) = expected.find("stats") else { continue };
-            let Some(domain) = machine.domain(this_cpu, level) else { continue };
-            for (index, (group, expected)) in domain.ring().zip(expected_stats.items()?).enumerate() {
-                let stats = wakeup_stats(&update_sg_wakeup_stats(&machine, &domain, group, &task));
-                diff.eq(&format!("level {level} stats of group {index}"), expected.ints()?, stats.to_vec());
-            }
-            let group = sched_balance_find_dst_group(&machine, &domain, &task, this_cpu, IdlestGroup::NumaImbalance);
-            let bits = group.map_or(-1, |group| group.span.as_set().word(0) as i64);
-            diff.eq(&format!("level {level} group"), expected.num("group")?, bits);
-            let cpu = group.map(|group| {
-                sched_balance_find_dst_group_cpu(&machine, group, &task, this_cpu, IdlestGroup::NumaImbalance) as i64
-            });
-            diff.eq(&format!("level {level} cpu_in_group"), expected.num("cpu_in_group")?, cpu.unwrap_or(-1));
-            let local = &domain.groups[domain.local];
-            let cpu = sched_balance_find_dst_group_cpu(&machine, local, &task, this_cpu, IdlestGroup::NumaImbalance);
-            diff.eq(&format!("level {level} cpu_in_local_group"), expected.num("cpu_in_local_group")?, cpu);
+fn find_idlest(line: Json<'_>, diff: &mut Diff) -> Compared {
+    let machine = IdlestLine::read(line)?;
+    let fields = line.get("task")?;
+    let affinity = [fields.field::<u64>("affinity")?];
+    let task = read!(fields => IdlestTask {
+        cpu, on_rq, is_current, is_attached = fields.field::<u64>("last_update_time")? != 0, util_avg, util_est,
+        runnable_avg, h_load, allowed = CpuSet::new(&affinity),
+        is_unrestricted = fields.field::<u64>("nr_cpus_allowed")? == 64, clamps = None,
+    });
+    let (this_cpu, prev_cpu) = (line.field::<usize>("this_cpu")?, line.field("prev_cpu")?);
+    let sd_flag = line.field("sd_flag")?;
+    for (level, expected) in line.get("per_level")?.items()?.enumerate() {
+        let Some(expected_stats) = expected.find("stats") else { continue };
+        let Some(domain) = machine.domain(this_cpu, level) else { continue };
+        for (index, (group, expected)) in domain.ring().zip(expected_stats.items()?).enumerate() {
+            let stats = wakeup_stats(&update_sg_wakeup_stats(&machine, &domain, group, &task));
+            diff.eq(&format!("level {level} stats of group {index}"), expected.value()?, stats.to_vec());
         }
-        let top: usize = line.num("top_level")?;
-        diff.eq("top_level", Some(top), top_level(&machine, this_cpu, sd_flag));
-        let dst_cpu =
-            sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag, IdlestGroup::NumaImbalance);
-        diff.eq("dst_cpu", line.num("dst_cpu")?, dst_cpu);
-        Ok(())
-    })
+        let group = sched_balance_find_dst_group(&machine, &domain, &task, this_cpu, IdlestGroup::NumaImbalance);
+        let bits = group.map_or(-1, |group| group.span.as_set().word(0) as i64);
+        diff.eq(&format!("level {level} group"), expected.field("group")?, bits);
+        let cpu = group.map(|group| {
+            sched_balance_find_dst_group_cpu(&machine, group, &task, this_cpu, IdlestGroup::NumaImbalance) as i64
+        });
+        diff.eq(&format!("level {level} cpu_in_group"), expected.field("cpu_in_group")?, cpu.unwrap_or(-1));
+        let local = &domain.groups[domain.local];
+        let cpu = sched_balance_find_dst_group_cpu(&machine, local, &task, this_cpu, IdlestGroup::NumaImbalance);
+        diff.eq(&format!("level {level} cpu_in_local_group"), expected.field("cpu_in_local_group")?, cpu);
+    }
+    let top = line.field("top_level")?;
+    let dst_cpu =
+        sched_balance_find_dst_cpu(&machine, &task, top, this_cpu, prev_cpu, sd_flag, IdlestGroup::NumaImbalance);
+    same!(diff, line => { top_level: top_level(&machine, this_cpu, sd_flag), dst_cpu });
+    Ok(())
 }
 
-fn run_interval(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let (hz, n_cpus) = (row.num("hz")?, row.num("nr_cpus_online")?);
-        let max_interval = opplab_kernel::sched::newidle::max_load_balance_interval(hz, n_cpus);
-        let clock = BalanceClock { hz, jiffies: 0, max_interval, thresholds: BalanceThresholds::Narrow };
-        let interval =
-            clock.balance_interval(row.num("balance_interval_ms")?, row.num("busy_factor")?, row.flag("cpu_busy")?);
-        diff.eq("max_load_balance_interval", row.num("max_load_balance_interval")?, max_interval);
-        diff.eq("jiffies_out", row.num("jiffies_out")?, interval);
-        Ok(())
-    })
+fn lb_interval(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    take!(row => hz, nr_cpus_online, balance_interval_ms, busy_factor, cpu_busy);
+    let max_interval = opplab_kernel::sched::newidle::max_load_balance_interval(hz, nr_cpus_online);
+    let clock = BalanceClock { hz, jiffies: 0, max_interval, thresholds: BalanceThresholds::Narrow };
+    let interval = clock.balance_interval(balance_interval_ms, busy_factor, cpu_busy);
+    same!(diff, row => { max_load_balance_interval: max_interval, jiffies_out: interval });
+    Ok(())
 }
 
-fn run_idle_scan(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let nr = update_idle_cpu_scan(
-            idle_type(row.num("idle_type")?),
-            row.num("llc_size")?,
-            row.num("sd_span_weight")?,
-            row.num("imbalance_pct")?,
-            row.num("sum_util")?,
-        );
-        diff.eq("after", row.num("after")?, nr.unwrap_or(row.num("before")?));
-        Ok(())
-    })
+fn lb_idle_scan(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    take!(row => idle_type, llc_size, sd_span_weight, imbalance_pct, sum_util);
+    let nr = update_idle_cpu_scan(idle_type, llc_size, sd_span_weight, imbalance_pct, sum_util);
+    same!(diff, row => { after: nr.unwrap_or(row.field("before")?) });
+    Ok(())
 }
 
-fn run_newidle_cost(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn lb_newidle_cost(source: &Source, tally: &mut Tally) -> Compared {
     let mut domain = DomainBalance::default();
     source.each_row(tally, |row, diff| {
-        let expected = DomainBalance {
-            newidle_call: row.num("newidle_call")?,
-            newidle_success: row.num("newidle_success")?,
-            newidle_ratio: row.num("newidle_ratio")?,
-            max_newidle_lb_cost: row.num("max_newidle_lb_cost")?,
-            last_decay_max_lb_cost: row.num("last_decay")?,
+        let expected = read!(row => DomainBalance {
+            newidle_call, newidle_success, newidle_ratio, max_newidle_lb_cost, last_decay_max_lb_cost: "last_decay",
             ..DomainBalance::default()
-        };
-        if row.num::<i64>("step")? < 0 {
+        });
+        if row.field::<i64>("step")? < 0 {
             domain = expected;
         } else {
-            let (cost, success) = (row.num("cost")?, row.num("success")?);
-            let decayed = domain.update_newidle_cost(cost, success, row.num("jiffies")?, row.num("hz")?);
-            diff.eq("ret", row.flag("ret")?, decayed);
+            take!(row => cost, success, jiffies, hz);
+            same!(diff, row => { ret: domain.update_newidle_cost(cost, success, jiffies, hz) });
         }
         diff.eq("domain", expected, domain);
         Ok(())
@@ -866,106 +732,58 @@ impl NewidleHost for NewidleLine {
 
 /// The fields of a domain in the order of the vectors.
 fn domain_fields(domain: &DomainBalance) -> [u64; 9] {
-    [
-        domain.pass.balance_interval,
-        domain.busy_factor.into(),
-        domain.last_balance,
-        domain.flags.into(),
-        domain.newidle_call.into(),
-        domain.newidle_success.into(),
-        domain.newidle_ratio.into(),
-        domain.max_newidle_lb_cost,
-        domain.last_decay_max_lb_cost,
-    ]
+    numbers!(u64:
+        domain.pass.balance_interval, domain.busy_factor, domain.last_balance, domain.flags, domain.newidle_call,
+        domain.newidle_success, domain.newidle_ratio, domain.max_newidle_lb_cost, domain.last_decay_max_lb_cost,
+    )
 }
 
-fn run_newidle(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    run_when(source, tally, true)
-}
-
-fn run_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    run_when(source, tally, false)
-}
-
-fn run_when(source: &Source, tally: &mut Tally, newidle: bool) -> Result<(), VerifyError> {
-    source.each_line(tally, |line, diff| compare_when(line, newidle, diff))
-}
-
-fn compare_when(line: Json<'_>, newidle: bool, diff: &mut Diff) -> Result<(), VerifyError> {
+fn compare_when(line: Json<'_>, newidle: bool, diff: &mut Diff) -> Compared {
     const UNTOUCHED: u64 = 123;
     let mut domains = Vec::new();
     for domain in line.get("domains")?.items()? {
-        domains.push(DomainBalance {
-            pass: PassState { balance_interval: domain.nth(0)?, ..PassState::default() },
-            busy_factor: domain.nth(1)?,
-            last_balance: domain.nth(2)?,
-            flags: domain.nth(3)?,
-            newidle_call: domain.nth(4)?,
-            newidle_success: domain.nth(5)?,
-            newidle_ratio: domain.nth(6)?,
-            max_newidle_lb_cost: domain.nth(7)?,
-            last_decay_max_lb_cost: domain.nth(8)?,
-        });
+        domains.push(read!(domain => DomainBalance {
+            pass = PassState { balance_interval: domain.field(0)?, ..PassState::default() }, busy_factor: 1,
+            last_balance: 2, flags: 3, newidle_call: 4, newidle_success: 5, newidle_ratio: 6, max_newidle_lb_cost: 7,
+            last_decay_max_lb_cost: 8,
+        }));
     }
     let mut results = Vec::new();
     for result in line.get("balance_result")?.items()? {
         let mut fields = [0; 5];
         for (place, field) in result.items()?.take(5).enumerate() {
-            fields[place] = field.int()?;
+            fields[place] = field.value()?;
         }
         results.push(fields);
     }
-    let nr_running = line.num("nr_running")?;
-    let mut host = NewidleLine {
-        clock: line.num("clock")?,
-        update_blocked_cost: line.num("update_blocked_cost")?,
-        results,
-        rng: line.nums("rng")?,
-        rng_used: 0,
-        levels_balanced: Vec::new(),
-        nr_running,
-        h_nr_queued: nr_running,
-        idle_h_nr: line.num("idle_h_nr")?,
-        is_idle: nr_running == 0,
-        serialize_busy: line.flag("serialize_busy")?,
-    };
-    let mut rq = RqBalance {
-        next_balance: line.num("next_balance")?,
-        idle_stamp: UNTOUCHED,
-        avg_idle: line.num("avg_idle")?,
-        max_idle_balance_cost: line.num("max_idle_balance_cost")?,
-    };
-    let clock = BalanceClock {
-        hz: line.num("hz")?,
-        jiffies: line.num("jiffies")?,
-        max_interval: line.num("max_lb_interval")?,
-        thresholds: BalanceThresholds::Narrow,
-    };
+    let nr_running = line.field("nr_running")?;
+    let mut host = read!(line => NewidleLine {
+        clock, update_blocked_cost, results = results, rng, rng_used = 0, levels_balanced = Vec::new(),
+        nr_running = nr_running, h_nr_queued = nr_running, idle_h_nr, is_idle = nr_running == 0, serialize_busy,
+    });
+    let mut rq = read!(line => RqBalance { next_balance, idle_stamp = UNTOUCHED, avg_idle, max_idle_balance_cost });
+    let clock = read!(line => BalanceClock {
+        hz, jiffies, max_interval: "max_lb_interval", thresholds = BalanceThresholds::Narrow,
+    });
     let result = if newidle {
-        let facts = NewidleFacts {
-            ttwu_pending: line.flag("ttwu_pending")?,
-            cpu_active: line.flag("cpu_active")?,
-            rd_overloaded: line.flag("rd_overloaded")?,
-            rq_clock: host.clock,
-            least: NewidleLeast::LowestLevel,
-            skip: NewidleSkip::CostAndChance,
-        };
+        let facts = read!(line => NewidleFacts {
+            ttwu_pending, cpu_active, rd_overloaded, rq_clock = host.clock, least = NewidleLeast::LowestLevel,
+            skip = NewidleSkip::CostAndChance,
+        });
         sched_balance_newidle(&mut host, &mut rq, &mut domains, &facts, &clock)
     } else {
-        let idle = idle_type(line.num("idle")?);
-        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, line.num("migration_cost")?);
+        let idle: IdleType = line.field("idle")?;
+        sched_balance_domains(&mut host, &mut rq, &mut domains, idle, &clock, line.field("migration_cost")?);
         Newidle::default()
     };
     let out = line.get("out")?;
-    diff.eq("ret", out.num("ret")?, result.pulled);
-    diff.eq("levels_balanced", out.nums("levels_balanced")?, host.levels_balanced);
-    diff.eq("rng_used", out.num("rng_used")?, host.rng_used);
-    diff.eq("next_balance", out.num("next_balance")?, rq.next_balance);
-    diff.eq("idle_stamp", out.num("idle_stamp")?, rq.idle_stamp);
-    diff.eq("max_idle_balance_cost", out.num("max_idle_balance_cost")?, rq.max_idle_balance_cost);
-    diff.eq("nohz_newidle", out.flag("nohz_newidle")?, result.nohz_newidle);
+    same!(diff, out => {
+        ret: result.pulled, levels_balanced: host.levels_balanced, rng_used: host.rng_used,
+        next_balance: rq.next_balance, idle_stamp: rq.idle_stamp, max_idle_balance_cost: rq.max_idle_balance_cost,
+        nohz_newidle: result.nohz_newidle,
+    });
     for (level, (expected, got)) in out.get("domains")?.items()?.zip(&domains).enumerate() {
-        diff.eq(&format!("domain {level}"), expected.ints()?, domain_fields(got).to_vec());
+        diff.eq(&format!("domain {level}"), expected.value()?, domain_fields(got).to_vec());
     }
     Ok(())
 }

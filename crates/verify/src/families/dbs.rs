@@ -5,14 +5,13 @@ use opplab_kernel::cpufreq::facts::CpuTimes;
 use opplab_kernel::cpufreq::freq_table::{FreqEntry, FreqLimits, FreqTable};
 use opplab_kernel::cpufreq::ondemand::{Ondemand, OndemandTunables, SampleType};
 use opplab_kernel::cpufreq::request::FreqRequest;
-use opplab_kernel::cpufreq::sampling::{DbsPolicy, PolicyDbs, SamplingGovernor as _};
+use opplab_kernel::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, SamplingGovernor as _};
 
+use crate::fields::{Fields, families, read, same};
 use crate::json::Json;
-use crate::{Diff, Family, Source, Tally, VerifyError};
+use crate::{Compared, Diff, Source, Tally, VerifyError};
 
-/// The families of this module.
-pub const FAMILIES: &[Family] =
-    &[Family { name: "ondemand", run: ondemand }, Family { name: "conservative", run: conservative }];
+families! { File ondemand, File conservative }
 
 /// The machine around the governor: its table, its limits and the driver that obeys at once.
 struct Driver {
@@ -24,22 +23,16 @@ struct Driver {
 
 impl Driver {
     fn new(init: Json<'_>) -> Result<Self, VerifyError> {
-        let freqs: Vec<u32> = init.nums("freqs")?;
-        let inefficient: Vec<u8> = init.nums("inefficient")?;
-        let entry = |(&freq_khz, &inefficient): (&u32, &u8)| FreqEntry {
-            inefficient: inefficient != 0,
-            ..FreqEntry::new(freq_khz)
-        };
+        let freqs: Vec<u32> = init.field("freqs")?;
+        let inefficient: Vec<bool> = init.field("inefficient")?;
+        let entry = |(&freq_khz, &inefficient)| FreqEntry { inefficient, ..FreqEntry::new(freq_khz) };
         let entries = freqs.iter().zip(&inefficient).map(entry).collect();
-        let any_inefficient = inefficient.iter().any(|&flag| flag != 0);
-        let limits = |min: &str, max: &str| -> Result<FreqLimits, VerifyError> {
-            Ok(FreqLimits { min_khz: init.num(min)?, max_khz: init.num(max)? })
-        };
+        let any_inefficient = inefficient.contains(&true);
         Ok(Self {
             table: FreqTable::new(entries, any_inefficient).map_err(|error| init.error(error.to_string()))?,
-            cpuinfo: limits("cpuinfo_min", "cpuinfo_max")?,
-            limits: limits("min", "max")?,
-            cur_khz: init.num("cur")?,
+            cpuinfo: read!(init => FreqLimits { min_khz: "cpuinfo_min", max_khz: "cpuinfo_max" }),
+            limits: read!(init => FreqLimits { min_khz: "min", max_khz: "max" }),
+            cur_khz: init.field("cur")?,
         })
     }
 
@@ -55,48 +48,39 @@ impl Driver {
 
     /// The step's new limits; `None` if they did not change.
     fn step_limits(step: Json<'_>) -> Result<Option<FreqLimits>, VerifyError> {
-        let limits: Vec<u32> = step.nums("limits")?;
-        let [changed, min_khz, max_khz] = limits[..] else {
-            return Err(step.error("limits are not [changed, min, max]"));
-        };
-        Ok((changed != 0).then_some(FreqLimits { min_khz, max_khz }))
+        let limits = step.get("limits")?;
+        Ok(limits.field::<bool>(0)?.then_some(read!(limits => FreqLimits { min_khz: 1, max_khz: 2 })))
     }
 }
 
 fn times(value: Json<'_>) -> Result<Vec<CpuTimes>, VerifyError> {
-    value
-        .get("cpus")?
-        .items()?
-        .map(|cpu| {
-            let numbers: Vec<u64> = cpu.ints()?;
-            let [wall_us, idle_us, nice_ns] = numbers[..] else {
-                return Err(cpu.error("a cpu is not [wall_us, idle_us, nice_ns]"));
-            };
-            Ok(CpuTimes { wall_us, idle_us, iowait_us: 0, nice_ns })
-        })
-        .collect()
+    let cpus = value.get("cpus")?.items()?;
+    cpus.map(|cpu| Ok(read!(cpu => CpuTimes { wall_us: 0, idle_us: 1, iowait_us = 0, nice_ns: 2 }))).collect()
 }
 
-fn compare_dbs(out: Json<'_>, dbs: &PolicyDbs, diff: &mut Diff) -> Result<(), VerifyError> {
-    let prev_loads: Vec<u32> = out.nums("prev_load")?;
-    diff.eq("rate_mult", out.num("rate_mult")?, dbs.rate_mult)
-        .eq("idle_periods", out.num("idle_periods")?, dbs.idle_periods.unwrap_or(u32::MAX))
-        .eq("max_sample_load", out.num("max_sample_load")?, dbs.max_sample_load);
+fn dbs_tunables(init: Json<'_>, of: DbsTunables) -> Result<DbsTunables, VerifyError> {
+    Ok(read!(init => DbsTunables { up_threshold, sampling_down_factor, ignore_nice_load, ..of }))
+}
+
+fn compare_dbs(out: Json<'_>, dbs: &PolicyDbs, diff: &mut Diff) -> Compared {
+    let prev_loads: Vec<u32> = out.field("prev_load")?;
+    same!(diff, out => {
+        rate_mult: dbs.rate_mult, idle_periods: dbs.idle_periods.unwrap_or(u32::MAX),
+        max_sample_load: dbs.max_sample_load,
+    });
     for (index, &prev_load) in prev_loads.iter().enumerate() {
         diff.eq("prev_load", prev_load, dbs.prev_load(index));
     }
     Ok(())
 }
 
-fn ondemand(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn ondemand(source: &Source, tally: &mut Tally) -> Compared {
     source.lines(|line| {
         let init = line.get("init")?;
         let mut driver = Driver::new(init)?;
-        let mut tunables = OndemandTunables::new(init.num("sampling_rate")?, false);
-        tunables.dbs.up_threshold = init.num("up_threshold")?;
-        tunables.dbs.sampling_down_factor = init.num("sampling_down_factor")?;
-        tunables.dbs.ignore_nice_load = init.flag("ignore_nice_load")?;
-        tunables.powersave_bias = init.num("powersave_bias")?;
+        let mut tunables = OndemandTunables::new(init.field("sampling_rate")?, false);
+        tunables.dbs = dbs_tunables(init, tunables.dbs)?;
+        tunables.powersave_bias = init.field("powersave_bias")?;
         let mut governor = Ondemand::start(tunables, &times(init)?);
         line.each("steps", tally, |step, diff| {
             if let Some(limits) = Driver::step_limits(step)? {
@@ -109,28 +93,24 @@ fn ondemand(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             governor.policy_dbs.sampled(delay_us);
 
             let out = step.get("out")?;
-            diff.eq("delay_us", out.num("delay_us")?, delay_us)
-                .eq("cur", out.num("cur")?, driver.cur_khz)
-                .eq("freq_lo", out.num("freq_lo")?, governor.freq_lo_khz)
-                .eq("freq_lo_delay_us", out.num("freq_lo_delay_us")?, governor.freq_lo_delay_us)
-                .eq("freq_hi_delay_us", out.num("freq_hi_delay_us")?, governor.freq_hi_delay_us)
-                .eq("sample_type", out.flag("sample_type")?, governor.sample_type == SampleType::Sub);
-            compare_dbs(out, &governor.policy_dbs, diff)?;
-            Ok(())
+            same!(diff, out => {
+                delay_us, cur: driver.cur_khz, freq_lo: governor.freq_lo_khz,
+                freq_lo_delay_us: governor.freq_lo_delay_us, freq_hi_delay_us: governor.freq_hi_delay_us,
+                sample_type: governor.sample_type == SampleType::Sub,
+            });
+            compare_dbs(out, &governor.policy_dbs, diff)
         })
     })
 }
 
-fn conservative(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn conservative(source: &Source, tally: &mut Tally) -> Compared {
     source.lines(|line| {
         let init = line.get("init")?;
         let mut driver = Driver::new(init)?;
-        let mut tunables = ConservativeTunables::new(init.num("sampling_rate")?);
-        tunables.dbs.up_threshold = init.num("up_threshold")?;
-        tunables.dbs.sampling_down_factor = init.num("sampling_down_factor")?;
-        tunables.dbs.ignore_nice_load = init.flag("ignore_nice_load")?;
-        tunables.down_threshold = init.num("down_threshold")?;
-        tunables.freq_step = init.num("freq_step")?;
+        let mut tunables = ConservativeTunables::new(init.field("sampling_rate")?);
+        tunables.dbs = dbs_tunables(init, tunables.dbs)?;
+        tunables.down_threshold = init.field("down_threshold")?;
+        tunables.freq_step = init.field("freq_step")?;
         let mut governor = Conservative::start(tunables, driver.cur_khz, &times(init)?);
         line.each("steps", tally, |step, diff| {
             if let Some(limits) = Driver::step_limits(step)? {
@@ -144,12 +124,10 @@ fn conservative(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
             governor.policy_dbs.sampled(delay_us);
 
             let out = step.get("out")?;
-            diff.eq("delay_us", out.num("delay_us")?, delay_us)
-                .eq("cur", out.num("cur")?, driver.cur_khz)
-                .eq("requested_freq", out.num("requested_freq")?, governor.requested_khz)
-                .eq("down_skip", out.num("down_skip")?, governor.down_skip);
-            compare_dbs(out, &governor.policy_dbs, diff)?;
-            Ok(())
+            same!(diff, out => {
+                delay_us, cur: driver.cur_khz, requested_freq: governor.requested_khz, down_skip: governor.down_skip,
+            });
+            compare_dbs(out, &governor.policy_dbs, diff)
         })
     })
 }

@@ -7,12 +7,11 @@ use opplab_kernel::sched::deadline::{
 };
 use opplab_kernel::sched::domains::{RECLAIM_DISTANCE, SD_WAKE_AFFINE, SchedDomains, Topology};
 
+use crate::fields::{Fields, families, read, same};
 use crate::json::Json;
-use crate::{Family, Row, Source, Tally, VerifyError};
+use crate::{Compared, Diff, Row, VerifyError};
 
-/// The families of this module.
-pub const FAMILIES: &[Family] =
-    &[Family { name: "dl_select", run: run_dl_select }, Family { name: "sched_domains", run: run_sched_domains }];
+families! { Lines dl_select, Rows sched_domains }
 
 struct DlCpu {
     capacity: u64,
@@ -33,23 +32,20 @@ impl DlLine {
     fn read(line: Json<'_>) -> Result<Self, VerifyError> {
         let mut cpus = Vec::new();
         for cpu in line.get("cpus")?.items()? {
-            let claim = DlClaim { deadline: cpu.nth(4)?, is_sugov: cpu.nth::<u64>(6)? != 0 };
-            let curr = DlCurr { claim, nr_cpus_allowed: cpu.nth(5)? };
+            let claim = read!(cpu => DlClaim { deadline: 4, is_sugov: 6 });
+            let curr = DlCurr { claim, nr_cpus_allowed: cpu.field(5)? };
             cpus.push(DlCpu {
-                capacity: cpu.nth(0)?,
-                earliest_deadline: (cpu.nth::<u64>(1)? != 0).then_some(cpu.nth(2)?),
-                curr: (cpu.nth::<u64>(3)? != 0).then_some(curr),
+                capacity: cpu.field(0)?,
+                earliest_deadline: (cpu.field::<bool>(1)?).then_some(cpu.field(2)?),
+                curr: (cpu.field::<bool>(3)?).then_some(curr),
             });
         }
         let free = cpus.iter().enumerate().filter(|(_, cpu)| cpu.earliest_deadline.is_none());
-        Ok(Self {
-            free: [free.fold(0, |mask, (cpu, _)| mask | 1 << cpu)],
-            asym: line.flag("asym")?,
-            low_spans: line.nums::<u64>("low_span")?.into_iter().map(|span| [span]).collect(),
-            all: [u64::MAX >> (64 - line.num::<u32>("n")?.clamp(1, 64))],
-            top_wake_affine: line.flag("top_wake_affine")?,
-            cpus,
-        })
+        Ok(read!(line => Self {
+            free = [free.fold(0, |mask, (cpu, _)| mask | 1 << cpu)], asym,
+            low_spans = line.field::<Vec<u64>>("low_span")?.into_iter().map(|span| [span]).collect(),
+            all = [u64::MAX >> (64 - line.field::<u32>("n")?.clamp(1, 64))], top_wake_affine, cpus = cpus,
+        }))
     }
 }
 
@@ -90,45 +86,39 @@ impl DeadlineFacts for DlLine {
     }
 }
 
-fn run_dl_select(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_line(tally, |line, diff| {
-        let machine = DlLine::read(line)?;
-        let fields = line.get("task")?;
-        let mask = [fields.num::<u64>("mask")?];
-        let task = DlTask {
-            cpu: fields.num("cpu")?,
-            allowed: CpuSet::new(&mask),
-            nr_cpus_allowed: mask[0].count_ones(),
-            claim: DlClaim { deadline: fields.num("deadline")?, is_sugov: fields.flag("sugov")? },
-            density: fields.num("density")?,
-        };
-        let this_cpu = line.num("this_cpu")?;
-        let mut later_mask = CpuMask::default();
+fn dl_select(line: Json<'_>, diff: &mut Diff) -> Compared {
+    let machine = DlLine::read(line)?;
+    let fields = line.get("task")?;
+    let mask = [fields.field::<u64>("mask")?];
+    let task = read!(fields => DlTask {
+        cpu, allowed = CpuSet::new(&mask), nr_cpus_allowed = mask[0].count_ones(),
+        claim = read!(fields => DlClaim { deadline, is_sugov: "sugov" }), density,
+    });
+    let this_cpu = line.field("this_cpu")?;
+    let mut later_mask = CpuMask::default();
 
-        diff.eq("cpudl_find", line.flag("cpudl_find")?, cpudl_find(&machine, &task, &mut later_mask));
-        diff.eq("later_mask", line.num("later_mask")?, later_mask.as_set().word(0));
-        let mut distribute = line.num("distribute_prev")?;
-        let later = find_later_rq(&machine, &task, this_cpu, &mut distribute, &mut later_mask);
-        diff.eq("find_later_rq", line.num("find_later_rq")?, later.map_or(-1, |cpu| cpu as i64));
-        diff.eq("distribute_after_flr", line.num("distribute_after_flr")?, distribute);
-        let preempts = machine.cpus[task.cpu].curr.is_some_and(|curr| task.claim.preempts(&curr.claim));
-        diff.eq("preempt_curr", line.flag("preempt_curr")?, preempts);
-        let mut distribute = line.num("distribute_prev")?;
-        let select = if line.flag("ttwu")? {
-            select_task_rq_dl(&machine, &task, this_cpu, &mut distribute, &mut later_mask)
-        } else {
-            task.cpu
-        };
-        diff.eq("select", line.num("select")?, select);
-        diff.eq("distribute_after", line.num("distribute_after")?, distribute);
-        Ok(())
-    })
+    same!(diff, line => {
+        cpudl_find: cpudl_find(&machine, &task, &mut later_mask), later_mask: later_mask.as_set().word(0),
+    });
+    let mut distribute = line.field("distribute_prev")?;
+    let later = find_later_rq(&machine, &task, this_cpu, &mut distribute, &mut later_mask);
+    same!(diff, line => { find_later_rq: later, distribute_after_flr: distribute });
+    let preempts = machine.cpus[task.cpu].curr.is_some_and(|curr| task.claim.preempts(&curr.claim));
+    same!(diff, line => { preempt_curr: preempts });
+    let mut distribute = line.field("distribute_prev")?;
+    let select = if line.field("ttwu")? {
+        select_task_rq_dl(&machine, &task, this_cpu, &mut distribute, &mut later_mask)
+    } else {
+        task.cpu
+    };
+    same!(diff, line => { select, distribute_after: distribute });
+    Ok(())
 }
 
 /// The topology of a row: threads, cores, clusters, caches, nodes and packages nest, and are counted in this order. The CPUs of
 /// the second half are bigger on an asymmetric machine.
 fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
-    let size = |column: &str| Ok::<u32, VerifyError>(row.num::<u32>(column)?.max(1));
+    let size = |column: &str| Ok::<u32, VerifyError>(row.field::<u32>(column)?.max(1));
     let (smt, cores, clusters) = (size("smt")?, size("cores_per_cluster")?, size("clusters_per_llc")?);
     let (llcs, packages, nodes) = (size("llcs_per_pkg")?, size("packages")?, size("numa_nodes_per_pkg")?);
     let per_cluster = smt * cores;
@@ -137,7 +127,7 @@ fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
     let per_node = (per_package / nodes).max(1);
     let n_cpus = per_package * packages;
     let n_nodes = packages * nodes;
-    let outer = row.num("numa_distance")?;
+    let outer = row.field("numa_distance")?;
     let by = |divisor: u32| (0..n_cpus).map(|cpu| cpu / divisor).collect::<Vec<u32>>();
     let distance = |from: u32, to: u32| match (from == to, from / nodes == to / nodes) {
         (true, _) => 10,
@@ -146,7 +136,7 @@ fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
         (false, false) => outer,
     };
     let pairs = (0..n_nodes).flat_map(|from| (0..n_nodes).map(move |to| (from, to)));
-    let asym = row.flag("asym")?;
+    let asym = row.field("asym")?;
     Ok(Topology {
         excluded: Vec::new(),
         core: by(smt),
@@ -156,37 +146,34 @@ fn topology_of(row: &Row<'_>) -> Result<Topology, VerifyError> {
         node_distance: pairs.map(|(from, to)| distance(from, to)).collect(),
         numa_in_package: nodes > 1,
         capacity: (0..n_cpus).map(|cpu| if asym && cpu < n_cpus / 2 { 512 } else { 1024 }).collect(),
-        asym_priority: row.flag("itmt")?.then(|| (0..n_cpus as i32).collect()),
+        asym_priority: row.field::<bool>("itmt")?.then(|| (0..n_cpus as i32).collect()),
         node_reclaim_distance: RECLAIM_DISTANCE,
     })
 }
 
-fn run_sched_domains(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let domains = SchedDomains::build(&topology_of(row)?);
-        let (cpu, level) = (row.num("cpu")?, row.num("level_index")?);
-        let view = domains.view(cpu, level);
-        diff.eq("level exists", true, view.is_some());
-        if let (Some(domain), Some(view)) = (domains.domain(cpu, level), view) {
-            let hex = |flags: u32| format!("{flags:x}");
-            diff.eq("name", row.str("name")?, domain.name);
-            diff.eq("span_weight", row.num("span_weight")?, domain.span_weight);
-            diff.eq("groups", row.num("groups")?, domain.groups.len());
-            diff.eq("flags_hex", row.str("flags_hex")?, &hex(domain.flags));
-            let group_flags = view.ring().next().map_or(0, |group| group.flags);
-            diff.eq("group_flags_hex", row.str("group_flags_hex")?, &hex(group_flags));
-            diff.eq("imbalance_pct", row.num("imbalance_pct")?, domain.imbalance_pct);
-            diff.eq("cache_nice_tries", row.num("cache_nice_tries")?, domain.cache_nice_tries);
-            diff.eq("imb_numa_nr", row.num("imb_numa_nr")?, domain.imb_numa_nr);
-            let balance = SchedDomains::initial_balance(domain, 0, BalanceThresholds::Narrow);
-            diff.eq("busy_factor", row.num("busy_factor")?, balance.busy_factor);
-            diff.eq("min_interval_ms", row.num("min_interval_ms")?, balance.pass.min_interval);
-            diff.eq("max_interval_ms", row.num("max_interval_ms")?, balance.pass.max_interval);
-            diff.eq("balance_interval_ms", row.num("balance_interval_ms")?, balance.pass.balance_interval);
-            diff.eq("newidle_call", row.num("newidle_call")?, balance.newidle_call);
-            diff.eq("newidle_success", row.num("newidle_success")?, balance.newidle_success);
-            diff.eq("newidle_ratio", row.num("newidle_ratio")?, balance.newidle_ratio);
-        }
-        Ok(())
-    })
+fn sched_domains(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let domains = SchedDomains::build(&topology_of(row)?);
+    let (cpu, level) = (row.field("cpu")?, row.field("level_index")?);
+    let view = domains.view(cpu, level);
+    diff.eq("level exists", true, view.is_some());
+    if let (Some(domain), Some(view)) = (domains.domain(cpu, level), view) {
+        let hex = |flags: u32| format!("{flags:x}");
+        diff.eq("name", row.str("name")?, domain.name);
+        same!(diff, row => { span_weight: domain.span_weight, groups: domain.groups.len() });
+        diff.eq("flags_hex", row.str("flags_hex")?, &hex(domain.flags));
+        let group_flags = view.ring().next().map_or(0, |group| group.flags);
+        diff.eq("group_flags_hex", row.str("group_flags_hex")?, &hex(group_flags));
+        same!(diff, row => {
+            imbalance_pct: domain.imbalance_pct, cache_nice_tries: domain.cache_nice_tries,
+            imb_numa_nr: domain.imb_numa_nr,
+        });
+        let balance = SchedDomains::initial_balance(domain, 0, BalanceThresholds::Narrow);
+        same!(diff, row => {
+            busy_factor: balance.busy_factor, min_interval_ms: balance.pass.min_interval,
+            max_interval_ms: balance.pass.max_interval, balance_interval_ms: balance.pass.balance_interval,
+            newidle_call: balance.newidle_call, newidle_success: balance.newidle_success,
+            newidle_ratio: balance.newidle_ratio,
+        });
+    }
+    Ok(())
 }

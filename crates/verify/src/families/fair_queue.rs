@@ -5,15 +5,11 @@ use opplab_kernel::sched::eevdf::{Dequeue, EevdfRq, Enqueue};
 use opplab_kernel::sched::entity::{FairPolicy, SchedEntity};
 use opplab_kernel::sched::weight::LoadWeight;
 
+use crate::fields::{Fields, families, numbers, read, same};
 use crate::json::Json;
-use crate::{Diff, Family, Source, Tally, VerifyError};
+use crate::{Compared, Diff, Row, Source, Tally, VerifyError};
 
-/// The families of this module.
-pub const FAMILIES: &[Family] = &[
-    Family { name: "eevdf_seq", run: run_eevdf },
-    Family { name: "v510_cfs_seq", run: run_cfs },
-    Family { name: "v510_wakeup_preempt", run: run_wakeup_preempt },
-];
+families! { File eevdf_seq, File v510_cfs_seq, Rows v510_wakeup_preempt }
 
 fn policy_of(number: u64) -> FairPolicy {
     match number {
@@ -65,14 +61,14 @@ struct EevdfStep {
 
 impl EevdfMachine {
     fn read(header: Json<'_>) -> Result<Self, VerifyError> {
-        let mut rq = EevdfRq::new(header.num("base_slice")?, header.num("tick_ns")?);
-        rq.zero_vruntime = header.num("zero_vruntime")?;
+        let mut rq = EevdfRq::new(header.field("base_slice")?, header.field("tick_ns")?);
+        rq.zero_vruntime = header.field("zero_vruntime")?;
         let mut se = Vec::new();
         for task in header.get("init")?.items()? {
-            let load = LoadWeight { weight: task.nth(0)?, inv_weight: task.nth(1)? };
-            let mut entity = SchedEntity::new(load, policy_of(task.nth(2)?));
-            entity.custom_slice = task.nth::<u64>(3)? != 0;
-            entity.slice = task.nth(4)?;
+            let load = read!(task => LoadWeight { weight: 0, inv_weight: 1 });
+            let mut entity = SchedEntity::new(load, policy_of(task.field(2)?));
+            entity.custom_slice = task.field::<bool>(3)?;
+            entity.slice = task.field(4)?;
             se.push(entity);
         }
         let on_rq = vec![OnRq::Blocked; se.len()];
@@ -103,8 +99,8 @@ impl EevdfMachine {
     }
 
     fn step(&mut self, input: Json<'_>) -> Result<EevdfStep, VerifyError> {
-        let (now, a) = (input.num::<u64>("now")?, input.num::<i64>("a")?);
-        let id = input.num::<i64>("t")?.max(0) as u32;
+        let (now, a) = (input.field::<u64>("now")?, input.field::<i64>("a")?);
+        let id = input.field::<i64>("t")?.max(0) as u32;
         let nr_running = self.rq.nr_queued;
         let mut step = EevdfStep::default();
         match input.get("op")?.text()? {
@@ -153,36 +149,19 @@ impl EevdfMachine {
 
     fn task(&self, id: usize) -> [i128; 13] {
         let entity = &self.se[id];
-        [
-            self.on_rq[id] as i128,
-            i128::from(entity.on_rq),
-            i128::from(entity.sched_delayed),
-            i128::from(entity.load.weight),
-            number_of(entity.policy),
-            i128::from(entity.custom_slice),
-            i128::from(entity.slice),
-            i128::from(entity.vruntime),
-            i128::from(entity.deadline),
-            i128::from(entity.vlag),
-            i128::from(entity.exec_start),
-            i128::from(entity.sum_exec_runtime),
-            i128::from(entity.rel_deadline),
-        ]
+        numbers!(i128:
+            self.on_rq[id], entity.on_rq, entity.sched_delayed, entity.load.weight, number_of(entity.policy),
+            entity.custom_slice, entity.slice, entity.vruntime, entity.deadline, entity.vlag, entity.exec_start,
+            entity.sum_exec_runtime, entity.rel_deadline,
+        )
     }
 
     fn rq(&self) -> [i128; 9] {
         let rq = &self.rq;
-        [
-            number_or_none(rq.curr),
-            i128::from(rq.nr_queued),
-            i128::from(rq.nr_queued),
-            i128::from(rq.h_nr_delayed),
-            i128::from(rq.load.weight),
-            i128::from(rq.avg_vruntime),
-            i128::from(rq.avg_load),
-            i128::from(rq.zero_vruntime),
-            number_or_none(rq.next),
-        ]
+        numbers!(i128:
+            number_or_none(rq.curr), rq.nr_queued, rq.nr_queued, rq.h_nr_delayed, rq.load.weight, rq.avg_vruntime,
+            rq.avg_load, rq.zero_vruntime, number_or_none(rq.next),
+        )
     }
 
     fn eligible(&self) -> u64 {
@@ -191,87 +170,59 @@ impl EevdfMachine {
     }
 }
 
-const EEVDF_TASK_FIELDS: [&str; 13] = [
-    "on_rq",
-    "se.on_rq",
-    "sched_delayed",
-    "weight",
-    "policy",
-    "custom_slice",
-    "slice",
-    "vruntime",
-    "deadline",
-    "vlag",
-    "exec_start",
-    "sum_exec_runtime",
-    "rel_deadline",
-];
-const EEVDF_RQ_FIELDS: [&str; 9] = [
-    "curr",
-    "nr_running",
-    "h_nr_queued",
-    "h_nr_delayed",
-    "load.weight",
-    "avg_vruntime",
-    "avg_load",
-    "zero_vruntime",
-    "next",
-];
+const EEVDF_TASK_FIELDS: &str = "on_rq se.on_rq sched_delayed weight policy custom_slice slice vruntime deadline vlag exec_start sum_exec_runtime rel_deadline";
+const EEVDF_RQ_FIELDS: &str =
+    "curr nr_running h_nr_queued h_nr_delayed load.weight avg_vruntime avg_load zero_vruntime next";
 
 /// Keeps what each task showed last, since the sequences only hold what changed, and compares.
 struct Shown<const N: usize>(Vec<[i128; N]>);
 
 impl<const N: usize> Shown<N> {
-    fn compare(
-        &mut self,
-        out: Json<'_>,
-        names: &[&str; N],
-        task: impl Fn(usize) -> [i128; N],
-        diff: &mut Diff,
-    ) -> Result<(), VerifyError> {
+    fn compare(&mut self, out: Json<'_>, names: &str, task: impl Fn(usize) -> [i128; N], diff: &mut Diff) -> Compared {
         for (id, fields) in out.get("tasks")?.entries()? {
             let id: usize = id.parse().unwrap_or(usize::MAX);
             if let Some(shown) = self.0.get_mut(id) {
-                for (place, value) in shown.iter_mut().enumerate() {
-                    *value = fields.nth(place)?;
-                }
+                *shown = fields.value()?;
             }
         }
         for (id, shown) in self.0.iter().enumerate() {
-            let got = task(id);
-            for place in 0..N {
-                diff.eq(&format!("task {id} {}", names[place]), shown[place], got[place]);
+            for ((name, shown), got) in names.split(' ').zip(shown).zip(&task(id)) {
+                diff.eq(&format!("task {id} {name}"), shown, got);
             }
         }
         Ok(())
     }
 }
 
-fn run_eevdf(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn compare_rq<const N: usize>(input: Json<'_>, names: &str, got: [i128; N], diff: &mut Diff) -> Compared {
+    for ((name, expected), got) in names.split(' ').zip(input.field::<[_; N]>("rq")?).zip(got) {
+        diff.eq(name, expected, got);
+    }
+    Ok(())
+}
+
+fn eevdf_seq(source: &Source, tally: &mut Tally) -> Compared {
     source.lines(|header| {
         let mut machine = EevdfMachine::read(header)?;
         let mut shown = Shown(vec![[0; 13]; machine.se.len()]);
         header.each("steps", tally, |input, diff| {
             let step = machine.step(input)?;
-            shown.compare(input, &EEVDF_TASK_FIELDS, |id| machine.task(id), diff)?;
-            for (place, got) in machine.rq().into_iter().enumerate() {
-                diff.eq(EEVDF_RQ_FIELDS[place], input.get("rq")?.nth(place)?, got);
-            }
-            diff.eq("ret", input.num("ret")?, step.ret);
+            shown.compare(input, EEVDF_TASK_FIELDS, |id| machine.task(id), diff)?;
+            compare_rq(input, EEVDF_RQ_FIELDS, machine.rq(), diff)?;
+            same!(diff, input => { ret: step.ret });
             if matches!(input.get("op")?.text()?, "B" | "P" | "Y" | "Z") {
-                diff.eq("b", input.num("b")?, step.picked);
+                same!(diff, input => { b: step.picked });
             }
-            diff.eq("blocked", input.nums("blocked")?, step.blocked);
-            diff.eq("resched", input.flag("resched")?, machine.rq.need_resched);
-            diff.eq("elig", input.num("elig")?, machine.eligible());
+            same!(diff, input => {
+                blocked: step.blocked, resched: machine.rq.need_resched, elig: machine.eligible(),
+            });
             Ok(())
         })
     })
 }
 
-const CFS_TASK_FIELDS: [&str; 7] =
-    ["on_rq", "weight", "policy", "vruntime", "exec_start", "sum_exec_runtime", "prev_sum_exec_runtime"];
-const CFS_RQ_FIELDS: [&str; 7] = ["curr", "nr_running", "load.weight", "min_vruntime", "next", "last", "skip"];
+const CFS_TASK_FIELDS: &str = "on_rq weight policy vruntime exec_start sum_exec_runtime prev_sum_exec_runtime";
+const CFS_RQ_FIELDS: &str = "curr nr_running load.weight min_vruntime next last skip";
 
 /// One CPU of a 5.10 kernel.
 struct CfsMachine {
@@ -281,18 +232,15 @@ struct CfsMachine {
 
 impl CfsMachine {
     fn read(header: Json<'_>) -> Result<Self, VerifyError> {
-        let mut rq = CfsRq::new(CfsTunables {
-            latency_ns: header.num("latency")?,
-            min_granularity_ns: header.num("min_granularity")?,
-            wakeup_granularity_ns: header.num("wakeup_granularity")?,
-            nr_latency: header.num("nr_latency")?,
-            child_runs_first: header.flag("child_runs_first")?,
-        });
-        rq.min_vruntime = header.num("min_vruntime")?;
+        let mut rq = CfsRq::new(read!(header => CfsTunables {
+            latency_ns: "latency", min_granularity_ns: "min_granularity", wakeup_granularity_ns: "wakeup_granularity",
+            nr_latency, child_runs_first,
+        }));
+        rq.min_vruntime = header.field("min_vruntime")?;
         let mut se = Vec::new();
         for task in header.get("init")?.items()? {
-            let load = LoadWeight { weight: task.nth(0)?, inv_weight: task.nth(1)? };
-            se.push(SchedEntity::new(load, policy_of(task.nth(2)?)));
+            let load = read!(task => LoadWeight { weight: 0, inv_weight: 1 });
+            se.push(SchedEntity::new(load, policy_of(task.field(2)?)));
         }
         Ok(Self { rq, se })
     }
@@ -313,8 +261,8 @@ impl CfsMachine {
     }
 
     fn step(&mut self, input: Json<'_>) -> Result<i128, VerifyError> {
-        let (now, a) = (input.num::<u64>("now")?, input.num::<i128>("a")?);
-        let id = input.num::<i64>("t")?.max(0) as u32;
+        let (now, a) = (input.field::<u64>("now")?, input.field::<i128>("a")?);
+        let id = input.field::<i64>("t")?.max(0) as u32;
         let mut picked = 0;
         match input.get("op")?.text()? {
             "T" => self.rq.tick(&mut self.se, now),
@@ -354,63 +302,48 @@ impl CfsMachine {
 
     fn task(&self, id: usize) -> [i128; 7] {
         let entity = &self.se[id];
-        [
-            i128::from(entity.on_rq),
-            i128::from(entity.load.weight),
-            number_of(entity.policy),
-            i128::from(entity.vruntime),
-            i128::from(entity.exec_start),
-            i128::from(entity.sum_exec_runtime),
-            i128::from(entity.prev_sum_exec_runtime),
-        ]
+        numbers!(i128:
+            entity.on_rq, entity.load.weight, number_of(entity.policy), entity.vruntime, entity.exec_start,
+            entity.sum_exec_runtime, entity.prev_sum_exec_runtime,
+        )
     }
 
     fn rq(&self) -> [i128; 7] {
         let rq = &self.rq;
-        [
-            number_or_none(rq.curr),
-            i128::from(rq.nr_queued),
-            i128::from(rq.load.weight),
-            i128::from(rq.min_vruntime),
-            number_or_none(rq.next),
-            number_or_none(rq.last),
-            number_or_none(rq.skip),
-        ]
+        numbers!(i128:
+            number_or_none(rq.curr), rq.nr_queued, rq.load.weight, rq.min_vruntime, number_or_none(rq.next),
+            number_or_none(rq.last), number_or_none(rq.skip),
+        )
     }
 }
 
-fn run_cfs(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
+fn v510_cfs_seq(source: &Source, tally: &mut Tally) -> Compared {
     source.lines(|header| {
         let mut machine = CfsMachine::read(header)?;
         let mut shown = Shown(vec![[0; 7]; machine.se.len()]);
         header.each("steps", tally, |input, diff| {
             let picked = machine.step(input)?;
-            shown.compare(input, &CFS_TASK_FIELDS, |id| machine.task(id), diff)?;
-            for (place, got) in machine.rq().into_iter().enumerate() {
-                diff.eq(CFS_RQ_FIELDS[place], input.get("rq")?.nth(place)?, got);
-            }
+            shown.compare(input, CFS_TASK_FIELDS, |id| machine.task(id), diff)?;
+            compare_rq(input, CFS_RQ_FIELDS, machine.rq(), diff)?;
             if matches!(input.get("op")?.text()?, "B" | "P" | "Y") {
-                diff.eq("ret", input.num("ret")?, picked);
+                same!(diff, input => { ret: picked });
             }
-            diff.eq("resched", input.flag("resched")?, machine.rq.need_resched);
+            same!(diff, input => { resched: machine.rq.need_resched });
             if let Some(slice) = input.find("slice") {
                 let curr = machine.rq.curr.map(|curr| machine.se[curr as usize]);
-                diff.eq("slice", Some(slice.int()?), curr.map(|curr| machine.rq.sched_slice(&curr)));
+                diff.eq("slice", Some(slice.value()?), curr.map(|curr| machine.rq.sched_slice(&curr)));
             }
             Ok(())
         })
     })
 }
 
-fn run_wakeup_preempt(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let tunables =
-            CfsTunables { wakeup_granularity_ns: row.num("wakeup_granularity")?, ..CfsTunables::of_machine(1) };
-        let mut entity = SchedEntity::new(LoadWeight::new(row.num("se_weight")?), FairPolicy::Normal);
-        entity.vruntime = row.num("se_vruntime")?;
-        let result = tunables.wakeup_preempt_entity(row.num("curr_vruntime")?, &mut entity);
-        diff.eq("gran", row.num("gran")?, tunables.wakeup_gran(&mut entity));
-        diff.eq("result", row.num("result")?, result);
-        Ok(())
-    })
+fn v510_wakeup_preempt(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let tunables =
+        CfsTunables { wakeup_granularity_ns: row.field("wakeup_granularity")?, ..CfsTunables::of_machine(1) };
+    let mut entity = SchedEntity::new(LoadWeight::new(row.field("se_weight")?), FairPolicy::Normal);
+    entity.vruntime = row.field("se_vruntime")?;
+    let result = tunables.wakeup_preempt_entity(row.field("curr_vruntime")?, &mut entity);
+    same!(diff, row => { gran: tunables.wakeup_gran(&mut entity), result });
+    Ok(())
 }

@@ -4,88 +4,66 @@ use opplab_kernel::freq_invariance::{
     AmdPerfCaps, HybridCpuScale, IntelMsrs, IntelTurboModel, arch_max_freq_ratio, scale_freq_tick,
 };
 
-use crate::{Family, Row, Source, Tally, VerifyError};
+use crate::fields::{Fields, families, read, same, take};
+use crate::{Compared, Diff, Row, VerifyError};
 
-/// The families of this module.
-pub const FAMILIES: &[Family] = &[
-    Family { name: "x86_intel_max_freq_ratio", run: intel_max_freq_ratio },
-    Family { name: "x86_amd_max_freq_ratio", run: amd_max_freq_ratio },
-    Family { name: "x86_scale_freq_tick", run: freq_tick },
-    Family { name: "x86_hybrid_capacity", run: hybrid_capacity },
-];
-
-fn intel_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let msr = |value: &str, error: &str| -> Result<Option<u64>, VerifyError> {
-            Ok(if row.flag(error)? { None } else { Some(row.num(value)?) })
-        };
-        let model = match row.str("model")? {
-            "other" => IntelTurboModel::Other,
-            "knl" => IntelTurboModel::Knl,
-            "skx" => IntelTurboModel::Skx,
-            "glm" => IntelTurboModel::Glm,
-            other => return Err(row.error(format!("unknown model {other:?}"))),
-        };
-        let msrs = IntelMsrs {
-            misc_enable: msr("misc_enable", "misc_err")?,
-            atom_core_ratios: msr("atom_ratios", "atom_ratios_err")?,
-            atom_core_turbo_ratios: msr("atom_turbo", "atom_turbo_err")?,
-            platform_info: msr("platform_info", "platform_info_err")?,
-            turbo_ratio_limit: msr("turbo_limit", "turbo_limit_err")?,
-            turbo_ratio_limit1: msr("turbo_limit1", "turbo_limit1_err")?,
-        };
-        let turbo = msrs.turbo_freq_ratio(model);
-        let max = turbo.map_or(1024, |ratio| arch_max_freq_ratio(ratio, msrs.turbo_disabled()));
-        diff.eq("ret", row.flag("ret")?, turbo.is_some())
-            .eq("turbo_freq_ratio", row.num("turbo_freq_ratio")?, turbo.unwrap_or(1024))
-            .eq("max_freq_ratio", row.num("max_freq_ratio")?, max);
-        Ok(())
-    })
+families! {
+    Rows x86_intel_max_freq_ratio: intel_max_freq_ratio, Rows x86_amd_max_freq_ratio: amd_max_freq_ratio,
+    Rows x86_scale_freq_tick: freq_tick, Rows x86_hybrid_capacity: hybrid_capacity,
 }
 
-fn list(row: &Row<'_>, column: &str) -> Result<Vec<u32>, VerifyError> {
-    let items = row.str(column)?.split(';').filter(|item| !item.is_empty());
-    items.map(|item| item.parse().map_err(|error| row.error(format!("column {column:?}: {item:?}: {error}")))).collect()
+fn intel_max_freq_ratio(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let msr = |value: &str, error: &str| -> Result<Option<u64>, VerifyError> {
+        Ok(if row.field(error)? { None } else { Some(row.field(value)?) })
+    };
+    let model = match row.str("model")? {
+        "other" => IntelTurboModel::Other,
+        "knl" => IntelTurboModel::Knl,
+        "skx" => IntelTurboModel::Skx,
+        "glm" => IntelTurboModel::Glm,
+        other => return Err(row.error(format!("unknown model {other:?}"))),
+    };
+    let msrs = IntelMsrs {
+        misc_enable: msr("misc_enable", "misc_err")?,
+        atom_core_ratios: msr("atom_ratios", "atom_ratios_err")?,
+        atom_core_turbo_ratios: msr("atom_turbo", "atom_turbo_err")?,
+        platform_info: msr("platform_info", "platform_info_err")?,
+        turbo_ratio_limit: msr("turbo_limit", "turbo_limit_err")?,
+        turbo_ratio_limit1: msr("turbo_limit1", "turbo_limit1_err")?,
+    };
+    let turbo = msrs.turbo_freq_ratio(model);
+    let max = turbo.map_or(1024, |ratio| arch_max_freq_ratio(ratio, msrs.turbo_disabled()));
+    same!(diff, row => { ret: turbo.is_some(), turbo_freq_ratio: turbo.unwrap_or(1024), max_freq_ratio: max });
+    Ok(())
 }
 
-fn amd_max_freq_ratio(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let readable = row.num::<i64>("caps_rc")? == 0;
-        let highest_perfs = list(row, "highest_perfs")?;
-        let caps = AmdPerfCaps {
-            nominal_perf: if readable { Some(row.num("nominal_perf")?) } else { None },
-            highest_perfs: &highest_perfs,
-            zen4: row.flag("zen4")?,
-            model: row.num("model")?,
-        };
-        let ratio = caps.max_freq_ratio();
-        diff.eq("prefcore", row.flag("prefcore")?, caps.prefcore())
-            .eq("numerator", row.num("numerator")?, caps.boost_ratio_numerator())
-            .eq("max_freq_ratio", row.num("max_freq_ratio")?, ratio.unwrap_or(0))
-            .eq("set", row.flag("set")?, ratio.is_some());
-        Ok(())
-    })
+fn amd_max_freq_ratio(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let readable = row.field::<i64>("caps_rc")? == 0;
+    let highest_perfs = row.field::<Vec<u32>>("highest_perfs")?;
+    let caps = read!(row => AmdPerfCaps {
+        nominal_perf = if readable { Some(row.field("nominal_perf")?) } else { None },
+        highest_perfs = &highest_perfs, zen4, model,
+    });
+    let ratio = caps.max_freq_ratio();
+    same!(diff, row => {
+        prefcore: caps.prefcore(), numerator: caps.boost_ratio_numerator(), max_freq_ratio: ratio.unwrap_or(0),
+        set: ratio.is_some(),
+    });
+    Ok(())
 }
 
-fn freq_tick(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let ratio = if row.flag("hybrid")? { row.num("hybrid_freq_ratio")? } else { row.num("max_freq_ratio")? };
-        let scale = scale_freq_tick(row.num("acnt")?, row.num("mcnt")?, ratio);
-        diff.eq("freq_scale_after", row.num("freq_scale_after")?, scale.unwrap_or(row.num("freq_scale_before")?)).eq(
-            "disabled",
-            row.flag("disabled")?,
-            scale.is_none(),
-        );
-        Ok(())
-    })
+fn freq_tick(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let ratio = if row.field("hybrid")? { row.field("hybrid_freq_ratio")? } else { row.field("max_freq_ratio")? };
+    let scale = scale_freq_tick(row.field("acnt")?, row.field("mcnt")?, ratio);
+    same!(diff, row => {
+        freq_scale_after: scale.unwrap_or(row.field("freq_scale_before")?), disabled: scale.is_none(),
+    });
+    Ok(())
 }
 
-fn hybrid_capacity(source: &Source, tally: &mut Tally) -> Result<(), VerifyError> {
-    source.each_row(tally, |row, diff| {
-        let expected = HybridCpuScale { capacity: row.num("capacity")?, freq_ratio: row.num("freq_ratio")? };
-        let got =
-            HybridCpuScale::new(row.num("cap")?, row.num("max_cap")?, row.num("cap_freq")?, row.num("base_freq")?);
-        diff.eq("scale", Some(expected), got);
-        Ok(())
-    })
+fn hybrid_capacity(row: &Row<'_>, diff: &mut Diff) -> Compared {
+    let expected = read!(row => HybridCpuScale { capacity, freq_ratio });
+    take!(row => cap, max_cap, cap_freq, base_freq);
+    diff.eq("scale", Some(expected), HybridCpuScale::new(cap, max_cap, cap_freq, base_freq));
+    Ok(())
 }
