@@ -60,7 +60,15 @@ pub(crate) fn takes_samples(events: &Events, policy: &Policy, task: TaskIdx) -> 
         && events.name(task).strip_prefix("kworker/").is_some_and(bound)
 }
 
-/// The kworkers that take the recorded governor's samples, if it samples.
+/// Whether the recorded governor's tunables let it sample whenever that of `policy` does, if their periods do. At its highest frequency
+/// ondemand samples `sampling_down_factor` times less often, and `powersave_bias` cuts its period in two.
+pub(crate) fn samples_no_less(recorded: &Policy, policy: &Policy) -> bool {
+    let given = |policy: &Policy, name: &str| policy.tunables.iter().find(|(known, _)| known == name).cloned();
+    let same = |name: &str| given(recorded, name) == given(policy, name);
+    same("powersave_bias") && (given(recorded, "sampling_down_factor").is_none() || same("sampling_down_factor"))
+}
+
+/// The kworkers that take the recorded governor's samples, if the replayed one samples at these times.
 #[derive(Debug, Default)]
 pub(crate) struct Kworkers {
     /// When each was woken, by which CPU, and when it began to run; ascending.
@@ -88,7 +96,7 @@ impl Kworkers {
         Self { runs }
     }
 
-    /// No sample was recorded: those of the replayed governor are taken when they are due.
+    /// No sample was recorded that is one of the replayed governor: its own are taken when they are due.
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use opplab_model::event::IDLE_TASK;
 use opplab_model::experiment::capacities;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
@@ -342,6 +343,47 @@ fn an_open_loop_decides_as_the_recorded_kernel_did() {
     for name in ["x86-612-fast-xeon16-any1-schedutil-iodd", "x86-612-xeon16-hw1-schedutil-burst"] {
         let told = self_check(&read(name), Mode::Open);
         assert!(told.0 <= 200 && told.1 <= 200, "{name}: {told:?}");
+    }
+}
+
+/// Goal: schedutil in an open loop goes by the utilisation of the kernel's own records, whichever governor was recorded. Method: the
+/// trace's utilisation, runnable utilisation and estimate at each event, with the headroom of 1.25, rounded up to a table entry; the
+/// energy by the cube of the clock in the time that the CPUs ran. The formula has no rate limit and no hold.
+#[test]
+fn schedutil_goes_by_the_records_of_a_recording_of_any_governor() {
+    let Some(traces) = shared("traces") else { return };
+    for name in ["conservative-burst", "ondemand-pipeline", "schedutil-periodic3"] {
+        let folder = traces.join(format!("x86-612-fast-mttcg-xeon16-any1-{name}"));
+        let replay = Replay::read(&folder, None).unwrap_or_else(|error| panic!("{error}"));
+        let change = Change { governor: Some("schedutil".into()), ..Change::default() };
+        let events = replay.open_events(&change.apply(&replay.setup.policy)).unwrap_or_else(|error| panic!("{error}"));
+        let table: Vec<u32> = replay.setup.machine.clusters[0].opps.iter().map(|opp| opp.khz).collect();
+        let top_khz = table[table.len() - 1];
+        let by_records = |cpu: u32, time_ns: u64| {
+            let mut util = CpuUtil::default();
+            events.records.correct(cpu, time_ns, &mut util);
+            let most = util.util_avg.max(util.runnable_avg).max(util.util_est.into()).min(1024);
+            let wanted_khz = (u64::from(top_khz) * (most + most / 4) / 1024) as u32;
+            table.iter().copied().find(|&khz| khz >= wanted_khz).unwrap_or(top_khz)
+        };
+        let nr = replay.setup.machine.nr_cpus();
+        let (mut replayed_khz, mut runs, mut last_ns) = (vec![0; nr], vec![false; nr], 0);
+        let mut energies = [0_u128; 2];
+        for ev in &events.list {
+            for cpu in (0..nr as u32).filter(|&cpu| last_ns >= SECOND_NS / 5 && runs[cpu as usize]) {
+                for (energy, khz) in energies.iter_mut().zip([replayed_khz[cpu as usize], by_records(cpu, last_ns)]) {
+                    *energy += u128::from(ev.time_ns - last_ns) * u128::from(khz / 1000).pow(3);
+                }
+            }
+            last_ns = ev.time_ns;
+            match ev.what {
+                What::Frequency { cpu, freq_khz } => replayed_khz[cpu as usize] = freq_khz,
+                What::Switch { next, .. } => runs[ev.cpu as usize] = next != IDLE_TASK,
+                _ => {}
+            }
+        }
+        let [replayed, by_hand] = energies;
+        assert!(replayed.abs_diff(by_hand) * 100 < by_hand * 6, "{name}: {replayed} by the open loop, {by_hand} by hand");
     }
 }
 

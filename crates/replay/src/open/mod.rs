@@ -23,7 +23,7 @@ use opplab_signals::ticks::{EARLY_NS, Ticks};
 use opplab_signals::with_half_life;
 
 use crate::ReplayError;
-use crate::calls::{Kthread, Kworkers, find_ticks, takes_samples};
+use crate::calls::{Kthread, Kworkers, find_ticks, samples_no_less, takes_samples};
 use crate::events::{Context, Ev, Events, GroupChange, Left, What};
 use crate::measure::window_start_ns;
 use crate::nohz::Nohz;
@@ -148,12 +148,18 @@ impl<'a, H: HalfLife> Run<'a, H> {
         let tick_ns = tick_nsec(policy.hz.into());
         let described = machine.policies();
         let mut policies = Vec::new();
+        let mut samples_then = samples_no_less(recorded, policy);
         for (index, (cluster, cpus)) in described.iter().enumerate() {
             let setup = governor_setup(machine, &machine.cpufreq, policy, *cluster, cpus.len())?;
             let limits = setup.limits;
             let cur_khz = start_khz.get(index).copied().unwrap_or(limits.min_khz);
             let mut governor = start_governor(policy, &GovernorSetup { cur_khz, ..setup })?;
             let worker = governor.entry().worker;
+            let own = governor_setup(machine, &machine.cpufreq, recorded, *cluster, cpus.len())?;
+            let own = start_governor(recorded, &own)?;
+            samples_then &= worker == Worker::Kworker
+                && own.entry().worker == Worker::Kworker
+                && governor.next_change_ns(cur_khz).is_multiple_of(own.next_change_ns(cur_khz));
             // A frequency outside of the limits is the recording's.
             let fixed = governor.limits(limits, cur_khz).filter(|_| worker == Worker::Nobody);
             policies.push(FreqPolicy {
@@ -234,7 +240,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
             nohz: Some(Nohz::new(machine, policy.hz.into(), &profile)),
             jiffies: 0,
             waking: vec![None; nr],
-            kworkers: Kworkers::of(events, |task| takes_samples(events, recorded, task)),
+            kworkers: Kworkers::of(events, |task| samples_then && takes_samples(events, recorded, task)),
             in_iowait: BTreeSet::new(),
             util_form: profile.sugov_gates().util,
             decisions: None,
