@@ -10,6 +10,7 @@ import opplab
 from opplab.choice.settings import Setting, grid, labels_of
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
+from opplab.simulation.machine import Machine
 from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles
 from opplab.sweep.variants import with_variants
 
@@ -412,3 +413,59 @@ def test_machines_with_other_drivers_are_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "out"), "--vs", str(tmp_path / "x.conf")])
     assert done.exit_code == 0, done.output
     assert "profiles are read for epyc-7742-2s; skylake-8x-uma has other drivers: run it alone" in done.stderr
+
+
+SKYLAKE_SP = Machine.load("skylake-sp-2s")
+MATCHED = {"cpuinfo_regex": r"model name\s+:.*\bXeon\b", "uname_regex": "x86_64", "enabled": "true", "devices": "*"}
+CONDITIONS = [
+    (
+        {"cpuinfo_regex": r"vendor_id\s+:\s+AuthenticAMD"},
+        "does not match what is known of Intel(R) Xeon(R) Platinum 8260L CPU @ 2.40GHz",
+    ),
+    ({"uname_regex": "aarch64"}, "uname_regex aarch64 does not match Linux localhost 6.1 #1 SMP x86_64"),
+    ({"uname_regex": "x86_64", "cpuinfo_regex": "${of_amd}"}, r"cpuinfo_regex .*\bAMD\b does not match"),
+    ({"cpuinfo_regex": "${f:exec:lscpu}"}, "a variable that the profile does not set, ${f:exec:lscpu}"),
+    ({"enabled": "false"}, "enabled is false"),
+    ({"devices": "cpu0,cpu1"}, "settings of some CPUs, devices=cpu0,cpu1, are not simulated"),
+]
+
+
+@pytest.mark.parametrize(("condition", "why"), [(MATCHED, ""), *CONDITIONS])
+def test_a_section_of_tuned_holds_where_tuned_takes_it(tmp_path: Path, condition: dict[str, str], why: str) -> None:
+    """Goal: what tuned leaves out on the machine changes nothing, and is named with its reason; also if not known."""
+    own = "".join(f"{key}={value}\n" for key, value in condition.items())
+    text = f"[variables]\nname=AMD\nof_amd=.*\\b${{name}}\\b\n[cpu]\ngovernor=performance\n[cpu.x]\ntype=cpu\n{own}"
+    file = tmp_path / "tuned.conf"
+    file.write_text(text + "no_turbo=1\n")
+    identity, base = SKYLAKE_SP.identity, {"kernel": "6.1"}
+    (found,) = power_profiles(str(file), INTEL, hwp=True, identity=identity, base=base)
+    assert found.keys == {"governor": "performance"} | ({} if why else {"no_turbo": True})
+    left_out = [note for note in found.notes if "[cpu.x] is left out: " in note]
+    assert len(left_out) == bool(why)
+    assert why in "".join(left_out)
+    if "regex" in str(condition):
+        (unknown,) = power_profiles(str(file), INTEL, hwp=True)
+        assert "no_turbo" not in unknown.keys
+        assert "[cpu.x] is left out: its " in unknown.notes[0]
+
+
+def test_sections_of_tuned_are_merged_by_name_with_their_conditions(tmp_path: Path) -> None:
+    """Goal: what includes a profile may limit its sections, replace them, and set its variables."""
+    base = (
+        "[variables]\nlimit=10\n[cpu]\nno_turbo=1\nmin_perf_pct=${limit}\n[fast]\ntype=sysfs\n/sys/x/max_perf_pct=90\n"
+    )
+    profiles(tmp_path, "base/tuned.conf", base)
+    mine = "[main]\ninclude=base\n[variables]\nlimit=20\n"
+    merged = profiles(tmp_path, "mine/tuned.conf", f"{mine}[cpu]\ngovernor=performance\n")["mine"]
+    assert merged.keys == {"governor": "performance", "no_turbo": True, "min_perf_pct": 20, "max_perf_pct": 90}
+    limited = profiles(tmp_path, "mine/tuned.conf", f"{mine}[cpu]\nuname_regex=riscv\n")["mine"]
+    assert limited.keys == {"max_perf_pct": 90}
+    replaced = profiles(tmp_path, "mine/tuned.conf", f"{mine}[cpu]\nreplace=1\ngovernor=performance\n")["mine"]
+    assert replaced.keys == {"governor": "performance", "max_perf_pct": 90}
+
+
+def test_a_condition_that_is_no_regular_expression_is_refused_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.conf"
+    file.write_text("[cpu]\ngovernor=performance\nuname_regex=(x86\n")
+    with pytest.raises(opplab.InputError, match=r"tuned\.conf:3: uname_regex is no regular expression: missing \)"):
+        power_profiles(str(file), INTEL, identity=SKYLAKE_SP.identity)

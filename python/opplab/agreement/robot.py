@@ -197,13 +197,14 @@ def variants_of(
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
     # A file of profiles is several, also where one of them sets what the baseline has.
     given = 0
+    facts: dict[str, Any] = {"hwp": on.has_hwp, "idle": on.idle_states, "identity": on.identity}
     for text in vs:
         is_file = is_power_profile(text)
-        given += len(power_profiles(text, on.drivers, hwp=on.has_hwp, idle=on.idle_states, base=keys)) if is_file else 1
+        given += len(power_profiles(text, on.drivers, base=keys, **facts)) if is_file else 1
     if given != len(patches):
         what = f"the text has {len(patches)} and --vs gives {given}"
         raise InputError(f"line {report.line}: each patch takes one variant: {what}")
-    return with_variants(keys, vs, on.drivers, said, hwp=on.has_hwp, idle=on.idle_states)
+    return with_variants(keys, vs, on.drivers, said, **facts)
 
 
 def answer(

@@ -32,7 +32,7 @@ from opplab.choice.criteria import (
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
 from opplab.report.start import FIRST_IDLE, in_first_idle
-from opplab.simulation.machine import has_hwp
+from opplab.simulation.machine import has_hwp, identity
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.ranges import idle_latencies
@@ -248,7 +248,8 @@ def _variants_of(
         return []
     base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
     idle = idle_latencies(machine["cluster"][0].get("idle", ()))
-    found = with_variants(base, variants, driver_names(machine), said, hwp=has_hwp(machine), idle=idle)
+    facts: dict[str, Any] = {"hwp": has_hwp(machine), "idle": idle, "identity": identity(machine)}
+    found = with_variants(base, variants, driver_names(machine), said, **facts)
     return [Setting.of(one) for one in found[1:]]
 
 

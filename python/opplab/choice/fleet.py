@@ -542,10 +542,9 @@ def _question(workload: Any, options: Mapping[str, Any], on: Machine) -> str:
 
     asked = {name: value for name, value in options.items() if name not in ("jobs", "executor", "progress")}
     base = {**(options.get("policy") or {}), "governor": options.get("governors", GOVERNORS)[0]}
+    facts: dict[str, Any] = {"hwp": on.has_hwp, "idle": on.idle_states, "identity": on.identity}
     variants = [
-        [one.keys for one in power_profiles(text, on.drivers, hwp=on.has_hwp, idle=on.idle_states, base=base)]
-        if is_power_profile(text)
-        else text
+        [one.keys for one in power_profiles(text, on.drivers, base=base, **facts)] if is_power_profile(text) else text
         for text in options.get("variants", ())
     ]
     files: list[Path] = []

@@ -379,14 +379,17 @@ def variants_on(
 ) -> list[Variant]:
     """Give the baseline and its variants; profiles choose by the first machine, and others that differ are named."""
     from opplab.simulation.machine import Machine
-    from opplab.sweep.power_profiles import is_power_profile
+    from opplab.sweep.power_profiles import DAEMON, is_power_profile
     from opplab.sweep.variants import with_variants
 
     first = Machine.load(machines[0])
     for other in map(Machine.load, machines[1:] if any(map(is_power_profile, vs)) else ()):
         if (other.drivers, other.has_hwp) != (first.drivers, first.has_hwp):
             said(f"profiles are read for {first.name}; {other.name} has other drivers: run it alone")
-    return with_variants(keys, vs, first.drivers, said, hwp=first.has_hwp, idle=first.idle_states)
+        elif other.identity != first.identity and set(filter(is_power_profile, vs)) != {DAEMON}:
+            said(f"profiles are read for {first.name}; sections that ask for a processor may differ on {other.name}")
+    idle, identity = first.idle_states, first.identity
+    return with_variants(keys, vs, first.drivers, said, hwp=first.has_hwp, idle=idle, identity=identity)
 
 
 def note_replaced(path: Path, question: str) -> None:

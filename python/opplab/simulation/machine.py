@@ -9,7 +9,7 @@ from typing import Any
 
 from opplab import _opplab, catalog
 
-__all__ = ["Machine", "has_hwp"]
+__all__ = ["Machine", "has_hwp", "identity"]
 
 
 def _toml(value: Any) -> str:
@@ -23,6 +23,33 @@ def _toml(value: Any) -> str:
 def has_hwp(machine: Mapping[str, Any]) -> bool:
     """Report whether intel_pstate finds hardware P-states: all clusters have them."""
     return all("hwp" in cluster for cluster in machine.get("cluster", []))
+
+
+_X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
+
+
+def identity(machine: Mapping[str, Any]) -> tuple[str, str]:
+    r"""Give what the file has of /proc/cpuinfo, and the architecture as `uname -m` names it; empty: not known.
+
+    Examples
+    --------
+    >>> identity({"processor": {"vendor": "GenuineIntel", "family": 6, "model": 85, "stepping": 7}})
+    ('vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nstepping\t: 7\n', 'x86_64')
+    >>> identity({"invariance": "freq-change"})
+    ('', 'aarch64')
+    """
+    processor = machine.get("processor") or {}
+    if processor.get("vendor") not in _X86:
+        return "", "aarch64" if processor or machine.get("invariance") == "freq-change" else ""
+    # In the order and form of arch/x86/kernel/cpu/proc.c:show_cpuinfo(), v6.12.
+    lines = {
+        "vendor_id\t": processor["vendor"],
+        "cpu family\t": processor.get("family"),
+        "model\t\t": processor.get("model"),
+        "model name\t": processor.get("model_name") or None,
+        "stepping\t": processor.get("stepping"),
+    }
+    return "".join(f"{name}: {value}\n" for name, value in lines.items() if value is not None), "x86_64"
 
 
 class Machine:
@@ -90,6 +117,13 @@ class Machine:
         import tomllib
 
         return has_hwp(tomllib.loads(self.to_toml()))
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What its file has of /proc/cpuinfo, and its architecture as `uname -m` names it; empty: not known."""
+        import tomllib
+
+        return identity(tomllib.loads(self.to_toml()))
 
     @property
     def idle_states(self) -> list[tuple[str, int]]:

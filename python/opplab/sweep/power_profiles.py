@@ -10,7 +10,7 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -21,6 +21,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
+from opplab.simulation.policy import Policy
 from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among
 
 __all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
@@ -74,12 +75,17 @@ class PowerProfile:
 
 @dataclass(frozen=True)
 class _Where:
-    """Where profiles are set: the machine's drivers, whether it has HWP, its idle states, the policy's keys before."""
+    """Where profiles are set: the machine's drivers, whether it has HWP, its idle states, the policy's keys before.
+
+    `cpuinfo` and `arch` are as far as they are known.
+    """
 
     drivers: Sequence[str]
     hwp: bool
     idle: Sequence[tuple[str, int]]
     base: Mapping[str, Any]
+    cpuinfo: str = ""
+    arch: str = ""
 
 
 def is_power_profile(text: str) -> bool:
@@ -93,6 +99,7 @@ def power_profiles(
     *,
     hwp: bool = False,
     idle: Sequence[tuple[str, int]] = (),
+    identity: tuple[str, str] = ("", ""),
     base: Mapping[str, Any] | None = None,
 ) -> list[PowerProfile]:
     """Read the profiles of a file, or those of power-profiles-daemon.
@@ -108,6 +115,9 @@ def power_profiles(
         Whether the machine has Intel's hardware P-states.
     idle : sequence of (str, int)
         Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
+    identity : (str, str)
+        The machine's /proc/cpuinfo as far as it is known, and its architecture: they decide which sections of tuned
+        hold. Empty: not known.
     base : mapping, optional
         Keys of the policy that the profiles change; its `driver` holds where a profile names none.
 
@@ -121,7 +131,7 @@ def power_profiles(
     >>> [(one.name, one.keys["epp"]) for one in power_profiles("power-profiles-daemon", ["intel_pstate"])]
     [('power-saver', 'power'), ('balanced', 'balance_performance'), ('performance', 'performance')]
     """
-    where = _Where(drivers, hwp, idle, base or {})
+    where = _Where(drivers, hwp, idle, base or {}, *identity)
     if text == DAEMON:
         return [_of_daemon(name, where) for name in _DAEMON]
     path = Path(text)
@@ -575,12 +585,24 @@ _TUNED = {
 
 
 def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
-    """Read a profile of tuned with what it includes; its variables are left to the machine, and named."""
+    """Read a profile of tuned with what it includes, without the sections that tuned leaves out on this machine."""
     reader = _Reader(name, where)
-    files: list[Path] = []
-    settings = list(_tuned_settings(path, (), files, reader.note))
+    units: dict[str, dict[str, tuple[str, str]]] = {}
+    _tuned_units(path, (), [], units, reader.note)
+    variables: dict[str, str] = {}
+    for key, (value, _) in units.get("variables", {}).items():
+        variables[key] = _expanded(value, variables)
+    settings = []
+    for unit, written in units.items():
+        given = {key: (_expanded(value, variables), place) for key, (value, place) in written.items()}
+        kind = given.get("type", (unit, ""))[0]
+        if why := _why_left_out(kind, given, where):
+            if kind in ("cpu", "sysfs", "sysctl", "bootloader"):
+                reader.note(f"{why[1]}: [{unit}] is left out: {why[0]}")
+        else:
+            settings += [(kind, key, *one) for key, one in given.items() if key not in _OF_UNITS]
     for section, key, value, place in sorted(settings, key=_rank):
-        if "${" in value:
+        if "${" in value and section not in ("main", "variables"):
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
         elif section == "cpu" and key in _TUNED:
             reader.path(_TUNED[key], value, place)
@@ -602,9 +624,52 @@ def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
                     reader.max_cstate(int(setting), place)
                 else:
                     reader.others.append(option)
-        elif section not in ("main", "variables") and key != "type":
+        elif section not in ("main", "variables"):
             reader.others.append(f"[{section}] {key}")
     return reader.done()
+
+
+_OF_UNITS = ("type", "enabled", "replace", "devices", "cpuinfo_regex", "uname_regex")
+"""Options of a section that are no settings (tuned/profiles/unit.py)."""
+
+
+def _expanded(value: str, variables: Mapping[str, str]) -> str:
+    """Put variables in; those that the profile does not set stay (tuned/profiles/variables.py:expand_static())."""
+    return re.sub(r"(?<!\\)\$\{(\w+)\}", lambda found: variables.get(found[1], found[0]), value)
+
+
+def _why_left_out(kind: str, given: Mapping[str, tuple[str, str]], where: _Where) -> tuple[str, str] | None:
+    """Give why a section does not hold on the machine, and the place of that, as tuned/units/manager.py:create() asks.
+
+    What cannot be decided does not hold, either.
+    """
+    enabled, place = given.get("enabled", ("1", ""))
+    if enabled.strip().lower() not in ("1", "true"):
+        return f"enabled is {enabled}", place
+    uname = f"Linux localhost {where.base.get('kernel') or Policy().kernel} #1 SMP {where.arch}" if where.arch else ""
+    told_of = dict(line.split("\t: ", 1) for line in where.cpuinfo.replace("\t\t", "\t").splitlines())
+    processor = told_of.get("model name") or ", ".join(f"{name} {value}" for name, value in told_of.items())
+    for key, text, told in (
+        ("uname_regex", uname, uname),
+        ("cpuinfo_regex", where.cpuinfo, f"what is known of {processor}"),
+    ):
+        regex, place = given.get(key, ("", ""))
+        if not regex:
+            continue
+        if "${" in regex:
+            return f"its {key} has a variable that the profile does not set, {regex}", place
+        if not text:
+            return f"its {key} needs what the machine's file does not have", place
+        try:
+            matches = re.search(regex, text, re.MULTILINE)
+        except re.error as error:
+            raise InputError(f"{place}: {key} is no regular expression: {error}") from None
+        if matches is None:
+            return f"its {key} {regex} does not match {told}", place
+    devices, place = given.get("devices", ("*", ""))
+    if kind == "cpu" and devices.strip() not in ("*", "cpu*"):
+        return f"settings of some CPUs, devices={devices}, are not simulated", place
+    return None
 
 
 def _rank(setting: tuple[str, str, str, str]) -> int:
@@ -621,10 +686,14 @@ _FILES_MAX = 100
 """Files that a profile includes; tuned's own have three."""
 
 
-def _tuned_settings(
-    path: Path, seen: tuple[Path, ...], files: list[Path], said: Callable[[str], None]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Give the settings of a profile and, before them, of those that it includes; `files` are those read so far."""
+def _tuned_units(
+    path: Path,
+    seen: tuple[Path, ...],
+    files: list[Path],
+    units: dict[str, dict[str, tuple[str, str]]],
+    said: Callable[[str], None],
+) -> None:
+    """Read a profile's sections over those of the profiles that it includes; `files` are those read so far."""
     if path in seen:
         raise InputError(f"{path}: the profile includes itself")
     files.append(path)
@@ -633,11 +702,11 @@ def _tuned_settings(
     sections = _sections(path, read_text(path, "a profile of tuned").splitlines(), said)
     if (included := sections.get("main", {}).get("include")) is not None:
         for one in re.split(r"[,;\s]+", included[0].strip()):
-            yield from _tuned_settings(_profile_file(path, one, included[1]), (*seen, path), files, said)
+            _tuned_units(_profile_file(path, one, included[1]), (*seen, path), files, units, said)
     for section, given in sections.items():
-        kind = given.get("type", (section, ""))[0]
-        for key, (value, place) in given.items():
-            yield kind, key, value, place
+        if given.get("replace", ("", ""))[0].strip().lower() in ("1", "true"):
+            units.pop(section, None)
+        units.setdefault(section, {}).update(given)
 
 
 def _profile_file(beside: Path, name: str, place: str = "") -> Path:

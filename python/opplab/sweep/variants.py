@@ -99,6 +99,7 @@ def with_variants(
     *,
     hwp: bool = False,
     idle: Sequence[tuple[str, int]] = (),
+    identity: tuple[str, str] = ("", ""),
 ) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
 
@@ -119,6 +120,8 @@ def with_variants(
         Whether the machine has Intel's hardware P-states, which a profile may switch off.
     idle : sequence of (str, int)
         Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
+    identity : (str, str)
+        The machine's /proc/cpuinfo as far as it is known, and its architecture, which sections of profiles may ask for.
 
     Raises
     ------
@@ -138,7 +141,7 @@ def with_variants(
     base, governors = made[0], len(made)
     for text in changes:
         if is_power_profile(text):
-            profiles = power_profiles(text, drivers, hwp=hwp, idle=idle, base=base.keys)
+            profiles = power_profiles(text, drivers, hwp=hwp, idle=idle, identity=identity, base=base.keys)
             found = [_of_profile(base, text, profile, said) for profile in profiles]
         else:
             found = [_variant(base, text)]
