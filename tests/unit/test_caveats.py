@@ -50,6 +50,26 @@ def test_a_sampling_rate_that_the_kernel_refuses_is_named_with_what_ran(load: Pa
     assert "refuses 8000" not in shown
 
 
+def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_comparisons(
+    load: Path, tmp_path: Path
+) -> None:
+    """Goal: 10 % of a run of 2 s are its start, which may be all that is above p99. Method: runs of two lengths."""
+    words = "response_p99 counts the first 0.2 s (--seconds over 20 leaves p99 free of it)"
+
+    def shown(*command: str) -> str:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, command)
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        return " ".join(done.stdout.split())
+
+    of = ["run", str(load), "-m", "juno-r2", "--governor", "performance", "--vs", "governor=powersave"]
+    short, long = str(tmp_path / "short"), str(tmp_path / "long")
+    assert words in shown(*of, "--seconds", "2", "-o", short)
+    assert words in shown("compare", short, "--metric", "response_p99")
+    assert words not in shown("compare", short), "its table has no wait"
+    assert "the first 0.2 s" not in shown(*of, "--seconds", "21", "--iterations", "2", "-o", long)
+    assert "the first 0.2 s" not in shown("compare", long, "--metric", "response_p99")
+
+
 def test_failed_variants_are_in_the_answer(load: Path, tmp_path: Path) -> None:
     done = of_conservative(load, tmp_path, "--vs", "up_threshold=10")
     assert done.exit_code == 1

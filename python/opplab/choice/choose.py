@@ -31,7 +31,7 @@ from opplab.choice.criteria import (
 )
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
-from opplab.report.start import FIRST_IDLE, in_first_idle
+from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.simulation.machine import has_hwp
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
@@ -357,10 +357,8 @@ def _answer(
     import numpy as np
 
     from opplab.summary.answer import (
-        COLD_NS,
         PAIRS,
-        cold_reason,
-        cold_waits,
+        ends,
         never_finished,
         periods_together,
         start_up,
@@ -530,10 +528,16 @@ def _answer(
         undrawn=draws is None,
         samples=(len(keeps), "runs" if assumed is None else "draws"),
     )
-    # The metrics that decide, and that of the price.
-    judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
-    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=not program.check)
-    return replace(choice, notes=list(filter(None, [*notes, waits])))
+    # The metrics that decide, and those whose changes are read.
+    columns = choice.compared(shown)
+    changed = [(name, one.changes[name]) for one in ranked for name in columns if name in one.changes]
+    read = read_changes((name, each.value, each.certainty.words) for name, each in changed)
+    judged = dict.fromkeys(
+        [*metrics, *(metric for metric, one in bounds if one in limits), *read, *choice.priced()[:1]]
+    )
+    longer = not program.check and not ends(base["workload"])
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=longer)
+    return replace(choice, notes=list(filter(None, notes)), cold=waits)
 
 
 def _later_misses(
