@@ -148,6 +148,8 @@ class Choice:
         What the numbers are of, for the last line.
     cold : str
         Which of them the start of the runs may decide; empty if none.
+    boost : str
+        How many cores ran at the boost that is known of one alone; empty if none.
     missing : sequence of str
         What they do not hold, in sentences.
     of_power : sequence of str
@@ -177,6 +179,7 @@ class Choice:
     undrawn: bool = False
     notes: Sequence[str] = ()
     cold: str = ""
+    boost: str = ""
     missing: Sequence[str] = ()
     of_power: Sequence[str] = ()
     samples: tuple[int, str] = (1, "runs")
@@ -348,7 +351,7 @@ class Choice:
         }
 
     def _assumed(self) -> str:
-        told = list(filter(None, [*self.notes, self.cold]))
+        told = list(filter(None, [*self.notes, self.cold, self.boost]))
         if not self.assumptions:
             notes = "; ".join(["no numbers were drawn", "intervals cover the runs", *told])
             return f"Assumed: {notes}. Next: --uncertainty 40."

@@ -37,7 +37,7 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.ranges import idle_latencies
 from opplab.simulation.work import with_energy_per_work
-from opplab.summary.caveats import of_power, of_settings
+from opplab.summary.caveats import boosted_cpus, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
@@ -195,7 +195,8 @@ def choose(
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
-    return replace(choice, missing=notes, of_power=of_power({point[0]: program.machine}, powers_w))
+    boost = lone_boost(point[0], program.machine, run.boosted_cpus)
+    return replace(choice, missing=notes, boost=boost, of_power=of_power({point[0]: program.machine}, powers_w))
 
 
 def _cut(
@@ -301,6 +302,8 @@ class _Runner:
     jobs: int
     executor: Executor | None
     progress: Shown | None
+    boosted_cpus: float = 0.0
+    """CPUs of a cluster above the clock without boost, of the run that has most."""
 
     def own(self, cases: Sequence[Any]) -> tuple[dict[tuple[Point, str, str], Values], dict[str, tuple[str, str]]]:
         """Run cases at the machine file's own numbers: values, and unit and sense of each metric."""
@@ -311,6 +314,8 @@ class _Runner:
 
         def keep(_case: Any, measured: Measured) -> None:
             rows = list(with_energy_per_work(measured.dicts()))
+            found = {row["metric"]: row["value"] for row in rows}
+            self.boosted_cpus = max(self.boosted_cpus, boosted_cpus(found, self.program.machine["cluster"]))
             collected(rows, values, _wanted)
             units.update((row["metric"], (row["unit"], row["better"])) for row in rows if row["value"] is not None)
 

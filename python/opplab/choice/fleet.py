@@ -142,7 +142,7 @@ class Saving:
         # Waits that nobody asks for are read in the price.
         price = choice.price()
         asked = price or choice.constraints or choice.goals != [CHANGE]
-        cold = [f"{choice.cold}."] if choice.cold and asked else []
+        cold = choice.cold if asked else ""
         missed = base.parts.get("missed_activations")
         change = None if chosen is None else chosen.changes.get(CHANGE)
         passed = ""
@@ -172,7 +172,7 @@ class Saving:
             reason="" if change is None else change.certainty.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
             left_out=choice.left_out(),
-            missing=[*cold, *choice.missing],
+            missing=[*(f"{words}." for words in (cold, choice.boost) if words), *choice.missing],
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
         )

@@ -23,7 +23,7 @@ from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
-from opplab.summary.caveats import caveats, held_clocks, machines_of
+from opplab.summary.caveats import boosted_cpus, caveats, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.parts import CHANCE
@@ -462,7 +462,7 @@ def answer_of(
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
     beside = [_cold_misses(experiment, cases), *_cold_waits(experiment, lines, policies), _unfinished(cases)]
-    beside += [_first_idle(policies, cases), shared]
+    beside += [_first_idle(policies, cases), shared, *_lone_boosts(experiment, cases)]
     every_run = [run for of in cases.values() for run in of.values()]
     answer.assumed = _assumed(experiment, lines, every_run, sure, command, beside)
     answer.missing = _cut(experiment, results)
@@ -904,6 +904,16 @@ def _cold_waits(experiment: Experiment, lines: Sequence[Line], policies: Mapping
         governors = [policies[name]["governor"] for one in own if one.base for name in (one.base, one.variant)]
         found.append(cold_waits(read_changes(changes), work, case.duration_ns, governors, longer=not ends(work)))
     return list(dict.fromkeys(found))
+
+
+def _lone_boosts(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> list[str]:
+    """Report the machines of which several cores ran at the boost of one."""
+    found = []
+    for name, machine in machines_of(experiment).items():
+        own = [run for ((on, *_), _), runs in cases.items() if on == name for run in runs.values()]
+        cpus = max((boosted_cpus(run, machine["cluster"]) for run in own), default=0.0)
+        found.append(lone_boost(name, machine, cpus))
+    return found
 
 
 def _unfinished(cases: Mapping[tuple[Point, str], Values]) -> str:
