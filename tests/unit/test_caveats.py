@@ -4,12 +4,17 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import opplab
+from opplab import _opplab
 from opplab.cli.main import opplab as main
+from opplab.fit.machine_power import generic_power
+
+from testdata import shared
 
 LAPTOP = ("--driver", "intel_pstate", "--governor", "powersave", "--seconds", "0.3", "--iterations", "1")
 
@@ -48,6 +53,53 @@ def test_a_sampling_rate_that_the_kernel_refuses_is_named_with_what_ran(load: Pa
     shown = " ".join(done.stdout.split())
     assert "sampling_rate=500: ran with sampling_rate=8000: two ticks are the least, and v6.12 refuses 500." in shown
     assert "refuses 8000" not in shown
+
+
+def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_comparisons(
+    load: Path, tmp_path: Path
+) -> None:
+    """Goal: 10 % of a run of 2 s are its start, which may be all that is above p99. Method: runs of two lengths."""
+    words = "response_p99 counts the first 0.2 s (--seconds over 20 leaves p99 free of it)"
+
+    def shown(*command: str) -> str:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, command)
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        return " ".join(done.stdout.split())
+
+    of = ["run", str(load), "-m", "juno-r2", "--governor", "performance", "--vs", "governor=powersave"]
+    short, long = str(tmp_path / "short"), str(tmp_path / "long")
+    assert words in shown(*of, "--seconds", "2", "-o", short)
+    assert words in shown("compare", short, "--metric", "response_p99")
+    assert words not in shown("compare", short), "its table has no wait"
+    assert "the first 0.2 s" not in shown(*of, "--seconds", "21", "--iterations", "2", "-o", long)
+    assert "the first 0.2 s" not in shown("compare", long, "--metric", "response_p99")
+
+
+def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:
+    """Goal: watts and waits of all cores at the boost of one are assumed. Method: an imported EPYC, two loads."""
+    text, _ = generic_power(_opplab.import_machine(str(shared("data/pepc/rome0.tar.xz")))[0].renamed("rome").to_toml())
+    (tmp_path / "rome.toml").write_text(text)
+    machine = opplab.Machine.parse(text)
+    words = "busy CPUs of a package of rome boost as one core alone does, to 3.41 GHz: what more cores get is unknown"
+
+    def assumed(tasks: int, **policy: bool) -> str:
+        load = opplab.Workload.periodic(tasks, run_us=8000, period_us=10000)
+        options: dict[str, Any] = {"seconds": 0.2, "iterations": 1, "uncertainty": 0, "jobs": 1}
+        return (
+            opplab.choose(machine, load, governors=("performance", "ondemand"), policy=policy, **options)
+            .block()
+            .assumed
+        )
+
+    assert words in assumed(8)
+    assert "boost as one core" not in assumed(1)
+    assert "boost as one core" not in assumed(8, no_turbo=True)
+    task = {"instance": 8, "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 10000}}
+    file = tmp_path / "eight.json"
+    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    run = ["run", str(file), "-m", str(tmp_path / "rome.toml"), "--governor", "performance", "--seconds", "0.2"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, "-o", str(tmp_path / "out")])
+    assert words in " ".join(done.stdout.split())
 
 
 def test_failed_variants_are_in_the_answer(load: Path, tmp_path: Path) -> None:

@@ -911,7 +911,8 @@ def test_response_times_that_the_cold_start_decides_are_named() -> None:
     limit = {"constraints": ["response_p99 <= 90ms"]}
     assert f"response_p99 counts {words}" in told(2, **limit)
     assert "when load tracking starts" not in told(21, **limit)
-    assert "when load tracking starts" not in told(2, goals=["energy"], constraints=["response_p50 <= 90ms"])
+    read = told(2, goals=["energy"], constraints=["response_p50 <= 90ms"])
+    assert f"response_p99 counts {words}" in read, "its change is in the table, and p50 is free of the start"
     assert "response_max counts the first 0.2 s, when load tracking starts from 0." in told(21, goals=["response_max"])
 
 

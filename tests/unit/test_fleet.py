@@ -311,6 +311,43 @@ def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(
     assert "Mean power rises" not in plain.text(80)
 
 
+def test_a_type_names_what_does_less_work_and_the_waits_of_the_start(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    """Goal: what saves more and is no answer has a reason, and a price that is the start of short runs is called so."""
+    energy = Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)
+    best, base = made(choice, energy).options
+    slow = next(option for option in choice.options if option.label == "powersave")
+    less = replace(slow, meets=0.0, breaks=[text for text in choice.work if text.startswith("work_done")])
+    dear = replace(best, changes={**best.changes, "response_p99": Parts(20.0, 1.0, (-1.0, 1.0), 10.0, 30.0, draws=39)})
+    cold = "response_p99 counts the first 0.2 s"
+    found = answer(dumps, monkeypatch, replace(choice, options=[dear, base, less], cold=cold))
+    (kind,) = (row["machine_type"] for row in found.rows())
+    words = " ".join(found.text(80).split())
+    assert f"{kind}: Left out: powersave does less than performance: work_done" in words
+    (left_out,) = found.facts()["left_out"].values()
+    assert [text.split()[2] for text in left_out] == ["powersave"]
+    assert f"{kind}: {cold}." in words
+    cheap = answer(
+        dumps, monkeypatch, replace(choice, options=[replace(best, changes={"energy_per_work": energy}), base])
+    )
+    assert "the first 0.2 s" not in cheap.text(80), "nobody reads a percentile"
+
+
+def test_all_types_have_a_sum_beside_that_of_the_clear_savings(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    clear, open_ = (Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, high, draws=39) for high in (-1.0, 1.0))
+    answers = iter([made(choice, clear), made(choice, open_), made(choice, clear), made(choice, clear)])
+    monkeypatch.setattr(choosing, "choose", lambda *_, **__: next(answers))
+    two = [dumps / "a.tar.xz", dumps / "c.tar.xz"]
+    found = fleet(two, "tbench")
+    whole = sum(row["saved_watts"] for row in found.rows())
+    (watts,) = re.findall(r"By the means of 2 types, clear or not: ([0-9.]+) W, ", found.finding)
+    assert float(watts) == pytest.approx(whole, rel=1e-3)
+    assert "clear or not" not in fleet(two, "tbench").finding
+
+
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     for name in ("a", "b", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
+from opplab.report.start import LITTLE, in_words
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from opplab.summary.answer import Answer
 
 __all__ = ["Choice", "Option"]
-
-LITTLE = 1.0
-"""Percent; who differs by less is as good."""
 
 COLUMNS = (
     *("energy", "power", "energy_per_work", "missed_activations"),
@@ -148,6 +146,10 @@ class Choice:
         The machine file's marks.
     notes : sequence of str
         What the numbers are of, for the last line.
+    cold : str
+        Which of them the start of the runs may decide; empty if none.
+    boost : str
+        How many cores ran at the boost that is known of one alone; empty if none.
     missing : sequence of str
         What they do not hold, in sentences.
     of_power : sequence of str
@@ -176,6 +178,8 @@ class Choice:
     sources: dict[str, str] = field(default_factory=dict)
     undrawn: bool = False
     notes: Sequence[str] = ()
+    cold: str = ""
+    boost: str = ""
     missing: Sequence[str] = ()
     of_power: Sequence[str] = ()
     samples: tuple[int, str] = (1, "runs")
@@ -314,7 +318,7 @@ class Choice:
             changes = {
                 metric: Change(option.changes[metric].value, option.changes[metric].certainty)
                 for metric in columns
-                if base and metric in option.changes and metric in self._compared(columns)
+                if base and metric in option.changes and metric in self.compared(columns)
             }
             values = {metric: option.parts[metric].value for metric in columns}
             lines.append(
@@ -336,7 +340,7 @@ class Choice:
             " ".join([*self.missing, *self.of_power]),
         )
 
-    def _compared(self, columns: Sequence[str]) -> set[str]:
+    def compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
         from opplab.summary.answer import NEVER_COMPARED
 
@@ -347,8 +351,9 @@ class Choice:
         }
 
     def _assumed(self) -> str:
+        told = list(filter(None, [*self.notes, self.cold, self.boost]))
         if not self.assumptions:
-            notes = "; ".join(["no numbers were drawn", "intervals cover the runs", *self.notes])
+            notes = "; ".join(["no numbers were drawn", "intervals cover the runs", *told])
             return f"Assumed: {notes}. Next: --uncertainty 40."
         number, _ = self.samples
         needed = quantile_draws(LEVEL)
@@ -356,7 +361,7 @@ class Choice:
         enough = number >= needed
         covered = "intervals cover runs and these" if enough else f"no intervals: these need {needed} draws"
         power = "the assumed power is in no draw" if self.assumed_power else ""
-        notes = "; ".join(filter(None, [drawn, covered, power, *self.notes]))
+        notes = "; ".join(filter(None, [drawn, covered, power, *told]))
         return f"Assumed: {notes}. Next: {self.next_step if enough or power else f'--uncertainty {needed}'}."
 
     def findings(self) -> list[str]:
@@ -395,7 +400,7 @@ class Choice:
         ]
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
-        out += self._left_out()
+        out += self.left_out()
         out += self.same()
         out += self._tests_nothing()
         kept = [option for option in self.options[1:] if option.meets >= 0.5 and option.label not in chosen.equals]
@@ -440,7 +445,7 @@ class Choice:
 
     def same(self) -> list[str]:
         """Name the settings that are as good as the recommended one, and those whose runs are another's."""
-        from opplab.summary.answer import in_words, same_runs, title_of
+        from opplab.summary.answer import same_runs, title_of
 
         chosen = self.recommended
         having = [option for option in self.options if option.twins]
@@ -475,7 +480,7 @@ class Choice:
         unsure = "" if judged.is_clear else f" ({judged.words})"
         return metric, f"{title_of(metric)} {judged.text(value)}{unsure}"
 
-    def _left_out(self) -> list[str]:
+    def left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""
         out = []
         base = next((option for option in self.options if option.label == self.baseline), self.options[0])

@@ -31,13 +31,13 @@ from opplab.choice.criteria import (
 )
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
-from opplab.report.start import FIRST_IDLE, in_first_idle
+from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.simulation.machine import has_hwp, identity
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.ranges import idle_latencies
 from opplab.simulation.work import with_energy_per_work
-from opplab.summary.caveats import of_power, of_settings
+from opplab.summary.caveats import boosted_cpus, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
@@ -195,7 +195,8 @@ def choose(
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
-    return replace(choice, missing=notes, of_power=of_power({point[0]: program.machine}, powers_w))
+    boost = lone_boost(point[0], program.machine, run.boosted_cpus)
+    return replace(choice, missing=notes, boost=boost, of_power=of_power({point[0]: program.machine}, powers_w))
 
 
 def _cut(
@@ -302,6 +303,8 @@ class _Runner:
     jobs: int
     executor: Executor | None
     progress: Shown | None
+    boosted_cpus: float = 0.0
+    """CPUs of a cluster above the clock without boost, of the run that has most."""
 
     def own(self, cases: Sequence[Any]) -> tuple[dict[tuple[Point, str, str], Values], dict[str, tuple[str, str]]]:
         """Run cases at the machine file's own numbers: values, and unit and sense of each metric."""
@@ -312,6 +315,8 @@ class _Runner:
 
         def keep(_case: Any, measured: Measured) -> None:
             rows = list(with_energy_per_work(measured.dicts()))
+            found = {row["metric"]: row["value"] for row in rows}
+            self.boosted_cpus = max(self.boosted_cpus, boosted_cpus(found, self.program.machine["cluster"]))
             collected(rows, values, _wanted)
             units.update((row["metric"], (row["unit"], row["better"])) for row in rows if row["value"] is not None)
 
@@ -358,10 +363,8 @@ def _answer(
     import numpy as np
 
     from opplab.summary.answer import (
-        COLD_NS,
         PAIRS,
-        cold_reason,
-        cold_waits,
+        ends,
         never_finished,
         periods_together,
         start_up,
@@ -531,10 +534,16 @@ def _answer(
         undrawn=draws is None,
         samples=(len(keeps), "runs" if assumed is None else "draws"),
     )
-    # The metrics that decide, and that of the price.
-    judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *choice.priced()[:1]])
-    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=not program.check)
-    return replace(choice, notes=list(filter(None, [*notes, waits])))
+    # The metrics that decide, and those whose changes are read.
+    columns = choice.compared(shown)
+    changed = [(name, one.changes[name]) for one in ranked for name in columns if name in one.changes]
+    read = read_changes((name, each.value, each.certainty.words) for name, each in changed)
+    judged = dict.fromkeys(
+        [*metrics, *(metric for metric, one in bounds if one in limits), *read, *choice.priced()[:1]]
+    )
+    longer = not program.check and not ends(base["workload"])
+    waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=longer)
+    return replace(choice, notes=list(filter(None, notes)), cold=waits)
 
 
 def _later_misses(

@@ -102,6 +102,8 @@ class Saving:
         Why the saving has no interval; empty if it has one.
     broken : str
         Constraints that no setting keeps, or, where one does, that the baseline does not.
+    left_out : list of str
+        Settings that are left out as they do less work, in sentences.
     missing : list of str
         What its numbers do not hold, in sentences.
     base_missed : float
@@ -124,6 +126,7 @@ class Saving:
     passed: str
     reason: str
     broken: str
+    left_out: list[str]
     missing: list[str]
     base_missed: float
     power: float
@@ -136,6 +139,10 @@ class Saving:
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
+        # Waits that nobody asks for are read in the price.
+        price = choice.price()
+        asked = price or choice.constraints or choice.goals != [CHANGE]
+        cold = choice.cold if asked else ""
         missed = base.parts.get("missed_activations")
         change = None if chosen is None else chosen.changes.get(CHANGE)
         passed = ""
@@ -159,12 +166,13 @@ class Saving:
             high=None if change is None else saved(change.low),
             clear=change is not None and change.certainty.is_clear and power is not None,
             commands=[] if chosen is None else list(chosen.commands),
-            price=choice.price() if change is not None and power is not None else "",
+            price=price if change is not None and power is not None else "",
             twins=choice.same(),
             passed=passed,
             reason="" if change is None else change.certainty.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
-            missing=list(choice.missing),
+            left_out=choice.left_out(),
+            missing=[*(f"{words}." for words in (cold, choice.boost) if words), *choice.missing],
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
         )
@@ -207,7 +215,7 @@ class Fleet(Block):
         price = [f"Price of the settings against the baseline: {'; '.join(prices)}."] if prices else []
         told: dict[str, list[str]] = {}
         for kind, saving in self.types:
-            for words in (*saving.twins, *saving.missing):
+            for words in (*saving.twins, *saving.left_out, *saving.missing):
                 told.setdefault(words, []).append(kind.name)
         same = [f"{'; '.join(names)}: {words}" for words, names in told.items()]
         passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
@@ -276,8 +284,10 @@ class Fleet(Block):
         """Give what JSON has beside the rows."""
         commands = {kind.digest: saving.commands for kind, saving in self.types}
         refused = [{"dump": name, "why": why} for name, why in self.refused]
-        twins = {kind.digest: saving.twins for kind, saving in self.types}
-        return {**super().facts(), "commands": commands, "twins": twins, "refused": refused, "assumed": self.assumed}
+        words = {
+            name: {kind.digest: getattr(saving, name) for kind, saving in self.types} for name in ("twins", "left_out")
+        }
+        return {**super().facts(), "commands": commands, **words, "refused": refused, "assumed": self.assumed}
 
     def commands_text(self) -> str:
         """Give the commands that set it: once for types that share them."""
@@ -644,6 +654,11 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
         year = f"{_number(total)} W, {_number(total * HOURS / 1000)} kWh a year"
         words.append(f"Clear savings: {year} at the baseline's work, on {machines}.")
+        known = [(kind, saving.watts) for kind, saving in answered if saving.watts is not None]
+        whole = sum(watts * kind.machines for kind, watts in known)
+        if whole != total:
+            year = f"{_number(whole)} W, {_number(whole * HOURS / 1000)} kWh a year"
+            words.append(f"By the means of {_several(len(known), 'type')}, clear or not: {year}.")
     # What the other types have in common is one sentence, and how many they are.
     others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
     return " ".join([*words, *(text.format(_several(count, "machine type")) for text, count in others.items())])

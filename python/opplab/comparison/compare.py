@@ -271,6 +271,7 @@ def compare(
     from opplab.comparison.overview import overview
     from opplab.comparison.sources import by_machine
     from opplab.comparison.tables import laid_out
+    from opplab.report.start import read_changes
 
     check_layout(layout, table, method)
     several = table in OF_BENCHMARKS
@@ -311,6 +312,13 @@ def compare(
                 one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []
                 words = [f"{name}: {note}" if several else note for name in about for note in place.notes(name)]
                 one.notes += words
+                read = read_changes(
+                    (row.metric, cell.change, cell.certain)
+                    for row in one.rows
+                    for cell in row.cells[1:]
+                    if cell is not None and cell.change is not None and not cell.in_points
+                )
+                one.notes += dict.fromkeys(words for name in about for words in place.cold(name, read))
                 by_energy = {row.operation if several else one.benchmark for row in one.rows if row.metric == "energy"}
                 unlike = [(name, place.unlike_work(name, names)) for name in about if name in by_energy]
                 one.notes += [f"{name}: {words}" if several else words for name, words in unlike if words]

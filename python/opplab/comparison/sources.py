@@ -15,7 +15,7 @@ any other file or folder            one run a file, read by the first of `opplab
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
@@ -74,6 +74,10 @@ class Source:
     def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Average power in watts and what it is the average of; None when it was not recorded."""
         return None
+
+    def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
+        """Which of some metrics the start of a benchmark's runs may decide, in sentences."""
+        return []
 
     def notes(self, benchmark: str) -> list[str]:
         """What a reader of a benchmark's values must know."""
@@ -161,9 +165,22 @@ class Tree(Source):
 class Frame(Source):
     """A results table (`opplab.results.SCHEMA`)."""
 
-    def __init__(self, table: pl.DataFrame, baseline: str = "") -> None:
-        """Take a table; `baseline` is the policy with which the others are compared."""
+    def __init__(
+        self, table: pl.DataFrame, baseline: str = "", lengths_ns: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
+        """Take a table.
+
+        Parameters
+        ----------
+        table : polars.DataFrame
+        baseline : str
+            The policy with which the others are compared.
+        lengths_ns : mapping, optional
+            Length of a run and its warm-up by machine, benchmark and parameter, where they are known.
+        """
         import polars as pl
+
+        self.lengths_ns = lengths_ns or {}
 
         self.problems = []
         self.table = table if "run" in table.columns else table.with_columns(_run_names(table).alias("run"))
@@ -340,6 +357,16 @@ class Frame(Source):
         shares = {name: of_run.get(name) or 0.0 for name in self.runs()}
         found += [words] if (words := in_first_idle(shares)) else []
         return found
+
+    def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
+        """Which of some metrics the start of a benchmark's runs may decide, in sentences."""
+        from opplab.report.start import cold_waits
+
+        places = self.table.select("machine", "benchmark", "param").unique(maintain_order=True).iter_rows()
+        own = (" ".join(filter(None, place)) for place in places if place[1] == benchmark)
+        known = (self.lengths_ns[place] for place in own if place in self.lengths_ns)
+        words = (cold_waits(metrics, {"warmup_ns": warmup_ns}, length_ns) for length_ns, warmup_ns in known)
+        return list(dict.fromkeys(filter(None, words)))
 
     def per_watt(self, run: Run) -> Run:
         """Values of each case by its power."""
@@ -572,7 +599,7 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
         return [("", place)]
     parts: list[tuple[str, Source]] = []
     for name in place.table["machine"].unique(maintain_order=True):
-        part = Frame(place.table.filter(pl.col("machine").eq_missing(name)))
+        part = Frame(place.table.filter(pl.col("machine").eq_missing(name)), lengths_ns=place.lengths_ns)
         part.baseline = place.baseline
         parts.append((name or "", part))
     return parts
@@ -591,14 +618,23 @@ def _file_name(path: Path) -> str:
     return path.parent.absolute().name if path.name == "results.parquet" else path.absolute().name
 
 
-def _baseline_of(path: Path) -> str:
-    """The policy that the experiment of a results folder names as its baseline; empty where none is known."""
+def _manifest_of(path: Path) -> dict[str, Any]:
+    """What a results folder, or that of a table, has of its experiment; nothing where none is known."""
     from opplab.sweep.store import Store
 
     folder = path if path.is_dir() else path.parent
-    if not (folder / "manifest.json").is_file():
-        return ""
-    return str(Store(folder).manifest().get("baseline") or "")
+    return Store(folder).manifest() if (folder / "manifest.json").is_file() else {}
+
+
+def _baseline_of(path: Path) -> str:
+    """The policy that the experiment of a results folder names as its baseline; empty where none is known."""
+    return str(_manifest_of(path).get("baseline") or "")
+
+
+def _lengths_of(path: Path) -> dict[str, tuple[int, int]]:
+    """Length of a run and its warm-up, ns, by machine, benchmark and parameter; older manifests have no warm-up."""
+    asked = _manifest_of(path).get("questions", {})
+    return {place: (one[1], one[2]) for place, one in asked.items() if len(one) > 2}
 
 
 def _merge(into: Run, run: Run) -> None:
@@ -646,7 +682,8 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
 
         read = {path: _read_table(path) for path in tables} | {path: _read_csv(path) for path in csv}
         named = [read[path].with_columns(pl.lit(_file_name(Path(path))).alias("file")) for path in dict.fromkeys(paths)]
-        return Frame(pl.concat(named, how="diagonal"), _baseline_of(Path(paths[0])))
+        lengths_ns = {name: length for path in paths for name, length in _lengths_of(Path(path)).items()}
+        return Frame(pl.concat(named, how="diagonal"), _baseline_of(Path(paths[0])), lengths_ns)
     if first.is_dir():
         from opplab.mmtests import runs_of
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,12 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, si
 from opplab.comparison.method import apart
 from opplab.report.block import FORMATS, LINES, Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
-from opplab.report.start import FIRST_IDLE, in_first_idle
+from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, in_words, read_changes
 from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
-from opplab.summary.caveats import caveats, held_clocks, machines_of
+from opplab.summary.caveats import boosted_cpus, caveats, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.parts import CHANCE
@@ -63,10 +62,6 @@ _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench"
 """What the rates of these benchmarks count."""
 DRAWS_APART = 5.0
 """Points between the ends of two intervals over draws from which on the draws did unlike work."""
-COLD_NS = 200_000_000
-"""What counts as the start of a run: the engine's `missed_at_start` is of it."""
-_WAIT = re.compile(r"(?:group_)?(?:latency|response)_(p\d+|max)(?::.*)?")
-_MISSES = ("missed_activations", "group_missed")
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
@@ -442,7 +437,7 @@ def answer_of(
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
         machine, benchmark, param = point
-        workload = " ".join(filter(None, (benchmark, param.replace("=", " "))))
+        workload = _workload_of(benchmark, param)
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
         done, lost = (
@@ -466,7 +461,8 @@ def answer_of(
     answer.finding = _finding(answer, sure)
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
-    beside = [_cold_misses(experiment, cases), _unfinished(cases), _first_idle(policies, cases), shared]
+    beside = [_cold_misses(experiment, cases), *_cold_waits(experiment, lines, policies), _unfinished(cases)]
+    beside += [_first_idle(policies, cases), shared, *_lone_boosts(experiment, cases)]
     every_run = [run for of in cases.values() for run in of.values()]
     answer.assumed = _assumed(experiment, lines, every_run, sure, command, beside)
     answer.missing = _cut(experiment, results)
@@ -481,6 +477,11 @@ def answer_of(
 def _one_each(experiment: Experiment) -> list[Case]:
     """Give a case of each workload and its parameter."""
     return list({(case.benchmark, case.param): case for case in experiment.cases}.values())
+
+
+def _workload_of(benchmark: str, param: str) -> str:
+    """Give the name of a workload and its parameter in lines."""
+    return " ".join(filter(None, (benchmark, param.replace("=", " "))))
 
 
 def _metric_of(case: Case) -> str:
@@ -521,7 +522,7 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
         runs = own.select("machine", "policy", "iteration").n_unique()
         ended = own.filter((own["metric"] == name) & own["value"].is_not_null()).height
         if cut := cut_of(name, ended, runs, case.duration_ns):
-            place = " ".join(filter(None, (case.benchmark, case.param.replace("=", " "))))
+            place = _workload_of(case.benchmark, case.param)
             counted = _COUNTED.get(case.benchmark, "whole pieces of work")
             words.append(f"{place}: {cut}; rate is of the part that ran and counts {counted}.")
     return " ".join(words)
@@ -781,11 +782,6 @@ def same_runs(names: Sequence[str], base: str) -> str:
     return f"{in_words(names)} {change} nothing here: {whose} runs are those of {base}."
 
 
-def in_words(names: Sequence[str]) -> str:
-    """List names: ``A``, ``A and B``, ``A, B and C``."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
 def _alone(answer: Answer) -> str:
     if len(answer.lines) != 1:
         return f"{len(answer.lines)} lines, compared with nothing: no baseline is named."
@@ -898,70 +894,26 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
     )
 
 
-def cold_waits(
-    names: Iterable[str],
-    work: Mapping[str, Any],
-    duration_ns: int,
-    governors: Iterable[str] = (),
-    *,
-    longer: bool = True,
-) -> str:
-    """Report metrics that the start of a run may decide: shares of missed work, and percentiles of waits.
-
-    A percentile is of the start where the start is as large a part of the run as what the percentile leaves above it.
-    Rows have no single waits, so that the start cannot be taken out of it.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Metrics that somebody asks for.
-    work : mapping
-        A case's workload.
-    duration_ns : int
-    governors : iterable of str
-        Those that ran.
-    longer : bool
-        Whether the workload has more to run than this.
-
-    Examples
-    --------
-    >>> cold_waits(["energy", "response_p99"], {}, 10_000_000_000, ["schedutil"])
-    'response_p99 counts the first 0.2 s, when load tracking starts from 0 (--seconds over 20 leaves p99 free of it)'
-    >>> cold_waits(["response_p99"], {}, 30_000_000_000)
-    ''
-    """
-    if work.get("warmup_ns", 0) >= COLD_NS:
-        return ""
-    found, free_s = [], {}
-    for name in names:
-        wait = _WAIT.fullmatch(name)
-        above = 0.0 if wait is None or wait[1] == "max" else 1 - int(wait[1][1:]) / 100
-        if (wait is None and name.partition(":")[0] not in _MISSES) or above * duration_ns > COLD_NS:
-            continue
-        found.append(name)
-        if wait is not None and above:
-            free_s[wait[1]] = COLD_NS / above / 1e9
-    if not found:
-        return ""
-    count = "counts" if len(found) == 1 else "count"
-    # The clock of the governor performance is as high at the start as later.
-    reason = cold_reason(set(governors) - {"performance"})
-    start = f"{in_words(found)} {count} the first {COLD_NS / 1e9:g} s{reason}"
-    if not free_s or not longer:
-        return start
-    return f"{start} (--seconds over {max(free_s.values()):.3g} leaves {in_words(list(free_s))} free of it)"
+def _cold_waits(experiment: Experiment, lines: Sequence[Line], policies: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Report the changes of waits that the start of a run may decide."""
+    found = []
+    for case in _one_each(experiment):
+        work = json.loads(case.json)["workload"]
+        own = [one for one in lines if one.workload == _workload_of(case.benchmark, case.param)]
+        changes = [(name, each.value, each.certainty.words) for one in own for name, each in one.changes.items()]
+        governors = [policies[name]["governor"] for one in own if one.base for name in (one.base, one.variant)]
+        found.append(cold_waits(read_changes(changes), work, case.duration_ns, governors, longer=not ends(work)))
+    return list(dict.fromkeys(found))
 
 
-def cold_reason(governors: Iterable[str]) -> str:
-    """Give why these governors' clocks are low at the start, where one reason holds for all of them.
-
-    Examples
-    --------
-    >>> cold_reason(["schedutil"]), cold_reason(["schedutil", "powersave"])
-    (', when load tracking starts from 0', '')
-    """
-    # Others read the busy share of the last period, as intel_pstate and ondemand do, or have firmware that does.
-    return ", when load tracking starts from 0" if set(governors) == {"schedutil"} else ""
+def _lone_boosts(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> list[str]:
+    """Report the machines of which several cores ran at the boost of one."""
+    found = []
+    for name, machine in machines_of(experiment).items():
+        own = [run for ((on, *_), _), runs in cases.items() if on == name for run in runs.values()]
+        cpus = max((boosted_cpus(run, machine["cluster"]) for run in own), default=0.0)
+        found.append(lone_boost(name, machine, cpus))
+    return found
 
 
 def _unfinished(cases: Mapping[tuple[Point, str], Values]) -> str:

@@ -16,10 +16,12 @@ from opplab.trace.sql import cpus_of
 
 __all__ = [
     "assumed_preferences",
+    "boosted_cpus",
     "caveats",
     "counts_idle_as_nothing",
     "held_clocks",
     "ignored",
+    "lone_boost",
     "machines_of",
     "of_power",
     "of_settings",
@@ -29,6 +31,9 @@ __all__ = [
 
 SAMPLING = ("conservative", "ondemand")
 """Governors that sample."""
+
+_LONE_BOOST = "lone-core-only"
+"""The mark of an import that knows the boost of one active core only."""
 
 _PERFORMANCE_EPP = ("", "performance", 0)
 _HELD_BUSY = 0.4
@@ -188,6 +193,46 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
             f"What the firmware makes of the energy preference {which} is assumed, and in no draw: {measured}."
         )
     return notes
+
+
+def boosted_cpus(run: Mapping[str, float | None], clusters: Sequence[Mapping[str, Any]]) -> float:
+    """Give how many CPUs a run has above the clock without boost on average, of the cluster that has most.
+
+    Examples
+    --------
+    >>> clusters = [{"name": "pkg0", "cpus": "0-127", "base_khz": 2_250_000}]
+    >>> boosted_cpus({"busy:pkg0@2250000": 3.0, "busy:pkg0@2300000": 2.5, "busy:pkg0@3400000": 5.0}, clusters)
+    9.6
+    """
+    most = 0.0
+    for cluster in clusters:
+        base_khz, head = cluster.get("base_khz") or 0, f"busy:{cluster['name']}@"
+        shares = {name.removeprefix(head): share or 0.0 for name, share in run.items() if name.startswith(head)}
+        percent = sum(share for clock, share in shares.items() if clock.isdecimal() and int(clock) > base_khz > 0)
+        most = max(most, percent / 100 * len(cpus_of(cluster["cpus"])))
+    return most
+
+
+def lone_boost(name: str, machine: Mapping[str, Any], cpus: float) -> str:
+    """Report that several cores ran at the boost that is known of one alone.
+
+    Parameters
+    ----------
+    name : str
+    machine : mapping
+        As a case's JSON has it.
+    cpus : float
+        `boosted_cpus` of the run that boosts most.
+    """
+    mark = str(machine.get("source", {}).get("default.cluster.turbo", ""))
+    bins = [each for cluster in machine["cluster"] if len(each := cluster.get("turbo", ())) == 1]
+    if not mark.startswith(_LONE_BOOST) or not bins or cpus <= 1:
+        return ""
+    ghz = max(each[0]["khz"] for each in bins) / 1e6
+    return (
+        f"{cpus:.3g} busy CPUs of a package of {name} boost as one core alone does, to {ghz:.2f} GHz: "
+        "what more cores get is unknown, and in no draw"
+    )
 
 
 def held_clocks(
