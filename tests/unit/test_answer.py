@@ -664,7 +664,7 @@ def test_columns_of_words_stand_left_and_a_note_in_brackets_may_break() -> None:
         "n": "+1 % [-2, 3]",
     }
     page = block._table([row], 1)
-    assert "<td>performance</td><td class=n>62 %</td>" in page
+    assert "<td>performance</td><td class=n>62&nbsp;%</td>" in page
     assert "<th>setting</th><th class=n>best in</th>" in page
     assert "[needs 3 runs]" in page
     assert "[-2,&nbsp;3]" in page

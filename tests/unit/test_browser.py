@@ -255,6 +255,15 @@ def test_prints_on_a4(browser: Browser, pages: dict[str, Path], name: str) -> No
     browser.call("Emulation.setEmulatedMedia", media="")
 
 
+def test_variants_beyond_the_colours_have_dashed_keys(browser: Browser, pages: dict[str, Path]) -> None:
+    browser.open(pages["named"])
+    looks = browser.value(
+        "[...document.querySelectorAll('[data-toggle]')].map(b => getComputedStyle(b).color"
+        " + getComputedStyle(b, '::before').width)"
+    )
+    assert len(looks) == len(set(looks)) == 7
+
+
 def test_trace_view_zooms_to_microseconds(browser: Browser, tmp_path: Path) -> None:
     run = opplab.simulate(
         opplab.Machine.load("juno-r2"),

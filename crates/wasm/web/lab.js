@@ -136,7 +136,8 @@ class Picture {
     // A colour a name, in the order in which names come.
     this.kinds = new Map();
     for (const lane of data.lanes) for (const [, , name] of lane.spans) if (!this.kinds.has(name)) this.kinds.set(name, this.kinds.size);
-    this.caption.textContent = data.title;
+    const unit = data.y.unit === "kHz" ? "MHz" : data.y.unit, what = data.y.name + (unit ? ", " + unit : "");
+    this.caption.replaceChildren(data.title, ...(data.series.length ? [make("small", {}, what + " by " + data.x.name)] : []));
     const names = data.series.map((line) => line.name + line.color).join("\n");
     if (names !== this.names) {
       this.names = names;

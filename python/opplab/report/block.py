@@ -228,9 +228,13 @@ def _tabular(rows: Sequence[Mapping[str, str]], names: int, colours: Sequence[Se
 
 
 def _breakable(text: str) -> str:
-    """Let a name break after its equals sign, a pair at its slash, and an interval before its bracket only."""
+    """Let a name break after its equals sign, a pair at its slash, and an interval before its bracket only.
+
+    A unit stays whole, and a percent sign beside its number.
+    """
     text = re.sub(r"\[[^]a-z]*\]", lambda found: found.group().replace(" ", "&nbsp;"), text)
-    return re.sub(r"(?<=\w[=/])(?=[\w.])", "<wbr>", text)
+    text = re.sub(r"(?<=\d) (?=%)", "&nbsp;", text)
+    return re.sub(r"(?<=\w\w[=/])(?=[\w.])", "<wbr>", text)
 
 
 def unbroken(text: str) -> str:

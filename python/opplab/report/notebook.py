@@ -26,6 +26,7 @@ STYLE = """
 .opplab .topology .c1{fill:#b3541e}.opplab .topology .c2{fill:#3d7a43}.opplab .topology .c3{fill:#84489c}
 .opplab svg .axis,.opplab svg .grid{stroke:#8888}
 .opplab svg .line{fill:none;stroke:currentColor;stroke-width:1.8}.opplab svg .dot{fill:currentColor}
+.opplab svg .again .line{stroke-dasharray:5 3}
 .opplab svg .v0{color:#2f86cf}.opplab svg .v1{color:#c07f00}.opplab svg .v2{color:#d0532f}
 .opplab svg .v3{color:#3c9a60}.opplab svg .v4{color:#8f66c4}.opplab svg .v5{color:#7a848e}
 """
@@ -116,7 +117,7 @@ def curves(title: str, x: Sequence[float], lines: Mapping[str, Sequence[float]],
     x_label, y_label : str
     """
     series = [
-        svg.Series(name, f"v{number % 6}", [(float(at), float(y), None) for at, y in zip(x, values, strict=True)])
+        svg.Series(name, svg.colour(number), [(float(at), float(y), None) for at, y in zip(x, values, strict=True)])
         for number, (name, values) in enumerate(lines.items())
     ]
     return Picture(svg.lines(title, series, x_label, y_label, key=True), title)

@@ -20,6 +20,7 @@ __all__ = [
     "alone",
     "axis_of",
     "changes",
+    "colour",
     "lines",
     "plane",
     "short",
@@ -59,6 +60,17 @@ def _attributes(values: dict[str, object]) -> str:
         text = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape(str(value), quote=True)
         parts.append(f'{name.rstrip("_").replace("_", "-")}="{text}"')
     return " ".join(parts)
+
+
+def colour(number: int) -> str:
+    """Give the class of the colour of a variant; where colours come again, lines are dashed.
+
+    Examples
+    --------
+    >>> colour(1), colour(7)
+    ('v1', 'v1 again')
+    """
+    return f"v{number % 6}" + (" again" if number >= 6 else "")
 
 
 def element(name: str, content: str = "", **attributes: object) -> str:

@@ -78,7 +78,7 @@ class ComparisonReport:
 
     def classes(self) -> dict[str, str]:
         """Give each run its colour."""
-        return {name: f"v{number % 6}" for number, name in enumerate(self.names)}
+        return {name: svg.colour(number) for number, name in enumerate(self.names)}
 
     def to_html(self) -> str:
         """Give the page."""
@@ -389,7 +389,7 @@ def _residency(
     own = own.filter(pl.col("metric").str.contains("^(freq_residency|busy|idle_residency):.*@"))
     if own.is_empty():
         return []
-    classes = {name: f"v{number % 6}" for number, name in enumerate(names)}
+    classes = {name: svg.colour(number) for number, name in enumerate(names)}
     found = residency_panels(own.with_columns(pl.col("run").alias("policy")), classes)
     return [
         (keys, [(f"{machine}, {title}" if machine else title, picture) for title, picture in made])

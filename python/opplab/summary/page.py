@@ -105,7 +105,7 @@ class Report:
 
     def to_html(self) -> str:
         """Give the page."""
-        classes = {name: f"v{number % 6}" for number, name in enumerate(_unique(self.results, "policy"))}
+        classes = {name: svg.colour(number) for number, name in enumerate(_unique(self.results, "policy"))}
         means = _Means(self.results)
         lines = [line for block in self.blocks for line in block.lines]
         has_published = any(line.published_base is not None for line in lines)
