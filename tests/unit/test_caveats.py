@@ -48,11 +48,24 @@ def of_conservative(load: Path, folder: Path, *words: str) -> Result:
     return CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, *words, "-o", str(folder / "out")])
 
 
-def test_a_sampling_rate_that_the_kernel_refuses_is_named_with_what_ran(load: Path, tmp_path: Path) -> None:
+def test_a_sampling_rate_that_the_kernel_refuses_leaves_its_default_in_the_row(load: Path, tmp_path: Path) -> None:
+    """Goal: rows have the value that runs: two ticks, or the driver's transition delay where that is longer."""
     done = of_conservative(load, tmp_path, "--vs", "sampling_rate=500", "--vs", "sampling_rate=8000")
     shown = " ".join(done.stdout.split())
-    assert "sampling_rate=500: ran with sampling_rate=8000: two ticks are the least, and v6.12 refuses 500." in shown
-    assert "refuses 8000" not in shown
+    refused = "the kernel refuses sampling_rate=500, less than two ticks: its default, 8000, stays"
+    assert f"sampling_rate=500: {refused}." in shown
+    assert shown.count("sampling_rate=500") == 2, "no row is called so"
+    assert "refuses sampling_rate=8000" not in shown
+    text = opplab.Machine.load("juno-r2").to_toml()
+    slow = text.replace('name = "scmi"\n', 'name = "scmi"\ntransition_delay_us = 20000\n')
+    (tmp_path / "slow.toml").write_text(slow)
+    run = ["run", str(load), "-m", str(tmp_path / "slow.toml"), "--governor", "conservative", "--seconds", "0.2"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(
+        main, [*run, "--vs", "sampling_rate=500", "-o", str(tmp_path / "slow")]
+    )
+    shown = " ".join(done.stdout.split())
+    assert "its default, 20000, stays" in shown
+    assert "sampling_rate=20000 changes nothing here: its runs are those of conservative" in shown
 
 
 def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_comparisons(

@@ -41,6 +41,7 @@ from opplab.summary.caveats import boosted_cpus, lone_boost, of_power, of_settin
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
+from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.ends import Hanging, moving
@@ -171,8 +172,10 @@ def choose(
             for one in searched(run, chosen, search, goals, limits, search_settings, seed, whole=whole)
             if one not in chosen
         ]
+    chosen = _as_taken(program, chosen, left_out.append)
     if len(chosen) < 2:
-        raise InputError("there is only one setting: give at least two, such as two governors")
+        only = "; ".join(["there is only one setting", *left_out])
+        raise InputError(f"{only}: give at least two, such as two governors")
     chosen = with_drivers(chosen, program.machine, shared)
     words = told_apart(shared, [dict(one.keys) for one in chosen])
     named = zip(labels_of(chosen), chosen, strict=True)
@@ -239,6 +242,25 @@ def _check_measured(
         if lacking := [label for label in labels if (point, label, metric) not in values]:
             raise InputError(f"no run of {', '.join(lacking)} has the metric {metric}, which is asked for")
     check_units(goals, limits, units, named)
+
+
+def _as_taken(program: Program, settings: Sequence[Setting], said: Callable[[str], None]) -> list[Setting]:
+    """Give settings with the values that stay where the kernel refuses theirs; equal ones are there once then."""
+    out: list[Setting] = []
+    replaced = set()
+    for setting in settings:
+        asked, kept, one = dict(setting.tunables).get(RATE, ""), "", setting
+        if asked:
+            kept = kept_rate(program.machine, setting.applied(program.bases[0]["policy"], setting.name))
+        if kept:
+            tunables = tuple((name, kept if name == RATE else value) for name, value in setting.tunables)
+            one = replace(setting, tunables=tunables, name=with_kept(setting.name, asked, kept))
+            replaced.add((one.keys, one.tunables))
+            said(f"{dict(setting.keys).get('governor', setting.name)}: {refusal(asked, kept)}")
+        there = any((one.keys, one.tunables) == (other.keys, other.tunables) for other in out)
+        if not there or (one.keys, one.tunables) not in replaced:
+            out.append(one)
+    return out
 
 
 def _variants_of(
