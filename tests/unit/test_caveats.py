@@ -13,6 +13,7 @@ import opplab
 from opplab import _opplab
 from opplab.cli.main import opplab as main
 from opplab.fit.machine_power import generic_power
+from opplab.summary.caveats import eas_off
 
 from testdata import shared
 
@@ -86,6 +87,32 @@ def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_compa
     assert words not in shown("compare", short), "its table has no wait"
     assert "the first 0.2 s" not in shown(*of, "--seconds", "21", "--iterations", "2", "-o", long)
     assert "the first 0.2 s" not in shown("compare", long, "--metric", "response_p99")
+
+
+def test_runs_in_which_placement_was_not_energy_aware_are_counted(tmp_path: Path) -> None:
+    """Goal: a mean over runs with and without EAS is called so. Method: shares by hand, then more work than CPUs."""
+    eas: dict[str, dict[str, Any]] = {"schedutil": {"eas": True}, "eas=false": {"eas": False}}
+    on, off = [0.0, 0.0], [100.0, 100.0]
+    words = "most of the time in 2 of 4 runs of schedutil (metric overutilized)."
+    assert eas_off({("a", "schedutil"): [1.2, 99.8, 0.4, 50.0], ("a", "eas=false"): on}, eas).endswith(words)
+    assert eas_off({("a", "schedutil"): on, ("a", "eas=false"): on}, eas) == ""
+    assert "2 of 2 runs of schedutil" in eas_off({("a", "schedutil"): off, ("b", "schedutil"): on}, eas)
+    assert eas_off({("a", "schedutil"): off, ("a", "hz=1000"): off}, {"schedutil": {}, "hz=1000": {}}) == ""
+    assert "1 of 2 runs of schedutil and 2 of 2 runs of x" in eas_off(
+        {("a", "schedutil"): [0.0, 99.0], ("a", "x"): off}, {"schedutil": {"eas": True}, "x": {"eas": False}}
+    )
+    task = {"instance": 12, "loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 16000}}
+    file = tmp_path / "full.json"
+    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    command = ["run", str(file), "-m", "pixel4", "--vs", "eas=false", "--seconds", "0.3", "--iterations", "2"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*command, "-o", str(tmp_path / "out")])
+    shown = " ".join(done.stdout.split())
+    words = "Energy-aware placement was off for overload most of the time in 2 of 2 runs of schedutil"
+    assert words in shown
+    load = opplab.Workload.load(file)
+    options: dict[str, Any] = {"seconds": 0.3, "iterations": 1, "uncertainty": 0, "jobs": 1}
+    found = opplab.choose("pixel4", load, governors=("schedutil",), variants=("eas=false",), **options)
+    assert words.replace("2 of 2", "1 of 1") in str(found).replace("\n", " ")
 
 
 def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the assumptions from their draws.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -37,7 +38,7 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.ranges import idle_latencies
 from opplab.simulation.work import with_energy_per_work
-from opplab.summary.caveats import boosted_cpus, lone_boost, of_power, of_settings
+from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
@@ -198,6 +199,9 @@ def choose(
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
+    policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
+    shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
+    notes += filter(None, [eas_off(shares, policies)])
     boost = lone_boost(point[0], program.machine, run.boosted_cpus)
     return replace(choice, missing=notes, boost=boost, of_power=of_power({point[0]: program.machine}, powers_w))
 

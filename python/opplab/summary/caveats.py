@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opplab.errors import CaseError
+from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
 from opplab.sweep.drivers import ACTIVE, driver_under
@@ -20,6 +21,7 @@ __all__ = [
     "boosted_cpus",
     "caveats",
     "counts_idle_as_nothing",
+    "eas_off",
     "held_clocks",
     "ignored",
     "lone_boost",
@@ -29,6 +31,8 @@ __all__ = [
     "unlike_drivers",
 ]
 
+_EAS_OFF = 50.0
+"""Percent of a run's time."""
 _LONE_BOOST = "lone-core-only"
 """The mark of an import that knows the boost of one active core only."""
 
@@ -217,6 +221,37 @@ def lone_boost(name: str, machine: Mapping[str, Any], cpus: float) -> str:
         f"{cpus:.3g} busy CPUs of a package of {name} boost as one core alone does, to {ghz:.2f} GHz: "
         "what more cores get is unknown, and in no draw"
     )
+
+
+def eas_off(shares: Mapping[tuple[Any, str], Sequence[float | None]], policies: Mapping[str, Mapping[str, Any]]) -> str:
+    """Report the runs of variants in which energy-aware placement was off for overload most of the time.
+
+    All runs of a variant are named only where the question is of energy-aware scheduling; some of them always, as
+    their mean is then of two states.
+
+    Parameters
+    ----------
+    shares : mapping
+        The metric ``overutilized`` of each run, in percent, by point and variant.
+    policies : mapping
+        Keys of each variant.
+
+    Examples
+    --------
+    >>> eas_off({("t", "EAS"): [0.6, 99.8, 1.0], ("t", "no EAS"): [0.0, 0.0, 0.0]}, {"EAS": {}, "no EAS": {}})
+    'Energy-aware placement was off for overload most of the time in 1 of 3 runs of EAS (metric overutilized).'
+    """
+    asked = any(len({keys.get(name) for keys in policies.values()}) > 1 for name in ("eas", "energy_model"))
+    found: dict[str, tuple[int, int]] = {}
+    for (_, variant), of in shares.items():
+        off = sum((share or 0.0) >= _EAS_OFF for share in of)
+        if off and (asked or off < len(of)):
+            before = found.get(variant, (0, 0))
+            found[variant] = before[0] + off, before[1] + len(of)
+    if not found:
+        return ""
+    words = in_words([f"{off} of {runs} runs of {variant}" for variant, (off, runs) in found.items()])
+    return f"Energy-aware placement was off for overload most of the time in {words} (metric overutilized)."
 
 
 def held_clocks(
