@@ -13,6 +13,7 @@ import opplab
 from opplab import _opplab
 from opplab.cli.main import opplab as main
 from opplab.fit.machine_power import generic_power
+from opplab.summary.caveats import eas_off
 
 from testdata import shared
 
@@ -48,11 +49,24 @@ def of_conservative(load: Path, folder: Path, *words: str) -> Result:
     return CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, *words, "-o", str(folder / "out")])
 
 
-def test_a_sampling_rate_that_the_kernel_refuses_is_named_with_what_ran(load: Path, tmp_path: Path) -> None:
+def test_a_sampling_rate_that_the_kernel_refuses_leaves_its_default_in_the_row(load: Path, tmp_path: Path) -> None:
+    """Goal: rows have the value that runs: two ticks, or the driver's transition delay where that is longer."""
     done = of_conservative(load, tmp_path, "--vs", "sampling_rate=500", "--vs", "sampling_rate=8000")
     shown = " ".join(done.stdout.split())
-    assert "sampling_rate=500: ran with sampling_rate=8000: two ticks are the least, and v6.12 refuses 500." in shown
-    assert "refuses 8000" not in shown
+    refused = "the kernel refuses sampling_rate=500, less than two ticks: its default, 8000, stays"
+    assert f"sampling_rate=500: {refused}." in shown
+    assert shown.count("sampling_rate=500") == 2, "no row is called so"
+    assert "refuses sampling_rate=8000" not in shown
+    text = opplab.Machine.load("juno-r2").to_toml()
+    slow = text.replace('name = "scmi"\n', 'name = "scmi"\ntransition_delay_us = 20000\n')
+    (tmp_path / "slow.toml").write_text(slow)
+    run = ["run", str(load), "-m", str(tmp_path / "slow.toml"), "--governor", "conservative", "--seconds", "0.2"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(
+        main, [*run, "--vs", "sampling_rate=500", "-o", str(tmp_path / "slow")]
+    )
+    shown = " ".join(done.stdout.split())
+    assert "its default, 20000, stays" in shown
+    assert "sampling_rate=20000 changes nothing here: its runs are those of conservative" in shown
 
 
 def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_comparisons(
@@ -73,6 +87,32 @@ def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_compa
     assert words not in shown("compare", short), "its table has no wait"
     assert "the first 0.2 s" not in shown(*of, "--seconds", "21", "--iterations", "2", "-o", long)
     assert "the first 0.2 s" not in shown("compare", long, "--metric", "response_p99")
+
+
+def test_runs_in_which_placement_was_not_energy_aware_are_counted(tmp_path: Path) -> None:
+    """Goal: a mean over runs with and without EAS is called so. Method: shares by hand, then more work than CPUs."""
+    eas: dict[str, dict[str, Any]] = {"schedutil": {"eas": True}, "eas=false": {"eas": False}}
+    on, off = [0.0, 0.0], [100.0, 100.0]
+    words = "most of the time in 2 of 4 runs of schedutil (metric overutilized)."
+    assert eas_off({("a", "schedutil"): [1.2, 99.8, 0.4, 50.0], ("a", "eas=false"): on}, eas).endswith(words)
+    assert eas_off({("a", "schedutil"): on, ("a", "eas=false"): on}, eas) == ""
+    assert "2 of 2 runs of schedutil" in eas_off({("a", "schedutil"): off, ("b", "schedutil"): on}, eas)
+    assert eas_off({("a", "schedutil"): off, ("a", "hz=1000"): off}, {"schedutil": {}, "hz=1000": {}}) == ""
+    assert "1 of 2 runs of schedutil and 2 of 2 runs of x" in eas_off(
+        {("a", "schedutil"): [0.0, 99.0], ("a", "x"): off}, {"schedutil": {"eas": True}, "x": {"eas": False}}
+    )
+    task = {"instance": 12, "loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 16000}}
+    file = tmp_path / "full.json"
+    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    command = ["run", str(file), "-m", "pixel4", "--vs", "eas=false", "--seconds", "0.3", "--iterations", "2"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*command, "-o", str(tmp_path / "out")])
+    shown = " ".join(done.stdout.split())
+    words = "Energy-aware placement was off for overload most of the time in 2 of 2 runs of schedutil"
+    assert words in shown
+    load = opplab.Workload.load(file)
+    options: dict[str, Any] = {"seconds": 0.3, "iterations": 1, "uncertainty": 0, "jobs": 1}
+    found = opplab.choose("pixel4", load, governors=("schedutil",), variants=("eas=false",), **options)
+    assert words.replace("2 of 2", "1 of 1") in str(found).replace("\n", " ")
 
 
 def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:

@@ -861,6 +861,25 @@ def test_a_price_that_is_not_clear_is_named_as_that(choice: opplab.Choice) -> No
     assert price(response_p99=Parts(-9.0, 60.0, (-1.0, 1.0), -30.0, 12.0, draws=39)) == ""
 
 
+def test_a_value_that_the_kernel_refuses_is_no_setting() -> None:
+    """Goal: label and command have the value that stays, and one setting is there once."""
+    asked: dict[str, Any] = {"seconds": 0.1, "iterations": 1, "uncertainty": 0, "jobs": 1}
+    rates = {"tunables": {"sampling_rate": [1000, 8000, 100000]}, "variants": ["sampling_rate=2000 up_threshold=60"]}
+    found = opplab.choose("juno-r2", workload(), governors=["ondemand"], **rates, **asked)
+    labels = sorted(option.label for option in found.options)
+    assert labels == [
+        "ondemand sampling_rate=100000",
+        "ondemand sampling_rate=8000",
+        "sampling_rate=8000 up_threshold=60",
+    ]
+    assert not any(" 1000 " in one or " 2000 " in one for option in found.options for one in option.commands)
+    words = "ondemand: the kernel refuses sampling_rate=1000, less than two ticks: its default, 8000, stays."
+    assert words in found.missing
+    with pytest.raises(opplab.InputError, match="only one setting; ondemand: the kernel refuses sampling_rate=1000"):
+        rates = {"tunables": {"sampling_rate": [1000, 8000]}}
+        opplab.choose("juno-r2", workload(), governors=["ondemand"], **rates, **asked)
+
+
 def test_commands_name_the_tick() -> None:
     (command,) = commands_of(Setting((("hz", 1000),)), {"driver": {"name": "scmi"}})
     assert command == "# needs a kernel that is built with CONFIG_HZ=1000"

@@ -298,6 +298,13 @@ def test_idle_power_by_clock_is_shown() -> None:
     assert "idle mW" not in run("machine", "show", "juno-r2").output
 
 
+def test_one_power_for_the_energy_model_and_the_chip_is_called_so() -> None:
+    """Goal: a measurement does not stand there as the model that the phone's kernel has."""
+    words = "model mW: the file has one power of these points, for the energy model and for a busy CPU"
+    assert run("machine", "show", "pixel6").output.count(words) == 3
+    assert words not in run("machine", "show", "juno-r2").output, "its firmware's model is not what its CPUs draw"
+
+
 @pytest.mark.parametrize("name", catalog.names("machine"))
 def test_what_a_cluster_shares_does_not_fall_with_the_clock(name: str) -> None:
     """Goal: no cluster draws more at a low clock than at a higher one, as the Pixel 6's little cores did."""

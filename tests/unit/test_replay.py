@@ -256,6 +256,10 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     over = found("--governor", "ondemand", "--tunable", "up_threshold=50", "--vs", "governor=performance")
     assert [one.pop("variant") for one in over] == ["ondemand up_threshold=50", "performance"]
     assert over == [found("--governor", "ondemand", "--tunable", "up_threshold=50"), both[0]]
+    short, long = found(*(word for us in (500, 8000) for word in ("--vs", f"governor=ondemand sampling_rate={us}")))
+    assert [one.pop("variant") for one in (short, long)] == ["ondemand sampling_rate=8000"] * 2
+    assert short["metrics"] == long["metrics"]
+    assert short["notes"][-1].startswith("the kernel refuses sampling_rate=500, less than two ticks: its default, 8000")
     refused = CliRunner().invoke(opplab, [*base, "--vs", "proposal=lone-task"])
     assert "opplab choose TRACE --vs" in f"{refused.output}{refused.exception}"
 

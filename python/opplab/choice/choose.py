@@ -7,6 +7,7 @@ the assumptions from their draws.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -37,10 +38,11 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.ranges import idle_latencies
 from opplab.simulation.work import with_energy_per_work
-from opplab.summary.caveats import boosted_cpus, lone_boost, of_power, of_settings
+from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import driver_names
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
+from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.ends import Hanging, moving
@@ -171,8 +173,10 @@ def choose(
             for one in searched(run, chosen, search, goals, limits, search_settings, seed, whole=whole)
             if one not in chosen
         ]
+    chosen = _as_taken(program, chosen, left_out.append)
     if len(chosen) < 2:
-        raise InputError("there is only one setting: give at least two, such as two governors")
+        only = "; ".join(["there is only one setting", *left_out])
+        raise InputError(f"{only}: give at least two, such as two governors")
     chosen = with_drivers(chosen, program.machine, shared)
     words = told_apart(shared, [dict(one.keys) for one in chosen])
     named = zip(labels_of(chosen), chosen, strict=True)
@@ -195,6 +199,9 @@ def choose(
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
+    policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
+    shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
+    notes += filter(None, [eas_off(shares, policies)])
     boost = lone_boost(point[0], program.machine, run.boosted_cpus)
     return replace(choice, missing=notes, boost=boost, of_power=of_power({point[0]: program.machine}, powers_w))
 
@@ -239,6 +246,25 @@ def _check_measured(
         if lacking := [label for label in labels if (point, label, metric) not in values]:
             raise InputError(f"no run of {', '.join(lacking)} has the metric {metric}, which is asked for")
     check_units(goals, limits, units, named)
+
+
+def _as_taken(program: Program, settings: Sequence[Setting], said: Callable[[str], None]) -> list[Setting]:
+    """Give settings with the values that stay where the kernel refuses theirs; equal ones are there once then."""
+    out: list[Setting] = []
+    replaced = set()
+    for setting in settings:
+        asked, kept, one = dict(setting.tunables).get(RATE, ""), "", setting
+        if asked:
+            kept = kept_rate(program.machine, setting.applied(program.bases[0]["policy"], setting.name))
+        if kept:
+            tunables = tuple((name, kept if name == RATE else value) for name, value in setting.tunables)
+            one = replace(setting, tunables=tunables, name=with_kept(setting.name, asked, kept))
+            replaced.add((one.keys, one.tunables))
+            said(f"{dict(setting.keys).get('governor', setting.name)}: {refusal(asked, kept)}")
+        there = any((one.keys, one.tunables) == (other.keys, other.tunables) for other in out)
+        if not there or (one.keys, one.tunables) not in replaced:
+            out.append(one)
+    return out
 
 
 def _variants_of(

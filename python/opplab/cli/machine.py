@@ -75,6 +75,8 @@ def _text(facts: dict[str, Any]) -> str:
             + "".join(f"  {_idle_mw(cluster, opp, key):>{len(IDLE_BY_CLOCK[key])}}" for key in by_clock)
             for number, opp in enumerate(cluster["opps"])
         ]
+        if all(opp["busy_uw"] is not None and opp["busy_uw"] == opp["power_uw"] for opp in cluster["opps"]):
+            lines.append("  model mW: the file has one power of these points, for the energy model and for a busy CPU")
         if "idle_uw" in by_clock:
             first = cluster["idle"][0]["name"] if cluster["idle"] else "the first idle state"
             lines.append(f"  idle mW: of a CPU in {first} at this clock, in place of the state's own power")

@@ -29,6 +29,7 @@ from opplab.comparison.method import change_of
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import with_variants
 from opplab.trace.replayed import assumed, check_text, count_text, self_check, whole_text
 
@@ -294,9 +295,13 @@ def command(
     changes = _variants(given, recorded_governor, vs, left_out.append, first=first)
     for words in left_out:
         note(words)
-    hz = _hz(trace, on) if any("sampling_rate" in change["tunables"] for _, change in changes) else 0
+    sampled = any(RATE in change["tunables"] for _, change in changes)
+    case: dict[str, Any] = json.loads(_opplab.replayed_cases(str(trace), on, 1)[0][0].to_json()) if sampled else {}
     made = []
     for label, change in changes:
+        asked = change["tunables"].get(RATE, "")
+        kept = _kept(case, change, recorded_governor) if asked else ""
+        tunables_of = {**change["tunables"], **({RATE: kept} if kept else {})}
         text = _opplab.replay_trace(
             str(trace),
             on,
@@ -305,17 +310,13 @@ def command(
             change.get("freq_max"),
             change.get("energy_model"),
             change.get("kernel"),
-            list(change["tunables"].items()),
+            list(tunables_of.items()),
             recorded,
         )
         found = with_intervals(json.loads(text))
         found["notes"] += left_out
-        if "sampling_rate" in change["tunables"]:
-            from opplab.summary.caveats import too_often
-
-            slow = too_often({"governor": found["governor"], **change, "hz": hz})
-            found["notes"] += [slow] if slow else []
-        made.append((label, found))
+        found["notes"] += [refusal(asked, kept)] if kept else []
+        made.append((with_kept(label, asked, kept) if kept else label, found))
     if output_format == "json":
         whole = [{"variant": label, **found} for label, found in made] if vs else made[0][1]
         sys.stdout.write(json.dumps(whole, ensure_ascii=False, separators=(",", ":")) + "\n")
@@ -328,11 +329,11 @@ def command(
         )
 
 
-def _hz(trace: Path, on: _opplab.Machine | None) -> int:
-    """Give the ticks a second of the recorded kernel."""
-    (case,) = _opplab.replayed_cases(str(trace), on, 1)[0]
-    hz: int = json.loads(case.to_json())["policy"]["hz"]
-    return hz
+def _kept(case: dict[str, Any], change: dict[str, Any], recorded_governor: str | None) -> str:
+    """Give the time between samples that stays where the kernel of a replayed case refuses that of a change."""
+    policy = {**case["policy"], **({"governor": recorded_governor} if recorded_governor else {})}
+    policy |= {key: change[key] for key in ("governor", "kernel", "tunables") if key in change}
+    return kept_rate(case["machine"], policy)
 
 
 def _variants(

@@ -158,6 +158,8 @@ def command(
                 some = "'opplab list machines', or a .toml file"
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
 
+            from opplab.sweep.taken import as_taken
+
             notes: list[str] = []
             variants = variants_on(machine, policy_of(given), vs, notes.append)
             folder = output or Path("out") / workload.stem
@@ -172,11 +174,17 @@ def command(
                     workload = _as_json_c(workload, folder)
                 one = len(variants) == 1 and not (until_ci or how.uncertainty)
                 number = iterations or (1 if one else ITERATIONS)
-                written = _write_experiment(
-                    machine, workload, benchmark, variants, folder, seconds, number, seed, background, notes
-                )
-                target = str(written)
-                chosen = _loaded(target, True, **adjusted)
+
+                def loaded(variants: Sequence[Variant], notes: Sequence[str]) -> Experiment:
+                    written = _write_experiment(
+                        machine, workload, benchmark, variants, folder, seconds, number, seed, background, notes
+                    )
+                    return _loaded(str(written), True, **adjusted)
+
+                chosen = loaded(variants, notes)
+                taken, refused = as_taken(variants, chosen.cases)
+                if refused:
+                    chosen = loaded(taken, [*notes, *refused])
             output = folder
         else:
             _check_name(target)

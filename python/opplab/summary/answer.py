@@ -23,7 +23,7 @@ from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
-from opplab.summary.caveats import boosted_cpus, caveats, held_clocks, lone_boost, machines_of
+from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.parts import CHANCE
@@ -470,7 +470,10 @@ def answer_of(
         how = how_to_get_power(machines_of(experiment).values())
         answer.missing = " ".join(filter(None, (answer.missing, f"{how}.")))
     notes = caveats(experiment, [(one.machine, one.values.get("power")) for one in lines])
-    answer.missing = " ".join(filter(None, (answer.missing, notes, held_clocks(experiment.cases, cases))))
+    off = {place: [run.get("overutilized") for run in runs.values()] for place, runs in cases.items()}
+    answer.missing = " ".join(
+        filter(None, (answer.missing, notes, eas_off(off, policies), held_clocks(experiment.cases, cases)))
+    )
     return answer
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opplab.errors import CaseError
+from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
 from opplab.sweep.drivers import ACTIVE, driver_under
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
+from opplab.sweep.taken import RATE, kept_rate, refusal
 from opplab.trace.sql import cpus_of
 
 __all__ = [
@@ -19,19 +21,18 @@ __all__ = [
     "boosted_cpus",
     "caveats",
     "counts_idle_as_nothing",
+    "eas_off",
     "held_clocks",
     "ignored",
     "lone_boost",
     "machines_of",
     "of_power",
     "of_settings",
-    "too_often",
     "unlike_drivers",
 ]
 
-SAMPLING = ("conservative", "ondemand")
-"""Governors that sample."""
-
+_EAS_OFF = 50.0
+"""Percent of a run's time."""
 _LONE_BOOST = "lone-core-only"
 """The mark of an import that knows the boost of one active core only."""
 
@@ -53,11 +54,7 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     ['intel_pstate refuses the preference power under its governor performance']
     >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate")
     ['without HWP there is no energy performance preference: epp power does nothing']
-    >>> ignored({"governor": "ondemand", "tunables": {"sampling_rate": "500"}, "hz": 250}, "acpi-cpufreq")
-    ['ran with sampling_rate=8000: two ticks are the least, and v6.12 refuses 500']
     """
-    if slow := too_often(policy):
-        return [slow]
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
     epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
@@ -71,17 +68,6 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     if driver in ACTIVE and policy.get("governor") == "performance" and epp not in _PERFORMANCE_EPP:
         return [f"{driver} refuses the preference {epp} under its governor performance"]
     return []
-
-
-def too_often(policy: Mapping[str, Any]) -> str:
-    """Name a time between samples that is shorter than the kernel takes, and the one that ran; empty if none is."""
-    asked = str(dict(policy.get("tunables", {})).get("sampling_rate", ""))
-    hz = int(policy.get("hz", 0))
-    # cpufreq_governor.c:sampling_rate_store(), CPUFREQ_DBS_MIN_SAMPLING_INTERVAL, v6.12.
-    least_us = 2 * ((10**9 + hz // 2) // hz) // 1000 if hz else 0
-    if policy.get("governor") not in SAMPLING or not asked.isdecimal() or int(asked) >= least_us:
-        return ""
-    return f"ran with sampling_rate={least_us}: two ticks are the least, and v6.12 refuses {asked}"
 
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
@@ -105,7 +91,9 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
     settings: dict[str, list[str]] = {}
     for (name, label), file in files.items():
         policy, driver = file["policy"], each[name, label].inner.driver
-        for words in ignored(policy, driver):
+        kept = kept_rate(file["machine"], policy)
+        refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
+        for words in (*refused, *ignored(policy, driver)):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
@@ -233,6 +221,37 @@ def lone_boost(name: str, machine: Mapping[str, Any], cpus: float) -> str:
         f"{cpus:.3g} busy CPUs of a package of {name} boost as one core alone does, to {ghz:.2f} GHz: "
         "what more cores get is unknown, and in no draw"
     )
+
+
+def eas_off(shares: Mapping[tuple[Any, str], Sequence[float | None]], policies: Mapping[str, Mapping[str, Any]]) -> str:
+    """Report the runs of variants in which energy-aware placement was off for overload most of the time.
+
+    All runs of a variant are named only where the question is of energy-aware scheduling; some of them always, as
+    their mean is then of two states.
+
+    Parameters
+    ----------
+    shares : mapping
+        The metric ``overutilized`` of each run, in percent, by point and variant.
+    policies : mapping
+        Keys of each variant.
+
+    Examples
+    --------
+    >>> eas_off({("t", "EAS"): [0.6, 99.8, 1.0], ("t", "no EAS"): [0.0, 0.0, 0.0]}, {"EAS": {}, "no EAS": {}})
+    'Energy-aware placement was off for overload most of the time in 1 of 3 runs of EAS (metric overutilized).'
+    """
+    asked = any(len({keys.get(name) for keys in policies.values()}) > 1 for name in ("eas", "energy_model"))
+    found: dict[str, tuple[int, int]] = {}
+    for (_, variant), of in shares.items():
+        off = sum((share or 0.0) >= _EAS_OFF for share in of)
+        if off and (asked or off < len(of)):
+            before = found.get(variant, (0, 0))
+            found[variant] = before[0] + off, before[1] + len(of)
+    if not found:
+        return ""
+    words = in_words([f"{off} of {runs} runs of {variant}" for variant, (off, runs) in found.items()])
+    return f"Energy-aware placement was off for overload most of the time in {words} (metric overutilized)."
 
 
 def held_clocks(
