@@ -246,6 +246,7 @@ pub struct SchedDomains {
     domains: Vec<Domain>,
     chains: Vec<Vec<Place>>,
     n_sgc: usize,
+    max_levels: usize,
 }
 
 /// By how much a busy CPU stretches the balance interval.
@@ -307,6 +308,11 @@ impl SchedDomains {
     #[inline]
     pub fn n_levels(&self, cpu: usize) -> usize {
         self.chains[cpu].len()
+    }
+
+    /// How many levels any CPU has.
+    pub fn max_levels(&self) -> usize {
+        self.max_levels
     }
 
     /// The domain of `cpu` at `level`, 0 the lowest that is left.
@@ -379,6 +385,17 @@ impl SchedDomains {
             capacities[group.sgc] = total;
         }
         capacities
+    }
+
+    /// By [`SchedGroup::sgc`], the CPUs of the groups with that capacity, if all of them have the same.
+    pub(super) fn group_spans(&self) -> Vec<Option<&CpuMask>> {
+        let mut spans: Vec<Option<&CpuMask>> = vec![None; self.n_sgc];
+        let mut differ = vec![false; self.n_sgc];
+        for group in self.domains.iter().flat_map(|domain| &domain.groups) {
+            let first = *spans[group.sgc].get_or_insert(&group.span);
+            differ[group.sgc] |= *first != group.span;
+        }
+        spans.into_iter().zip(differ).map(|(span, differs)| span.filter(|_| !differs)).collect()
     }
 
     /// The widest domain of `cpu` up to which every domain has one of `flags` (`highest_flag_domain()`).
@@ -650,7 +667,8 @@ fn finish(levels: Vec<Level>, chains: &[Vec<Raw>], groups: Groups) -> SchedDomai
         }
         places.push(of_cpu);
     }
-    SchedDomains { domains, chains: places, n_sgc: groups.sgc_index.len() }
+    let max_levels = places.iter().map(Vec::len).max().unwrap_or(0);
+    SchedDomains { domains, chains: places, n_sgc: groups.sgc_index.len(), max_levels }
 }
 
 fn domain_of(name: &'static str, span: &CpuMask, raw: &Raw, groups: Vec<SchedGroup>) -> Domain {

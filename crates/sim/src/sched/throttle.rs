@@ -103,6 +103,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !counts {
             return false;
         }
+        self.note_change(cpu);
+        let state = &mut self.cpus[cpu];
         let was_throttled = state.starvation.rt.throttled;
         let freed = state.starvation.rt.advance(clock, start_ns);
         let exceeds = state.starvation.rt.charge(clock.saturating_sub(from.max(start_ns)));
@@ -206,6 +208,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if state.starvation.rt.advance(state.clk.clock, start_ns) {
             state.nr_running += state.rt_queue.len() as u32;
+            self.note_change(cpu);
+            let state = &self.cpus[cpu];
             if !state.rt_queue.is_empty() {
                 self.idle_cpus.remove(cpu);
                 if self.cpus[cpu].curr == TaskId::IDLE || self.curr_class(cpu) == Some(Class::Fair) {
