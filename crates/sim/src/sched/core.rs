@@ -710,11 +710,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let newly_idle = std::mem::take(&mut self.cpus[cpu].stopper_ran) || prev != TaskId::IDLE;
         for _ in 0..PICKS_MAX {
             let fair_first = self.server_is_first(cpu);
+            let state = &self.cpus[cpu];
             if !fair_first {
-                if let Some(&task) = self.cpus[cpu].dl_queue.first() {
+                if let Some(&task) = state.dl_queue.first() {
                     return task;
                 }
-                if let Some(&(_, task)) = self.cpus[cpu].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
+                if let Some(&(_, task)) = state.rt_queue.first().filter(|_| !state.starvation.rt.throttled) {
                     return task;
                 }
             }

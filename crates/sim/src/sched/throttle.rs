@@ -16,11 +16,6 @@ use crate::run::task::Class;
 use crate::run::timers::TimerKind;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// Real-time tasks of `cpu` may not run.
-    pub(crate) fn rt_throttled(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu].starvation.rt.throttled
-    }
-
     /// Charges the time since the last charge to whoever ran on `cpu`; whether that ended what it may run. The clock must be up to
     /// date.
     #[inline(always)]
