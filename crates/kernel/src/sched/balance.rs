@@ -16,6 +16,7 @@ use super::fitness::{capacity_greater, fits_capacity, util_fits_cpu};
 use super::group::{
     CpuLoad, DomainView, GroupCapacity, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance, load_by_capacity,
 };
+use super::group_sums::GroupSum;
 use super::sd_flags::{
     SD_ASYM_CPUCAPACITY, SD_ASYM_PACKING, SD_NUMA, SD_PREFER_SIBLING, SD_SHARE_CPUCAPACITY, SD_SHARE_LLC,
 };
@@ -83,9 +84,59 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
     sgc: &GroupCapacity,
     is_local: bool,
 ) -> (SgLbStats, bool, bool) {
+    let tips = facts.energy_aware() && facts.notices_overutilized();
+    let sees_misfits = |sum: &&GroupSum| env.sd.has(SD_ASYM_CPUCAPACITY) || env.idle.is_idle() && sum.reduced != 0;
+    let is_kept = |sum: &&GroupSum| !tips && (is_local || !sees_misfits(sum)) && group.span.as_set().is_subset(cpus);
+    let (mut stats, overloaded, overutilized) = match facts.group_sum(group.sgc).filter(is_kept) {
+        Some(sum) => {
+            let stats = SgLbStats {
+                group_load: sum.load,
+                group_util: sum.util,
+                group_runnable: sum.runnable,
+                sum_h_nr_running: sum.h_nr_queued,
+                sum_nr_running: sum.nr_running,
+                idle_cpus: sum.idle,
+                ..SgLbStats::default()
+            };
+            let all = (stats, sum.overloaded != 0, false);
+            debug_assert_eq!(all, sum_for_balance(facts, env, cpus, group, is_local, tips), "kept sums");
+            all
+        }
+        None => sum_for_balance(facts, env, cpus, group, is_local, tips),
+    };
+    stats.group_capacity = sgc.capacity;
+    stats.group_weight = group.weight;
+    if !is_local && env.idle.is_idle() {
+        let is_smt = group.flags & SD_SHARE_CPUCAPACITY != 0;
+        let one_busy = stats.group_weight.wrapping_sub(stats.idle_cpus) == 1;
+        stats.group_asym_packing = stats.sum_h_nr_running != 0
+            && (!is_smt || one_busy)
+            && uses_asym_prio(facts, &env.sd, env.dst_cpu)
+            && prefers(facts, env.dst_cpu, group.asym_prefer_cpu);
+        stats.group_smt_balance = is_smt && stats.sum_h_nr_running > 1 && env.rules.groups >= BalanceGroups::Cores;
+    }
+    if env.rules.groups < BalanceGroups::Runnable {
+        stats.group_runnable = 0;
+    }
+    stats.group_type = stats.group_classify(env.sd.imbalance_pct, sgc.imbalance);
+    if stats.group_type == GroupType::Overloaded {
+        stats.avg_load = stats.load_by_capacity();
+    }
+    (stats, overloaded, overutilized)
+}
+
+/// The sums over the CPUs of a group, and whether one is overloaded or, if that `tips` the balance, overutilised.
+fn sum_for_balance<F: BalanceFacts>(
+    facts: &F,
+    env: &LbEnv<'_>,
+    cpus: CpuSet<'_>,
+    group: &SchedGroup,
+    is_local: bool,
+    tips: bool,
+) -> (SgLbStats, bool, bool) {
     let mut stats = SgLbStats::default();
     let (mut overloaded, mut overutilized) = (false, false);
-    let (idle, tips) = (facts.idle(), facts.energy_aware() && facts.notices_overutilized());
+    let idle = facts.idle();
     for cpu in group.span.as_set().iter().filter(|&cpu| cpus.contains(cpu)) {
         let rq = facts.cpu(cpu);
         stats.group_load = stats.group_load.wrapping_add(rq.load);
@@ -110,24 +161,6 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
         } else if env.idle.is_idle() && rq.h_nr_queued == 1 && rq.has_reduced_capacity(env.sd.imbalance_pct) {
             stats.group_misfit_task_load = stats.group_misfit_task_load.max(rq.load);
         }
-    }
-    stats.group_capacity = sgc.capacity;
-    stats.group_weight = group.weight;
-    if !is_local && env.idle.is_idle() {
-        let is_smt = group.flags & SD_SHARE_CPUCAPACITY != 0;
-        let one_busy = stats.group_weight.wrapping_sub(stats.idle_cpus) == 1;
-        stats.group_asym_packing = stats.sum_h_nr_running != 0
-            && (!is_smt || one_busy)
-            && uses_asym_prio(facts, &env.sd, env.dst_cpu)
-            && prefers(facts, env.dst_cpu, group.asym_prefer_cpu);
-        stats.group_smt_balance = is_smt && stats.sum_h_nr_running > 1 && env.rules.groups >= BalanceGroups::Cores;
-    }
-    if env.rules.groups < BalanceGroups::Runnable {
-        stats.group_runnable = 0;
-    }
-    stats.group_type = stats.group_classify(env.sd.imbalance_pct, sgc.imbalance);
-    if stats.group_type == GroupType::Overloaded {
-        stats.avg_load = stats.load_by_capacity();
     }
     (stats, overloaded, overutilized)
 }
@@ -259,6 +292,7 @@ pub fn update_sd_lb_stats<'a, H: BalanceHost>(
     env.dst_core_idle = !host.smt_active() || is_core_idle(host, env.dst_cpu);
     let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0u64);
     let sd = env.sd;
+    host.update_group_sums();
     for group in sd.ring() {
         let is_local = group.span.as_set().contains(env.dst_cpu);
         if is_local {
@@ -267,6 +301,7 @@ pub fn update_sd_lb_stats<'a, H: BalanceHost>(
             if env.idle != IdleType::NewlyIdle || is_due {
                 sgc[group.sgc].next_update = jiffies.now.wrapping_add(jiffies.interval);
                 update_group_capacity(host, &sd, sgc, env.dst_cpu);
+                host.update_group_sums();
             }
         }
         let (stats, saw_overloaded, saw_overutilized) =

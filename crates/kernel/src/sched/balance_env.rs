@@ -3,6 +3,7 @@
 use super::cpumask::CpuSet;
 use super::fitness::Clamps;
 use super::group::{CpuLoad, DomainView, GroupCapacity, SchedGroup};
+use super::group_sums::GroupSum;
 use super::sd_flags::SD_OVERLAP;
 use crate::profile::{ActiveBalance, BalanceGroups, BalanceMargin, DetachLoad};
 
@@ -63,6 +64,10 @@ pub trait BalanceFacts {
     fn queued_load(&self, cpu: usize) -> u64 {
         self.cpu(cpu).load
     }
+    /// The sum over a group, if the machine keeps it ([`BalanceHost::update_group_sums`]).
+    fn group_sum(&self, _sgc: usize) -> Option<&GroupSum> {
+        None
+    }
     /// The CPUs with the idle task running, nothing queued and no wake-up on its way (`idle_cpu()`).
     fn idle(&self) -> CpuSet<'_>;
     /// A wake-up is on its way to `cpu` (`rq->ttwu_pending`).
@@ -117,6 +122,8 @@ pub struct BalanceTask<'a> {
 
 /// What the balancer does to the machine.
 pub trait BalanceHost: BalanceFacts {
+    /// Brings the sums over groups up to date, if the machine keeps them.
+    fn update_group_sums(&mut self) {}
     /// A task's facts.
     fn task(&self, task: u32) -> BalanceTask<'_>;
     /// The last task of `cpu`'s list ([`super::task_list`]).

@@ -232,8 +232,11 @@ impl CpuMask {
 
     /// Adds the CPUs of `other` that lie in the window.
     pub fn insert_within(&mut self, other: CpuSet<'_>) {
-        for (at, word) in self.words.iter_mut().enumerate() {
-            *word |= other.word(self.first_word + at);
+        for (at, word) in other.words.iter().enumerate() {
+            let at = (other.first_word + at).checked_sub(self.first_word);
+            if let Some(own) = at.and_then(|at| self.words.get_mut(at)) {
+                *own |= word;
+            }
         }
     }
 

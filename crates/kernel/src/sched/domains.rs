@@ -7,6 +7,7 @@
 //! [`super::group::GroupCapacity`]; both are the caller's. Not here: CPU hot-plug, cpusets, isolated CPUs.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::balance::PassState;
 use super::cpumask::{CpuMask, cpus_of_word};
@@ -89,6 +90,8 @@ struct Level {
     /// The number of each CPU's mask.
     mask_of: Vec<u32>,
     masks: Vec<CpuMask>,
+    /// How many CPUs each mask has, and its flags of capacity.
+    weights: Vec<u32>,
     asym_flags: Vec<u32>,
 }
 
@@ -104,7 +107,16 @@ impl Level {
             masks[mask].insert(cpu);
             mask_of.push(mask as u32);
         }
-        Self { name, flags, is_overlap: false, is_far: false, mask_of, masks, asym_flags: Vec::new() }
+        Self {
+            name,
+            flags,
+            is_overlap: false,
+            is_far: false,
+            mask_of,
+            masks,
+            weights: Vec::new(),
+            asym_flags: Vec::new(),
+        }
     }
 
     fn mask(&self, cpu: usize) -> &CpuMask {
@@ -166,6 +178,7 @@ fn levels_of(topology: &Topology) -> Vec<Level> {
             is_far: distance > topology.node_reclaim_distance,
             mask_of: topology.node.clone(),
             masks,
+            weights: Vec::new(),
             asym_flags: Vec::new(),
         });
     }
@@ -182,6 +195,7 @@ fn levels_of(topology: &Topology) -> Vec<Level> {
     capacities.sort_unstable();
     capacities.dedup();
     for level in &mut levels {
+        level.weights = level.masks.iter().map(|mask| mask.as_set().weight()).collect();
         level.asym_cpu_capacity_classify(&topology.capacity, capacities.len());
     }
     levels
@@ -194,8 +208,8 @@ struct Raw {
     flags: u32,
     weight: u32,
     imb_numa_nr: u32,
-    /// The numbers of the groups in ring order, the local one first.
-    ring: Vec<u32>,
+    /// The numbers of the groups in ring order, the local one first. Neighbours share it.
+    ring: Rc<[u32]>,
 }
 
 /// One domain, for all CPUs that see it alike.
@@ -232,6 +246,7 @@ pub struct SchedDomains {
     domains: Vec<Domain>,
     chains: Vec<Vec<Place>>,
     n_sgc: usize,
+    max_levels: usize,
 }
 
 /// By how much a busy CPU stretches the balance interval.
@@ -270,7 +285,8 @@ impl SchedDomains {
         let mut groups = Groups::default();
         for cpu in 0..n_cpus {
             for at in 0..chains[cpu].len() {
-                chains[cpu][at].ring = groups.ring(&levels, &chains, cpu, at);
+                let same = neighbours_ring(&levels, &chains, cpu, at);
+                chains[cpu][at].ring = same.unwrap_or_else(|| groups.ring(&levels, &chains, cpu, at).into());
             }
         }
         for chain in &mut chains {
@@ -292,6 +308,11 @@ impl SchedDomains {
     #[inline]
     pub fn n_levels(&self, cpu: usize) -> usize {
         self.chains[cpu].len()
+    }
+
+    /// How many levels any CPU has.
+    pub fn max_levels(&self) -> usize {
+        self.max_levels
     }
 
     /// The domain of `cpu` at `level`, 0 the lowest that is left.
@@ -366,6 +387,17 @@ impl SchedDomains {
         capacities
     }
 
+    /// By [`SchedGroup::sgc`], the CPUs of the groups with that capacity, if all of them have the same.
+    pub(super) fn group_spans(&self) -> Vec<Option<&CpuMask>> {
+        let mut spans: Vec<Option<&CpuMask>> = vec![None; self.n_sgc];
+        let mut differ = vec![false; self.n_sgc];
+        for group in self.domains.iter().flat_map(|domain| &domain.groups) {
+            let first = *spans[group.sgc].get_or_insert(&group.span);
+            differ[group.sgc] |= *first != group.span;
+        }
+        spans.into_iter().zip(differ).map(|(span, differs)| span.filter(|_| !differs)).collect()
+    }
+
     /// The widest domain of `cpu` up to which every domain has one of `flags` (`highest_flag_domain()`).
     fn highest_with(&self, cpu: usize, flags: u32) -> Option<&Domain> {
         let domains = self.chains[cpu].iter().map(|place| &self.domains[place.domain as usize]);
@@ -398,7 +430,7 @@ impl SchedDomains {
 fn init_chain(levels: &[Level], cpu: usize, n_cpus: usize) -> Vec<Raw> {
     let mut chain: Vec<Raw> = Vec::new();
     for (index, level) in levels.iter().enumerate() {
-        let weight = level.mask(cpu).as_set().weight();
+        let weight = level.weights[level.mask_of[cpu] as usize];
         let mut flags = SD_BALANCE_NEWIDLE
             | SD_BALANCE_EXEC
             | SD_BALANCE_FORK
@@ -422,7 +454,7 @@ fn init_chain(levels: &[Level], cpu: usize, n_cpus: usize) -> Vec<Raw> {
         if level.is_overlap {
             flags |= SD_OVERLAP;
         }
-        chain.push(Raw { level: index, flags, weight, imb_numa_nr: 0, ring: Vec::new() });
+        chain.push(Raw { level: index, flags, weight, imb_numa_nr: 0, ring: Rc::default() });
         if weight as usize == n_cpus {
             break;
         }
@@ -430,11 +462,23 @@ fn init_chain(levels: &[Level], cpu: usize, n_cpus: usize) -> Vec<Raw> {
     chain
 }
 
+/// The ring of the CPU before at place `at`, if it is that of `cpu`: both are in one group of one domain, so that from either CPU
+/// on the next one outside of the group is the same.
+fn neighbours_ring(levels: &[Level], chains: &[Vec<Raw>], cpu: usize, at: usize) -> Option<Rc<[u32]>> {
+    let before = cpu.checked_sub(1)?;
+    let (own, other) = (&chains[cpu], chains[before].get(..=at)?);
+    let is_shared = |at: usize| {
+        let mask_of = &levels[own[at].level].mask_of;
+        own[at].level == other[at].level && mask_of[cpu] == mask_of[before]
+    };
+    (is_shared(at) && is_shared(at.checked_sub(1)?)).then(|| Rc::clone(&other[at].ring))
+}
+
 /// The groups while the chains are built.
 #[derive(Default)]
 struct Groups {
-    /// By level, by the number of the mask below (below all levels by CPU), and among overlapping groups by the viewer's mask below.
-    index: BTreeMap<(usize, u32, u32), u32>,
+    /// By level, among overlapping groups by the viewer's mask below; then by the number of the mask below (below all levels by CPU).
+    index: BTreeMap<(usize, u32), Vec<Option<u32>>>,
     sgc_index: BTreeMap<(usize, usize), usize>,
     groups: Vec<SchedGroup>,
 }
@@ -453,12 +497,14 @@ impl Groups {
         let viewer = below.filter(|_| levels[level].is_overlap).map_or(0, |below| levels[below].mask_of[cpu]);
         let mut covered = CpuMask::with_room(chains.len());
         let mut ring = Vec::new();
+        let by_mask_below = self.index.entry((level, viewer)).or_default();
+        by_mask_below.resize(below.map_or(chains.len(), |below| levels[below].masks.len()), None);
         for (index, word) in span.as_set().wrap_words(cpu) {
             loop {
                 let left = word & !covered.as_set().word(index);
                 let Some(other) = cpus_of_word(index, left).next() else { break };
                 let mask_below = below.map_or(other as u32, |below| levels[below].mask_of[other]);
-                let id = *self.index.entry((level, mask_below, viewer)).or_insert_with(|| {
+                let id = *by_mask_below[mask_below as usize].get_or_insert_with(|| {
                     let mut group_span = match below {
                         Some(below) => levels[below].mask(other).clone(),
                         None => CpuMask::one(other),
@@ -587,13 +633,22 @@ fn attach(chain: &mut Vec<Raw>, groups: &mut Groups) {
 fn finish(levels: Vec<Level>, chains: &[Vec<Raw>], groups: Groups) -> SchedDomains {
     let mut index = BTreeMap::new();
     let mut domains: Vec<Domain> = Vec::new();
-    let mut places = Vec::new();
+    let mut places: Vec<Vec<Place>> = Vec::new();
     for (cpu, chain) in chains.iter().enumerate() {
         let mut of_cpu = Vec::new();
-        for raw in chain {
+        for (at, raw) in chain.iter().enumerate() {
+            // A neighbour with the same ring has the same place.
+            if let Some(before) = cpu.checked_sub(1)
+                && let Some(other) = chains[before].get(at)
+                && Rc::ptr_eq(&raw.ring, &other.ring)
+                && (raw.level, raw.flags, raw.imb_numa_nr) == (other.level, other.flags, other.imb_numa_nr)
+            {
+                of_cpu.push(places[before][at]);
+                continue;
+            }
             // The ring is the same wherever it starts.
             let lowest = raw.ring.iter().enumerate().min_by_key(|(_, id)| **id).map_or(0, |(at, _)| at);
-            let mut ring = raw.ring.clone();
+            let mut ring = raw.ring.to_vec();
             ring.rotate_left(lowest);
             let local = (ring.len() - lowest) % ring.len().max(1);
             let key = (raw.level, raw.flags, raw.imb_numa_nr, ring);
@@ -612,7 +667,8 @@ fn finish(levels: Vec<Level>, chains: &[Vec<Raw>], groups: Groups) -> SchedDomai
         }
         places.push(of_cpu);
     }
-    SchedDomains { domains, chains: places, n_sgc: groups.sgc_index.len() }
+    let max_levels = places.iter().map(Vec::len).max().unwrap_or(0);
+    SchedDomains { domains, chains: places, n_sgc: groups.sgc_index.len(), max_levels }
 }
 
 fn domain_of(name: &'static str, span: &CpuMask, raw: &Raw, groups: Vec<SchedGroup>) -> Domain {

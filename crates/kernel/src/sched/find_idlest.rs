@@ -6,7 +6,8 @@
 
 use super::find_idlest_v54::find_idlest_group_v54;
 use super::fitness::util_fits_cpu;
-use super::group::{DomainView, GroupCapacity, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance};
+use super::group::{DomainView, GroupType, SchedGroup, SgLbStats, adjust_numa_imbalance};
+use super::group_sums::GroupSum;
 use super::idlest_facts::{IdlestFacts, IdlestTask};
 use super::sd_flags::{SD_ASYM_CPUCAPACITY, SD_NUMA};
 use crate::profile::IdlestGroup;
@@ -14,7 +15,47 @@ use crate::profile::IdlestGroup;
 /// The statistics of a group for the slow path, over the CPUs that the task may use.
 ///
 /// kernel/sched/fair.c:`update_sg_wakeup_stats()`, v6.12.
+#[inline]
 pub fn update_sg_wakeup_stats<F: IdlestFacts>(
+    facts: &F,
+    domain: &DomainView<'_>,
+    group: &SchedGroup,
+    task: &IdlestTask<'_>,
+) -> SgLbStats {
+    let is_kept = |_: &&GroupSum| {
+        let span = group.span.as_set();
+        !(domain.has(SD_ASYM_CPUCAPACITY) || task.is_attached && span.contains(task.cpu))
+            && span.is_subset(task.allowed)
+    };
+    let mut stats = match facts.group_sum(group.sgc).filter(is_kept) {
+        Some(sum) => {
+            let stats = SgLbStats {
+                group_load: sum.load,
+                group_util: sum.util,
+                group_runnable: sum.runnable,
+                sum_h_nr_running: sum.h_nr_queued,
+                sum_nr_running: sum.nr_running,
+                idle_cpus: sum.idle_without,
+                ..SgLbStats::default()
+            };
+            debug_assert_eq!(stats, sum_for_wakeup(facts, domain, group, task), "kept sums");
+            stats
+        }
+        None => sum_for_wakeup(facts, domain, group, task),
+    };
+    let sgc = facts.group_capacity(group.sgc);
+    stats.group_capacity = sgc.capacity;
+    stats.group_weight = group.weight;
+    stats.group_type = stats.group_classify(domain.imbalance_pct, sgc.imbalance);
+    if matches!(stats.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+        stats.avg_load = stats.load_by_capacity();
+    }
+    stats
+}
+
+/// The sums over the CPUs of a group.
+#[inline(never)]
+fn sum_for_wakeup<F: IdlestFacts>(
     facts: &F,
     domain: &DomainView<'_>,
     group: &SchedGroup,
@@ -46,34 +87,29 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
             stats.group_misfit_task_load = 0;
         }
     }
-    let sgc = facts.group_capacity(group.sgc);
-    stats.group_capacity = sgc.capacity;
-    stats.group_weight = group.weight;
-    stats.group_type = stats.group_classify(domain.imbalance_pct, sgc.imbalance);
-    if matches!(stats.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
-        stats.avg_load = stats.load_by_capacity();
-    }
     stats
 }
 
 /// Whether a candidate beats the best group so far (`update_pick_idlest()`, v6.12, and v5.5 for [`IdlestGroup::Types`]).
+#[inline]
 fn update_pick_idlest(
-    best: &(SgLbStats, GroupCapacity),
-    candidate: &(SgLbStats, GroupCapacity),
+    best: &SgLbStats,
+    candidate: &SgLbStats,
     form: IdlestGroup,
+    has_bigger_cpu: impl FnOnce() -> bool,
 ) -> bool {
-    if candidate.0.group_type != best.0.group_type {
-        return candidate.0.group_type < best.0.group_type;
+    if candidate.group_type != best.group_type {
+        return candidate.group_type < best.group_type;
     }
-    match candidate.0.group_type {
-        GroupType::Overloaded | GroupType::FullyBusy => candidate.0.avg_load < best.0.avg_load,
+    match candidate.group_type {
+        GroupType::Overloaded | GroupType::FullyBusy => candidate.avg_load < best.avg_load,
         GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
-        GroupType::MisfitTask => candidate.1.max_capacity > best.1.max_capacity,
+        GroupType::MisfitTask => has_bigger_cpu(),
         GroupType::HasSpare => {
-            candidate.0.idle_cpus > best.0.idle_cpus
+            candidate.idle_cpus > best.idle_cpus
                 || (form != IdlestGroup::Types
-                    && candidate.0.idle_cpus == best.0.idle_cpus
-                    && candidate.0.group_util < best.0.group_util)
+                    && candidate.idle_cpus == best.idle_cpus
+                    && candidate.group_util < best.group_util)
         }
     }
 }
@@ -88,32 +124,33 @@ pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
     this_cpu: usize,
     form: IdlestGroup,
 ) -> Option<&'a SchedGroup> {
-    let nothing_yet =
+    let mut best_stats =
         SgLbStats { avg_load: u32::MAX.into(), group_type: GroupType::Overloaded, ..SgLbStats::default() };
-    let mut best_stats = (nothing_yet, GroupCapacity::default());
-    let mut best = None;
+    let mut best: Option<&SchedGroup> = None;
     let mut local = None;
+    let max_capacity = |group: &SchedGroup| facts.group_capacity(group.sgc).max_capacity;
     for group in domain.ring() {
         let span = group.span.as_set();
         if !span.intersects(task.allowed) {
             continue;
         }
-        let stats = (update_sg_wakeup_stats(facts, domain, group, task), facts.group_capacity(group.sgc));
+        let stats = update_sg_wakeup_stats(facts, domain, group, task);
+        let has_bigger_cpu = || max_capacity(group) > best.map_or(0, max_capacity);
         if span.contains(this_cpu) {
             local = Some((group, stats));
-        } else if update_pick_idlest(&best_stats, &stats, form) {
+        } else if update_pick_idlest(&best_stats, &stats, form, has_bigger_cpu) {
             best = Some(group);
             best_stats = stats;
         }
     }
     let best = best?;
     let Some((local_group, local)) = local else { return Some(best) };
-    if local.0.group_type != best_stats.0.group_type {
-        return (local.0.group_type > best_stats.0.group_type).then_some(best);
+    if local.group_type != best_stats.group_type {
+        return (local.group_type > best_stats.group_type).then_some(best);
     }
-    let goes = match local.0.group_type {
+    let goes = match local.group_type {
         GroupType::Overloaded | GroupType::FullyBusy => {
-            let (local_load, best_load) = (local.0.avg_load, best_stats.0.avg_load);
+            let (local_load, best_load) = (local.avg_load, best_stats.avg_load);
             let pct = u64::from(domain.imbalance_pct);
             let imbalance = 1024 * u64::from(domain.imbalance_pct.wrapping_sub(100)) / 100;
             let stays_for_numa = domain.has(SD_NUMA) && best_load.wrapping_add(imbalance) >= local_load;
@@ -122,16 +159,16 @@ pub fn sched_balance_find_dst_group<'a, F: IdlestFacts>(
                 && local_load.wrapping_mul(100) > pct.wrapping_mul(best_load)
         }
         GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
-        GroupType::MisfitTask => best_stats.1.max_capacity > local.1.max_capacity,
+        GroupType::MisfitTask => max_capacity(best) > max_capacity(local_group),
         GroupType::HasSpare => {
-            let (local_idle, best_idle) = (local.0.idle_cpus, best_stats.0.idle_cpus);
+            let (local_idle, best_idle) = (local.idle_cpus, best_stats.idle_cpus);
             let tolerates = |local_group: &SchedGroup| {
                 let mut imb_numa_nr = domain.imb_numa_nr;
                 if !task.is_unrestricted {
                     imb_numa_nr = imb_numa_nr.min(local_group.span.as_set().weight_and(task.allowed));
                 }
                 let difference = local_idle.wrapping_sub(best_idle) as i32;
-                let running = local.0.sum_nr_running.wrapping_add(1);
+                let running = local.sum_nr_running.wrapping_add(1);
                 adjust_numa_imbalance(difference.wrapping_abs(), running, imb_numa_nr as i32) == 0
             };
             let stays_for_numa = domain.has(SD_NUMA)

@@ -3,6 +3,7 @@
 use super::cpumask::CpuSet;
 use super::fitness::Clamps;
 use super::group::{CpuLoad, DomainView, GroupCapacity};
+use super::group_sums::GroupSum;
 
 /// How an idle CPU sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,10 @@ pub trait IdlestFacts {
     fn is_idle_without_task(&self, cpu: usize) -> bool;
     /// How the CPU, which is idle, sleeps.
     fn idle_info(&self, cpu: usize) -> IdleInfo;
+    /// The sum over a group, if the machine keeps it. It must be up to date.
+    fn group_sum(&self, _sgc: usize) -> Option<&GroupSum> {
+        None
+    }
     /// The capacity of a group.
     fn group_capacity(&self, sgc: usize) -> GroupCapacity;
     /// The domain of `cpu` at `level`, 0 the lowest; `None` if it has none there.

@@ -18,6 +18,7 @@ pub mod find_idlest;
 pub mod find_idlest_v54;
 pub mod fitness;
 pub mod group;
+pub mod group_sums;
 pub mod idlest_facts;
 pub mod newidle;
 pub mod nohz;

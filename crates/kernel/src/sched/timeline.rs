@@ -142,10 +142,10 @@ impl Timeline {
         if self.blocks.is_empty()
             && let Some(place) = self.few[..self.len].iter().position(is_it)
         {
-            if place + 1 < self.len {
-                self.few.copy_within(place + 1..self.len, place);
-            }
             self.len -= 1;
+            for place in place..self.len.min(FEW - 1) {
+                self.few[place] = self.few[place + 1];
+            }
         } else {
             self.remove_from_blocks(key, id);
         }

@@ -88,6 +88,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let balancer = Balancer::new(&self.topology, &capacities, hz, jiffies, &self.gates.profile);
         let old = std::mem::replace(&mut self.balancer, balancer);
         (self.balancer.lists, self.balancer.rd_overloaded) = (old.lists, old.rd_overloaded);
+        self.cpus.iter_mut().for_each(|cpu| cpu.changed = true);
         self.idle_cpus.forget_caches(self.topology.llc_masks.len());
         self.cpu_sets.update(&self.topology);
         let all: Vec<CpuId> = self.cpus.ids().collect();

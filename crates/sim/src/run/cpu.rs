@@ -13,7 +13,7 @@ use opplab_model::policy::Policy;
 
 use crate::hardware::energy::Meter;
 use crate::hardware::idle_run::IdleRun;
-use crate::ids::{ClusterId, PolicyId, TaskId};
+use crate::ids::{ClusterId, CpuId, PolicyId, TaskId};
 use crate::run::accounts::{IdleTimes, PointTimes, Residency};
 use crate::run::timers::CpuTimers;
 use crate::sched::fair_rq::FairRq;
@@ -69,6 +69,8 @@ pub(crate) struct Cpu {
     /// Time that the CPU ran tasks and that `account_point()` has not counted.
     pub(crate) busy_ns: u64,
     pub(crate) need_resched: bool,
+    /// It is among [`crate::sched::balancer::Balancer::changed`].
+    pub(crate) changed: bool,
     /// The next schedule() leaves the queue's clock as it is (RQCF_REQ_SKIP).
     pub(crate) skip_clock_update: bool,
     pub(crate) tick_stopped: bool,
@@ -135,6 +137,15 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
+    /// What balance and the slow path look at changes, or may: callers are where the kernel locks the queue. `changed` are such CPUs.
+    #[inline(always)]
+    pub(crate) fn note_change(&mut self, cpu: CpuId, changed: &mut Vec<CpuId>) {
+        if !self.changed {
+            self.changed = true;
+            changed.push(cpu);
+        }
+    }
+
     /// What it can do, as placement and balance look at it.
     #[inline]
     pub(crate) fn capacities(&self) -> CpuCapacity {
@@ -202,6 +213,7 @@ impl Cpu {
             wake_list: Vec::new(),
             timers: CpuTimers::default(),
             need_resched: false,
+            changed: true,
             skip_clock_update: false,
             clamps: RqClamps::new(),
             proposed: CpuProposed::default(),

@@ -11,6 +11,7 @@ use opplab_kernel::sched::balance::{Pass, sched_balance_rq};
 use opplab_kernel::sched::balance_env::{BalanceFacts, BalanceHost, BalanceTask, IdleType, Jiffies, RootDomain};
 use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::group::{CpuLoad, scale_rt_capacity};
+use opplab_kernel::sched::group_sums::GroupSum;
 use opplab_kernel::sched::newidle::{
     DomainBalance, MIGRATION_COST_NS, NewidleFacts, NewidleHost, Pulled, RqBalance, msecs_to_jiffies,
     sched_balance_domains, sched_balance_newidle,
@@ -63,6 +64,9 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn queued_load(&self, cpu: usize) -> u64 {
         self.engine.queued_load(CpuId::of(cpu))
     }
+    fn group_sum(&self, sgc: usize) -> Option<&GroupSum> {
+        self.engine.balancer.sums.as_ref()?.of(sgc)
+    }
     fn idle(&self) -> CpuSet<'_> {
         self.engine.idle_cpus.idle()
     }
@@ -98,6 +102,9 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
 }
 
 impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
+    fn update_group_sums(&mut self) {
+        self.engine.update_group_sums();
+    }
     fn task(&self, task: u32) -> BalanceTask<'_> {
         let task = TaskId(task);
         let state = &self.engine.tasks[task];
@@ -342,8 +349,32 @@ impl<S: Sink, H: HalfLife> NohzHost for Engine<'_, S, H> {
 }
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
+    /// [`Cpu::note_change`].
+    #[inline]
+    pub(crate) fn note_change(&mut self, cpu: CpuId) {
+        self.cpus[cpu].note_change(cpu, &mut self.balancer.changed);
+    }
+
+    /// Brings the sums over groups up to date.
+    pub(crate) fn update_group_sums(&mut self) {
+        if self.balancer.sums.is_none() {
+            return;
+        }
+        while let Some(cpu) = self.balancer.changed.pop() {
+            self.cpus[cpu].changed = false;
+            let state = &self.cpus[cpu];
+            let is_idle = self.idle_cpus.idle().contains(cpu.index());
+            let is_idle_without = state.curr == TaskId::IDLE && state.wake_list.is_empty();
+            let part = GroupSum::of(&cpu_load(self, cpu.index()), is_idle, is_idle_without);
+            if let Some(sums) = &mut self.balancer.sums {
+                sums.set(cpu.index(), part);
+            }
+        }
+    }
+
     /// fair.c:update_cpu_capacity().
     pub(crate) fn update_cpu_capacity(&mut self, cpu: CpuId) {
+        self.note_change(cpu);
         let state = &mut self.cpus[cpu];
         let capacity = state.capacities();
         state.capacity_of =
@@ -374,6 +405,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if newidle.nohz_newidle {
             nohz_newidle_balance(self, cpu.index());
         }
+        // The CPU is still within schedule().
+        self.note_change(cpu);
         newidle.pulled != 0 || self.cpus[cpu].nr_running > 0
     }
 

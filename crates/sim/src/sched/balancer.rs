@@ -8,6 +8,7 @@ use opplab_kernel::sched::balance_env::BalanceTunables;
 use opplab_kernel::sched::cpumask::CpuMask;
 use opplab_kernel::sched::domains::SchedDomains;
 use opplab_kernel::sched::group::GroupCapacity;
+use opplab_kernel::sched::group_sums::GroupSums;
 use opplab_kernel::sched::newidle::{BalanceClock, DomainBalance, MIGRATION_COST_NS, max_load_balance_interval};
 use opplab_kernel::sched::nohz::Nohz;
 use opplab_kernel::sched::task_list::TaskLists;
@@ -21,6 +22,10 @@ pub(crate) struct Balancer {
     /// Of each CPU, its domains from the lowest up.
     pub(super) state: IdVec<CpuId, Vec<DomainBalance>>,
     pub(crate) sgc: Vec<GroupCapacity>,
+    /// What passes and the slow path look at, summed over groups, but for the CPUs that have changed since. Not where CPUs differ:
+    /// there each is looked at.
+    pub(super) sums: Option<GroupSums>,
+    pub(crate) changed: Vec<CpuId>,
     /// Some CPU has more than one task (rd->overloaded).
     pub(crate) rd_overloaded: bool,
     /// Fair tasks in the order in which the balancer looks at them.
@@ -54,6 +59,8 @@ impl Balancer {
             .collect();
         Self {
             sgc: domains.group_capacities(|cpu| capacities[cpu]),
+            sums: topology.asym.is_none().then(|| GroupSums::new(&domains)),
+            changed: (0..nr).map(CpuId::of).collect(),
             nohz: Nohz::new(&domains, hz, jiffies, profile.nohz_next_kick == NohzNextKick::Recomputed),
             state,
             domains,

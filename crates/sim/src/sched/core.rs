@@ -251,7 +251,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// core.c:update_rq_clock().
     #[inline]
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
-        let state = &self.cpus[cpu];
+        let state = &mut self.cpus[cpu];
+        state.note_change(cpu, &mut self.balancer.changed);
         let idle = state.curr == TaskId::IDLE;
         // Most updates follow another at the same instant.
         if self.now != state.clk.clock || idle {
@@ -262,7 +263,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The same without a call, for what most events need.
     #[inline(always)]
     pub(crate) fn update_rq_clock_here(&mut self, cpu: CpuId) {
-        let state = &self.cpus[cpu];
+        let state = &mut self.cpus[cpu];
+        state.note_change(cpu, &mut self.balancer.changed);
         let idle = state.curr == TaskId::IDLE;
         if self.now != state.clk.clock || idle {
             self.advance_rq_clock(cpu, idle);
@@ -473,6 +475,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let idle_queues = self.gates.profile.wake_queue == WakeQueue::RemoteOrIdle;
         if remote && (is_idle && idle_queues || !self.topology.share_cache(here, cpu)) {
             self.cpus[cpu].wake_list.push(task);
+            self.note_change(cpu);
             self.idle_cpus.remove(cpu);
             self.update_idle_like(cpu);
             self.kick(cpu);
@@ -580,7 +583,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.here = cpu;
         self.in_interrupt = false;
         self.account(cpu);
-        if !std::mem::take(&mut self.cpus[cpu].skip_clock_update) {
+        let state = &mut self.cpus[cpu];
+        state.note_change(cpu, &mut self.balancer.changed);
+        if !std::mem::take(&mut state.skip_clock_update) {
             self.update_rq_clock_here(cpu);
         }
         self.charge_starvation(cpu);
@@ -705,11 +710,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let newly_idle = std::mem::take(&mut self.cpus[cpu].stopper_ran) || prev != TaskId::IDLE;
         for _ in 0..PICKS_MAX {
             let fair_first = self.server_is_first(cpu);
+            let state = &self.cpus[cpu];
             if !fair_first {
-                if let Some(&task) = self.cpus[cpu].dl_queue.first() {
+                if let Some(&task) = state.dl_queue.first() {
                     return task;
                 }
-                if let Some(&(_, task)) = self.cpus[cpu].rt_queue.first().filter(|_| !self.rt_throttled(cpu)) {
+                if let Some(&(_, task)) = state.rt_queue.first().filter(|_| !state.starvation.rt.throttled) {
                     return task;
                 }
             }
@@ -792,6 +798,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The running task, already dequeued, leaves `cpu` for another CPU; the idle task stands in until `cpu` schedules.
     pub(crate) fn detached_current(&mut self, cpu: CpuId) {
+        self.note_change(cpu);
         let state = &mut self.cpus[cpu];
         let task = std::mem::replace(&mut state.curr, TaskId::IDLE);
         if state.nr_running == 0 {

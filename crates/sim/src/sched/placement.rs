@@ -8,6 +8,7 @@ use opplab_kernel::sched::cpumask::CpuSet;
 use opplab_kernel::sched::domains::{SD_BALANCE_EXEC, SD_BALANCE_FORK, SD_BALANCE_WAKE};
 use opplab_kernel::sched::find_idlest::{sched_balance_find_dst_cpu, top_level};
 use opplab_kernel::sched::group::{CpuLoad, DomainView, GroupCapacity};
+use opplab_kernel::sched::group_sums::GroupSum;
 use opplab_kernel::sched::idlest_facts::{IdleInfo, IdlestFacts, IdlestTask};
 use opplab_kernel::sched::placement::{
     CpuCapacity, SiblingFacts, SiblingQuery, SiblingRule, WakeAffineFacts, affine_domain, fits_capacity,
@@ -139,6 +140,9 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Idlest<'_, '_, S, H> {
             exit_latency_us: exit.map(|idle| (idle.exit_latency_ns / 1000) as u32),
         }
     }
+    fn group_sum(&self, sgc: usize) -> Option<&GroupSum> {
+        self.engine.balancer.sums.as_ref()?.of(sgc)
+    }
     fn group_capacity(&self, sgc: usize) -> GroupCapacity {
         self.engine.balancer.sgc[sgc]
     }
@@ -146,8 +150,7 @@ impl<S: Sink, H: HalfLife> IdlestFacts for Idlest<'_, '_, S, H> {
         self.engine.topology.domains.view(cpu, level)
     }
     fn n_levels(&self) -> usize {
-        let domains = &self.engine.topology.domains;
-        (0..self.engine.cpus.len()).map(|cpu| domains.n_levels(cpu)).max().unwrap_or(0)
+        self.engine.topology.domains.max_levels()
     }
 }
 
@@ -443,7 +446,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// Placement of the running task when it loads a new program (fair.c:select_task_rq_fair() with SD_BALANCE_EXEC).
-    pub(crate) fn select_task_rq_exec(&self, task: TaskId, cpu: CpuId) -> CpuId {
+    pub(crate) fn select_task_rq_exec(&mut self, task: TaskId, cpu: CpuId) -> CpuId {
         let state = &self.tasks[task];
         if self.cpu_sets.is_single(state.allowed) || state.class != Class::Fair {
             return cpu;
@@ -452,7 +455,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     }
 
     /// fair.c:sched_balance_find_dst_cpu() for a new task, an exec or a wake-up on `this_cpu`.
-    pub(crate) fn find_idlest(&self, task: TaskId, this_cpu: CpuId, sd_flag: u32) -> CpuId {
+    pub(crate) fn find_idlest(&mut self, task: TaskId, this_cpu: CpuId, sd_flag: u32) -> CpuId {
+        self.update_group_sums();
         let state = &self.tasks[task];
         let allowed = self.cpu_sets.cpus(state.allowed);
         let is_current = sd_flag == SD_BALANCE_EXEC;

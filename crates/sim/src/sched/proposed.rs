@@ -30,6 +30,6 @@ pub(crate) struct CpuProposed {
 impl CpuProposed {
     /// A fair utilisation as governors and placement take it.
     pub(crate) fn util(self, util: u64) -> u64 {
-        biased(util, self.util_bias)
+        if self.util_bias == 0 { util } else { biased(util, self.util_bias) }
     }
 }

@@ -101,6 +101,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             Place::Waking => {
                 self.cpus[cpu].wake_list.retain(|&other| other != task);
+                self.note_change(cpu);
                 self.migrate_task_rq_fair(task, cpu);
                 self.migrate_task_rq_dl(task, cpu);
                 self.tasks[task].cpu = dest;

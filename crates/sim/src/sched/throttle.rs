@@ -16,11 +16,6 @@ use crate::run::task::Class;
 use crate::run::timers::TimerKind;
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
-    /// Real-time tasks of `cpu` may not run.
-    pub(crate) fn rt_throttled(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu].starvation.rt.throttled
-    }
-
     /// Charges the time since the last charge to whoever ran on `cpu`; whether that ended what it may run. The clock must be up to
     /// date.
     #[inline(always)]
@@ -103,6 +98,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !counts {
             return false;
         }
+        self.note_change(cpu);
+        let state = &mut self.cpus[cpu];
         let was_throttled = state.starvation.rt.throttled;
         let freed = state.starvation.rt.advance(clock, start_ns);
         let exceeds = state.starvation.rt.charge(clock.saturating_sub(from.max(start_ns)));
@@ -206,6 +203,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if state.starvation.rt.advance(state.clk.clock, start_ns) {
             state.nr_running += state.rt_queue.len() as u32;
+            self.note_change(cpu);
+            let state = &self.cpus[cpu];
             if !state.rt_queue.is_empty() {
                 self.idle_cpus.remove(cpu);
                 if self.cpus[cpu].curr == TaskId::IDLE || self.curr_class(cpu) == Some(Class::Fair) {

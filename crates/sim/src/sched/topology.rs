@@ -1,5 +1,6 @@
 //! What the scheduler knows about the machine's shape, computed once.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use opplab_kernel::profile::KernelProfile;
@@ -52,11 +53,11 @@ fn sched_domains_of(
     asym_priority: Option<Vec<i32>>,
     excluded: Vec<bool>,
 ) -> SchedDomains {
-    let nr = machine.nr_cpus() as u32;
     let of = |what: fn(&opplab_model::machine::CpuPlace) -> u32| machine.cpus.iter().map(what).collect::<Vec<u32>>();
     let (package, node) = (of(|cpu| cpu.package), of(|cpu| cpu.node));
+    let mut node_of = BTreeMap::new();
     let numa_in_package =
-        (0..nr as usize).any(|one| (0..one).any(|other| package[one] == package[other] && node[one] != node[other]));
+        package.iter().zip(&node).any(|(&package, &node)| *node_of.entry(package).or_insert(node) != node);
     SchedDomains::build(&domains::Topology {
         core: of(|cpu| cpu.core),
         // No level-2 cache is shared by cores: it is the core's own.
@@ -86,19 +87,22 @@ impl Topology {
         let offline: Vec<bool> = (0..nr as u32).map(|cpu| !policy.is_online(machine, cpu)).collect();
         let excluded: Vec<bool> =
             (0..nr as u32).map(|cpu| !policy.runs_tasks(machine, cpu) || isolated.contains(&cpu)).collect();
-        let siblings: IdVec<CpuId, Vec<CpuId>> = (0..nr)
-            .map(|cpu| {
-                let shares_core = |&other: &usize| machine.cpus[other].core == machine.cpus[cpu].core;
-                (0..nr).filter(shares_core).map(CpuId::of).collect()
-            })
-            .collect();
-        let shares_clock = |cpu: usize, other: usize| {
-            let (one, two) = (&machine.cpus[cpu], &machine.cpus[other]);
-            let together = machine.package_clock && (one.package, one.cluster) == (two.package, two.cluster);
-            together || one.core == two.core
+        let mut threads_of: BTreeMap<u32, Vec<CpuId>> = BTreeMap::new();
+        for (cpu, place) in machine.cpus.iter().enumerate() {
+            threads_of.entry(place.core).or_default().push(CpuId::of(cpu));
+        }
+        let siblings: IdVec<CpuId, Vec<CpuId>> =
+            machine.cpus.iter().map(|place| threads_of[&place.core].clone()).collect();
+        let clocked = if machine.package_clock {
+            let shares_clock = |cpu: usize, other: usize| {
+                let (one, two) = (&machine.cpus[cpu], &machine.cpus[other]);
+                (one.package, one.cluster) == (two.package, two.cluster) || one.core == two.core
+            };
+            let clocked_with = |cpu| (0..nr).filter(|&other| shares_clock(cpu, other)).map(CpuId::of).collect();
+            (0..nr).map(clocked_with).collect()
+        } else {
+            siblings.iter().cloned().collect()
         };
-        let clocked = (0..nr).map(|cpu| (0..nr).filter(|&other| shares_clock(cpu, other)).map(CpuId::of).collect());
-        let clocked = clocked.collect();
         let online = |cpu: usize, other: usize| other == cpu || !offline[cpu] && !offline[other];
         let threads = |(cpu, cpus): (usize, &Vec<CpuId>)| {
             cpus.iter().map(|&other| other.index()).filter(|&other| online(cpu, other)).collect()
@@ -109,8 +113,10 @@ impl Topology {
         let llc_of: Vec<u32> = (machine.cpus.iter().zip(&excluded))
             .map(|(cpu, &excluded)| if excluded { (nr_llcs, nr_llcs += 1).0 } else { cpu.llc })
             .collect();
-        let llc_masks: IdVec<LlcId, CpuMask> =
-            (0..nr_llcs).map(|llc| (0..nr).filter(|&cpu| llc_of[cpu] == llc).collect()).collect();
+        let mut llc_masks: IdVec<LlcId, CpuMask> = vec![CpuMask::default(); nr_llcs as usize].into();
+        for (cpu, &llc) in llc_of.iter().enumerate() {
+            llc_masks[LlcId(llc)].insert(cpu);
+        }
         let included: Vec<usize> = (0..nr).filter(|&cpu| !excluded[cpu]).collect();
         let differ = included.iter().any(|&cpu| capacities[cpu] != capacities[included[0]]);
         let domains = sched_domains_of(machine, capacities.to_vec(), asym_priority.clone(), excluded.clone());
