@@ -176,3 +176,17 @@ def test_a_clock_that_the_fair_servers_bandwidth_asks_for_is_not_held(tmp_path: 
         assert found == lowest, name
     assert caveats._lowest_khz(made, {"kernel": "6.6"})[little["name"]] == 300_000
     assert caveats._lowest_khz(made, {"kernel": "6.6", "scaling_min_freq": 700_000})[little["name"]] == 738_000
+
+
+def test_the_rest_of_the_machine_is_named_beside_the_power(tmp_path: Path, load: Path) -> None:
+    tree = tomllib.loads(opplab.Machine.load("pixel6").to_toml())
+    for floor_uw in (0, 50_000):
+        machine, out = tmp_path / f"m{floor_uw}.toml", str(tmp_path / f"out{floor_uw}")
+        machine.write_text(opplab.Machine.from_tree(tree | {"name": "m", "floor_uw": floor_uw}).to_toml())
+        words = ["run", str(load), "-m", str(machine), "--seconds", "0.1", "-o", out]
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, words)
+        assert done.exit_code == 0, done.output
+        told = (
+            "Energy and power of m are its CPUs': 0.05 W more, always on (floor_uw), are in power:rest." in done.stdout
+        )
+        assert told == bool(floor_uw)

@@ -119,11 +119,17 @@ def of_power(machines: Mapping[str, Mapping[str, Any]], powers_w: Sequence[tuple
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
         if who:
             notes.append(f"Energy and power of {name} are its CPUs': {who} draws beside them (energy:{who}).")
+        powers = [power for of, power in powers_w if of == name and power]
+        if (floor_w := machine.get("floor_uw", 0) / 1e6) and powers:
+            notes.append(
+                f"Energy and power of {name} are its CPUs': {floor_w:g} W more, always on (floor_uw), "
+                "are in power:rest."
+            )
         if counts_idle_as_nothing(machine):
             notes.append(
                 f"{name} has no power of idle states and clusters: they count as 0, so that joules are too few."
             )
-        notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
+        notes += _awake(name, machine, powers)
     return notes
 
 
