@@ -13,6 +13,7 @@ import opplab
 from opplab import _opplab
 from opplab.cli.main import opplab as main
 from opplab.fit.machine_power import generic_power
+from opplab.summary import caveats
 from opplab.summary.caveats import eas_off
 
 from testdata import shared
@@ -247,3 +248,37 @@ def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:
         CliRunner().invoke(main, ["explain", f"{tmp_path / 'True'}:schedutil #0", "--cpu", "1", "--at", "1s"]).stdout
     )
     assert shown.startswith("sqlite on kaby-lake-i7-7500u, schedutil")
+
+
+def test_a_clock_that_the_fair_servers_bandwidth_asks_for_is_not_held(tmp_path: Path) -> None:
+    """Goal: the note on a held clock is of policies of one CPU, and not of the clock that each report asks for."""
+    load = tmp_path / "light.json"
+    load.write_text('{"tasks": {"t": {"loop": -1, "run": 5, "timer": {"ref": "t", "period": 4000}, "cpus": [0]}}}')
+    tree = tomllib.loads(opplab.Machine.load("pixel6").to_toml())
+    for name, share, lowest in (("shared", "shared", None), ("single", "cpu", 930_000)):
+        little = tree["cluster"][0] | {"policy": share}
+        made = tree | {"name": name, "cluster": [little, *tree["cluster"][1:]]}
+        machine = tmp_path / f"{name}.toml"
+        machine.write_text(opplab.Machine.from_tree(made).to_toml())
+        words = ["run", str(load), "-m", str(machine), "--seconds", "2", "-o", str(tmp_path / f"{name}-out")]
+        done = CliRunner(env={"COLUMNS": "900"}).invoke(main, words)
+        assert done.exit_code == 0, done.output
+        assert "first milliseconds" not in done.stdout
+        found = caveats._lowest_khz(made, {"kernel": "6.12.117"}).get(little["name"])
+        assert found == lowest, name
+    assert caveats._lowest_khz(made, {"kernel": "6.6"})[little["name"]] == 300_000
+    assert caveats._lowest_khz(made, {"kernel": "6.6", "scaling_min_freq": 700_000})[little["name"]] == 738_000
+
+
+def test_the_rest_of_the_machine_is_named_beside_the_power(tmp_path: Path, load: Path) -> None:
+    tree = tomllib.loads(opplab.Machine.load("pixel6").to_toml())
+    for floor_uw in (0, 50_000):
+        machine, out = tmp_path / f"m{floor_uw}.toml", str(tmp_path / f"out{floor_uw}")
+        machine.write_text(opplab.Machine.from_tree(tree | {"name": "m", "floor_uw": floor_uw}).to_toml())
+        words = ["run", str(load), "-m", str(machine), "--seconds", "0.1", "-o", out]
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, words)
+        assert done.exit_code == 0, done.output
+        told = (
+            "Energy and power of m are its CPUs': 0.05 W more, always on (floor_uw), are in power:rest." in done.stdout
+        )
+        assert told == bool(floor_uw)

@@ -212,6 +212,17 @@ def test_why_slow() -> None:
     assert opplab.explain(simulate(governor="performance"), why_slow=True).findings[0].data["slow_ns"] == 0
 
 
+@pytest.mark.parametrize("governor", ["schedutil", "performance", "powersave"])
+def test_timers_decide_the_rate_of_tasks_that_are_in_time(governor: str) -> None:
+    load = '{"tasks": {"t": {"loop": -1, "run": 5, "timer": {"ref": "t", "period": 4000}}}}'
+    more = load.replace('"t":', '"free": {"loop": -1, "run": 5, "sleep": 1000}, "t":')
+    for text, limit in ((load, "timer"), (more, "clock")):
+        made = opplab.Workload.parse(text, name="light", file="<light>")
+        run = opplab.simulate("juno-r2", made, opplab.Policy(governor=governor), seconds=1)
+        (found,) = [one for one in opplab.explain(run, why_slow=True) if one.kind == "limit"]
+        assert found.data["limit"] == ("top" if (limit, governor) == ("clock", "performance") else limit)
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -718,7 +729,10 @@ def test_one_limit_acts(
     }
     assert acting_limit(outcome, 100, held, beside)[0] == limit
     if limit == "full":
+        assert acting_limit(outcome, 100, held, beside, in_time=True)[0] == "full"
         assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside)[0] == "top"
+    if limit in {"full", "clock", "turbo-bin"}:
+        assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside, in_time=True)[0] == "timer"
     if not any((line_ns, io_ns, throttled_ns)) and beside == (0, 0):
         assert acting_limit(outcome, 100, held, beside, fixed_speed=True)[0] == "full"
 

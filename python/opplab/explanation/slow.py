@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -56,7 +57,7 @@ def busy_at_top_ns(outcome: _opplab.Outcome) -> int:
     )
 
 
-OF_CLOCKS = ("clock", "full", "top")
+OF_CLOCKS = ("clock", "full", "timer", "top")
 """The limits of which nothing is known where the governor is only assumed."""
 
 FULL_PCT = 95
@@ -78,6 +79,7 @@ def acting_limit(
     beside_ns: tuple[int, int] = (0, 0),
     *,
     fixed_speed: bool = False,
+    in_time: bool = False,
 ) -> tuple[str, str]:
     """Give the limit that acts on the rate of a run, and what shows it.
 
@@ -93,14 +95,16 @@ def acting_limit(
         Time that they were busy beside a busy thread of their core, and how much of it was lost by that.
     fixed_speed : bool
         They execute as fast at every clock, so that no clock acts.
+    in_time : bool
+        Each task waits for a timer, and none came too late to it.
 
     Notes
     -----
     The disk acts where tasks wait longer for devices than CPUs are busy. Quotas act where queues are throttled for half
     of the time that CPUs are busy. A cache line acts where CPUs spend half of their busy time at it, a limit of the
     package where it holds CPUs for half of that time. Threads that share cores act where they do so for half of that
-    time, and lose more by it than the highest clocks would save. Where these would save less than 1 %, no clock acts.
-    Else the clock acts.
+    time, and lose more by it than the highest clocks would save. Timers act where tasks are in time and no CPU is full.
+    Where the highest clocks would save less than 1 %, no clock acts. Else the clock acts.
     Work that does not follow the clock (memory) counts as busy time.
     """
     line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
@@ -120,12 +124,14 @@ def acting_limit(
     both_ns, lost_ns = beside_ns
     if 2 * both_ns > busy_ns and lost_ns > saved_ns:
         return "smt", f"Threads that share cores decide the rate, more than the clock{told}."
+    busy = [100 * sum(times) for times in outcome["busy_ns_by_opp"]]
+    full = [cpu for cpu, times in enumerate(busy) if times >= FULL_PCT * outcome["wall_ns"]]
+    if in_time and not full:
+        return "timer", f"Timers decide the rate: no activation was missed, and no CPU was full{told}."
     most = max(held_ns, key=lambda name: held_ns[name], default="")
     if most and 2 * held_ns[most] > busy_ns and not fixed_speed:
         return most, f"The clocks decide the rate, held by {SLOW[most]}{told}."
     if 100 * saved_ns < busy_ns:
-        busy = [100 * sum(times) for times in outcome["busy_ns_by_opp"]]
-        full = [cpu for cpu, times in enumerate(busy) if times >= FULL_PCT * outcome["wall_ns"]]
         if full:
             return "full", f"No clock helps: {cpu_list(full)} {'is' if len(full) == 1 else 'are'} full{told}."
         clocks = "the speed does not follow it" if fixed_speed else "the CPUs are at their highest ones"
@@ -153,6 +159,12 @@ def beside_siblings(busy_ns: int, beside_ns: int, lost_ns: int) -> Finding:
         f"which leaves {speed:.1f} % of the speed: up to {length(lost_ns)} lost."
     )
     return Finding(0, "smt", text, {"beside_ns": beside_ns, "lost_ns": lost_ns, "busy_share_pct": share})
+
+
+def _is_timed(case: _opplab.Case) -> bool:
+    """Report whether each task of a case waits for a timer."""
+    tasks = json.loads(case.to_json())["workload"]["tasks"]
+    return bool(tasks) and all(any(op[0] == "timer" for op in task["ops"]) for task in tasks)
 
 
 def share_of(part_ns: int, whole_ns: int) -> str:
@@ -210,7 +222,8 @@ def slow_cpus(
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
-    limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed)
+    in_time = nr_missed == 0 and _is_timed(case)
+    limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed, in_time=in_time)
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))

@@ -27,9 +27,22 @@ def _power_uw(opp: Mapping[str, Any]) -> int | None:
 
 
 def dmips_mhz(clusters: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Give each cluster's capacity-dmips-mhz, of which the kernel makes its capacity; the largest is 1024."""
-    each = [cluster["capacity"] / max(opp["khz"] for opp in cluster["opps"]) for cluster in clusters]
-    return [round(SCALE * one / max(each)) for one in each]
+    """Give each cluster's capacity-dmips-mhz, of which the kernel makes its capacity; the largest is about 1024.
+
+    The kernel cuts its quotients, so that each is the least number that gives the capacity.  The numbers are larger
+    where a step of one is more than a step of the capacity.
+    """
+    top_khz = [max(opp["khz"] for opp in cluster["opps"]) for cluster in clusters]
+    capacities = [SCALE * cluster["capacity"] // max(one["capacity"] for one in clusters) for cluster in clusters]
+    densest = max(capacity / khz for capacity, khz in zip(capacities, top_khz, strict=True))
+    big_khz = next(khz for capacity, khz in zip(capacities, top_khz, strict=True) if capacity == SCALE)
+    for bits in range(10, 21):
+        most = round(2**bits * SCALE / big_khz / densest) * big_khz
+        found = [-(-capacity * most // (SCALE * khz)) for capacity, khz in zip(capacities, top_khz, strict=True)]
+        raw = [one * khz for one, khz in zip(found, top_khz, strict=True)]
+        if [SCALE * one // max(raw) for one in raw] == capacities:
+            break
+    return found
 
 
 def coefficient(opps: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:

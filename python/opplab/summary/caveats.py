@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opplab.errors import CaseError
+from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
@@ -41,6 +42,8 @@ _HELD_BUSY = 0.4
 """CPUs that may be busy under a clock that was held: what is busy for less asks for less than this clock."""
 _HELD_CHANGES = 2.0
 """Changes of the clock a second, of all policies together, that are those of the start."""
+_FAIR_SERVER_UTIL = 51
+"""The bandwidth of a fair server, 50 ms of each second, of 1024 (fair_server_init(), v6.12)."""
 _MOSTLY = 0.5
 """The share of a run's power from which what packages draw at any load is named."""
 
@@ -109,11 +112,17 @@ def of_power(machines: Mapping[str, Mapping[str, Any]], powers_w: Sequence[tuple
         who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
         if who:
             notes.append(f"Energy and power of {name} are its CPUs': {who} draws beside them (energy:{who}).")
+        powers = [power for of, power in powers_w if of == name and power]
+        if (floor_w := machine.get("floor_uw", 0) / 1e6) and powers:
+            notes.append(
+                f"Energy and power of {name} are its CPUs': {floor_w:g} W more, always on (floor_uw), "
+                "are in power:rest."
+            )
         if counts_idle_as_nothing(machine):
             notes.append(
                 f"{name} has no power of idle states and clusters: they count as 0, so that joules are too few."
             )
-        notes += _awake(name, machine, [power for of, power in powers_w if of == name and power])
+        notes += _awake(name, machine, powers)
     return notes
 
 
@@ -272,7 +281,8 @@ def held_clocks(
         file = json.loads(case.json)
         if file["policy"].get("governor") != "schedutil" or file["workload"].get("nr_background") or not of:
             continue
-        if all(_is_held(run, file["machine"]["cluster"], case.duration_ns / 1e9) for run in of):
+        lowest = _lowest_khz(file["machine"], file["policy"])
+        if all(_is_held(run, file["machine"]["cluster"], lowest, case.duration_ns / 1e9) for run in of):
             labels.append(case.policy)
     if not labels:
         return ""
@@ -283,16 +293,46 @@ def held_clocks(
     )
 
 
-def _is_held(run: Mapping[str, float | None], clusters: Sequence[Mapping[str, Any]], seconds: float) -> bool:
+def _lowest_khz(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, int]:
+    """Give the lowest clock that schedutil asks for, of the clusters whose policies have one CPU.
+
+    It keeps a clock of policies of one CPU only (sugov_update_single_freq(), v6.12).  Its least is the bandwidth of
+    deadline tasks, and the fair server is one on each CPU.
+    """
+    gates = policy.get("gates") or {}
+    served = gates.get("fair_server") or KernelProfile(policy["kernel"]).show("fair_server")
+    least_util = _FAIR_SERVER_UTIL if served == "present" else 0
+    set_khz = policy.get("scaling_min_freq") or 0
+    lowest = {}
+    for cluster in machine["cluster"]:
+        share = cluster.get("policy", "shared")
+        sets = [cluster["cpus"]] if share == "shared" else machine["topology"]["core"] if share == "core" else []
+        if any(len(cpus_of(cpus)) > 1 for cpus in sets):
+            continue
+        opps_khz = sorted(opp["khz"] for opp in cluster["opp"])
+        least_khz = max(
+            opps_khz[-1] * least_util / cluster["capacity"],
+            set_khz.get(cluster["name"], 0) if isinstance(set_khz, Mapping) else set_khz,
+        )
+        lowest[cluster["name"]] = next((khz for khz in opps_khz if khz >= least_khz), opps_khz[-1])
+    return lowest
+
+
+def _is_held(
+    run: Mapping[str, float | None],
+    clusters: Sequence[Mapping[str, Any]],
+    lowest_khz: Mapping[str, int],
+    seconds: float,
+) -> bool:
     """Report whether a run's clock hardly changed although its work asks for far less."""
     changes = sum(value or 0.0 for name, value in run.items() if name.startswith("freq_changes:"))
     busy, above = 0.0, 0.0
     for cluster in clusters:
-        lowest = f"busy:{cluster['name']}@{min(opp['khz'] for opp in cluster['opp'])}"
         shares = {name: value or 0.0 for name, value in run.items() if name.startswith(f"busy:{cluster['name']}@")}
         cpus = len(cpus_of(cluster["cpus"]))
         busy += sum(shares.values()) / 100 * cpus
-        above += sum(share for name, share in shares.items() if name != lowest) / 100 * cpus
+        if least := lowest_khz.get(cluster["name"]):
+            above += sum(share for name, share in shares.items() if int(name.rpartition("@")[2]) > least) / 100 * cpus
     return changes <= _HELD_CHANGES * seconds and busy < _HELD_BUSY and above > busy / 2
 
 
