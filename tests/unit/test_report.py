@@ -256,6 +256,13 @@ def test_numbers_below_an_axis_leave_room_for_each_other() -> None:
     assert min(b - a for a, b in itertools.pairwise(written)) > 12
 
 
+def test_an_axis_of_values_ends_at_0_though_an_interval_does_not() -> None:
+    wide = svg.Series("x", "v0", [(1.0, 200.0, 390.0), (8.0, 3500.0, 10.0)])
+    assert "\u2212" not in re.sub("<title>.*?</title>", "", svg.lines("a", [wide], "clients", "MB/s"))
+    below = svg.Series("x", "v0", [(1.0, -200.0, 390.0), (8.0, 3500.0, 10.0)])
+    assert "\u22121000" in svg.lines("a", [below], "clients", "MB/s")
+
+
 def test_strips_are_drawn_where_policies_differ() -> None:
     bar = lambda name, share: svg.Bar(name, "v0", [("a", "f0", share), ("b", "f1", 100 - share)])  # noqa: E731
     assert not page_of._differ([bar("x", 40.0), bar("y", 40.3)])

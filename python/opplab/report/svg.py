@@ -203,7 +203,9 @@ def lines(
     """
     xs = [x for one in series for x, _, _ in one.points]
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
-    y_ticks = ticks(min([*ends, *([0.0] if zero else [])]), max(ends), 5)
+    # An interval may go below 0; the axis does not where no value is there.
+    least = min(y for one in series for _, y, _ in one.points)
+    y_ticks = ticks(0.0 if zero and least >= 0 else min(ends), max(ends), 5)
     left, right, top, bottom = _room(y_ticks), 12, 30 if key else 12, 44 if x_label else 26
     is_curve = len(set(xs)) > POINTS_MAX
     span = (max(xs) - min(xs)) or 1.0
@@ -217,7 +219,8 @@ def lines(
         return left + (x - x_low) / (x_high - x_low) * (WIDTH - left - right)
 
     def at_y(y: float) -> float:
-        return height - bottom - (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]) * (height - top - bottom)
+        share = (max(y, y_ticks[0]) - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+        return height - bottom - share * (height - top - bottom)
 
     out = []
     for tick in y_ticks:

@@ -362,7 +362,7 @@ def _by_name(title: str, series: Sequence[svg.Series], label: str) -> str:
     for one in series:
         ((_, value, half),) = one.points
         low, high = (None, None) if half is None else (value - half, value + half)
-        ends += [end for end in (value, low, high) if end is not None]
+        ends += [end for end in (value, high) if end is not None]
         words = f"{one.label}: {value:.4g}" + ("" if half is None else f" \u00b1 {half:.2g}")
         mark = svg.Change(one.label, one.class_, value, low, high, clear=True, hollow=one.hollow, words=words)
         rows.setdefault(one.label, []).append(mark)
