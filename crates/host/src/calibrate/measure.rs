@@ -388,7 +388,7 @@ impl Findings {
 
     /// As a table.
     pub fn text(&self) -> String {
-        let mut out = format!("{:<16} {:<36} {:>12}  {:<27} unit\n", "measured", "of", "value", "95 % interval");
+        let mut out = format!("{:<16} {:<22} {:>9}  {:<22} unit\n", "measured", "of", "value", "95 % interval");
         for finding in &self.known {
             let of: Vec<String> = finding
                 .of
@@ -403,7 +403,7 @@ impl Findings {
                 |(low, high)| format!("{} .. {}", four(low), four(high)),
             );
             let (what, value) = (finding.what, four(finding.value));
-            out += format!("{what:<16} {:<36} {value:>12}  {interval:<27} {}", of.join(", "), finding.unit).trim_end();
+            out += format!("{what:<16} {:<22} {value:>9}  {interval:<22} {}", of.join(", "), finding.unit).trim_end();
             out += "\n";
         }
         for (what, why) in &self.unknown {
