@@ -79,6 +79,10 @@ class Outcome(TypedDict):
     wall_ns: int
     end_ns: int
     cluster_energy_fj: list[int]
+    shared_energy_fj: list[int]
+    """Of `cluster_energy_fj` that of what the CPUs share."""
+    asleep_ns: list[list[int]]
+    """By cluster and its states."""
     floor_energy_fj: int
     activations: int
     missed_activations: int

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from opplab.cli.main import opplab as program
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
 from opplab.explanation.frequency import frequency_findings
+from opplab.explanation.idle import decisions_of_run, watts_by_state
 from opplab.explanation.placement import task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
@@ -1285,3 +1287,32 @@ def test_what_runs_at_the_end_has_not_ended() -> None:
     switches = [(100, 0, 0, True, 7), (200, 0, 7, False, 0), (300, 0, 0, True, 7)]
     timeline = Timeline(switches, [(90, 7, 0), (290, 7, 0)], [], [(0, 0, 1000)], {0: Cpu(1000, 1.0)}, 0, {})
     assert timeline.awake(7) == [Activation(90, 200)]
+
+
+def test_idle_of_a_run_has_the_power_by_state() -> None:
+    """Goal: what a run drew by state adds up to its energy, and its sleeps have the decisions of each idle governor."""
+    for machine in ("juno-r2", "pixel6", "kaby-lake-i7-7500u"):
+        run = opplab.simulate(
+            machine, opplab.Workload.periodic(2, run_us=500, period_us=8000), opplab.Policy(variation="none"), seconds=1
+        )
+        rows = watts_by_state(run._inner)
+        assert sum(row["power_w"] for row in rows) == pytest.approx(
+            sum(run.outcome["cluster_energy_fj"]) / run.outcome["wall_ns"] / 1e6
+        )
+        assert all(row["power_w"] >= 0 and 0 <= row["time_pct"] <= 100.0001 for row in rows)
+        own = {row["what"] for row in rows if row["cluster"] == rows[0]["cluster"]}
+        assert "shared, awake" in own and ("WFI" in own) == (machine == "juno-r2")
+        parts = Counter[tuple[str, bool]]()
+        for row in rows:
+            parts[row["cluster"], row["what"].startswith("shared")] += row["time_pct"]
+        assert all(time == pytest.approx(100) for time in parts.values())
+    assert {"menu", "teo"} <= set(decisions_of_run(run._inner)["governor"])
+
+
+def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:
+    run = simulate(2, 4000)
+    (tmp_path / "case.json").write_text(run._inner.to_json())
+    done = CliRunner().invoke(program, ["explain", str(tmp_path / "case.json"), "--idle", "--format", "json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["decisions"] and found["power"]

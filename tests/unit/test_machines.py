@@ -193,14 +193,16 @@ def test_every_number_of_an_imported_machine_has_a_source(path: Path) -> None:
     assert unmarked(_opplab.import_machine(str(path))[0].to_toml()) == []
 
 
-def test_a_device_trees_latency_has_a_source(tmp_path: Path) -> None:
-    point = "opp-hz = /bits/ 64 <500000000>; clock-latency-ns = <90000>;"
+@pytest.mark.parametrize("latency", ["clock-latency-ns = <90000>;", ""])
+def test_every_number_of_an_imported_device_tree_has_a_source(tmp_path: Path, latency: str) -> None:
+    point = f"opp-hz = /bits/ 64 <500000000>; {latency}"
+    cpu = "operating-points-v2 = <&t>; capacity-dmips-mhz = <1024>;"
     (tmp_path / "t.dts").write_text(
-        f"/dts-v1/; / {{ cpus {{ cpu@0 {{ operating-points-v2 = <&t>; }}; }}; t: t {{ opp-1 {{ {point} }}; }}; }};"
+        f"/dts-v1/; / {{ cpus {{ cpu@0 {{ {cpu} }}; }}; t: t {{ opp-1 {{ {point} }}; }}; }};"
     )
     text = _opplab.import_machine(str(tmp_path / "t.dts"))[0].to_toml()
-    assert "transition_latency_us = 90" in text
-    assert not any(path.startswith("driver.transition_latency") for path in unmarked(text))
+    assert ("transition_latency_us = 90" in text) == bool(latency)
+    assert unmarked(text) == []
 
 
 def test_captions_of_the_gallery_are_titles_of_their_figures() -> None:

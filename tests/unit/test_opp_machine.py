@@ -24,6 +24,7 @@ from opplab.fit.machine_export import export, placements
 from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text, with_power
 from opplab.fit.opp_machine import layout, machine_of_points
 from opplab.simulation.machine import Machine
+from opplab.simulation.machine_marks import unmarked
 from opplab.simulation.policy import Policy
 from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.simulation.simulate import build_case, simulate
@@ -76,6 +77,7 @@ def test_three_points_make_a_machine_on_which_eas_runs(tmp_path: Path) -> None:
     machine = tmp_path / "made.toml"
     said = run("machine", "import", three, "--clusters", "A55x4,A76x4", "-o", machine)
     assert "most helpful measurement" in said
+    assert unmarked(machine.read_text(encoding="utf-8")) == []
     facts = Machine.load(machine).describe()
     assert [(one["cpus"], one["capacity"]) for one in facts["clusters"]] == [
         ("0-3", round(1024 * 3.0 * 1800 / (6.0 * 2500))),

@@ -460,6 +460,16 @@ fn rate_limit(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
             );
         }
     }
+    if latency_us == 0 && machine.cpufreq.driver.zero_is_unknown && machine.cpufreq.transition_delay_us == 0 {
+        add(
+            found,
+            "rate-limit",
+            Severity::Warning,
+            format!("driver {}: the transition latency is not known", machine.cpufreq.driver),
+            "schedutil's rate limit is 6.4 s in v6.12 to v6.12.53 and v6.13 to v6.17.3; later 1.5 ms, before at most 10 ms",
+            "set rate_limit_us, or clock-latency-ns of the operating points",
+        );
+    }
     if !machine.cpufreq.fast_switch && latency_us >= 1000 {
         add(
             found,

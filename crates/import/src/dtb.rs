@@ -239,6 +239,7 @@ pub(crate) fn import(name: &str, file: &str, bytes: &[u8]) -> Result<Facts, Impo
         let idle = idle_states(&tree, index, &mut facts);
         facts.cpus.insert(cpu, CpuFacts { idle, ..CpuFacts::default() });
     }
+    facts.tell("idle", "WFI as the kernel's drivers have it");
     policies(&tree, &list, &mut facts);
     capacities(&tree, &list, &mut facts);
     caches(&tree, &list, &mut facts);

@@ -707,7 +707,11 @@ impl Maker<'_> {
             self.notes.push(format!("the policies' transition latencies differ; all have the longest, {us} us"));
         }
         let transition_latency_ns = longest.unwrap_or_else(|| {
-            self.default("driver.transition_latency", "latency-0: the source has none");
+            let mut why = String::from("latency-0: the source has none");
+            if entry.zero_is_unknown {
+                why += "; the driver then reports CPUFREQ_ETERNAL, from v6.18 on 1 ms (gate unknown_latency)";
+            }
+            self.default("driver.transition_latency", why);
             0
         });
         let shared = facts.policies.values().any(|policy| policy.cpus.len() > 1);

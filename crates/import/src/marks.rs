@@ -14,6 +14,7 @@ pub(crate) const WORST_CASE_NS: u64 = 100_000;
 const MARKS: &[(&str, &[&str], &str)] = &[
     ("floor_uw", &[], "[D] 0 by definition: power is that of the CPUs; what else a meter sees is not in the machine"),
     ("cluster.capacity", &["capacity"], "[D] the biggest core is the unit; one kind of core, or no other is known"),
+    ("driver.switch_ns", &["driver"], "[D] as the transition latency"),
     ("smt_yield", &[], "[S] the cores have one thread"),
     ("smt_power", &[], "[S] the cores have one thread"),
     ("numa_distance", &["node"], "[S] one node"),

@@ -1,15 +1,13 @@
 //! Facts from a `/sys` tree, wherever that was read from. Paths and meanings: Documentation/ABI/testing/
 //! sysfs-devices-system-cpu, Documentation/admin-guide/pm.
 
+use opplab_kernel::cpufreq::driver::CPUFREQ_ETERNAL;
 use opplab_model::cpus::CpuList;
 use opplab_model::machine::{CppcCaps, PackagePower};
 
 use crate::error::{ImportError, shorten};
 use crate::facts::{CoreType, CppcFacts, CpuFacts, Facts, IdleFacts, OppFacts, PolicyFacts};
 use crate::tree::{CPU, SysTree};
-
-/// CPUFREQ_ETERNAL: the driver does not know its latency.
-const CPUFREQ_ETERNAL: u64 = u32::MAX as u64;
 
 /// Most idle states that cpuidle allows (CPUIDLE_STATE_MAX, include/linux/cpuidle.h).
 pub(crate) const CPUIDLE_STATE_MAX: usize = 10;
@@ -226,7 +224,6 @@ fn read_policy(tree: &SysTree, folder: &str, id: u32, facts: &mut Facts) -> Resu
         ("governor", "scaling_governor"),
         ("cpuinfo_max_freq", "cpuinfo_max_freq"),
         ("base_khz", "base_frequency"),
-        ("transition_latency", "cpuinfo_transition_latency"),
         ("opps", "scaling_available_frequencies"),
         ("epp", "energy_performance_preference"),
     ] {
@@ -234,7 +231,10 @@ fn read_policy(tree: &SysTree, folder: &str, id: u32, facts: &mut Facts) -> Resu
             facts.tell(what, path(name));
         }
     }
-    let latency = tree.number(&path("cpuinfo_transition_latency"))?;
+    let latency = tree.number(&path("cpuinfo_transition_latency"))?.filter(|&ns| ns != CPUFREQ_ETERNAL.into());
+    if latency.is_some() {
+        facts.tell("transition_latency", path("cpuinfo_transition_latency"));
+    }
     let opps = ascending("scaling_available_frequencies")?;
     let policy = PolicyFacts {
         id,
@@ -250,7 +250,7 @@ fn read_policy(tree: &SysTree, folder: &str, id: u32, facts: &mut Facts) -> Resu
         scaling_max_khz: khz("scaling_max_freq")?,
         base_khz: khz("base_frequency")?,
         bios_limit_khz: khz("bios_limit")?,
-        transition_latency_ns: latency.filter(|&latency| latency != CPUFREQ_ETERNAL),
+        transition_latency_ns: latency,
         opps: opps.into_iter().map(|khz| OppFacts { khz, ..OppFacts::default() }).collect(),
         boost_khz: ascending("scaling_boost_frequencies")?,
         boost,

@@ -339,7 +339,10 @@ fn the_transition_latency_is_the_clocks_and_the_regulators() {
     let text = dts("", STATE, "").replace("clock-latency-ns", "some-ns").replace("cpu-supply", "some-supply");
     let (machine, notes, defaults) = of_dts(&text);
     assert_eq!(machine.cpufreq.transition_latency_ns, 0);
-    assert!(defaults.iter().any(|(what, _)| what == "driver.transition_latency"), "{defaults:?}");
+    let why = defaults.iter().find(|(what, _)| what == "driver.transition_latency").map(|(_, why)| why.as_str());
+    assert!(why.is_some_and(|why| why.contains("CPUFREQ_ETERNAL")), "{defaults:?}");
+    let found = check::check(None, &machine, &fmax(&FmaxInput::of_machine(&machine), None));
+    assert!(found.iter().any(|one| one.what.contains("the transition latency is not known")), "{found:?}");
     let not_read = "not read: some-supply of CPUs; some-ns of operating points";
     assert!(notes.iter().any(|note| note == not_read), "{notes:?}");
 }

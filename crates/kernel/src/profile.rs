@@ -351,6 +351,10 @@ gates! {
         Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", [Commit("e13aa799c2a6")];
         Latency1_5 = "latency-x1.5" since (6, 12), vectors ["schedutil_map"], "one and a half transition latencies", [Commit("37c6dccd6837"), Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.12.117")];
     }
+    unknown_latency: UnknownLatency, "The transition latency of cpufreq-dt, scmi and scpi where it is not known." {
+        Eternal = "eternal" since (4, 14), "CPUFREQ_ETERNAL, 4294967295 ns", [Replaced("f97aef092e19")];
+        Millisecond = "1ms" since (6, 18), stable [Backport::listed((6, 12), 54, "6.12.54"), Backport::mailed((6, 17), 4, "[PATCH 6.17 013/371] cpufreq: Make drivers using CPUFREQ_ETERNAL specify transition latency")], "1 ms", [Commit("f97aef092e19")];
+    }
     rate_limits: RateLimits, "schedutil's tunables of its rate limit." {
         One = "one" since (4, 14), "rate_limit_us", [Code("cpufreq_schedutil.c:rate_limit_us_store()", "6.12.117")];
         UpAndDown = "up-and-down" since NEVER, "up_rate_limit_us and down_rate_limit_us", [Code("cpufreq_schedutil.c", "Android's kernel/common, android-4.14")];
@@ -1012,6 +1016,7 @@ fn backports_of(version: Version) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpufreq::drivers::DriverId;
     use crate::cpufreq::schedutil::SugovGates;
     use crate::eas::EasGates;
 
@@ -1237,6 +1242,22 @@ mod tests {
         for (name, ..) in PROFILES {
             assert_eq!(named(name).rate_limit_us(500, 20_000), 500, "{name}");
         }
+    }
+
+    /// Of an unknown latency schedutil makes 6.4 s in the kernels between two commits.
+    #[test]
+    fn rate_limits_of_an_unknown_latency() {
+        let limit_us = |driver: &str, kernel: &str, told_ns: u64| {
+            let (driver, kernel) = (DriverId::named(driver).expect("a driver"), named(kernel));
+            kernel.rate_limit_us(0, driver.transition_latency_ns(told_ns, &kernel))
+        };
+        let kernels = ["5.10", "6.6", "6.10", "6.12", "6.12.53", "6.12.54", "6.17.3", "6.17.4", "6.18"];
+        let expected = [10_000, 10_000, 2_000, 6_442_450, 6_442_450, 1_500, 6_442_450, 1_500, 1_500];
+        for name in ["cpufreq-dt", "scmi", "scpi"] {
+            assert_eq!(kernels.map(|kernel| limit_us(name, kernel, 0)), expected, "{name}");
+            assert_eq!(limit_us(name, "6.12", 10_000), 15, "{name}");
+        }
+        assert_eq!(kernels.map(|kernel| limit_us("qcom-cpufreq-hw", kernel, 0)), [1_000; 9]);
     }
 
     /// Every gate can be listed, shown and set to each of its values; values come in the order of versions and each

@@ -252,7 +252,7 @@ pub fn governor_setup(
         need_update_limits: false,
         adjust_perf: false,
         transition_delay_us: driver.transition_delay_us,
-        transition_latency_ns: u32::try_from(driver.transition_latency_ns).unwrap_or(u32::MAX),
+        transition_latency_ns: entry.transition_latency_ns(driver.transition_latency_ns, &profile),
         tick_ns: tick_nsec(policy.hz.into()),
         io_is_busy: machine.platform() == Platform::Intel,
         tunables: policy.tunables.clone(),

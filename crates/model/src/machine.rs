@@ -59,6 +59,13 @@ file_table! {
     }
 }
 
+impl IdleState {
+    /// Time from the wake-up to the first instruction, in ns, as it is.
+    pub fn wakes_in_ns(&self) -> u64 {
+        self.wake_ns.unwrap_or(self.exit_latency_ns)
+    }
+}
+
 /// How frequencies of a cluster's CPUs are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PolicyShare {
@@ -101,7 +108,8 @@ file_table! {
             .ordered(ascends, comes_too_late),
         /// Idle states of a CPU, shallowest first (index 0 is WFI, C1 or POLL).
         idle: Vec<IdleState> = list("idle").ordered(is_no_shallower, residency_too_short),
-        /// Idle states of the cluster, entered when all its CPUs are in their deepest state long enough.
+        /// Idle states of the cluster. When all its CPUs are in their deepest state it enters the deepest one whose residency
+        /// and entry latency fit before the first timer of a CPU (not so with [`Machine::cluster_idle_together`]).
         /// Latencies are on top of those of the CPU's state: 0 where the CPU's state already counts them, as with PSCI,
         /// where the cluster state is also the deepest state of [`Cluster::idle`].
         cluster_idle: Vec<IdleState> = list("cluster_idle").ordered(is_no_shallower, residency_too_short),

@@ -10,7 +10,7 @@ type Key<'a> = (&'a str, fn(&Opp) -> u64);
 
 /// The least and the most energy of a run's clusters, in fJ; `None` if the file has no range of a power.
 ///
-/// Of each cluster: what its CPUs drew busy and idle, its shared logic, and that in its deepest state. Each is off as a whole: all
+/// Of each cluster: what its CPUs drew busy and idle, its shared logic, and that while it sleeps. Each is off as a whole: all
 /// points of a cluster are too high or too low together, each by as much as its own range has.
 pub(crate) fn energy_ends(machine: &Machine, outcome: &Outcome) -> Option<(f64, f64)> {
     let mut ranged = false;
@@ -33,8 +33,8 @@ pub(crate) fn energy_ends(machine: &Machine, outcome: &Outcome) -> Option<(f64, 
         let keys: [Key; 2] = [("cluster.opp.cluster_uw", |opp| opp.cluster_uw), ("cluster.cluster_idle_uw", |_| 0)];
         let shared = range(&keys, &awake);
         let shared_fj = outcome.shared_energy_fj[index] as f64;
-        let asleep_uw = cluster.cluster_idle.last().map_or(0, |state| state.power_uw);
-        let asleep_fj = outcome.asleep_ns[index] as f64 * asleep_uw as f64;
+        let asleep_ns = cluster.cluster_idle.iter().zip(&outcome.asleep_ns[index]);
+        let asleep_fj: f64 = asleep_ns.map(|(state, &ns)| ns as f64 * state.power_uw as f64).sum();
         let idle_fj: f64 =
             cluster.cpus.iter().map(|&cpu| idle_fj(cluster, &outcome.idle_ns_by_state[cpu as usize])).sum();
         let busy_fj = outcome.cluster_energy_fj[index] as f64 - shared_fj - idle_fj;

@@ -129,8 +129,8 @@ pub struct Outcome {
     pub cluster_energy_fj: Vec<u128>,
     /// Of it, that of the cluster's shared logic.
     pub shared_energy_fj: Vec<u128>,
-    /// Per cluster: ns in its deepest cluster state.
-    pub asleep_ns: Vec<u64>,
+    /// Per cluster and cluster state: ns in it.
+    pub asleep_ns: Vec<Vec<u64>>,
     /// Energy of the rest of the machine, in fJ.
     pub floor_energy_fj: u128,
     /// Per consumer of the machine: what it got and did.
@@ -248,7 +248,7 @@ impl Outcome {
         for (energies, earlier) in energies.into_iter().zip([&before.cluster_energy_fj, &before.shared_energy_fj]) {
             energies.iter_mut().zip(earlier).for_each(|(energy, earlier)| *energy -= earlier);
         }
-        less(&mut self.asleep_ns, &before.asleep_ns);
+        rows(&mut self.asleep_ns, &before.asleep_ns);
         self.floor_energy_fj -= before.floor_energy_fj;
         for (consumer, earlier) in self.consumers.iter_mut().zip(&before.consumers) {
             consumer.energy_fj -= earlier.energy_fj;

@@ -6,7 +6,7 @@ use opplab_model::event::{CpuIdx, Event, Sink, TaskIdx, TaskState, Tee};
 use opplab_model::file::parse_machine;
 use opplab_model::groups::{GroupSpec, Quota};
 use opplab_model::latency::Latencies;
-use opplab_model::machine::Machine;
+use opplab_model::machine::{IdleState, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::by_group::ByGroup;
@@ -28,11 +28,12 @@ fn juno_r2() -> Machine {
     machine!("juno-r2")
 }
 
-/// When task 0 was woken, and how often CPUs left idle.
+/// When task 0 was woken, how often CPUs left idle, and how often clusters entered each of two states.
 #[derive(Default)]
 struct Wakes {
     at_ns: Vec<u64>,
     idle_exits: u32,
+    cluster_idle: [u32; 2],
 }
 
 impl Sink for Wakes {
@@ -41,6 +42,7 @@ impl Sink for Wakes {
         match *event {
             Event::SchedWaking { task: FIRST, .. } => self.at_ns.push(now_ns),
             Event::CpuIdle { state: -1, .. } => self.idle_exits += 1,
+            Event::ClusterIdle { state: state @ 0.., .. } => self.cluster_idle[state as usize] += 1,
             _ => {}
         }
     }
@@ -120,6 +122,33 @@ fn one_idle_state_keeps_the_tick_until_one_came() {
     // Ten periods: a wake-up each, and a tick more.
     let (kept, stopped) = (exits("6.12.117"), exits("6.6"));
     assert!(kept >= stopped + 8, "{kept} {stopped}");
+}
+
+/// Goal: a cluster enters the deepest state whose residency and entry latency fit before the next timer, and leaves it in the
+/// measured time, where one is known. Method: a task that sleeps 9 ms of 10.
+#[test]
+fn a_cluster_sleeps_as_deep_as_its_next_timer_allows() {
+    let sleeps = |residency_ms: u64, entry_ms: u64, wake_ns: Option<u64>| {
+        let mut machine = juno_r2();
+        for cluster in &mut machine.clusters {
+            let shallow = cluster.cluster_idle[0].clone();
+            cluster.cluster_idle.push(IdleState {
+                entry_latency_ns: entry_ms * MS,
+                exit_latency_ns: MS,
+                wake_ns,
+                target_residency_ns: residency_ms * MS,
+                ..shallow
+            });
+        }
+        wakes(machine, "6.12.117", &[], 10 * MS)
+    };
+    for (residency_ms, entry_ms, deep) in [(0, 0, true), (3, 2, true), (3, 6, false), (9, 0, false)] {
+        let [shallow, deepest] = sleeps(residency_ms, entry_ms, None).cluster_idle;
+        let (rare, often) = if deep { (shallow, deepest) } else { (deepest, shallow) };
+        assert!(2 * rare < often && often >= 90, "{residency_ms} ms, {entry_ms} ms: {shallow}, {deepest}");
+    }
+    let (worst, measured) = (sleeps(0, 0, None).at_ns, sleeps(0, 0, Some(MS / 10)).at_ns);
+    assert_eq!(worst[50] - measured[50], 9 * MS / 10);
 }
 
 /// What a loop's `op`s do, on one CPU with `others`: (time, response, time of run events) of each loop.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import click
 
@@ -27,6 +29,22 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
     return float(match[1]) * UNITS[match[2] or "s"]
 
 
+def _idle_of_run(target: str, output_format: str) -> None:
+    """Print decisions of idle governors on a run's sleeps, and what was drawn in each state."""
+    from opplab.explanation.cases import find_case
+    from opplab.explanation.idle import decisions_of_run, watts_by_state
+    from opplab.report.text import print_table
+
+    case = find_case(target)
+    decisions, watts = decisions_of_run(case).to_dicts(), watts_by_state(case)
+    if output_format == "json":
+        click.echo(json.dumps({"decisions": decisions, "power": watts}))
+        return
+    print_table(decisions, output_format)
+    click.echo()
+    print_table(watts, output_format)
+
+
 @click.command(name="explain")
 @click.argument("target")
 @damaged_ok_option
@@ -36,7 +54,11 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option(
     "--why-slow", is_flag=True, help="Explain slow CPUs over the whole run; with --task its slow activations."
 )
-@click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")
+@click.option(
+    "--idle",
+    is_flag=True,
+    help="Compare idle governors on the sleeps (`opplab trace idle`); of a run the power by state, too.",
+)
 @trace_machine_option(default="auto", show_default=True)
 @click.option(
     "--recorded-governor",
@@ -79,7 +101,13 @@ def command(
         raise click.UsageError("give one of --cpu, --task, --why-slow and --idle, or --task with --why-slow")
     if idle:
         from opplab.cli.trace import idle as decisions
+        from opplab.explanation.recordings import is_trace
 
+        if not is_trace(Path(target)):
+            if machine != "auto":
+                raise click.UsageError("a machine is what a trace ran on; a run has its own")
+            _idle_of_run(target, output_format)
+            return
         if machine == "auto":
             raise click.UsageError("--idle needs the idle states: give --machine, or `opplab trace idle --sysfs`")
         words = [target, "--machine", machine, "--format", output_format, "--by-cpu"]

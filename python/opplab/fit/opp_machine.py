@@ -249,6 +249,7 @@ def machine_of_points(
             if any(mv for khz in khz_of for mv in khz.values())
             else "unknown: not measured",
             "cluster.opp.uw": "unknown: not measured",
+            "cluster.opp.idle_uw": "[A] none: what a CPU draws in WFI was not measured",
             "cluster.capacity": CAPACITY_MARK if capacities else "[A] unknown: 1024 for all",
             "cluster.efficiency_class": "[A] by capacity",
         },

@@ -21,6 +21,7 @@ _UNIT = re.compile(r"_?(ns|us|ms|uw|mw|khz|mhz)$")
 
 # What an import calls things -> where they stand in the file.
 _IMPORTED = {
+    "capacity": "cluster.capacity",
     "idle": "cluster.idle",
     "cppc": "cluster.cppc",
     "opps": "cluster.opp",

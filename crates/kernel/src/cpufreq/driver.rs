@@ -8,7 +8,12 @@
 //! Not here: the drivers' own governors and requests (their files), latencies and what the hardware grants (machines).
 
 use super::freq_table::TableOrder;
-use crate::profile::{KernelProfile, Platform};
+use crate::profile::{KernelProfile, Platform, UnknownLatency};
+
+/// `cpuinfo.transition_latency` of a driver that does not know it, ns (include/linux/cpufreq.h, v6.12).
+pub const CPUFREQ_ETERNAL: u32 = u32::MAX;
+/// The same from v6.18 on.
+pub const CPUFREQ_DEFAULT_TRANSITION_LATENCY_NS: u32 = 1_000_000;
 
 /// Whether a driver sets frequencies in the scheduler's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +127,8 @@ pub struct DriverEntry {
     /// It registers its table's energy model, so that the table knows its inefficient frequencies
     /// (energy_model.c:em_cpufreq_update_efficiencies(), v6.12).
     pub registers_em: bool,
+    /// It takes a transition latency of 0 for one that nobody knows (drivers/cpufreq/cpufreq-dt.c:cpufreq_init(), v6.12).
+    pub zero_is_unknown: bool,
     /// `policy->transition_delay_us` that it sets, 0: none.
     pub transition_delay_us: fn(&DelayFacts) -> u32,
     /// `cpuinfo.max_freq`, kHz.
@@ -141,6 +148,7 @@ impl DriverEntry {
             fast_switch: FastSwitch::No,
             any_cpu: false,
             registers_em: false,
+            zero_is_unknown: false,
             transition_delay_us: |_| 0,
             cpuinfo_max_khz: |facts| facts.p0_khz,
         }
@@ -152,6 +160,15 @@ impl DriverEntry {
             FastSwitch::Yes => true,
             FastSwitch::OwnPolicy => !shared,
             FastSwitch::No => false,
+        }
+    }
+
+    /// `cpuinfo.transition_latency` where firmware, or clocks and regulators, take `told_ns`.
+    pub fn transition_latency_ns(&self, told_ns: u64, profile: &KernelProfile) -> u32 {
+        match profile.unknown_latency {
+            _ if told_ns != 0 || !self.zero_is_unknown => u32::try_from(told_ns).unwrap_or(u32::MAX),
+            UnknownLatency::Eternal => CPUFREQ_ETERNAL,
+            UnknownLatency::Millisecond => CPUFREQ_DEFAULT_TRANSITION_LATENCY_NS,
         }
     }
 

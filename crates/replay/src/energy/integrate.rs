@@ -2,7 +2,7 @@
 //!
 //! Events reach it as methods, in order of time: from a trace ([`super::EnergyMeter`]) or from a replay's list ([`crate::measure`]).
 
-use opplab_model::machine::{Machine, Opp};
+use opplab_model::machine::{IdleState, Machine, Opp};
 use opplab_model::power::{AtWork, CpuState, PointPower};
 
 use super::{ClusterEnergy, CpuEnergy, Steps, TraceEnergy};
@@ -313,9 +313,9 @@ impl<'m> Integrator<'m> {
         let described = &self.machine.clusters[cluster];
         let deepest = described.idle.len().saturating_sub(1);
         let own = described.idle.get(state.min(deepest));
-        let mut exit_ns = own.map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns));
+        let mut exit_ns = own.map_or(0, IdleState::wakes_in_ns);
         if self.asleep[cluster].is_some() || self.sleeps_ns(cluster).is_some_and(|asleep_ns| asleep_ns < now) {
-            exit_ns += described.cluster_idle.last().map_or(0, |idle| idle.exit_latency_ns);
+            exit_ns += described.cluster_idle.last().map_or(0, IdleState::wakes_in_ns);
         }
         self.exits(cpu, now.saturating_sub(exit_ns).max(since_ns));
     }

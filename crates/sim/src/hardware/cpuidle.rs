@@ -5,7 +5,7 @@
 //!   |---- enter_idle ----|=================|---- leave_idle ---|--- idle_exit ---> handlers, schedule() or idle again
 //! ```
 //! A wake-up during the entry waits for the rest of it. A CPU that polls gives up at its limit and chooses again. A cluster state is entered when all CPUs of the cluster are
-//! resident in their deepest state.
+//! resident in their deepest state and no timer of theirs is too near.
 
 use opplab_kernel::cpufreq::schedutil::effective_cpu_util;
 use opplab_kernel::cpuidle::{
@@ -151,7 +151,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let mut exit_ns = if self.wakes_late {
             self.wake_latency_ns(cpu)
         } else {
-            cluster.idle.get(index).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns))
+            cluster.idle.get(index).map_or(0, |idle| idle.wakes_in_ns())
         };
         exit_ns += self.begin_idle_exit(cpu);
         let start = (now + delay_ns).max(self.cpus[cpu].idle.entry_done_ns);
@@ -233,7 +233,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn exit_latency_ns(&self, cpu: CpuId) -> u64 {
         let state = &self.cpus[cpu];
         let idle = &self.case.machine.clusters[state.cluster.index()].idle;
-        idle.get(state.idle.state).map_or(0, |idle| idle.wake_ns.unwrap_or(idle.exit_latency_ns))
+        idle.get(state.idle.state).map_or(0, |idle| idle.wakes_in_ns())
     }
 
     /// One of the measured times from a wake-up on `cpu`, which is idle, to running, ns; at least 1.
@@ -329,7 +329,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Enters the deepest cluster state if all CPUs of the cluster are in their deepest state.
+    /// Enters a cluster state if all CPUs of the cluster are in their deepest state.
     fn cluster_may_sleep(&mut self, cluster: ClusterId) {
         let described = &self.case.machine.clusters[cluster.index()];
         if described.cluster_idle.is_empty() || self.clusters[cluster].entered.is_some() {
@@ -337,7 +337,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if self.all_down(cluster.0) {
             if !self.case.machine.cluster_idle_together {
-                self.cluster_sleeps(cluster);
+                if let Some(index) = self.cluster_state_for_sleep(cluster) {
+                    self.cluster_sleeps(cluster, index);
+                }
             } else if self.clusters.ids().all(|other| self.all_down(other.0)) {
                 // The hardware waits for the entry latency to be sure.
                 self.all_down_since_ns = self.now;
@@ -350,6 +352,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
+    /// The deepest cluster state that is worth it until the first timer of a CPU, as the domain's governor chooses it
+    /// (drivers/pmdomain/governor.c:cpu_power_down_ok(), v6.12).
+    fn cluster_state_for_sleep(&self, cluster: ClusterId) -> Option<usize> {
+        let described = &self.case.machine.clusters[cluster.index()];
+        let next_event_ns = |&cpu: &u32| {
+            let ticks = !self.cpus[CpuId(cpu)].tick_stopped;
+            [self.next_timer_ns(CpuId(cpu)), ticks.then(|| self.next_tick_ns())].into_iter().flatten().min()
+        };
+        let wakes_ns = described.cpus.iter().filter_map(next_event_ns).min().unwrap_or(u64::MAX);
+        let sleep_ns = wakes_ns.saturating_sub(self.now);
+        described
+            .cluster_idle
+            .iter()
+            .rposition(|state| state.target_residency_ns.saturating_add(state.entry_latency_ns) <= sleep_ns)
+    }
+
     /// How long all CPUs must be down before the packages of a machine follow together.
     fn package_entry_ns(&self) -> u64 {
         let deepest = self.case.machine.clusters.iter().filter_map(|cluster| cluster.cluster_idle.last());
@@ -358,7 +376,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     fn packages_sleep(&mut self) {
         for cluster in self.clusters.ids() {
-            self.cluster_sleeps(cluster);
+            let states = self.case.machine.clusters[cluster.index()].cluster_idle.len();
+            if let Some(deepest) = states.checked_sub(1) {
+                self.cluster_sleeps(cluster, deepest);
+            }
         }
     }
 
@@ -380,10 +401,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         PackageId(machine.cpus[machine.clusters[cluster.index()].cpus[0] as usize].package)
     }
 
-    /// Enters the deepest cluster state, if the cluster has any.
-    fn cluster_sleeps(&mut self, cluster: ClusterId) {
-        let states = self.case.machine.clusters[cluster.index()].cluster_idle.len();
-        if let (Some(index), None) = (states.checked_sub(1), self.clusters[cluster].entered) {
+    /// Enters a cluster state, unless the cluster is in one.
+    fn cluster_sleeps(&mut self, cluster: ClusterId, index: usize) {
+        if self.clusters[cluster].entered.is_none() {
             self.clusters[cluster].entered = Some(index);
             self.clusters[cluster].entered_ns = self.now;
             self.emit(Event::ClusterIdle { cluster: cluster.0, state: index as i32 });
@@ -391,13 +411,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// Leaves the cluster state; gives its exit latency in ns.
+    /// Leaves the cluster state; gives what that takes, ns.
     fn cluster_wakes(&mut self, cluster: ClusterId) -> u64 {
         let Some(entered) = self.clusters[cluster].entered.take() else { return 0 };
-        self.clusters[cluster].asleep_ns += self.now - self.clusters[cluster].entered_ns;
+        let state = &mut self.clusters[cluster];
+        state.asleep_ns[entered] += self.now - state.entered_ns;
         self.emit(Event::ClusterIdle { cluster: cluster.0, state: -1 });
         self.refresh_cluster_power(cluster);
-        self.case.machine.clusters[cluster.index()].cluster_idle[entered].exit_latency_ns
+        self.case.machine.clusters[cluster.index()].cluster_idle[entered].wakes_in_ns()
     }
 
     /// Sets the meters of `cpu` and of the shared logic that follows it to what their states draw.

@@ -264,8 +264,8 @@ pub(crate) struct ClusterRun {
     pub(crate) entered: Option<usize>,
     /// When it entered it.
     pub(crate) entered_ns: u64,
-    /// For how long it was in it before.
-    pub(crate) asleep_ns: u64,
+    /// For how long it was in each before.
+    pub(crate) asleep_ns: Vec<u64>,
     pub(crate) meter: Meter,
 }
 
@@ -287,6 +287,7 @@ impl ClusterRun {
         });
         let disabled = described.idle.iter().enumerate().filter(|(_, state)| policy.idle_disable.contains(&state.name));
         let idle_disabled = disabled.fold(0, |bits, (index, _)| bits | 1_u64.checked_shl(index as u32).unwrap_or(0));
-        Self { idle_states: idle_states.collect(), idle_disabled, entered: None, entered_ns: 0, asleep_ns: 0, meter }
+        let asleep_ns = vec![0; described.cluster_idle.len()];
+        Self { idle_states: idle_states.collect(), idle_disabled, entered: None, entered_ns: 0, asleep_ns, meter }
     }
 }

@@ -34,8 +34,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         for cluster in &mut self.clusters {
             cluster.meter.advance(now);
             outcome.shared_energy_fj.push(cluster.meter.energy_fj());
-            let open_ns = cluster.entered.map_or(0, |_| now - cluster.entered_ns);
-            outcome.asleep_ns.push(cluster.asleep_ns + open_ns);
+            let mut asleep_ns = cluster.asleep_ns.clone();
+            if let Some(state) = cluster.entered {
+                asleep_ns[state] += now - cluster.entered_ns;
+            }
+            outcome.asleep_ns.push(asleep_ns);
         }
         outcome.cluster_energy_fj.clone_from(&outcome.shared_energy_fj);
         for cpu in (0..self.cpus.len()).map(CpuId::of) {

@@ -621,6 +621,7 @@ const PASSIVE: DriverEntry = DriverEntry {
     fast_switch: FastSwitch::Yes,
     any_cpu: false,
     registers_em: false,
+    zero_is_unknown: false,
     transition_delay_us: |_| AMD_PSTATE_TRANSITION_DELAY_US,
     cpuinfo_max_khz: |facts| match facts.cppc {
         Some(cppc) if cppc.nominal_perf > 0 && cppc.highest_perf > cppc.nominal_perf => {

@@ -475,6 +475,7 @@ pub static DRIVERS: &[DriverEntry] = &[DriverEntry {
     fast_switch: FastSwitch::Yes,
     any_cpu: true,
     registers_em: false,
+    zero_is_unknown: false,
     transition_delay_us: |facts| (facts.transition_latency_ns / 1000).min(10_000_000) as u32,
     cpuinfo_max_khz: |facts| facts.p0_khz,
 }];

@@ -882,6 +882,7 @@ const PASSIVE: DriverEntry = DriverEntry {
     fast_switch: FastSwitch::Yes,
     any_cpu: false,
     registers_em: false,
+    zero_is_unknown: false,
     transition_delay_us: |facts| match facts.hwp {
         true => INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,
         false => INTEL_CPUFREQ_TRANSITION_DELAY_US,

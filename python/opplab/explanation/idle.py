@@ -1,0 +1,78 @@
+"""What idle CPUs and their clusters drew in a run, by state."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opplab import _opplab
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["decisions_of_run", "watts_by_state"]
+
+
+def decisions_of_run(case: _opplab.Case) -> pl.DataFrame:
+    """Compare idle governors on the sleeps of a run, as `opplab.trace.idle.decisions` does on those of a trace."""
+    from opplab.simulation.machine import Machine
+    from opplab.trace import idle
+    from opplab.trace.recording import Trace
+
+    file = json.loads(case.to_json())
+    states = idle.states_of_machine(Machine.from_tree(file["machine"]))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.pftrace"
+        path.write_bytes(case.trace("perfetto"))
+        return idle.decisions(Trace(path), states, idle.GOVERNORS, 1_000_000 // file["policy"]["hz"], case.kernel)
+
+
+def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
+    """Give the time and the mean power of each cluster's CPUs by what they did, and of what they share.
+
+    Returns
+    -------
+    list of dict
+        ``cluster``, ``what``, ``time_pct`` of the time of its CPUs, or of the cluster, and ``power_w``. CPUs that enter
+        or leave a state draw the power of the shallowest one. Where that follows the clock, or the state polls, it
+        is one row with the work.
+    """
+    outcome = case.run(False)
+    wall_ns = outcome["wall_ns"]
+    rows: list[dict[str, Any]] = []
+    for index, cluster in enumerate(json.loads(case.to_json())["machine"]["cluster"]):
+        cpus = outcome["clusters"][index]["cpus"]
+        states = cluster.get("idle", [])
+        names = [*(state["name"] for state in states), "enters or leaves a state"]
+        ns = [sum(outcome["idle_ns_by_state"][cpu][state] for cpu in cpus) for state in range(len(names))]
+        uw = [state.get("uw", 0) for state in states]
+        uw.append(uw[0] if uw else 0)
+        shared_fj = outcome["shared_energy_fj"][index]
+        work_ns = len(cpus) * wall_ns - sum(ns)
+        work_fj = outcome["cluster_energy_fj"][index] - shared_fj
+        what = "at work"
+        varies = any("idle_uw" in opp for opp in cluster["opp"]) or names[0] == "POLL"
+        parts = []
+        for place, (name, one_ns, one_uw) in enumerate(zip(names, ns, uw, strict=True)):
+            if varies and place in (0, len(states)):
+                what, work_ns = f"{what}, {name}", work_ns + one_ns
+            else:
+                work_fj -= one_ns * one_uw
+                parts.append((name, one_ns, one_ns * one_uw, len(cpus)))
+        asleep = list(zip(cluster.get("cluster_idle", []), outcome["asleep_ns"][index], strict=True))
+        awake_ns = wall_ns - sum(ns for _, ns in asleep)
+        awake_fj = shared_fj - sum(state.get("uw", 0) * ns for state, ns in asleep)
+        parts = [(what, work_ns, work_fj, len(cpus)), *parts, ("shared, awake", awake_ns, awake_fj, 1)]
+        parts += [(f"shared, {state['name']}", ns, state.get("uw", 0) * ns, 1) for state, ns in asleep]
+        rows += [
+            {
+                "cluster": cluster["name"],
+                "what": name,
+                "time_pct": 100 * ns / wall_ns / of,
+                "power_w": fj / wall_ns / 1e6,
+            }
+            for name, ns, fj, of in parts
+        ]
+    return rows
