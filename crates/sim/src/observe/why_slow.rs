@@ -307,6 +307,7 @@ impl WhySlow {
                 Some(GrantLimit::Thermal) => SlowReason::Thermal,
                 Some(GrantLimit::Firmware) => SlowReason::Epp,
                 Some(GrantLimit::OppTable) => SlowReason::OppTable,
+                Some(GrantLimit::NoTurbo) => SlowReason::PolicyLimit,
                 Some(GrantLimit::None) | None => SlowReason::Transition,
             };
         }
