@@ -133,7 +133,7 @@ impl FmaxInput {
         let cppc: Vec<CppcCaps> =
             (0..machine.nr_cpus() as u32).filter_map(|cpu| machine.cluster_of(cpu).cppc).collect();
         let profile = KernelProfile::at(SCHEDUTIL);
-        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &driver, &profile, of);
+        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &driver, (&profile, false), of);
         let each_cpu = sources.freq_max_of(&profile, driver.kind) == FreqMaxOf::EachCpu;
         let clusters = machine.clusters.iter().map(|of| ClusterFacts {
             name: of.name.clone(),
