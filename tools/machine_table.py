@@ -41,7 +41,7 @@ def row(path: Path) -> str:
     """Give one dump's row of the table."""
     machine, told = _opplab.import_machine(str(path))
     facts, report = machine.describe(), json.loads(told)
-    fmax: dict[str, Any] = json.loads(_opplab.fmax(str(path), None, "", "", []))
+    fmax: dict[str, Any] = json.loads(_opplab.fmax(str(path), None, "", False, "", []))
     found = json.loads(_opplab.check_machine(str(path), None))
     first = facts["clusters"][0]
     kernel = next(item for item in fmax["kernels"] if item["kernel"] == "6.12")

@@ -455,6 +455,18 @@ def test_hardware_limits_are_told() -> None:
     assert grants.filter(pl.col("limit") == 2).height > 0
 
 
+@pytest.mark.parametrize("driver", ["acpi-cpufreq", "amd-pstate"])
+def test_turbo_that_is_off_is_named(driver: str) -> None:
+    """One busy core, whose turbo bin is 3400 MHz: `no_turbo` holds it at 2250 MHz; amd-pstate asks for no more."""
+    load = opplab.Workload.parse(
+        '{"tasks": {"t": {"loop": -1, "run": 10000, "cpus": [2]}}}', name="busy", file="<busy>"
+    )
+    policy = opplab.Policy(driver=driver, governor="schedutil", kernel="6.12", no_turbo=True)
+    text = str(opplab.explain(opplab.simulate("epyc-7742-2s", load, policy, seconds=0.5), cpu=2, at=0.4))
+    assert "at 2250 MHz" in text and "turbo bin" not in text
+    assert ("granted 2250 MHz: turbo is switched off (no_turbo)" in text) == (driver == "acpi-cpufreq")
+
+
 def test_recordings_of_real_kernels() -> None:
     """The recorded inputs give the recorded frequency, and the sentence says so."""
     folder = shared("traces")

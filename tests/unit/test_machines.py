@@ -84,7 +84,19 @@ def test_f_max_of_the_epyc_is_explained() -> None:
     text = run("fmax", "epyc-7742-2s", "--driver", "amd-pstate").output
     assert re.search(r"\n5\.13 to 6\.11 +none of these +2234.619 +1017 ", text)
     assert text.count("warning: ") == 1 and "warning: kernels 5.13, 5.14, " in text
+    assert "asked" not in text
     assert "did you mean `amd-pstate`" in str(run("fmax", "epyc-7742-2s", "--driver", "amd-pstat").exception)
+
+
+def test_f_max_without_turbo_is_what_schedutil_goes_by() -> None:
+    """Since 5.19 and 6.10 both are the base frequency, 2400 MHz; before 5.19 f_max is the turbo of four cores."""
+    for source in ("skylake-sp-2s", dump("sklep0")):
+        words = ("fmax", source, "--driver", "intel_cpufreq", "--no-turbo", "--format", "json")
+        facts = json.loads(run(*words).output)
+        taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
+        assert taken["6.12"] == "max_P" != taken["5.18"]
+        assert facts["cpuinfo_max_khz"] == facts["base_khz"]
+        assert max(item["khz"] for item in facts["tipping"]) == facts["base_khz"]
 
 
 def test_f_max_of_each_policy_of_arm_is_told() -> None:

@@ -1,8 +1,8 @@
 //! What is f_max here, and what would each choice do?
 //!
 //! Every candidate is given in kHz and as the kernel's ratio to the base frequency in 1/1024; for each kernel profile
-//! the report names the one that kernel takes on this processor and from which register or CPPC field, and for each
-//! candidate what utilisation a fully busy CPU then shows at base and at turbo, and where schedutil tips.
+//! the report names the one that kernel takes on this processor and from which register or CPPC field, for each
+//! candidate the frequency scale at base and at turbo, and where schedutil tips.
 //!
 //! Integer arithmetic throughout, by the functions of crate `kernel`. Not here: estimates that move while the machine
 //! runs (RAPL, recent past), which have no number before a run.
@@ -113,11 +113,11 @@ impl FmaxInput {
 
     /// Of a machine file, under the machine's own driver.
     pub fn of_machine(machine: &Machine) -> Self {
-        Self::under(machine, machine.cpufreq.driver)
+        Self::under(machine, machine.cpufreq.driver, false)
     }
 
-    /// Of a machine file, under one of its drivers.
-    pub fn under(machine: &Machine, driver: DriverId) -> Self {
+    /// Of a machine file, under one of its drivers, with turbo or without.
+    pub fn under(machine: &Machine, driver: DriverId, no_turbo: bool) -> Self {
         let cluster = machine.cluster_of(0);
         let sources = machine.freq_max_sources(cluster, machine.has_smt());
         let base_khz = sources.base_khz;
@@ -133,7 +133,7 @@ impl FmaxInput {
         let cppc: Vec<CppcCaps> =
             (0..machine.nr_cpus() as u32).filter_map(|cpu| machine.cluster_of(cpu).cppc).collect();
         let profile = KernelProfile::at(SCHEDUTIL);
-        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &driver, &profile, of);
+        let hardware_max = |of: &Cluster| cpuinfo_max_khz(machine, &driver, (&profile, no_turbo), of);
         let each_cpu = sources.freq_max_of(&profile, driver.kind) == FreqMaxOf::EachCpu;
         let clusters = machine.clusters.iter().map(|of| ClusterFacts {
             name: of.name.clone(),
@@ -159,7 +159,7 @@ impl FmaxInput {
             cpuinfo_max_khz: hardware_max(cluster),
             clusters,
             driver: driver.name.to_owned(),
-            no_turbo: false,
+            no_turbo,
             no_invariance: (machine.invariance == InvarianceSource::Absent)
                 .then_some("the processor has no APERF and MPERF (flag aperfmperf)"),
             base_frequency_khz: (machine.tsc_khz != 0).then_some(cluster.base_khz).filter(|&khz| khz != 0),
@@ -223,8 +223,6 @@ pub struct Candidate {
     pub scale_at_base: u64,
     /// The same at the highest turbo frequency.
     pub scale_at_turbo: u64,
-    /// What schedutil asks for when a CPU is fully busy at the base frequency, kHz.
-    pub asks_at_base_khz: u32,
 }
 
 /// What one kernel takes.
@@ -299,16 +297,13 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
     let base = u64::from(input.sources.base_khz);
     let turbo_khz = input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.sources.base_khz);
     let scale = |khz: u32| scale_freq_tick(u64::from(khz), base, ratio).unwrap_or(1024);
-    let scale_at_base = scale(input.sources.base_khz);
-    let reference = if input.cpuinfo_max_khz != 0 { input.cpuinfo_max_khz } else { turbo_khz };
     report.candidates.push(Candidate {
         name: name.to_owned(),
         khz,
         ratio,
         source,
-        scale_at_base,
+        scale_at_base: scale(input.sources.base_khz),
         scale_at_turbo: scale(turbo_khz),
-        asks_at_base_khz: asks_khz(reference, scale_at_base, 1024),
     });
 }
 
@@ -338,7 +333,6 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
                 source: "its policy's highest frequency".to_owned(),
                 scale_at_base: 1024,
                 scale_at_turbo: 1024,
-                asks_at_base_khz: asks_khz(khz, 1024, 1024),
             });
         }
     }
@@ -721,7 +715,6 @@ impl FmaxReport {
                 ("ratio", int(c.ratio)),
                 ("scale_at_base", int(c.scale_at_base)),
                 ("scale_at_turbo", int(c.scale_at_turbo)),
-                ("asks_at_base_khz", int(c.asks_at_base_khz.into())),
                 ("source", Some(Node::str(&c.source))),
             ])
         });

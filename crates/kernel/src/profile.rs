@@ -260,6 +260,10 @@ gates! {
         Turbo = "turbo" since (4, 14), "that with turbo, so that utilisation stays below what the CPU is busy", [Replaced("addca285120b")];
         Base = "base" since (5, 19), "the base frequency", [Commit("addca285120b"), Mail("cpufreq: intel_pstate: Handle no_turbo in frequency invariance")];
     }
+    no_turbo_cpuinfo_max: NoTurboCpuinfoMax, "What intel_pstate calls a policy's highest clock and level while no_turbo is set." {
+        Turbo = "turbo" since (4, 14), "that with turbo: schedutil goes by it, whatever f_max is", [Replaced("f32587dcbe5f")];
+        Base = "base" since (6, 10), "the base frequency", [Commit("f32587dcbe5f"), Commit("e8217b4bece3")];
+    }
     runnable_signal: RunnableSignal, "What PELT keeps beside load and utilisation." {
         Load = "load" since (4, 14), vectors ["oldpelt_se", "oldpelt_cfs"], "the runnable load, runnable_load_avg", [Code("pelt.c:___update_load_sum()", "4.19"), Replaced("0dacee1bfa70"), Replaced("9f68395333ad")];
         Runnable = "runnable" since (5, 7), vectors ["pelt_cfs_hl32", "pelt_se_hl32"], "the number of runnable tasks, runnable_avg", [Commit("9f68395333ad"), Code("pelt.c:___update_load_sum()", "6.12.117")];
@@ -1096,6 +1100,7 @@ mod tests {
             ("newidle_least", "5.15", "5.16", "lowest-level"),
             ("newidle_bail", "5.19", "6.0", "stops"),
             ("no_turbo_freq_max", "5.18", "5.19", "base"),
+            ("no_turbo_cpuinfo_max", "6.9", "6.10", "base"),
         ] {
             check(since, gate, value);
             assert_ne!(named(before).show(gate), Some(value), "{gate} of {before}");

@@ -274,7 +274,7 @@ mod tests {
             let named = |name| KernelProfile::named(name).expect("a kernel");
             differences(&named(before), &named(after)).iter().map(|found| found.gate.name).collect::<Vec<_>>()
         };
-        assert_eq!(diff("6.9", "6.10"), ["cpufreq_pressure"]);
+        assert_eq!(diff("6.9", "6.10"), ["no_turbo_cpuinfo_max", "cpufreq_pressure"]);
         assert_eq!(diff("6.1", "6.2"), ["uclamp_fit"]);
         let long = diff("4.14", "6.19");
         assert!(!long.contains(&"teo_near_timer") && !long.contains(&"teo_util"), "{long:?}");

@@ -159,7 +159,8 @@ impl Policy {
         limits
     }
 
-    /// The limits of `cluster` under `driver`, whose hardware has `hardware` (cpufreq.c:cpufreq_set_policy(), v6.12).
+    /// The limits of `cluster` under `driver`, whose hardware has `hardware` (cpufreq.c:cpufreq_set_policy(), v6.12). Those that
+    /// Intel's driver verifies end without turbo under `no_turbo` in any kernel (intel_pstate.c:intel_pstate_get_max_freq(), v6.12).
     pub fn limits(
         &self,
         profile: &KernelProfile,
@@ -169,6 +170,11 @@ impl Policy {
         hardware: FreqLimits,
     ) -> FreqLimits {
         let wanted = self.wanted_limits(cluster, driver, hardware);
+        let by_intel = matches!(driver.kind, DriverKind::IntelActive | DriverKind::IntelPassive);
+        let hardware = match by_intel && self.no_turbo {
+            true => FreqLimits { max_khz: hardware.max_khz.min(cluster.reference_khz()), ..hardware },
+            false => hardware,
+        };
         let verified = match table {
             Some(table) => table.verify(wanted, hardware),
             None => wanted.verify_within(hardware),
@@ -189,8 +195,13 @@ pub fn start_governor(policy: &Policy, setup: &GovernorSetup) -> Result<Box<dyn 
     governor.map_err(|error| governor_fault(Pos::default(), &error).about("the policy"))
 }
 
-/// `cpuinfo_max_freq` of `cluster` as `driver` forms it under the kernel of `profile`, kHz.
-pub fn cpuinfo_max_khz(machine: &Machine, driver: &DriverEntry, profile: &KernelProfile, cluster: &Cluster) -> u32 {
+/// `cpuinfo_max_freq` of `cluster` as `driver` forms it under the kernel of `profile`, kHz; `no_turbo`: turbo is switched off.
+pub fn cpuinfo_max_khz(
+    machine: &Machine,
+    driver: &DriverEntry,
+    (profile, no_turbo): (&KernelProfile, bool),
+    cluster: &Cluster,
+) -> u32 {
     let highest_perfs = machine.highest_perfs();
     let family_model = machine.processor.as_ref().map_or((0, 0), |known| (known.family, known.model));
     let cppc = cluster.cppc.map(|caps| CppcFacts {
@@ -202,7 +213,9 @@ pub fn cpuinfo_max_khz(machine: &Machine, driver: &DriverEntry, profile: &Kernel
     });
     let p0_khz = cluster.opps.last().map_or(0, |opp| opp.khz);
     let turbo_khz = cluster.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0);
-    (driver.cpuinfo_max_khz)(&CpuinfoFacts { profile, platform: machine.platform(), p0_khz, turbo_khz, cppc })
+    let no_turbo_khz = no_turbo.then(|| cluster.reference_khz());
+    let platform = machine.platform();
+    (driver.cpuinfo_max_khz)(&CpuinfoFacts { profile, platform, p0_khz, turbo_khz, no_turbo_khz, cppc })
 }
 
 /// What a governor of `cluster`, in policies of `n_cpus` CPUs, is started with under `driver`. What only some drivers can,
@@ -223,11 +236,11 @@ pub fn governor_setup(
     let described = &machine.clusters[cluster as usize];
     let khz: Vec<u32> = described.opps.iter().map(|opp| opp.khz).collect();
     let limits = FreqLimits { min_khz: khz[0], max_khz: khz[khz.len() - 1] };
-    let max_khz = cpuinfo_max_khz(machine, &entry, &profile, described);
+    let cpuinfo_max_khz = |no_turbo: bool| cpuinfo_max_khz(machine, &entry, (&profile, no_turbo), described);
     // A driver without a table may go beyond another one's.
     let hardware = match driver.freq_table {
         true => limits,
-        false => FreqLimits { max_khz: max_khz.max(limits.max_khz), ..limits },
+        false => FreqLimits { max_khz: cpuinfo_max_khz(false).max(limits.max_khz), ..limits },
     };
     let table = match driver.freq_table {
         true => Some(FreqTable::from_khz(&entry.in_table_order(khz))),
@@ -244,7 +257,7 @@ pub fn governor_setup(
     let limits = policy.limits(&profile, described, &entry, table.as_ref(), hardware);
     Ok(GovernorSetup {
         n_cpus,
-        cpuinfo: FreqLimits { max_khz, ..hardware },
+        cpuinfo: FreqLimits { max_khz: cpuinfo_max_khz(policy.no_turbo), ..hardware },
         limits,
         cur_khz: limits.min_khz,
         table,

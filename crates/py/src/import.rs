@@ -68,26 +68,27 @@ fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Op
 }
 
 /// The f_max report of a source, or of a machine file if its `text` is given, as JSON, under one of the machine's
-/// drivers; an empty name is its own. `published` are turbo bins (active cores, kHz) of the same processor from elsewhere.
+/// drivers; an empty name is its own. `no_turbo`: turbo is switched off. `published` are turbo bins (active cores, kHz) of the same processor from elsewhere.
 #[guarded]
 #[pyfunction]
-#[pyo3(signature = (path, text, driver, published_name, published))]
+#[pyo3(signature = (path, text, driver, no_turbo, published_name, published))]
 pub(crate) fn fmax(
     py: Python<'_>,
     path: &str,
     text: Option<&str>,
     driver: &str,
+    no_turbo: bool,
     published_name: &str,
     published: Vec<(u32, u32)>,
 ) -> PyResult<String> {
     let (_, machine, mut input) = facts_or_file(py, path, text)?;
-    if !driver.is_empty() && driver != input.driver {
+    if no_turbo || !driver.is_empty() && driver != input.driver {
         let known = std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|of| of.driver.name);
         let of = machine.driver(driver).ok_or_else(|| {
             let fault = Fault::unknown(Pos::default(), "driver", driver, known);
             model_error(py, fault.about(&machine.name))
         })?;
-        input = FmaxInput { msrs: input.msrs, ..FmaxInput::under(&machine, of.driver) };
+        input = FmaxInput { msrs: input.msrs, ..FmaxInput::under(&machine, of.driver, no_turbo || input.no_turbo) };
     }
     let bins: Vec<TurboBin> = published.iter().map(|&(active_cores, khz)| TurboBin { active_cores, khz }).collect();
     let given = (!bins.is_empty()).then_some((published_name, &bins[..]));

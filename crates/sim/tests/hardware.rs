@@ -432,6 +432,10 @@ fn decisions_name_the_limit() {
         start_mc: 60_000,
     });
     assert!(limits(hot, 4, no_hwp("performance")).contains(&GrantLimit::Thermal));
+    let no_turbo = |governor: &str| Policy { no_turbo: true, ..policy("acpi-cpufreq", governor) };
+    for governor in ["performance", "schedutil"] {
+        assert_eq!(limits(machine!("epyc-7742-2s"), 1, no_turbo(governor)), [GrantLimit::NoTurbo]);
+    }
     let firmware = limits(machine!("skylake-sp-2s"), 1, policy("", "powersave"));
     assert!(firmware.contains(&GrantLimit::Firmware), "{firmware:?}");
 }

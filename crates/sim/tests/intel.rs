@@ -6,6 +6,7 @@ use common::Clocks;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::event::NullSink;
 use opplab_model::file::parse_machine;
+use opplab_model::governor::governor_setup;
 use opplab_model::machine::{Consumer, Cpufreq, Machine, PackagePower, PmProfile, Processor};
 use opplab_model::policy::Policy;
 use opplab_model::policy_keys::PolicyChange;
@@ -338,7 +339,50 @@ fn without_turbo_f_max_is_the_base_frequency() {
     let acpi = |kernel: &str, freq_max: &str| mhz_under("acpi-cpufreq", kernel, freq_max);
     assert_eq!(acpi("5.10", ""), acpi("5.10", "turbo-4-cores"));
     assert_eq!(acpi("6.12.117", ""), acpi("6.12.117", "max_P"));
-    assert!(mhz("6.12.117", "") > mhz("6.12.117", "turbo-4-cores"));
+    assert!(mhz("6.9", "") > mhz("6.9", "turbo-4-cores"));
+}
+
+/// Goal: without turbo schedutil goes by the clock that the driver of that kernel calls the highest. Method: half of the base frequency's
+/// work, by hand: since v6.10 2400 * 1.25 / 2 MHz, with and without HWP, also where turbo is switched off in the run; from v5.19 to
+/// v6.9 3900 * 1.25 / 2, which the limit cuts to 2400; before, of the work against the turbo of four cores.
+#[test]
+fn without_turbo_schedutil_goes_by_the_drivers_maximum() {
+    let machine = skylake_sp();
+    let half = load(&machine, 3, 500);
+    let mhz = |kernel: &str, no_hwp: bool, at_ms: u32| {
+        let before = Policy { no_hwp, ..policy(kernel, "intel_cpufreq", "schedutil") };
+        let after = Policy { no_turbo: true, ..before.clone() };
+        let policy = match at_ms {
+            0 => after,
+            _ => Policy { changes: vec![PolicyChange { at_ms, policy: after }], ..before },
+        };
+        bzy_mhz(&machine, &checked(&machine, &half, policy, 500 * MS))
+    };
+    for no_hwp in [true, false] {
+        for at_ms in [0, 20] {
+            let since = mhz("6.10", no_hwp, at_ms);
+            assert!((1_450..1_800).contains(&since), "{since} {no_hwp} {at_ms}");
+        }
+        let before = mhz("6.9", no_hwp, 0);
+        assert!((1_950..=2_400).contains(&before), "{before} {no_hwp}");
+        let old = mhz("5.18", no_hwp, 0);
+        assert!((1_500..1_900).contains(&old), "{old} {no_hwp}");
+    }
+    let setup = |kernel: &str, driver: &str, machine: &Machine, max_perf_pct: u32| {
+        let policy = Policy { no_turbo: true, max_perf_pct, ..policy(kernel, driver, "schedutil") };
+        let driver = machine.driver(driver).expect("a driver of it");
+        let setup = governor_setup(machine, driver, &policy, 0, 1).unwrap_or_else(|error| panic!("{error}"));
+        (setup.cpuinfo.max_khz, setup.limits.max_khz)
+    };
+    assert_eq!(setup("6.9", "intel_cpufreq", &machine, 100), (3_900_000, 2_400_000));
+    assert_eq!(setup("6.10", "intel_cpufreq", &machine, 100), (2_400_000, 2_400_000));
+    // Percentages are of the highest turbo in any kernel.
+    assert_eq!(setup("6.10", "intel_cpufreq", &machine, 50), (2_400_000, 1_950_000));
+    // amd-pstate ends at the nominal frequency, acpi-cpufreq's maximum stays.
+    let epyc = include_str!("../../../python/opplab/data/machines/epyc-7742-2s.toml");
+    let epyc = parse_machine("epyc-7742-2s.toml", epyc).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(setup("6.12", "amd-pstate", &epyc, 100).0, 2_250_000);
+    assert_eq!(setup("6.12", "acpi-cpufreq", &epyc, 100).0, 3_414_550);
 }
 
 /// Whole units of a consumer's work that were done.

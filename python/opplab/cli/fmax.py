@@ -36,14 +36,14 @@ def published(name: str | None) -> tuple[str, list[tuple[int, int]]]:
     return "", []
 
 
-def report(source: str, driver: str = "") -> dict[str, Any]:
+def report(source: str, driver: str = "", *, no_turbo: bool = False) -> dict[str, Any]:
     """Give the report about a machine or a dump, under a driver of it."""
     path, text = source_text(source)
-    facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, driver, "", []))
+    facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, driver, no_turbo, "", []))
     if text is None:
         name, bins = published(facts.get("processor"))
         if bins:
-            facts = json.loads(_opplab.fmax(path, None, driver, name, bins))
+            facts = json.loads(_opplab.fmax(path, None, driver, no_turbo, name, bins))
     return facts
 
 
@@ -66,7 +66,6 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
             "ratio": item["ratio"],
             "scale at base": item["scale_at_base"],
             "at turbo": item["scale_at_turbo"],
-            "MHz asked when full at base (6.12)": _khz_in_mhz(item["asks_at_base_khz"]),
             "source": item["source"],
         }
         for item in facts["candidates"]
@@ -119,8 +118,9 @@ def _together(told: list[str]) -> list[str]:
 @click.command(name="fmax")
 @click.argument("source", type=BuiltIn("machine"))
 @click.option("--driver", default="", metavar="NAME", help="Under this driver of the machine.  [default: its own]")
+@click.option("--no-turbo", is_flag=True, help="Turbo is switched off.")
 @format_option
-def command(source: str, driver: str, output_format: str) -> None:
+def command(source: str, driver: str, no_turbo: bool, output_format: str) -> None:
     """Show every candidate for f_max, each kernel's choice, and its effect.
 
     SOURCE is a machine (built in, or a .toml) or any source of `opplab machine import`. csv and markdown print the
@@ -137,7 +137,7 @@ def command(source: str, driver: str, output_format: str) -> None:
             else:
                 print_table(cppc.candidates(tables), output_format)
             return
-    facts = report(source, driver)
+    facts = report(source, driver, no_turbo=no_turbo)
     if output_format == "json":
         click.echo(json.dumps(facts, indent=2))
     elif output_format == "text":

@@ -86,6 +86,8 @@ pub struct CpuinfoFacts<'a> {
     pub p0_khz: u32,
     /// The highest turbo clock, kHz; 0 without.
     pub turbo_khz: u32,
+    /// The clock that is left without turbo, kHz, where that is switched off.
+    pub no_turbo_khz: Option<u32>,
     /// What CPPC reports of the CPU.
     pub cppc: Option<CppcFacts<'a>>,
 }

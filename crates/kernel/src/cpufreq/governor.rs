@@ -139,6 +139,11 @@ pub trait Governor: core::any::Any + core::fmt::Debug + Send {
     /// The policy got (or starts with) these limits: the frequency to set at once in kHz, if any.
     fn limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32>;
 
+    /// The hardware's limits are these from now on: turbo was switched.
+    fn set_cpuinfo(&mut self, cpuinfo: FreqLimits) {
+        let _ = cpuinfo;
+    }
+
     /// Somebody else has set `cur_khz`: go on from there.
     fn follow(&mut self, cur_khz: u32) {
         let _ = cur_khz;

@@ -314,6 +314,10 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         khz
     }
 
+    fn set_cpuinfo(&mut self, cpuinfo: FreqLimits) {
+        self.cpuinfo = cpuinfo;
+    }
+
     /// Steps continue from the frequency that the driver has.
     fn follow(&mut self, cur_khz: u32) {
         self.governor.limits_applied(cur_khz);

@@ -36,12 +36,14 @@ pub enum GrantLimit {
     Thermal = 4,
     /// The firmware's own choice within the limits (HWP and its energy-performance preference).
     Firmware = 5,
+    /// Turbo is switched off.
+    NoTurbo = 6,
 }
 
 impl GrantLimit {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::None, Self::OppTable, Self::TurboBin, Self::PowerBudget, Self::Thermal, Self::Firmware];
+    pub const ALL: [Self; 7] =
+        [Self::None, Self::OppTable, Self::TurboBin, Self::PowerBudget, Self::Thermal, Self::Firmware, Self::NoTurbo];
 }
 
 /// What decided on the level that the model of a firmware takes.
@@ -463,6 +465,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("power-budget", "the package's power budget"),
             code("thermal", "temperature"),
             code("firmware", "the firmware's own choice (energy-performance preference)"),
+            code("no-turbo", "turbo is switched off (no_turbo)"),
         ],
     ),
     ("idle", &[code("not-idle", "busy"), code("idle", "idle"), code("newly-idle", "about to go idle")]),

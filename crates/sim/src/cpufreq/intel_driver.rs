@@ -6,6 +6,7 @@ use opplab_kernel::cpufreq::intel_pstate::{
     Counters, FRAC_BITS, HwpRequest, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
 };
 use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::profile::NoTurboCpuinfoMax;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, Sink};
 
@@ -65,7 +66,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// schedutil's performance levels (intel_cpufreq_adjust_perf(), amd_pstate_adjust_perf()).
     pub(crate) fn adjust_perf(&mut self, policy: PolicyId, cpu: CpuId, min_perf: u64, target_perf: u64, capacity: u64) {
-        let no_turbo = self.intel.is_some_and(|intel| intel.globals.no_turbo);
+        let by_base = self.gates.profile.no_turbo_cpuinfo_max == NoTurboCpuinfoMax::Base;
+        let no_turbo = by_base && self.intel.is_some_and(|intel| intel.globals.no_turbo);
         let state = &mut self.policies[policy];
         let Some(hwp) = &state.hwp else { return };
         let request = match (&mut state.passive, &mut state.amd) {

@@ -42,6 +42,8 @@ pub(crate) struct Package {
     pub(super) bins: Vec<Bins>,
     /// Which of its bins each cluster has.
     bins_of: IdVec<ClusterId, usize>,
+    /// Of each cluster the clock that is left without turbo in kHz, where that is switched off; else 0.
+    no_turbo_khz: IdVec<ClusterId, u32>,
     /// The highest clock of any of the machine's clusters in kHz.
     pub(super) top_khz: u32,
     /// Of each cluster the highest point that may be granted.
@@ -160,6 +162,8 @@ impl Package {
 
     /// The clocks that it grants by the number of active cores.
     fn set_limits(&mut self, machine: &Machine, clusters: &[Points], no_turbo: bool) {
+        self.no_turbo_khz =
+            machine.clusters.iter().map(|cluster| if no_turbo { cluster.base_khz } else { 0 }).collect();
         // More cores than the last bin has: the last bin.
         let limit = |cluster: &Cluster, points: &Points, active: u32| {
             let bin = cluster.turbo.iter().find(|bin| bin.active_cores >= active).or(cluster.turbo.last());
@@ -203,6 +207,7 @@ impl Package {
         let bin_khz = self.bin_khz(cluster);
         match &self.budget {
             Some(budget) if self.ceiling_khz(points) < bin_khz => budget.limit(),
+            _ if bin_khz == self.no_turbo_khz[cluster] => GrantLimit::NoTurbo,
             _ => GrantLimit::TurboBin,
         }
     }

@@ -177,12 +177,12 @@ fn points(cluster: &Cluster) -> Vec<u32> {
     khz
 }
 
-/// The clock that governors ask for at full utilisation, without their headroom
+/// The clock that governors ask for at full utilisation with turbo, without their headroom
 /// (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12): x86 has no `arch_scale_freq_ref()`.
 fn full_khz(machine: &Machine, cluster: &Cluster, policy: &Policy) -> u32 {
     match (machine.invariance, policy.profile()) {
         (InvarianceSource::CountersAtTick, Ok(profile)) => {
-            cpuinfo_max_khz(machine, &driver_of(machine, policy).driver, &profile, cluster)
+            cpuinfo_max_khz(machine, &driver_of(machine, policy).driver, (&profile, false), cluster)
         }
         _ => cluster.reference_khz(),
     }
@@ -307,6 +307,7 @@ impl WhySlow {
                 Some(GrantLimit::Thermal) => SlowReason::Thermal,
                 Some(GrantLimit::Firmware) => SlowReason::Epp,
                 Some(GrantLimit::OppTable) => SlowReason::OppTable,
+                Some(GrantLimit::NoTurbo) => SlowReason::PolicyLimit,
                 Some(GrantLimit::None) | None => SlowReason::Transition,
             };
         }

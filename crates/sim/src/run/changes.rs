@@ -6,6 +6,7 @@ use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
+use opplab_model::governor::governor_setup;
 use opplab_model::policy::Policy;
 
 use crate::CaseError;
@@ -49,6 +50,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.hardware.set_no_turbo(machine, policy.no_turbo);
             self.freq_max = FreqMaxRatios::new(machine, policy, &self.gates)?;
             for id in self.policies.ids() {
+                let state = &mut self.policies[id];
+                let setup = governor_setup(machine, &driver, policy, state.cluster.0, state.cpus.len())?;
+                if let Governor::Kernel { state: Some(governor), .. } = &mut state.governor {
+                    governor.set_cpuinfo(setup.cpuinfo);
+                }
                 self.regrant(id);
             }
         }

@@ -626,6 +626,10 @@ const PASSIVE: DriverEntry = DriverEntry {
     cpuinfo_max_khz: |facts| match facts.cppc {
         Some(cppc) if cppc.nominal_perf > 0 && cppc.highest_perf > cppc.nominal_perf => {
             let nominal_khz = if cppc.nominal_freq_mhz > 0 { cppc.nominal_freq_mhz * 1000 } else { facts.p0_khz };
+            // amd-pstate.c:amd_pstate_cpu_boost_update(), v6.12; amd_pstate_set_boost(), v6.1.
+            if facts.no_turbo_khz.is_some() {
+                return nominal_khz;
+            }
             let ratio = (u64::from(cppc.highest_perf) << SCHED_CAPACITY_SHIFT) / u64::from(cppc.nominal_perf);
             ((u64::from(nominal_khz / 1000) * ratio) >> SCHED_CAPACITY_SHIFT) as u32 * 1000
         }

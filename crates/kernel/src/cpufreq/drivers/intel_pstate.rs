@@ -18,7 +18,7 @@
 use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, Governors};
 use crate::cpufreq::freq_table::Relation;
 pub use crate::profile::IntelHwpTarget;
-use crate::profile::{IntelIowaitBoost, KernelProfile};
+use crate::profile::{IntelIowaitBoost, KernelProfile, NoTurboCpuinfoMax};
 use crate::release::Version;
 
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
@@ -887,7 +887,11 @@ const PASSIVE: DriverEntry = DriverEntry {
         true => INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US,
         false => INTEL_CPUFREQ_TRANSITION_DELAY_US,
     },
-    cpuinfo_max_khz: |facts| facts.p0_khz.max(facts.turbo_khz),
+    // intel_pstate.c:__intel_pstate_cpu_init(), __intel_pstate_update_max_freq(), v6.12.
+    cpuinfo_max_khz: |facts| match (facts.profile.no_turbo_cpuinfo_max, facts.no_turbo_khz) {
+        (NoTurboCpuinfoMax::Base, Some(base_khz)) => base_khz,
+        _ => facts.p0_khz.max(facts.turbo_khz),
+    },
 };
 
 impl KernelProfile {

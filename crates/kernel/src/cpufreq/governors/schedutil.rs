@@ -1077,6 +1077,10 @@ impl Governor for SugovPolicy {
         self.set_limits(limits, cur_khz)
     }
 
+    fn set_cpuinfo(&mut self, cpuinfo: FreqLimits) {
+        self.cpuinfo = cpuinfo;
+    }
+
     fn follow(&mut self, cur_khz: u32) {
         self.resume(cur_khz);
     }
