@@ -269,7 +269,7 @@ def test_a_sourced_constant_is_not_free_and_a_mean_over_seeds_is_fitted(tmp_path
         experiment=tmp_path / "mine.toml",
     )
     assert set(made.values) == {"exchange_cycles"} and made.intervals.keys() == {"clients=1"}
-    text = calibration.to_toml(made, {"exchange_cycles": "what it is"})
+    text = calibration.to_toml(made)
     assert "60 published" in text and "+-" in text
 
 
@@ -306,6 +306,21 @@ def test_fitted_constants_are_shown_with_what_they_were_fitted_to() -> None:
     )
     assert all(row["residual %"] < 5 for row in fitted)
     assert any(row["where"] == "dbench" and row["how"] == "assumed" for row in rows)
+
+
+def test_constants_are_shown_of_what_is_asked_for() -> None:
+    """Goal: what a run names with `calibrate --show NAME` is that and nothing else."""
+
+    def shown(*words: str) -> list[str]:
+        done = CliRunner().invoke(opplab, ["calibrate", "--show", *words, "--format", "json"])
+        assert done.exit_code == 0, done.output
+        return [row["where"] for row in json.loads(done.stdout)]
+
+    assert set(shown("tbench@epyc-7742-2s")) == {"tbench@epyc-7742-2s"} == set(shown("tbench", "epyc-7742-2s"))
+    assert {"tbench", "tbench@epyc-7742-2s"} < set(shown("tbench"))
+    assert not any(where.startswith("dbench") for where in shown("tbench"))
+    wrong = CliRunner().invoke(opplab, ["calibrate", "--show", "tbench@epyc-7742"])
+    assert "`tbench@epyc-7742` has no constants; did you mean `tbench@epyc-7742-2s`?" in str(wrong.exception)
 
 
 def test_a_baseline_is_read_from_a_table_of_ones_own(tmp_path: Path) -> None:

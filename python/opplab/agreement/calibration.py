@@ -10,6 +10,7 @@ The distance is the root of the mean squared logarithm of simulated / published,
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ class Fit:
     ----------
     benchmark, machine, experiment, policy, target : str
     values : dict
-        The fitted constants.
+        The fitted constants, and what they were fitted with (``disk``).
     points : list of (str, float, float)
         Parameter, published value, mean of the simulated values.
     intervals : dict
@@ -65,7 +66,7 @@ class Fit:
     experiment: str
     policy: str
     target: str
-    values: dict[str, int]
+    values: dict[str, int | str]
     points: list[tuple[str, float, float]] = field(default_factory=list)
     intervals: dict[str, float] = field(default_factory=dict)
     runs: int = 0
@@ -164,12 +165,14 @@ def experiment_of(benchmark: str, machine: str) -> tuple[str, str]:
 
 def constants(benchmark: str) -> list[dict[str, Any]]:
     """Give the parameters of a benchmark model that may be fitted."""
-    from opplab import _opplab
+    return [param for param in _params(benchmark) if param["calibrated"]]
 
+
+def _params(benchmark: str) -> list[dict[str, Any]]:
     models = {model["name"]: model for model in _opplab.benchmarks()}
     if benchmark not in models:
         raise InputError(f"unknown benchmark `{benchmark}`{catalog.nearest(benchmark, list(models))}")
-    return [param for param in models[benchmark]["params"] if param["calibrated"]]
+    return list(models[benchmark]["params"])
 
 
 def fit(
@@ -264,7 +267,7 @@ def fit(
             spread = 2.0 if turn == 0 else 1.3
             at[one] = minimise(distance, at[one], 1, HIGHEST, spread, steps)
     # What is not fitted this time stays as it was.
-    made.values = _last(first, label) | at
+    made.values = {**_last(first, label), **at}
     made.points = values_at(at)
     made.intervals = {place: half for place, own in simulated(at).items() if (half := _half_percent(own)) is not None}
     return made
@@ -297,14 +300,14 @@ def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
     return max(int(_last(experiment, label).get(param["name"], param["default"])), 1)
 
 
-def _last(experiment: Experiment, label: str) -> dict[str, int]:
+def _last(experiment: Experiment, label: str) -> dict[str, int | str]:
     """Give the values of the calibration as it is."""
     workloads = toml_of(experiment.text, experiment.file)["workload"]
     workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
     if "calibration" not in workload:
         return {}
     file = catalog.find("calibration", workload["calibration"])
-    values: dict[str, int] = toml_of(file.read_text(encoding="utf-8"), file)["values"]
+    values: dict[str, int | str] = toml_of(file.read_text(encoding="utf-8"), file)["values"]
     return values
 
 
@@ -329,10 +332,9 @@ def _simulate(
     return {place: own for place, own in found.items() if own}
 
 
-def to_toml(made: Fit, about: Mapping[str, str]) -> str:
-    """Give the calibration file of a fit; `about` describes each constant in words."""
-    from opplab import _opplab
-
+def to_toml(made: Fit) -> str:
+    """Give the calibration file of a fit, with what each constant is."""
+    about = {param["name"]: param["about"] for param in _params(made.benchmark)}
     lines = [
         f"# Made by `opplab calibrate {made.benchmark} {made.machine}` with opplab {_opplab.__version__}:",
         "# fitted to the baseline's column and to nothing else.",
@@ -343,7 +345,7 @@ def to_toml(made: Fit, about: Mapping[str, str]) -> str:
         "[values]",
     ]
     for name, value in made.values.items():
-        lines += [f"# {' '.join(about[name].split())}", f"{name} = {value}"]
+        lines += [f"# {' '.join(about[name].split())}", f"{name} = {json.dumps(value)}"]
 
     def point(place: str, old: float, new: float) -> str:
         half = f" +- {made.intervals[place]:.1f} %" if place in made.intervals else ""
@@ -385,15 +387,14 @@ def listing() -> list[dict[str, Any]]:
     return rows
 
 
-def show() -> list[dict[str, Any]]:
+def show(where: str = "") -> list[dict[str, Any]]:
     """Give every constant that was fitted, learnt, published or assumed: one row a benchmark's, fit's and machine's.
 
-    ``how`` names which of these; ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
+    `where` keeps those of one benchmark with its fits, of one fit, or of one machine. ``how`` names which of these;
+    ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
     A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
     """
     import tomllib
-
-    from opplab import _opplab
 
     rows: list[dict[str, Any]] = []
 
@@ -440,4 +441,9 @@ def show() -> list[dict[str, Any]]:
         for key, note in data.get("source", {}).items():
             if re.match(r"\[F\]", str(note)):
                 put(stem, key, data.get(key, ""), "calibrated", str(note)[3:].strip(), None, "of the machine")
-    return rows
+    kept = [row for row in rows if where in ("", row["where"], row["where"].partition("@")[0])]
+    if not kept:
+        raise InputError(
+            f"`{where}` has no constants{catalog.nearest(where, list({row['where']: None for row in rows}))}"
+        )
+    return kept

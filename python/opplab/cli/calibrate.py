@@ -41,7 +41,12 @@ from opplab.report.text import print_table
 )
 @jobs_option
 @output_option("Output file (default: BENCHMARK@MACHINE.toml).")
-@click.option("--show", is_flag=True, help="Print every fitted or assumed constant with its source and residual.")
+@click.option(
+    "--show",
+    is_flag=True,
+    help="Print fitted and assumed constants with sources and residuals: all, or of BENCHMARK, of BENCHMARK@MACHINE or "
+    "of a machine.",
+)
 @format_option
 def command(
     benchmark: str | None,
@@ -67,7 +72,7 @@ def command(
     from opplab.agreement import calibration
 
     if show:
-        print_table(calibration.show(), output_format)
+        print_table(calibration.show("@".join(filter(None, (benchmark, machine)))), output_format)
         return
     if not benchmark or not machine:
         raise click.UsageError("give BENCHMARK and MACHINE, or --show")
@@ -89,11 +94,10 @@ def command(
         experiment=experiment,
         progress=progress,
     )
-    about = {str(param["name"]): str(param["about"]) for param in calibration.constants(benchmark)}
     from opplab.files import write_text
 
     path = output or Path(f"{benchmark}@{machine}.toml")
-    write_text(path, calibration.to_toml(made, about))
+    write_text(path, calibration.to_toml(made))
     rows = [
         {"point": place or "all", "published": old, "simulated": new, "ratio": new / old}
         for place, old, new in made.points

@@ -348,8 +348,8 @@ class Frame(Source):
             found.append(f"{cut} of {whole.height} runs did not end: their time is unknown, their energy is left out")
         for metric in _times():
             times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
-            shorter = times.filter(pl.col("part") < _ALL_OF_IT * pl.col("value"))["part"].to_list()
-            found += [words] if (words := of_a_part(metric, shorter)) else []
+            known = times.select("part", "value").drop_nulls().iter_rows()
+            found += [words] if (words := of_a_part(metric, known)) else []
         idle = (
             own.filter(pl.col("metric") == FIRST_IDLE).group_by("run", "machine", "param").agg(pl.col("value").mean())
         )
@@ -403,9 +403,6 @@ _CASE = ("machine", "benchmark", "param", "iteration", "seed", "date", "file")
 """Columns that separate the cases of a run."""
 
 _METERED = ("energy", "power")
-_ALL_OF_IT = 0.8
-"""Energy of less than this share of a benchmark's time is of a part of it: meters begin and end near its work."""
-
 _SECONDS = ("duration", "elapsed")
 """Metrics of how long a case took, in s."""
 

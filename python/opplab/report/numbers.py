@@ -48,15 +48,27 @@ def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
-def of_a_part(metric: str, parts_s: Iterable[float]) -> str:
+ALL_OF_IT = 0.8
+"""Energy of less than this share of a benchmark's time is of a part of it: meters begin and end near its work."""
+
+
+def of_a_part(metric: str, times_s: Iterable[tuple[float, float]]) -> str:
     """Word that a benchmark's time is of all of it, and energy and work of the seconds that were simulated.
+
+    Parameters
+    ----------
+    metric : str
+    times_s : iterable of (float, float)
+        Of each run what was simulated, and the benchmark's time.
 
     Examples
     --------
-    >>> of_a_part("elapsed", [0.5071, 0.5129])
+    >>> of_a_part("elapsed", [(0.5071, 2.03), (0.5129, 2.05)])
     'elapsed is of the whole benchmark, energy of the 0.5071 to 0.5129 s of it that were simulated'
+    >>> of_a_part("elapsed", [(0.1248, 0.1159)])
+    ''
     """
-    known = list(parts_s)
+    known = [part for part, whole in times_s if part < ALL_OF_IT * whole]
     if not known:
         return ""
     ends = dict.fromkeys(quantity(end) for end in (min(known), max(known)))

@@ -535,15 +535,15 @@ def whole_of(runs: Iterable[Mapping[str, float | None]], workloads: Iterable[Map
     """Report that a benchmark's time is of all of it where energy and work are of the part that ran."""
     known = list(runs)
     for work in workloads:
-        name, _, _, rule, all_, part = (work.get("metric") or [""] * 6)[:6]
-        if rule not in _TIMES or all_ == part:
+        name, _, _, rule = (work.get("metric") or [""] * 4)[:4]
+        if rule not in _TIMES:
             continue
         words = of_a_part(
             name,
             (
-                energy / power
+                (energy / power, whole)
                 for one in known
-                if (energy := one.get("energy")) and (power := one.get("power")) and one.get(name)
+                if (energy := one.get("energy")) and (power := one.get("power")) and (whole := one.get(name))
             ),
         )
         if words:
