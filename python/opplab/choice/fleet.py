@@ -139,10 +139,6 @@ class Saving:
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
-        # Waits that nobody asks for are read in the price.
-        price = choice.price()
-        asked = price or choice.constraints or choice.goals != [CHANGE]
-        cold = choice.cold if asked else ""
         missed = base.parts.get("missed_activations")
         change = None if chosen is None else chosen.changes.get(CHANGE)
         passed = ""
@@ -152,6 +148,10 @@ class Saving:
             passed = f"{chosen.label} is the best in {choice.best_in(chosen)}, but its mean "
             passed += f"({title_of(CHANGE)} {change.certainty.text(change.value)}) saves nothing"
             chosen, change = base, None
+
+        price = choice.price() if change is not None and power is not None else ""
+        # Waits that nobody asks for are read in the price alone.
+        cold = choice.cold if price or choice.constraints or choice.goals != [CHANGE] else ""
 
         def saved(percent: float | None) -> float | None:
             return None if percent is None or power is None else -power * percent / 100
@@ -166,7 +166,7 @@ class Saving:
             high=None if change is None else saved(change.low),
             clear=change is not None and change.certainty.is_clear and power is not None,
             commands=[] if chosen is None else list(chosen.commands),
-            price=price if change is not None and power is not None else "",
+            price=price,
             twins=choice.same(),
             passed=passed,
             reason="" if change is None else change.certainty.reason,
