@@ -164,6 +164,10 @@ pub struct Comparison {
 const BOOSTED: &str = "the trace does not show how its kernel was built: with CONFIG_UCLAMP_TASK, so that real-time tasks avoid CPUs below \
      their boost, is assumed";
 
+/// Why an open loop is refused.
+const OPEN_KEEPS: &str = "an open loop keeps where tasks ran and what their utilisation is measured against: \
+     another energy model or f_max needs --mode closed";
+
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
 /// By how much the machine's costs differ from one run to the next, in percent. They are medians; in truth each switch takes another
@@ -332,6 +336,9 @@ impl Replay {
         mode: Mode,
     ) -> Result<Comparison, ReplayError> {
         let Some(change) = change else { return Ok(comparison) };
+        if mode == Mode::Open && !self.open_answers(change) {
+            return Err(ReplayError::Input(String::from(OPEN_KEEPS)));
+        }
         let runs = self.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
         let changed = Measured::mean(&runs);
         let work = |run: &Measured| match mode {
@@ -436,6 +443,13 @@ impl Replay {
             frequency: self.setup.start_known.iter().map(|known| !known).collect(),
             wakeups: !self.events.list.iter().any(|ev| woken(&ev.what)),
         }
+    }
+
+    /// Whether an open loop can answer `change`: it keeps where tasks ran, and what their recorded utilisation is measured against.
+    pub(crate) fn open_answers(&self, change: &Change) -> bool {
+        let recorded = &self.setup.policy;
+        let kept = |of: &Policy| (of.eas, of.energy_model, of.freq_max.clone(), of.invariance.clone());
+        kept(&change.apply(recorded)) == kept(recorded)
     }
 
     /// Where new tasks of a closed loop begin, in both runs of a pair.

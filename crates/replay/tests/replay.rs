@@ -126,6 +126,22 @@ fn the_closed_loop_answers_where_it_comes_near() {
     assert!(!closed.expect("it was tried").is_near());
 }
 
+/// Goal: an open loop does not answer that nothing changes where it keeps what would. Method: a recording whose closed loop is not near.
+#[test]
+fn an_open_loop_refuses_what_it_keeps() {
+    let Some(recording) = shared("traces/x86-612-fast-xeon16-any1-schedutil-iodd") else { return };
+    let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
+    for change in [
+        Change { energy_model: Some(EnergyModelSource::Artificial), ..Change::default() },
+        Change { freq_max: Some("turbo-4-cores".into()), ..Change::default() },
+    ] {
+        let (mode, ..) = replay.compare_nearer(Some(&change)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(mode, Mode::Closed);
+        let error = replay.compare(Some(&change), Mode::Open).expect_err("another placement, or another f_max");
+        assert!(error.to_string().contains("--mode closed"), "{error}");
+    }
+}
+
 #[test]
 fn another_governor_costs_more() {
     let change = Change { governor: Some("performance".into()), ..Change::default() };
@@ -383,7 +399,10 @@ fn schedutil_goes_by_the_records_of_a_recording_of_any_governor() {
             }
         }
         let [replayed, by_hand] = energies;
-        assert!(replayed.abs_diff(by_hand) * 100 < by_hand * 6, "{name}: {replayed} by the open loop, {by_hand} by hand");
+        assert!(
+            replayed.abs_diff(by_hand) * 100 < by_hand * 6,
+            "{name}: {replayed} by the open loop, {by_hand} by hand"
+        );
     }
 }
 
