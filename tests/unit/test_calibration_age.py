@@ -1,13 +1,19 @@
 """Calibrations know the model that they were fitted to."""
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from opplab import catalog
 from opplab.agreement import calibration
+from opplab.choice.cases import program_of
+from opplab.cli.main import opplab as program
+from opplab.cli.options import load_of
 from opplab.errors import InputError
 from opplab.sweep import fitted
+from opplab.sweep.experiments import Experiment
 
 
 def test_a_fit_to_a_changed_model_is_refused_with_the_command_that_fits_it_again(tmp_path: Path) -> None:
@@ -43,3 +49,33 @@ def test_a_fit_that_does_not_say_its_model_is_named_once(tmp_path: Path, capsys:
 def test_the_sqlite_of_the_skylake_is_of_the_model_of_today() -> None:
     (row,) = [row for row in calibration.listing() if row["name"] == "sqlite@skylake-8x-uma"]
     assert row["model"] == "as fitted"
+
+
+def test_every_command_runs_a_calibrated_benchmark_on_the_disk_of_its_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: the fit's own case has the fit's numbers; another disk that is asked for is that disk, with its times."""
+    machine = "skylake-8x-uma"
+    (first, *_) = Experiment.load("hwp-boost-sqlite", iterations=1).cases
+    fit = json.loads(first.json)["workload"]["devices"]
+
+    def devices_of(*params: str) -> tuple[object, object]:
+        words = ("run", "sqlite", "-m", machine, "--seconds", "1.1", "--iterations", "1", *params)
+        out = tmp_path / "-".join(("out", *params)).replace("=", "-")
+        done = CliRunner().invoke(program, [*words, "-o", str(out), "--no-report"])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        (case,) = Experiment.load(out / "experiment.toml").cases
+        load = load_of("sqlite", params[1::2])
+        chosen = program_of(machine, load, seconds=1.1, seeds=[1], keys={}).bases[0]["workload"]["devices"]
+        return json.loads(case.json)["workload"]["devices"], chosen
+
+    assert devices_of() == (fit, fit)
+    assert "with the disk of their fit, disk=nvme-plp disk_us=10 disk_flush_us=10" in capsys.readouterr().err
+    given, chosen = devices_of("--param", "disk=rotary")
+    assert given == chosen != fit
+    assert max(device[0] for device in given) > 4_000_000, "half a turn in ns"
+    assert devices_of("--param", "disk=rotary", "--param", "disk_us=10")[0] != given
+    free = {
+        name for _, name in Experiment.load(tmp_path / "out---param-disk-rotary/experiment.toml").constants().values
+    }
+    assert not {name for name in free if name.startswith("disk")}

@@ -45,6 +45,35 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
 
+def test_a_boost_that_the_kernel_does_not_have_is_named_and_does_nothing(load: Path, tmp_path: Path) -> None:
+    words = ("-m", "skylake-sp-2s", "--kernel", "4.17", "-o", str(tmp_path / "out"))
+    shown = told(load, *words, "--vs", "hwp_dynamic_boost=on")
+    assert "hwp_dynamic_boost=on: gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing" in shown
+    assert "hwp_dynamic_boost=on changes nothing here" in shown
+    series = (*words[:4], "--gate", "hwp_dynamic_boost=skylake-servers", "-o", str(tmp_path / "series"))
+    assert "is absent" not in told(load, *series, "--vs", "hwp_dynamic_boost=on")
+
+
+def test_a_boost_by_the_model_of_an_unknown_processor_is_named(load: Path, tmp_path: Path) -> None:
+    """Goal: before 6.4 the default is that of the model, which a machine's file may not have."""
+    tree = tomllib.loads(opplab.Machine.load("skylake-sp-2s").to_toml())
+    del tree["processor"], tree["source"]["processor"]
+    (tmp_path / "bare.toml").write_text(opplab.Machine.from_tree(tree).to_toml())
+
+    def of(kernel: str, *more: str) -> str:
+        folder = tmp_path / "-".join((kernel, *more)).replace("=", "-")
+        return told(load, "-m", str(tmp_path / "bare.toml"), "--kernel", kernel, *more, "-o", str(folder))
+
+    assert "has no [processor]: kernel 6.1 boosts after I/O by default on Skylake servers only" in of("6.1")
+    for kernel, *more in (
+        ("6.12",),
+        ("4.17",),
+        ("6.1", "--set", "hwp_dynamic_boost=off"),
+        ("6.1", "--set", "no_hwp=true"),
+    ):
+        assert "[processor]" not in of(kernel, *more)
+
+
 def of_conservative(load: Path, folder: Path, *words: str) -> Result:
     run = ["run", str(load), "-m", "juno-r2", "--governor", "conservative", "--seconds", "0.2", "--iterations", "2"]
     return CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, *words, "-o", str(folder / "out")])

@@ -231,6 +231,19 @@ def test_several_governors_are_a_sweep(tmp_path: Path) -> None:
     assert [row["policy"] for row in json.loads(shown.stdout)] == ["schedutil", "performance"]
 
 
+def test_parameters_that_are_names_are_listed_and_given_by_name(tmp_path: Path) -> None:
+    listed = json.loads(opplab("list", "parameters", "hackbench", "--format", "json").stdout)
+    (through,) = [row for row in listed if row["parameter"] == "through"]
+    assert (through["type"], through["about"]) == ("name", "what messages go through: pipe, socket")
+    words = ("-m", "juno-r2", "--param", "through=pipe,socket", "--param", "loops=20", "--iterations", "1")
+    done = opplab("run", "hackbench", *words, "-o", str(tmp_path / "out"), "--no-report")
+    assert done.returncode == 0, done.stderr
+    assert 'through = ["pipe", "socket"]' in (tmp_path / "out/experiment.toml").read_text()
+    assert len(list((tmp_path / "out/cases").glob("*.json"))) == 2
+    one = ("-m", "juno-r2", "--param", "through=socket", "--seconds", "0.3")
+    assert "hackbench through socket" in opplab("choose", "hackbench", *one).stdout
+
+
 def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
     """A benchmark model is an experiment that was not written down: parameters, calibration and file are kept."""
     out = tmp_path / "out"
@@ -244,6 +257,8 @@ def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
     for wrong, says in (
         (("tbench", "-m", "juno-r2", "--param", "client=1"), "did you mean `clients`?"),
         (("tbench", "-m", "juno-r2", "--param", "clients=x"), "is not of the form clients=4"),
+        (("hackbench", "-m", "juno-r2", "--param", "through=sockt"), "it cannot be 'sockt'; did you mean `socket`?"),
+        (("hackbench", "-m", "juno-r2", "--param", "through=1"), "it cannot be '1' (known: pipe, socket)"),
         (("tbnch", "-m", "juno-r2"), "did you mean `tbench`?"),
         (("juno-eas", "--param", "clients=1"), "--param needs a benchmark"),
         (("juno-eas", "-w", "x.json"), "--workload cannot be combined with an experiment"),

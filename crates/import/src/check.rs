@@ -493,7 +493,8 @@ fn hwp_boost(facts: &Facts, machine: &Machine, found: &mut Vec<Finding>) {
             Severity::Warning,
             "a Xeon with HWP in active mode, governor powersave, and hwp_dynamic_boost 0".to_owned(),
             "tasks that sleep for I/O and migrate start at a low clock on each CPU (text 001)",
-            "write 1 to intel_pstate/hwp_dynamic_boost; kernels set it where the ACPI profile is a server",
+            "write 1 to intel_pstate/hwp_dynamic_boost; kernels set it where the ACPI profile is a server, before 6.4 on \
+             Skylakes only",
         );
     }
 }

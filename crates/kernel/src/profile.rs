@@ -691,7 +691,8 @@ gates! {
     // intel_pstate.
     hwp_dynamic_boost: HwpDynamicBoost, "Whether intel_pstate raises HWP's lower limit after I/O." {
         Absent = "absent" since (4, 14), "does not exist", [Text("001"), Replaced("e0efd5be63e8")];
-        Servers = "servers" since (4, 18), vectors ["intel_pstate_hwp_boost"], "by default on servers only", [Commit("e0efd5be63e8"), Code("intel_pstate.c:intel_pstate_hwp_boost_up()", "6.12.117")];
+        SkylakeServers = "skylake-servers" since (4, 18), "by default on servers with a processor of Skylake's models only", [Commit("e0efd5be63e8"), Replaced("1f5e62f5fb21"), Code("intel_pstate.c:intel_pstate_init_cpu()", "6.1.192")];
+        Servers = "servers" since (6, 4), vectors ["intel_pstate_hwp_boost"], "by default on servers only", [Commit("1f5e62f5fb21"), Mail("[GIT PULL] Power management updates for v6.4-rc1"), Code("intel_pstate.c:intel_pstate_hwp_boost_up()", "6.12.117")];
         Everywhere = "everywhere" since NEVER, "on every machine", [Text("001")];
     }
     intel_passive_hwp: IntelPassiveHwp, "Whether intel_pstate's passive mode leaves HWP on." {
@@ -946,15 +947,6 @@ impl KernelProfile {
         }
     }
 
-    /// Whether HWP's dynamic boost is on by default.
-    pub fn hwp_boost_default(&self, server: bool) -> bool {
-        match self.hwp_dynamic_boost {
-            HwpDynamicBoost::Absent => false,
-            HwpDynamicBoost::Servers => server,
-            HwpDynamicBoost::Everywhere => true,
-        }
-    }
-
     /// The base slice before scaling, ns.
     pub fn base_slice_ns(&self) -> u64 {
         match self.base_slice {
@@ -1054,7 +1046,9 @@ mod tests {
         };
         // 001: before and after the HWP boost.
         check("4.17", "hwp_dynamic_boost", "absent");
-        check("5.0", "hwp_dynamic_boost", "servers");
+        check("5.0", "hwp_dynamic_boost", "skylake-servers");
+        check("6.3", "hwp_dynamic_boost", "skylake-servers");
+        check("6.4", "hwp_dynamic_boost", "servers");
         // 002: v5.0 has neither x86 invariance nor time dilation.
         check("5.0", "x86_invariance", "absent");
         check("5.0", "invariance", "scaled-contribution");

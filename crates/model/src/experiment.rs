@@ -702,8 +702,8 @@ impl Experiment {
     }
 
     /// Takes over the constants that were fitted to a baseline, for every workload that names a calibration and every
-    /// parameter that the experiment's file does not set itself. `sources` holds the texts of what
-    /// [`Experiment::calibrations`] names.
+    /// parameter that the experiment's file does not set itself; those of a disk not where the file names another.
+    /// `sources` holds the texts of what [`Experiment::calibrations`] names.
     ///
     /// # Errors
     /// The first thing that is wrong in a calibration, or a calibration that is not there.
@@ -719,7 +719,11 @@ impl Experiment {
             let values = parse_toml(&source.text)
                 .and_then(|root| calibration_from(&root, benchmark))
                 .map_err(|fault| fault.in_file(&source.file))?;
+            let names_disk = params.iter().any(|axis| axis.name == "disk" && axis.is_written);
             for (name, value) in values {
+                if names_disk && name.starts_with("disk") {
+                    continue;
+                }
                 if let Some(axis) = params.iter_mut().find(|axis| axis.name == name && !axis.is_written) {
                     axis.values = vec![value];
                 }

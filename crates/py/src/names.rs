@@ -8,7 +8,7 @@ use opplab_kernel::cpuidle::IDLE_GOVERNORS;
 use opplab_kernel::profile::profile_names;
 use opplab_kernel::profile_table::changes;
 use opplab_kernel::proposals::{PROPOSALS, ProposalEntry, ProposalParam};
-use opplab_model::benchmark::{BENCHMARKS, Param};
+use opplab_model::benchmark::{BENCHMARKS, Param, ParamKind};
 use opplab_model::decision::CODES;
 use opplab_model::disk::{DISK_CLASSES, DiskClass, UNKNOWN};
 use opplab_model::experiment::parse_policy;
@@ -34,6 +34,7 @@ pub(crate) fn benchmarks(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         let dict = PyDict::new(py);
         set_fields!(dict, param; name, default, about);
         dict.set_item("calibrated", param.is_calibrated)?;
+        dict.set_item("words", if let ParamKind::Word(words) = param.kind { words.to_vec() } else { Vec::new() })?;
         Ok(dict)
     };
     BENCHMARKS

@@ -120,20 +120,30 @@ fn boosts_double_the_clock_of_short_fsyncs() {
     assert!(performance * 100 > boost * 98, "{performance} {boost}");
 }
 
-/// The kernel's default by version and by the firmware's profile, and the switch that overrides it.
+/// The kernel's default by version, by the firmware's profile and by the model, and the switch that overrides it.
 #[test]
 fn the_boost_is_on_by_default_on_servers_only() {
-    let counts = |kernel: &str, pm_profile: PmProfile, hwp_dynamic_boost: HwpDynamicBoost| {
-        let machine = Machine { pm_profile, ..skylake_sp() };
+    let of_model = |model: Option<u32>, kernel: &str, pm_profile: PmProfile, hwp_dynamic_boost: HwpDynamicBoost| {
+        let vendor = String::from("GenuineIntel");
+        let processor = model.map(|model| Processor { vendor, family: 6, model, ..Processor::default() });
+        let machine = Machine { pm_profile, processor, ..skylake_sp() };
         let policy = Policy { hwp_dynamic_boost, ..policy(kernel, "intel_pstate", "powersave") };
         checked(&machine, &fsyncs(), policy, 100 * MS).counts
     };
+    let counts = |kernel, pm_profile, boost| of_model(Some(0x55), kernel, pm_profile, boost);
     let (server, desktop) = (PmProfile::PerformanceServer, PmProfile::Desktop);
     let (auto, on, off) = (HwpDynamicBoost::Auto, HwpDynamicBoost::On, HwpDynamicBoost::Off);
     assert_eq!(counts("6.12.117", server, auto), counts("6.12.117", desktop, on));
     assert_eq!(counts("6.12.117", desktop, auto), counts("6.12.117", server, off));
     assert!(counts("6.12.117", server, on) > counts("6.12.117", server, off));
     assert_eq!(counts("4.17", server, auto), counts("4.17", server, off));
+    // Before 6.4 by the model, too: of Skylake-SP and Skylake; not of Ice Lake-SP, nor of one that is not known.
+    for (model, boosted) in [(Some(0x55), on), (Some(0x5e), on), (Some(0x6a), off), (None, off)] {
+        assert_eq!(of_model(model, "6.3", server, auto), of_model(model, "6.3", server, boosted), "{model:?}");
+    }
+    assert_eq!(of_model(Some(0x6a), "6.4", server, auto), of_model(Some(0x6a), "6.4", server, on));
+    // A kernel without the boost has no file to write to.
+    assert_eq!(counts("4.17", server, on), counts("4.17", server, off));
 }
 
 /// Text 001's objection: what the boost costs a GPU on the same budget, and that a desktop's default does not.

@@ -165,7 +165,7 @@ def program_of(
     policy = Policy(**keys)
     own_seeds = list(seeds)
 
-    fit = constants_on(load.name, on.name) if isinstance(load, Model) else (None, {})
+    fit = constants_on(load.name, on.name, load.params) if isinstance(load, Model) else (None, {})
 
     def based(model: Benchmark) -> list[dict[str, Any]]:
         whole = Model(model.name, {**fit[1], **model.params})

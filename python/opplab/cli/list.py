@@ -144,10 +144,10 @@ def _parameters(name: str | None) -> list[dict[str, Any]]:
         {
             "benchmark": model["name"],
             "parameter": param["name"],
-            "type": "whole number",
+            "type": "name" if param["words"] else "whole number",
             "default": param["default"],
             "fitted": "yes" if param["calibrated"] else "",
-            "about": param["about"],
+            "about": ": ".join(filter(None, (str(param["about"]), ", ".join(param["words"])))),
         }
         for model in models.values()
         if name in (None, model["name"])

@@ -410,8 +410,8 @@ def param_option_of(values: str, form: str) -> Callable[[F], F]:
     return click.option("--param", "params", multiple=True, metavar=form, help=words)
 
 
-param_option = param_option_of("each value is a case of its own.", "KEY=N[,N...]")
-one_param_option = param_option_of("may be repeated.", "KEY=N")
+param_option = param_option_of("each value is a case of its own.", "KEY=VALUE[,VALUE...]")
+one_param_option = param_option_of("may be repeated.", "KEY=VALUE")
 
 
 def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
@@ -420,25 +420,34 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
     Raises
     ------
     click.UsageError
-        A parameter that is none, or no whole number, or parameters without a benchmark.
+        A value that the parameter does not take, or parameters without a benchmark.
     InputError
         An unknown parameter; names the nearest one.
     """
     from opplab import _opplab
+    from opplab.catalog import nearest
     from opplab.simulation.workload import Workload
 
-    if name not in [model["name"] for model in _opplab.benchmarks()]:
+    model = next((model for model in _opplab.benchmarks() if model["name"] == name), None)
+    if model is None:
         if params:
             raise click.UsageError("--param needs a benchmark ('opplab list benchmarks')")
         return None
+    words_of = {param["name"]: param["words"] for param in model["params"]}
     values: dict[str, Any] = {}
     for text in params:
-        key, _, numbers = text.partition("=")
+        key, _, given = (part.strip() for part in text.partition("="))
+        each = [value.strip() for value in given.split(",")]
+        if words := words_of.get(key):
+            if unknown := [value for value in each if value not in words]:
+                raise click.UsageError(f"--param {key}: it cannot be '{unknown[0]}'{nearest(unknown[0], words)}")
+            values[key] = each
+            continue
         try:
-            values[key.strip()] = [int(number) for number in numbers.split(",")]
+            values[key] = [int(number) for number in each]
         except ValueError:
             raise click.UsageError(f"--param: '{text}' is not of the form clients=4 or clients=1,8") from None
-    Workload.benchmark(name, **{key: numbers[0] for key, numbers in values.items()})
+    Workload.benchmark(name, **{key: each[0] for key, each in values.items()})
     return values
 
 

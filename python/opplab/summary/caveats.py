@@ -10,6 +10,7 @@ from opplab.errors import CaseError
 from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
+from opplab.simulation.machine import has_hwp
 from opplab.simulation.power import known_power
 from opplab.sweep.drivers import ACTIVE, driver_under
 from opplab.sweep.experiments import Experiment
@@ -57,6 +58,8 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
     ['intel_pstate refuses the preference power under its governor performance']
     >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate")
     ['without HWP there is no energy performance preference: epp power does nothing']
+    >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate")
+    ['gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing; skylake-servers is a kernel with it']
     """
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
@@ -68,9 +71,28 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
         if dynamic != "auto":
             words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
         return words
+    if driver == "intel_pstate" and dynamic == "on" and _boost_of(policy) == "absent":
+        kernel = policy["kernel"]
+        absent = f"gate hwp_dynamic_boost is absent in kernel {kernel}: on does nothing"
+        return [f"{absent}; skylake-servers is a kernel with it"]
     if driver in ACTIVE and policy.get("governor") == "performance" and epp not in _PERFORMANCE_EPP:
         return [f"{driver} refuses the preference {epp} under its governor performance"]
     return []
+
+
+def _boost_of(policy: Mapping[str, Any]) -> str:
+    """Give the value of the gate hwp_dynamic_boost in a policy's kernel; empty where it names no kernel."""
+    if not policy.get("kernel"):
+        return ""
+    return str({**dict(KernelProfile(policy["kernel"]).gates()), **policy.get("gates", {})}["hwp_dynamic_boost"])
+
+
+def _is_boost_unknown(machine: Mapping[str, Any], policy: Mapping[str, Any], driver: str) -> bool:
+    """Whether the boost after I/O hangs on the model of a processor that the machine's file does not name."""
+    server = machine.get("pm_profile") in ("enterprise-server", "performance-server")
+    asks = server and machine.get("processor") is None and has_hwp(machine) and driver == "intel_pstate"
+    own = policy.get("hwp_dynamic_boost", "auto") == "auto" and not policy.get("no_hwp")
+    return asks and own and policy.get("governor") != "performance" and _boost_of(policy) == "skylake-servers"
 
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
@@ -100,6 +122,16 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
+    unknown = {
+        (name, file["policy"]["kernel"]): None
+        for (name, label), file in files.items()
+        if _is_boost_unknown(file["machine"], file["policy"], each[name, label].inner.driver)
+    }
+    notes += [
+        f"{name} has no [processor]: kernel {kernel} boosts after I/O by default on Skylake servers only, and it is "
+        "taken for none (hwp_dynamic_boost)."
+        for name, kernel in unknown
+    ]
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
     return [*notes, *unlike_drivers(drivers, pairs), *assumed_preferences(each.values())]

@@ -51,7 +51,8 @@ def range_of(
     """
     fits = built_in_fits() if fits is None else fits
     own = fits.get(calibration or "", {})
-    if name in own.get("values", {}):
+    # 0 is that of the disk, not of the fit.
+    if value > 0 and name in own.get("values", {}):
         off = 1 + float(own["fit"]["residual_percent"]) / 100
         return (1 / off, off) if off > 1 else None
     others = [one["values"][name] for one in fits.values() if one["benchmark"] == benchmark and name in one["values"]]

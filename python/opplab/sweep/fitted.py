@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +46,31 @@ def check(text: str, path: Path) -> None:
         )
 
 
-def constants_on(benchmark: str, machine: str) -> tuple[str | None, dict[str, int | str]]:
-    """Give the calibration of a benchmark on a machine and its constants, with a line on standard error."""
+def constants_on(benchmark: str, machine: str, given: Collection[str] = ()) -> tuple[str | None, dict[str, int | str]]:
+    """Give the calibration of a benchmark on a machine and its constants, with a line on standard error.
+
+    Without those that are `given`; one that names a disk has that disk's times, not the fit's.
+    """
     name = f"{benchmark}@{machine}"
     if name not in catalog.names("calibration"):
         print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)
         return None, {}
-    print(
-        f"opplab: {benchmark} uses the constants calibrated on {machine} (opplab calibrate --show {name})",
-        file=sys.stderr,
-    )
     path = catalog.find("calibration", name)
     text = catalog.read_text(path, "a calibration")
     check(text, path)
-    return name, dict(toml_of(text, str(path))["values"])
+    left_out = "disk" if "disk" in given else " "
+    fitted = toml_of(text, str(path))["values"].items()
+    values = {key: value for key, value in fitted if key not in given and not key.startswith(left_out)}
+    of_disk = " ".join(f"{key}={value}" for key, value in values.items() if key.startswith("disk"))
+    disk = f" with the disk of their fit, {of_disk}" if of_disk else ""
+    print(
+        f"opplab: {benchmark} uses the constants calibrated on {machine}{disk} (opplab calibrate --show {name})",
+        file=sys.stderr,
+    )
+    return name, values
 
 
 def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
     """Add the calibration of a benchmark on a machine, if there is one, to the keys of an experiment's workload."""
-    name, _ = constants_on(benchmark, machine)
+    name, _ = constants_on(benchmark, machine, params)
     return params if name is None else {"calibration": name, **params}

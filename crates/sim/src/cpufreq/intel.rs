@@ -75,9 +75,10 @@ impl IntelSetup {
             driver.transition_delay_us =
                 if hwp { INTEL_CPUFREQ_TRANSITION_DELAY_HWP_US } else { INTEL_CPUFREQ_TRANSITION_DELAY_US };
         }
+        let model = machine.processor.as_ref().filter(|processor| processor.family == 6).map(|one| one.model);
         let boost = match policy.hwp_dynamic_boost {
-            HwpDynamicBoost::Auto => gates.profile.hwp_boost_default(machine.pm_profile.is_server()),
-            HwpDynamicBoost::On => true,
+            HwpDynamicBoost::Auto => profile.hwp_boost_default(machine.pm_profile.is_server(), model),
+            HwpDynamicBoost::On => profile.hwp_dynamic_boost != opplab_kernel::profile::HwpDynamicBoost::Absent,
             HwpDynamicBoost::Off => false,
         };
         Ok(Some(Self {
@@ -93,11 +94,9 @@ impl IntelSetup {
             boost: boost && active && hwp,
             idle_placement: (policy.idle_boost && active).then(IdlePlacementBoost::default),
             setting: epp_setting(&policy.epp)?,
-            preference: match &machine.processor {
-                Some(processor) if processor.family == 6 => {
-                    EnergyPerfPreference::of_model(EPP_AT_BOOT, processor.model, profile.version)
-                }
-                _ => EnergyPerfPreference::new(EPP_AT_BOOT),
+            preference: match model {
+                Some(model) => EnergyPerfPreference::of_model(EPP_AT_BOOT, model, profile.version),
+                None => EnergyPerfPreference::new(EPP_AT_BOOT),
             },
         }))
     }

@@ -18,7 +18,7 @@
 use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, Governors};
 use crate::cpufreq::freq_table::Relation;
 pub use crate::profile::IntelHwpTarget;
-use crate::profile::{IntelIowaitBoost, KernelProfile, NoTurboCpuinfoMax};
+use crate::profile::{HwpDynamicBoost, IntelIowaitBoost, KernelProfile, NoTurboCpuinfoMax};
 use crate::release::Version;
 
 /// `SCHED_CPUFREQ_IOWAIT`: a task wakes up from waiting for I/O.
@@ -677,6 +677,9 @@ const INTEL_EPP_DEFAULT: &[(u32, Version, [u32; 4])] = &[
     (INTEL_GRANITERAPIDS_X, (6, 13), [0, 32, 192, 255]),
     (INTEL_GRANITERAPIDS_D, (6, 13), [0, 32, 192, 255]),
 ];
+/// Models of family 6 whose servers boosted after I/O by default before v6.4 (intel_pstate.c:intel_pstate_hwp_boost_ids[],
+/// v6.1): `SKYLAKE_X`, which is Cascade and Cooper Lake's, too, and `SKYLAKE`.
+const INTEL_HWP_BOOST: [u32; 2] = [0x55, 0x5e];
 const INTEL_SAPPHIRERAPIDS_X: u32 = 0x8f;
 const INTEL_ALDERLAKE_L: u32 = 0x9a;
 const INTEL_METEORLAKE_L: u32 = 0xaa;
@@ -895,6 +898,17 @@ const PASSIVE: DriverEntry = DriverEntry {
 };
 
 impl KernelProfile {
+    /// Whether HWP's dynamic boost is on by default, on a `server` with a processor of `model` of family 6
+    /// (intel_pstate.c:intel_pstate_init_cpu(), v6.1 and v6.12).
+    pub fn hwp_boost_default(&self, server: bool, model: Option<u32>) -> bool {
+        match self.hwp_dynamic_boost {
+            HwpDynamicBoost::Absent => false,
+            HwpDynamicBoost::SkylakeServers => server && model.is_some_and(|model| INTEL_HWP_BOOST.contains(&model)),
+            HwpDynamicBoost::Servers => server,
+            HwpDynamicBoost::Everywhere => true,
+        }
+    }
+
     /// The I/O boost of intel_pstate's active mode.
     pub fn intel_iowait_form(&self) -> IowaitBoostForm {
         match self.intel_iowait_boost {
