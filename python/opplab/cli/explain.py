@@ -37,7 +37,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
     "--why-slow", is_flag=True, help="Explain slow CPUs over the whole run; with --task its slow activations."
 )
 @click.option("--idle", is_flag=True, help="Compare idle governors on a trace's sleeps (`opplab trace idle`).")
-@trace_machine_option(default="auto", show_default=True)
+@trace_machine_option(default="auto")
 @click.option(
     "--recorded-governor",
     type=NameOf("governors"),

@@ -118,7 +118,13 @@ def _together(told: list[str]) -> list[str]:
 
 @click.command(name="fmax")
 @click.argument("source", type=BuiltIn("machine"))
-@click.option("--driver", default="", metavar="NAME", help="Under this driver of the machine.  [default: its own]")
+@click.option(
+    "--driver",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="Under this driver of the machine.  [default: its own]",
+)
 @format_option
 def command(source: str, driver: str, output_format: str) -> None:
     """Show every candidate for f_max, each kernel's choice, and its effect.
