@@ -6,13 +6,13 @@ averaged harmonically, and their intervals and tests are those of the reciprocal
 
 from __future__ import annotations
 
-from opplab._opplab import stats_holm, stats_mean, stats_mmtests, stats_ratio, stats_submean
+from opplab._opplab import stats_holm, stats_mean, stats_ratio, stats_submean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["compare", "holm", "mean", "mmtests", "stream_of", "submean", "t_half"]
+__all__ = ["compare", "holm", "mean", "stream_of", "submean", "t_half"]
 
 
 def mean(
@@ -131,11 +131,6 @@ def submean(
         seed=seed,
         stream=stream,
     )
-
-
-def mmtests(values: Sequence[float], *, harmonic: bool = False) -> tuple[float, float, float, float]:
-    """Give mmtests' mean, standard deviation, coefficient of variation and half interval of best-first values."""
-    return stats_mmtests(list(values), harmonic)
 
 
 def stream_of(*names: str) -> int:

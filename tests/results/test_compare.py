@@ -14,8 +14,6 @@ import polars as pl
 import pytest
 import scipy.stats
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from opplab import results, stats
 from opplab.cli.main import opplab
@@ -26,7 +24,6 @@ from opplab.comparison.overview import overall
 from opplab.comparison.sources import open_source, to_frame
 from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
-from opplab.mmtests import statistics
 from opplab.runs import Run, Series
 from opplab.summary.answer import paired_change, points
 from opplab.summary.compared import report
@@ -50,22 +47,6 @@ def run_of(name, values, *, higher=False, seeds=None, benchmark="bench", label="
     series = Series(label, *label.split("-"), unit, higher, [[value] for value in values], seeds)
     run.series[label] = series
     return run
-
-
-floats = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40)
-
-
-@given(floats, st.booleans())
-def test_python_and_rust_agree_on_mmtests_to_the_last_bit(values, higher):
-    values = sorted(values, reverse=higher)
-    mean = (statistics.hmean if higher else statistics.amean)(values)
-    deviation = statistics.stddev(values, mean, higher)
-    found = stats.mmtests(values, harmonic=higher)
-    assert found[:3] == pytest.approx(
-        (mean, deviation, statistics.coeffvar(deviation, mean)), rel=0, abs=0, nan_ok=True
-    )
-    if not math.isnan(deviation):
-        assert found[3] == statistics.mean_interval(deviation)
 
 
 def test_default_detail_says_mean_interval_change_and_method():

@@ -2,7 +2,7 @@
 
 use opplab_guarded::guarded;
 use opplab_stats::bootstrap::{self, Plan};
-use opplab_stats::{Interval, Mean, interval, mmtests, test};
+use opplab_stats::{Interval, Mean, interval, test};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -15,8 +15,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stats_mean, module)?)?;
     module.add_function(wrap_pyfunction!(stats_ratio, module)?)?;
     module.add_function(wrap_pyfunction!(stats_holm, module)?)?;
-    module.add_function(wrap_pyfunction!(stats_submean, module)?)?;
-    module.add_function(wrap_pyfunction!(stats_mmtests, module)?)
+    module.add_function(wrap_pyfunction!(stats_submean, module)?)
 }
 
 fn kind(harmonic: bool) -> Mean {
@@ -113,13 +112,4 @@ fn stats_submean(
 ) -> (f64, f64) {
     let plan = Plan { resamples, seed, stream, expand: false };
     py.detach(|| bootstrap::submean(&iterations, kind(harmonic), confidence, plan))
-}
-
-/// mmtests' mean, standard deviation, coefficient of variation and half interval of best-first values.
-#[guarded]
-#[pyfunction]
-fn stats_mmtests(values: Vec<f64>, harmonic: bool) -> (f64, f64, f64, f64) {
-    let mean = mmtests::mean(&values, kind(harmonic));
-    let deviation = mmtests::stddev(&values, kind(harmonic));
-    (mean, deviation, mmtests::coeffvar(deviation, mean), mmtests::mean_interval(deviation))
 }

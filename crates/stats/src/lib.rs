@@ -1,12 +1,10 @@
 //! Statistics of benchmark results.
 //!
-//! Two families live side by side and are named in every table:
+//! Student-t intervals of the mean ([`interval`]), Welch's and the paired t-test, BCa bootstrap intervals of the mean and of
+//! the ratio ([`bootstrap`]), Holm's correction over a table and Hedges' g ([`test`](mod@test)). What mmtests computes, quirks
+//! included, is in `python/opplab/mmtests/statistics.py`, but for what it draws ([`bootstrap::submean`]).
 //!
-//! * [`mmtests`]: what mmtests computes, quirks included, so that a table can be compared with one that mmtests printed;
-//! * the default: Student-t intervals of the mean ([`interval`]), Welch's and the paired t-test, BCa bootstrap intervals of
-//!   the mean and of the ratio ([`bootstrap`]), Holm's correction over a table and Hedges' g ([`test`](mod@test)).
-//!
-//! Rates (MB/s, transactions/s) are averaged harmonically: the default family then works on the reciprocals, which are
+//! Rates (MB/s, transactions/s) are averaged harmonically: the intervals then work on the reciprocals, which are
 //! times, where an arithmetic mean, a variance and a t interval are valid, and turns the ends back.
 //!
 //! What the crate does not do: read or print anything, keep state, or draw randomness that the caller did not seed. The
@@ -15,7 +13,6 @@
 pub mod bootstrap;
 pub mod interval;
 pub mod mean;
-pub mod mmtests;
 pub mod quantile;
 pub mod test;
 
@@ -31,11 +28,6 @@ pub struct Interval {
 impl Interval {
     /// The interval of an unknown value.
     pub const UNKNOWN: Self = Self { low: f64::NAN, high: f64::NAN };
-
-    /// Half the width.
-    pub fn half_width(self) -> f64 {
-        (self.high - self.low) / 2.0
-    }
 
     /// Whether `value` lies inside or on an end; false when an end is NaN.
     pub fn contains(self, value: f64) -> bool {

@@ -1,7 +1,6 @@
 //! Means, variance and quantiles of a sample.
 //!
-//! Sums are compensated (Neumaier), so that the order of the values does not matter to the last printed digit. mmtests'
-//! plain sums are in [`crate::mmtests`].
+//! Sums are compensated (Neumaier), so that the order of the values does not matter to the last printed digit.
 
 /// The sum, compensated for the rounding of each step.
 pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -27,11 +26,6 @@ pub fn hmean(values: &[f64]) -> f64 {
         return f64::NAN;
     }
     values.len() as f64 / sum(values.iter().map(|value| 1.0 / value))
-}
-
-/// Geometric mean, by logarithms; NaN for no values or when one is negative.
-pub fn gmean(values: &[f64]) -> f64 {
-    (sum(values.iter().map(|value| value.ln())) / values.len() as f64).exp()
 }
 
 /// Variance about the mean with divisor n - 1; NaN for fewer than two values.

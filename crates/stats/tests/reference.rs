@@ -5,7 +5,7 @@
 
 use opplab_stats::bootstrap::{Plan, bca_mean, bca_ratio, submean};
 use opplab_stats::interval::{paired_interval, ratio_interval, t_interval};
-use opplab_stats::mean::{amean, gmean, hmean, quantile_sorted, stddev};
+use opplab_stats::mean::{amean, hmean, quantile_sorted, stddev};
 use opplab_stats::quantile::{normal_quantile, t_quantile, t_two_sided};
 use opplab_stats::test::{hedges_g, holm, paired, ratio, welch};
 use opplab_stats::{Interval, Mean};
@@ -36,7 +36,6 @@ fn near(interval: Interval, low: f64, high: f64, tolerance: f64) {
 fn means_and_spread() {
     check(amean(&A), 13.2); // a.mean()
     check(hmean(&A), 11.614347364110072); // stats.hmean(a)
-    check(gmean(&A), 12.195795354663826); // stats.gmean(a)
     check(stddev(&A), 7.037450837179205); // a.std(ddof=1)
     let mut sorted = A;
     sorted.sort_by(f64::total_cmp);
@@ -138,7 +137,8 @@ fn few_values_are_not_resampled() {
             ratio_interval(base, new, Mean::Arithmetic, 0.95)
         );
         assert_eq!(bca_mean(base, Mean::Harmonic, 0.95, plan), t_interval(base, Mean::Harmonic, 0.95));
-        assert!(bca_ratio(base, new, Mean::Arithmetic, 0.95, plan).half_width() > 0.0);
+        let found = bca_ratio(base, new, Mean::Arithmetic, 0.95, plan);
+        assert!(found.high > found.low);
     }
     assert_ne!(bca_mean(&A, Mean::Arithmetic, 0.95, plan), t_interval(&A, Mean::Arithmetic, 0.95));
 }

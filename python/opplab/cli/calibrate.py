@@ -25,15 +25,12 @@ from opplab.report.text import print_table
     metavar="PARAM",
     help="Point to fit, e.g. clients=1 (default: all); may be repeated.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="Rounds over all constants.")
-@click.option(
-    "--steps", type=click.IntRange(min=1), default=6, show_default=True, help="Evaluations per constant and round."
-)
+@click.option("--rounds", type=click.IntRange(min=1), default=2, help="Rounds over all constants.")
+@click.option("--steps", type=click.IntRange(min=1), default=6, help="Evaluations per constant and round.")
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
     default=3,
-    show_default=True,
     help="Seeds per evaluation; their mean is fitted.",
 )
 @click.option(

@@ -51,7 +51,6 @@ governors_option = click.option(
     "governors",
     type=NameOf("governors", several=True),
     default=",".join(GOVERNORS),
-    show_default=True,
     metavar="A[,B,...]",
     help="cpufreq governors to choose from; the first is the baseline.",
 )
@@ -69,17 +68,13 @@ iterations_option = click.option(
     "--iterations",
     type=click.IntRange(1, 10_000),
     default=ITERATIONS,
-    show_default=True,
     help="Runs per setting, each with its own seed.",
 )
-seed_option = click.option(
-    "--seed", type=click.IntRange(0, 2**63), default=SEED, show_default=True, help="Seed of the first run."
-)
+seed_option = click.option("--seed", type=click.IntRange(0, 2**63), default=SEED, help="Seed of the first run.")
 draws_option = click.option(
     "--uncertainty",
     type=click.IntRange(0),
     default=DRAWS,
-    show_default=True,
     metavar="N",
     help="Draws of the machine's assumed values; 0 for none.",
 )
@@ -124,7 +119,6 @@ dask_option = click.option("--dask", metavar="ADDRESS", help="Dask scheduler to 
     "goals",
     callback=_words,
     default=",".join(GOALS),
-    show_default=True,
     metavar="A[,B]",
     help="Metrics to optimise; energy counts by unit of work.",
 )
@@ -140,7 +134,6 @@ dask_option = click.option("--dask", metavar="ADDRESS", help="Dask scheduler to 
     "--search-settings",
     type=click.IntRange(5, 10_000),
     default=SEARCH_SETTINGS,
-    show_default=True,
     help="Settings that --search tries per governor.",
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117, or the trace's).")
@@ -153,7 +146,6 @@ dask_option = click.option("--dask", metavar="ADDRESS", help="Dask scheduler to 
     "--variation",
     type=click.Choice(["none", "rt-app", "noisy-host"]),
     default=Policy.variation,
-    show_default=True,
     help="Variation of programs between runs.",
 )
 @output_option("Folder for report.html and choice.json.")

@@ -66,22 +66,24 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="NAME[:METRIC]",
     help="Benchmark to compare; may be repeated.",
 )
-@click.option("--metric", default="", help="Only this metric of the benchmark, e.g. tput.")
-@click.option("--report", default="", help="Other view of the same logs, e.g. latency for fio.")
+@click.option("--metric", default="", show_default=False, help="Only this metric of the benchmark, e.g. tput.")
+@click.option("--report", default="", show_default=False, help="Other view of the same logs, e.g. latency for fio.")
 @click.option(
     "--method",
     type=click.Choice(["default", "mmtests"]),
     default="default",
-    show_default=True,
     help="Statistics to use.",
 )
 @click.option("--summary", type=click.Choice(SUMMARIES), help="mmtests summary (default: the benchmark's own).")
-@click.option("--table", type=TableName(), default="detail", show_default=True, help=_TABLES_HELP)
-@click.option("--layout", default="", help="Layout: blocks, slides or boxes for detail; overview or grid for overview.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format.")
+@click.option("--table", type=TableName(), default="detail", help=_TABLES_HELP)
 @click.option(
-    "--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, show_default=True, help="Level of intervals."
+    "--layout",
+    default="",
+    show_default=False,
+    help="Layout: blocks, slides or boxes for detail; overview or grid for overview.",
 )
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format.")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, help="Level of intervals.")
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as in the EPYC overview.")
 @click.option(
     "--all", "everything", is_flag=True, help="Print every metric and row (default: each benchmark's main ones)."
@@ -92,7 +94,6 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "--seed",
     type=click.IntRange(0, 2**64 - 1),
     default=1,
-    show_default=True,
     help="Seed of mmtests' bootstrap (SubAmean, SubHmean).",
 )
 @click.option(

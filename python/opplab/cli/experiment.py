@@ -91,7 +91,6 @@ def show(name: str, output_format: str) -> None:
     type=NameOf("governors", several=True),
     metavar="A[,B,...]",
     default="schedutil,performance",
-    show_default=True,
     help="Governors to compare; the first is the baseline.",
 )
 @vs_option
@@ -102,7 +101,6 @@ def show(name: str, output_format: str) -> None:
     "--iterations",
     type=click.IntRange(1, 100_000),
     default=3,
-    show_default=True,
     help="Iterations of each case, each with its own seed.",
 )
 @output_option("Output file (default: NAME.toml).")

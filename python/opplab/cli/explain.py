@@ -59,7 +59,7 @@ def _idle_of_run(target: str, output_format: str) -> None:
     is_flag=True,
     help="Compare idle governors on the sleeps (`opplab trace idle`); of a run the power by state, too.",
 )
-@trace_machine_option(default="auto", show_default=True)
+@trace_machine_option(default="auto")
 @click.option(
     "--recorded-governor",
     type=NameOf("governors"),

@@ -68,7 +68,6 @@ def _counts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("out/fleet"),
-    show_default=True,
     help="Folder for report.html, fleet.json and each type's answer.",
 )
 @output_format_option("latex")

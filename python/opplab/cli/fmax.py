@@ -117,7 +117,13 @@ def _together(told: list[str]) -> list[str]:
 
 @click.command(name="fmax")
 @click.argument("source", type=BuiltIn("machine"))
-@click.option("--driver", default="", metavar="NAME", help="Under this driver of the machine.  [default: its own]")
+@click.option(
+    "--driver",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="Under this driver of the machine.  [default: its own]",
+)
 @click.option("--no-turbo", is_flag=True, help="Turbo is switched off.")
 @format_option
 def command(source: str, driver: str, no_turbo: bool, output_format: str) -> None:

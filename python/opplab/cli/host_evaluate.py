@@ -67,14 +67,14 @@ def format_cpus(cpus: list[int]) -> str:
 
 
 @click.command()
-@click.option("--root", default="/", show_default=True, help="The host: / or a copied tree, a snapshot, a dump.")
+@click.option("--root", default="/", help="The host: / or a copied tree, a snapshot, a dump.")
 @click.option("--machine", help="A machine (built in, or a .toml) in place of the host.")
 @click.option("--workload", type=click.Path(exists=True, dir_okay=False), help="An rt-app file; default: a load that "
               "changes its mind about the clock all the time, on the last cluster's last CPU.")  # fmt: skip
 @click.option("--cpus", multiple=True, help="A mask to try, such as 0,3-5; several times. Default: each cluster, the "
               "first CPU of each, all CPUs.")  # fmt: skip
-@click.option("--seconds", default=2.0, show_default=True, help="Simulated time.")
-@click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile.")
+@click.option("--seconds", default=2.0, help="Simulated time.")
+@click.option("--kernel", default="6.12.117", help="Kernel profile.")
 @format_option
 def evaluate(
     root: str,

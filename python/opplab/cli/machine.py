@@ -133,7 +133,6 @@ def show(name: str, output_format: str, html: Path | None) -> None:
     "form",
     type=click.Choice(["dts", "debugfs", "wattson"]),
     default="dts",
-    show_default=True,
     help="Output: device tree, energy model of debugfs, or power curves of Perfetto's Wattson.",
 )
 @click.option("--before", type=BuiltIn("machine"), help="Machine whose energy model is compared, in the device tree.")

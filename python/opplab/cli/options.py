@@ -180,7 +180,6 @@ def output_format_option(*more: str, only: Iterable[str] = FORMATS, what: str = 
         "output_format",
         type=click.Choice([*only, *more]),
         default="text",
-        show_default=True,
         help=what,
     )
 
@@ -193,14 +192,14 @@ def format_option(function: F) -> F:
 def points_option(function: F) -> F:
     """Add ``--points``: which operating points of a table are fitted."""
     words = "Measured operating points to fit: low,mid,high, kHz, or all."
-    return click.option("--points", default="all", show_default=True, help=words)(function)
+    return click.option("--points", default="all", help=words)(function)
 
 
 def interval_option(function: F) -> F:
     """Add ``--interval``: what intervals of fitted power are of."""
     words = "Scope of the intervals: one meter and chip, another chip by such a meter, or the kind by any meter."
     names = click.Choice(["meter", "chip", "kind"])
-    return click.option("--interval", type=names, default="meter", show_default=True, help=words)(function)
+    return click.option("--interval", type=names, default="meter", help=words)(function)
 
 
 def report_option(function: F) -> F:

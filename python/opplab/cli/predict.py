@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 @machine_option("Machine that stands for the mail's.")
 @policy_options
 @vs_option
-@click.option(
-    "--iterations", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs per setting, for a mail."
-)
+@click.option("--iterations", type=click.IntRange(1, 1000), default=3, help="Runs per setting, for a mail.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0.001), help="Simulated time per run, s, for a mail (default: the model's)."
 )

@@ -49,7 +49,9 @@ class Page:
 
 
 def _walk(command: click.Command, words: tuple[str, ...]) -> Iterator[Page]:
-    context = click.Context(command, info_name=" ".join(words), terminal_width=100, max_content_width=100)
+    context = click.Context(
+        command, info_name=" ".join(words), terminal_width=100, max_content_width=100, show_default=True
+    )
     options = []
     for param in command.params:
         record = None if isinstance(param, click.Argument) else param.get_help_record(context)

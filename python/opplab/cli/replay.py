@@ -34,7 +34,7 @@ from opplab.sweep.variants import with_variants
 from opplab.trace.replayed import assumed, check_text, count_text, self_check, whole_text
 
 TRACE = trace_argument("trace", exists=True)
-MACHINE = trace_machine_option(default="auto", show_default=True)
+MACHINE = trace_machine_option(default="auto")
 
 
 def _machine(name: str, trace: Path) -> _opplab.Machine | None:
@@ -248,7 +248,6 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
     "--mode",
     type=click.Choice(["auto", "open", "closed"]),
     default="auto",
-    show_default=True,
     help="Loop of the replay. open keeps all times and changes frequencies; closed reruns the recovered work. "
     "auto takes closed if its self-check is near the trace, else the nearer loop.",
 )
@@ -373,7 +372,6 @@ def _variants(
     "--tolerance",
     type=click.IntRange(0, 1000),
     default=50,
-    show_default=True,
     metavar="PERMILLE",
     help="Largest difference of consecutive activations that form a loop.",
 )

@@ -88,6 +88,7 @@ LOOPBACK = "127.0.0.1"
     "--repeats",
     type=click.Choice(["workgen", "json-c"]),
     default="workgen",
+    show_default=False,
     help="Meaning of repeated keys in an rt-app file (see 'opplab workload show').",
 )
 @uncertainty_option

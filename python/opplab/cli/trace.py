@@ -284,7 +284,7 @@ def signals(
 
 @command.command(name="energy")
 @trace_argument("file")
-@trace_machine_option("Machine with the power of cores and clusters", default="auto", show_default=True)
+@trace_machine_option("Machine with the power of cores and clusters", default="auto")
 @click.option(
     "--by",
     type=click.Choice(["tasks", "processes", "groups", "apps", "cgroups", "cpus", "clusters", "rails"]),
@@ -383,8 +383,8 @@ def _energy_head(found: TraceEnergy) -> str:
     multiple=True,
     help="Idle governor: menu, teo, ladder or haltpoll; may be repeated.",
 )
-@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, show_default=True, help="Tick, us.")
-@click.option("--kernel", default="6.12.117", show_default=True, help="Kernel profile of the idle governors.")
+@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, help="Tick, us.")
+@click.option("--kernel", default="6.12.117", help="Kernel profile of the idle governors.")
 @click.option("--by-cpu", is_flag=True, help="Print one row per CPU, too.")
 @click.option(
     "--differences",

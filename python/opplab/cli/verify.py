@@ -177,7 +177,6 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     "--output",
     type=click.Path(path_type=Path),
     default=Path("out/published"),
-    show_default=True,
     help="Results folder.",
 )
 @click.option("--quick", is_flag=True, help="Run every fifth row only, an unbiased sample of the published rows.")

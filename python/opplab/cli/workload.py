@@ -32,7 +32,6 @@ def command() -> None:
     "--repeats",
     type=click.Choice(["json-c", "workgen"]),
     default="workgen",
-    show_default=True,
     help="Meaning of repeated keys: json-c as in rt-app itself, workgen as after its workgen script.",
 )
 @format_option
@@ -49,14 +48,10 @@ def show(file: Path, repeats: str, output_format: str) -> None:
 
 @command.command(name="new")
 @click.argument("name")
-@click.option("--tasks", type=click.IntRange(1, 10_000), default=4, show_default=True, help="Number of tasks.")
-@click.option(
-    "--run", "run_us", type=click.IntRange(1, 10**12), default=2000, show_default=True, help="Work per activation, us."
-)
-@click.option(
-    "--period", "period_us", type=click.IntRange(1, 10**12), default=16000, show_default=True, help="Period, us."
-)
-@click.option("--seconds", type=click.IntRange(1, 10**12), default=10, show_default=True, help="Duration, s.")
+@click.option("--tasks", type=click.IntRange(1, 10_000), default=4, help="Number of tasks.")
+@click.option("--run", "run_us", type=click.IntRange(1, 10**12), default=2000, help="Work per activation, us.")
+@click.option("--period", "period_us", type=click.IntRange(1, 10**12), default=16000, help="Period, us.")
+@click.option("--seconds", type=click.IntRange(1, 10**12), default=10, help="Duration, s.")
 @output_option("Output file (default: NAME.json).")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(name: str, tasks: int, run_us: int, period_us: int, seconds: int, output: Path | None, force: bool) -> None:
@@ -93,7 +88,6 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
             "--tasks",
             type=click.IntRange(1, 10_000),
             default=16,
-            show_default=True,
             help="Largest number of stand-ins per group.",
         ),
         click.option(
@@ -101,7 +95,6 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
             "run_us",
             type=click.IntRange(0, 10**12),
             default=run_us,
-            show_default=True,
             help="Work of a stand-in per activation, us; 0 runs always.",
         ),
         click.option(
@@ -109,7 +102,6 @@ def _group_options(run_us: int) -> Callable[[Callable[..., None]], Callable[...,
             "period_us",
             type=click.IntRange(1, 10**12),
             default=16000,
-            show_default=True,
             help="Period, us.",
         ),
         click.option(
@@ -236,7 +228,6 @@ def from_cgroup(
     "--kubelet",
     metavar="RELEASE",
     default="1.35",
-    show_default=True,
     help="kubelet release, which sets the weights of pods.",
 )
 @click.option(
@@ -249,7 +240,6 @@ def from_cgroup(
     "--cfs-period-us",
     type=click.IntRange(1_000, 1_000_000),
     default=100_000,
-    show_default=True,
     help="cpuCFSQuotaPeriod of the kubelet.",
 )
 @_group_options(0)

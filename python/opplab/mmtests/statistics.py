@@ -1,9 +1,8 @@
 """mmtests' statistics, with mmtests' own definitions.
 
 The definitions are those of mmtests' `Stat.pm` (commit 638401e), quirks included, because the tables are compared
-byte for byte; a function's text names a quirk that no statistician would choose. `opplab-stats` (Rust) computes the
-same numbers; this module repeats the arithmetic because a cold ``opplab compare`` must not wait for anything to
-be loaded, and a test holds the two equal to the last bit.
+byte for byte; a function's text names a quirk that no statistician would choose. A cold ``opplab compare`` must not
+wait for anything to be loaded, so that this is Python; what is drawn at random is computed by crate `stats`.
 
 Values arrive best first: ascending when lower is better, descending when higher is. NaN stands for "unknown".
 """
