@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Case
     from opplab.sweep.variants import Variant
 
-__all__ = ["RATE", "as_taken", "kept_rate", "refusal", "with_kept"]
+__all__ = ["RATE", "as_taken", "kept_rate", "refusal", "two_ticks_us", "with_kept"]
 
 RATE = "sampling_rate"
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
@@ -46,8 +46,7 @@ def kept_rate(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
         or not any((row["governor"], row["name"]) == (policy["governor"], RATE) for row in rows)
     ):
         return ""
-    # cpufreq_governor.c:sampling_rate_store(), CPUFREQ_DBS_MIN_SAMPLING_INTERVAL, v4.14 to v6.12.
-    least_us = 2 * ((10**9 + hz // 2) // hz) // 1000
+    least_us = two_ticks_us(hz)
     if int(asked) >= least_us:
         return ""
     # Imports NumPy, which runs without such a value do not need.
@@ -65,6 +64,17 @@ def kept_rate(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
     # cpufreq_governor.c:cpufreq_dbs_governor_init(), v6.12.
     default_us = profile.rate_limit_us(transition_delay_us=delay_ns // 1000, transition_latency_ns=latency_ns)
     return str(max(least_us, default_us))
+
+
+def two_ticks_us(hz: int) -> int:
+    """Give the least time between samples (cpufreq_governor.c:sampling_rate_store(), v4.14 to v6.12).
+
+    Examples
+    --------
+    >>> two_ticks_us(250), two_ticks_us(300)
+    (8000, 6666)
+    """
+    return 2 * ((10**9 + hz // 2) // hz) // 1000
 
 
 def refusal(asked: str, kept: str) -> str:
