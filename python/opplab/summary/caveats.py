@@ -15,7 +15,7 @@ from opplab.simulation.power import known_power
 from opplab.sweep.drivers import ACTIVE, driver_under
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
-from opplab.sweep.taken import RATE, kept_rate, refusal, two_ticks_us
+from opplab.sweep.taken import RATE, kept_rate, refusal
 from opplab.trace.sql import cpus_of
 
 __all__ = [
@@ -118,9 +118,6 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
         policy, driver = file["policy"], each[name, label].inner.driver
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
-        if kept and (ran := str(two_ticks_us(policy["hz"]))) != kept:
-            # The engine takes the least in place of what is refused.
-            refused = [f"{refused[0]}, but these runs have {ran}"]
         for words in (*refused, *ignored(policy, driver)):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []

@@ -399,6 +399,19 @@ mod tests {
         );
     }
 
+    /// A time between samples below two ticks is refused, and the default stays: that of the driver if it is longer.
+    #[test]
+    fn a_sampling_rate_below_two_ticks_leaves_the_default() {
+        let ondemand = GovernorId::named("ondemand").expect("is one");
+        let runs = |transition_delay_us, given: &str| {
+            let setup = GovernorSetup { transition_delay_us, ..setup("6.12", &[("sampling_rate", given)]) };
+            format!("{:?}", ondemand.build(&setup).expect("a tunable"))
+        };
+        assert!(runs(1000, "7999").contains("sampling_rate: 8000,"));
+        assert!(runs(20_000, "7999").contains("sampling_rate: 20000,"));
+        assert!(runs(20_000, "8000").contains("sampling_rate: 8000,"));
+    }
+
     /// Android's tunables are those of its kernel only.
     #[test]
     fn up_and_down_limits_are_androids() {

@@ -237,7 +237,10 @@ impl<G: SamplingGovernor + 'static> Sampling<G> {
         let mut governor = governor(least_us.max(setup.rate_limit_us()), &times);
         for (name, value) in &setup.tunables {
             let number = entry.check_tunable(&setup.profile, name, value)?;
-            let number = if name == "sampling_rate" { number.max(least_us) } else { number };
+            // EINVAL, so that the default stays (cpufreq_governor.c:sampling_rate_store(), v6.12).
+            if name == "sampling_rate" && number < least_us {
+                continue;
+            }
             if !governor.store(name, number) {
                 let why = "none that the other tunables rule out".into();
                 return Err(GovernorError::BadValue {
