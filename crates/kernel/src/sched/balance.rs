@@ -125,7 +125,8 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
     (stats, overloaded, overutilized)
 }
 
-/// The sums over the CPUs of a group, and whether one is overloaded or, if that `tips` the balance, overutilised.
+/// The sums over the CPUs of a group, and whether one is overloaded or, if that `tips` the balance, overutilised
+/// (kernel/sched/fair.c:`update_sg_lb_stats()`, v6.12).
 fn sum_for_balance<F: BalanceFacts>(
     facts: &F,
     env: &LbEnv<'_>,

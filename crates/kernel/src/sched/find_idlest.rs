@@ -53,7 +53,7 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
     stats
 }
 
-/// The sums over the CPUs of a group.
+/// The sums over the CPUs of a group (kernel/sched/fair.c:`update_sg_wakeup_stats()`, v6.12).
 #[inline(never)]
 fn sum_for_wakeup<F: IdlestFacts>(
     facts: &F,
