@@ -11,7 +11,8 @@ use opplab_import::fmax::{FmaxInput, FmaxReport, fmax};
 use opplab_import::{Facts, import, to_machine};
 use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_model::cpus::format_cpu_list;
-use opplab_model::tree::{Node, to_json};
+use opplab_model::node_table;
+use opplab_model::tree::to_json;
 
 use crate::root::{CPU, Missing, Root};
 
@@ -553,41 +554,23 @@ impl Report {
 
     /// For programs: one line of JSON.
     pub fn json(&self) -> String {
-        let item = |item: &Item| {
-            Node::table([
-                ("name", Some(Node::str(&item.name))),
-                ("of", (!item.of.is_empty()).then(|| Node::list(item.of.iter().map(|&number| Node::from(number))))),
-                ("value", item.value.as_ref().ok().map(Node::str)),
-                ("missing", item.value.as_ref().err().map(|missing| Node::str(missing.words()))),
-                ("file", Some(Node::str(&item.file))),
-            ])
+        let item = |Item { name, of, value, file, .. }: &Item| {
+            let of = Some(of).filter(|of| !of.is_empty());
+            let missing = value.as_ref().err().map(|missing| missing.words());
+            node_table! { name, of, value: value.as_ref().ok(), missing, file }
         };
-        let section = |section: &Section| {
-            Node::table([
-                ("name", Some(Node::str(section.name))),
-                ("unit", (!section.unit.is_empty()).then(|| Node::str(section.unit))),
-                ("note", section.note.as_ref().map(Node::str)),
-                ("items", Some(Node::list(section.items.iter().map(item)))),
-            ])
+        let section = |Section { name, unit, note, items, .. }: &Section| {
+            let unit = Some(unit).filter(|unit| !unit.is_empty());
+            node_table! { name, unit, note, items: items.iter().map(item).collect::<Vec<_>>() }
         };
-        let reason = |(met, words, file): &(Option<bool>, String, String)| {
-            Node::table([
-                ("met", met.map(Node::bool)),
-                ("what", Some(Node::str(words))),
-                ("file", Some(Node::str(file))),
-            ])
+        let reason = |(met, what, file): &(Option<bool>, String, String)| node_table! { met, what, file };
+        let verdict = |Verdict { what, holds, reasons, .. }: &Verdict| {
+            node_table! { what, holds, reasons: reasons.iter().map(reason).collect::<Vec<_>>() }
         };
-        let verdict = |verdict: &Verdict| {
-            Node::table([
-                ("what", Some(Node::str(verdict.what))),
-                ("holds", verdict.holds.map(Node::bool)),
-                ("reasons", Some(Node::list(verdict.reasons.iter().map(reason)))),
-            ])
-        };
-        to_json(&Node::table([
-            ("sections", Some(Node::list(self.sections.iter().map(section)))),
-            ("verdicts", Some(Node::list(self.verdicts.iter().map(verdict)))),
-            ("findings", Some(opplab_import::check::node(&self.findings))),
-        ]))
+        to_json(&node_table! {
+            sections: self.sections.iter().map(section).collect::<Vec<_>>(),
+            verdicts: self.verdicts.iter().map(verdict).collect::<Vec<_>>(),
+            findings: opplab_import::check::node(&self.findings),
+        })
     }
 }

@@ -8,6 +8,7 @@ use opplab_kernel::energy_model::em_create_perf_table;
 use opplab_kernel::profile::EmCost;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::machine::{Cluster, Machine};
+use opplab_model::node_table;
 use opplab_model::tree::Node;
 
 use crate::facts::{CoreType, Facts, PolicyFacts};
@@ -550,13 +551,7 @@ fn idle(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// The findings as a tree, for JSON.
 pub fn node(found: &[Finding]) -> Node {
-    Node::list(found.iter().map(|finding| {
-        Node::table([
-            ("check", Some(Node::str(finding.check))),
-            ("severity", Some(Node::str(finding.severity.name()))),
-            ("what", Some(Node::str(&finding.what))),
-            ("cost", Some(Node::str(&finding.cost))),
-            ("remedy", Some(Node::str(&finding.remedy))),
-        ])
+    Node::list(found.iter().map(|Finding { check, severity, what, cost, remedy }| {
+        node_table! { check, severity: severity.name(), what, cost, remedy }
     }))
 }

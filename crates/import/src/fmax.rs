@@ -20,6 +20,7 @@ use opplab_kernel::release::Version;
 use opplab_model::governor::cpuinfo_max_khz;
 use opplab_model::machine::{Cluster, CppcCaps, InvarianceSource, Machine, Processor, TurboBin};
 use opplab_model::tree::Node;
+use opplab_model::{node_of_fields, node_table};
 
 use crate::facts::Facts;
 use crate::machine::{Imported, acpi_p0_khz};
@@ -698,56 +699,22 @@ fn warnings(report: &mut FmaxReport) {
     }
 }
 
+node_of_fields! {
+    Candidate { name, khz, ratio, scale_at_base, scale_at_turbo, source }
+    KernelChoice { kernel, ratio, khz, candidate, why }
+    TippingPoint { clusters, khz, capacity, util }
+}
+
 impl FmaxReport {
     /// The report as a tree, for JSON.
     pub fn node(&self) -> Node {
-        let int = |value: u64| Some(Node::from(value));
-        let texts = |list: &[String]| Some(Node::list(list.iter().map(Node::str)));
-        let input = &self.input;
-        let bins = input
-            .turbo
-            .iter()
-            .map(|bin| Node::table([("active_cores", int(bin.active_cores.into())), ("khz", int(bin.khz.into()))]));
-        let candidates = self.candidates.iter().map(|c| {
-            Node::table([
-                ("name", Some(Node::str(&c.name))),
-                ("khz", int(c.khz.into())),
-                ("ratio", int(c.ratio)),
-                ("scale_at_base", int(c.scale_at_base)),
-                ("scale_at_turbo", int(c.scale_at_turbo)),
-                ("source", Some(Node::str(&c.source))),
-            ])
-        });
-        let kernels = self.kernels.iter().map(|k| {
-            Node::table([
-                ("kernel", Some(Node::str(k.kernel))),
-                ("ratio", k.ratio.map(Node::from)),
-                ("khz", k.khz.map(Node::from)),
-                ("candidate", k.candidate.as_ref().map(Node::str)),
-                ("why", Some(Node::str(&k.why))),
-            ])
-        });
-        let tipping = self.tipping.iter().map(|point| {
-            Node::table([
-                ("clusters", Some(Node::str(&point.clusters))),
-                ("khz", int(point.khz.into())),
-                ("capacity", int(point.capacity.into())),
-                ("util", point.util.map(Node::from)),
-            ])
-        });
-        Node::table([
-            ("name", Some(Node::str(&input.name))),
-            ("processor", input.processor.as_ref().map(|processor| Node::str(&processor.model_name))),
-            ("driver", Some(Node::str(&input.driver))),
-            ("base_khz", int(input.sources.base_khz.into())),
-            ("cpuinfo_max_khz", int(input.cpuinfo_max_khz.into())),
-            ("n_cores", int(input.sources.n_cores.into())),
-            ("turbo", Some(Node::list(bins))),
-            ("candidates", Some(Node::list(candidates))),
-            ("kernels", Some(Node::list(kernels))),
-            ("tipping", Some(Node::list(tipping))),
-            ("warnings", texts(&self.warnings)),
-            ("explanations", texts(&self.explanations)),
-        ])
+        let Self { input, candidates, kernels, tipping, warnings, explanations, .. } = self;
+        let bin = |bin: &TurboBin| node_table! { active_cores: bin.active_cores, khz: bin.khz };
+        node_table! {
+            name: input.name, processor: input.processor.as_ref().map(|processor| &processor.model_name),
+            driver: input.driver, base_khz: input.sources.base_khz, cpuinfo_max_khz: input.cpuinfo_max_khz,
+            n_cores: input.sources.n_cores, turbo: input.turbo.iter().map(bin).collect::<Vec<_>>(),
+            candidates, kernels, tipping, warnings, explanations,
+        }
     }
 }

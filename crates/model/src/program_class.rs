@@ -17,6 +17,7 @@
 //! `1024 / capacity x ((1 - mem_share) x reference / clock + mem_share)`, shares in 1/1024.
 
 use crate::error::Fault;
+use crate::node_table;
 use crate::tree::Node;
 
 /// What a class of programs is on the CPUs of one cluster.
@@ -82,17 +83,11 @@ pub fn classes_from(node: Option<&Node>, clusters: &[(&str, u32)]) -> Result<Vec
 
 /// The `[[program_class]]` tables; `None` if there are no classes.
 pub fn classes_node(classes: &[ProgramClass], clusters: &[(&str, u32)]) -> Option<Node> {
-    let part = |(on, (name, _)): (&ClassOn, &(&str, u32))| {
-        Node::table([
-            ("name", Some(Node::str(*name))),
-            ("capacity", Some(Node::from(on.capacity))),
-            ("mem_share", Some(Node::from(on.mem_share))),
-            ("power", Some(Node::from(on.power))),
-        ])
+    let part = |(&ClassOn { capacity, mem_share, power }, (name, _)): (&ClassOn, &(&str, u32))| {
+        node_table! { name, capacity, mem_share, power }
     };
-    let class = |class: &ProgramClass| {
-        let parts = class.on.iter().zip(clusters).map(part);
-        Node::table([("name", Some(Node::str(&class.name))), ("cluster", Some(Node::list(parts)))])
+    let class = |ProgramClass { name, on }: &ProgramClass| {
+        node_table! { name, cluster: on.iter().zip(clusters).map(part).collect::<Vec<_>>() }
     };
     (!classes.is_empty()).then(|| Node::list(classes.iter().map(class)))
 }

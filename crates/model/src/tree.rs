@@ -142,6 +142,63 @@ impl Node {
     }
 }
 
+/// What may be written; `None` is left out of its table or list.
+pub trait ToNode {
+    /// As a node from nowhere.
+    fn to_node(&self) -> Option<Node>;
+}
+
+macro_rules! to_nodes {
+    ($(($($generic:tt)*) $type:ty: $self:ident => $node:expr;)*) => {
+        $(impl<$($generic)*> ToNode for $type {
+            fn to_node(&$self) -> Option<Node> {
+                $node
+            }
+        })*
+    };
+}
+
+to_nodes! {
+    () u8: self => Some(Node::from(*self));
+    () u32: self => Some(Node::from(*self));
+    () u64: self => Some(Node::from(*self));
+    () usize: self => Some(Node::from(*self as u64));
+    () bool: self => Some(Node::bool(*self));
+    () str: self => Some(Node::str(self));
+    () String: self => Some(Node::str(self));
+    () Node: self => Some(self.clone());
+    (T: ToNode + ?Sized) &T: self => (**self).to_node();
+    (T: ToNode) Option<T>: self => self.as_ref()?.to_node();
+    (T: ToNode) [T]: self => Some(Node::list(self.iter().filter_map(T::to_node)));
+    (T: ToNode) Vec<T>: self => self.as_slice().to_node();
+    (A: ToNode, B: ToNode) (A, B): self => Some(Node::list([self.0.to_node(), self.1.to_node()].into_iter().flatten()));
+    (A: ToNode, B: ToNode, C: ToNode) (A, B, C): self =>
+        Some(Node::list([self.0.to_node(), self.1.to_node(), self.2.to_node()].into_iter().flatten()));
+}
+
+/// A table of values by their keys, or of variables by their names.
+#[macro_export]
+macro_rules! node_table {
+    (@ $key:ident) => { $key };
+    (@ $key:ident $value:expr) => { $value };
+    ($($key:ident $(: $value:expr)?),* $(,)?) => {
+        $crate::tree::Node::table([$((
+            stringify!($key),
+            $crate::tree::ToNode::to_node(&$crate::node_table!(@ $key $($value)?)),
+        )),*])
+    };
+}
+
+/// A struct as a table of its fields.
+#[macro_export]
+macro_rules! node_of_fields {
+    ($($type:ty { $($field:ident),* $(,)? })*) => { $(impl $crate::tree::ToNode for $type {
+        fn to_node(&self) -> Option<$crate::tree::Node> {
+            Some($crate::node_table! { $($field: self.$field),* })
+        }
+    })* };
+}
+
 /// A table of which all keys are known to the reader.
 #[derive(Debug, Clone, Copy)]
 pub struct Table<'a> {

@@ -8,7 +8,8 @@ use opplab_import::{Facts, Imported, SourceError, check, import, to_machine};
 use opplab_model::error::{Fault, Pos};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Machine, TurboBin};
-use opplab_model::tree::{Node, to_json};
+use opplab_model::node_table;
+use opplab_model::tree::to_json;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -31,27 +32,15 @@ fn read(py: Python<'_>, path: &str) -> PyResult<(Facts, Imported)> {
     result.map_err(|error| source_error(py, error))
 }
 
-fn texts(list: &[String]) -> Option<Node> {
-    Some(Node::list(list.iter().map(Node::str)))
-}
-
-fn pairs(list: &[(String, String)]) -> Option<Node> {
-    Some(Node::list(list.iter().map(|(what, place)| Node::list([Node::str(what), Node::str(place)]))))
-}
-
 /// Imports a source: the machine, and as JSON what was read, what is missing and what was filled from a default.
 #[guarded]
 #[pyfunction]
 pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine, String)> {
     let (facts, imported) = read(py, path)?;
-    let report = Node::table([
-        ("source", Some(Node::str(facts.kind.name()))),
-        ("kernel", facts.kernel.as_ref().map(Node::str)),
-        ("told", pairs(&facts.told)),
-        ("missing", texts(&imported.missing)),
-        ("defaults", pairs(&imported.defaults)),
-        ("notes", texts(&imported.notes)),
-    ]);
+    let Imported { missing, defaults, notes, .. } = &imported;
+    let report = node_table! {
+        source: facts.kind.name(), kernel: facts.kernel, told: facts.told, missing, defaults, notes,
+    };
     Ok((PyMachine { inner: imported.machine }, to_json(&report)))
 }
 

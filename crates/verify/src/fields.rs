@@ -2,7 +2,7 @@
 
 use serde_json::Value as JsonValue;
 
-use crate::{Compared, Diff, Source, Tally, VerifyError};
+use crate::{Compared, Diff, Tally, VerifyError};
 
 /// Where a field is.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ pub enum Raw<'a> {
 
 /// What has fields, and a line in a file.
 pub trait Fields {
-    /// The file and the one-based line.
-    fn line(&self) -> (&Source, u64);
+    /// The file's name and the one-based line.
+    fn line(&self) -> (&str, u64);
 
     /// A field as it is written.
     ///
@@ -53,14 +53,14 @@ pub trait Fields {
 
     /// `file:line`, for messages.
     fn place(&self) -> String {
-        let (source, line) = self.line();
-        format!("{}:{line}", source.file)
+        let (file, line) = self.line();
+        format!("{file}:{line}")
     }
 
     /// A parse error at this line.
     fn error(&self, reason: impl Into<String>) -> VerifyError {
-        let (source, line) = self.line();
-        source.error(line, reason)
+        let (file, line) = self.line();
+        VerifyError::Parse { file: file.to_owned(), line, reason: reason.into() }
     }
 
     /// Counts a case at this line, which `replay` compares.

@@ -118,8 +118,8 @@ impl<'a> Json<'a> {
 }
 
 impl Fields for Json<'_> {
-    fn line(&self) -> (&Source, u64) {
-        (self.source, self.line)
+    fn line(&self) -> (&str, u64) {
+        (&self.source.file, self.line)
     }
 
     fn raw(&self, key: Key<'_>) -> Result<Raw<'_>, VerifyError> {

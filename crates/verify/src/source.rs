@@ -120,8 +120,8 @@ impl<'a> Row<'a> {
 }
 
 impl Fields for Row<'_> {
-    fn line(&self) -> (&Source, u64) {
-        (self.source, self.line)
+    fn line(&self) -> (&str, u64) {
+        (&self.source.file, self.line)
     }
 
     fn raw(&self, key: Key<'_>) -> Result<Raw<'_>, VerifyError> {

@@ -1,6 +1,7 @@
 //! What a page shows: numbers with the kernel function that each is, pictures, tables, sentences.
 
-use opplab_model::tree::Node;
+use opplab_model::tree::{Node, ToNode};
+use opplab_model::{node_of_fields, node_table};
 
 /// An answer to a page's question.
 #[derive(Debug, Clone, Default)]
@@ -90,13 +91,39 @@ pub struct Table {
     pub chosen: Option<usize>,
 }
 
-fn text(text: &str) -> Option<Node> {
-    Some(Node::str(text))
+/// Points as one list: a third of the bytes of a list of lists.
+fn flat(points: &[(u64, u64)]) -> Vec<u64> {
+    points.iter().flat_map(|&(x, y)| [x, y]).collect()
 }
 
-fn pairs(points: &[(u64, u64)]) -> Option<Node> {
-    // Flat: a third of the bytes of a list of lists.
-    Some(Node::list(points.iter().flat_map(|&(x, y)| [Node::from(x), Node::from(y)])))
+fn axis((name, unit, end): &(String, &'static str, u64)) -> Node {
+    node_table! { name, unit, end }
+}
+
+node_of_fields! {
+    Fact { name, value, of }
+    Table { title, columns, rows, chosen }
+}
+
+impl ToNode for Chart {
+    fn to_node(&self) -> Option<Node> {
+        let Self { title, x, y, series, lanes, mark } = self;
+        Some(node_table! { title, x: axis(x), y: axis(y), series, lanes, mark })
+    }
+}
+
+impl ToNode for Series {
+    fn to_node(&self) -> Option<Node> {
+        let Self { name, step, color, points } = self;
+        Some(node_table! { name, step, color, points: flat(points) })
+    }
+}
+
+impl ToNode for Lane {
+    fn to_node(&self) -> Option<Node> {
+        let Self { name, spans, level, level_max, marks } = self;
+        Some(node_table! { name, spans, level: flat(level), level_max, marks })
+    }
 }
 
 impl Answer {
@@ -112,69 +139,7 @@ impl Answer {
 
     /// As a tree; `link` and `values` are of the question.
     pub fn into_node(self, link: &str, values: Node) -> Node {
-        let facts = self.facts.iter().map(|fact| {
-            Node::table([("name", text(&fact.name)), ("value", text(&fact.value)), ("of", text(&fact.of))])
-        });
-        let axis = |(name, unit, end): &(String, &'static str, u64)| {
-            Some(Node::table([("name", text(name)), ("unit", text(unit)), ("end", Some(Node::from(*end)))]))
-        };
-        let charts = self.charts.iter().map(|chart| {
-            let series = chart.series.iter().map(|line| {
-                Node::table([
-                    ("name", text(&line.name)),
-                    ("step", Some(Node::bool(line.step))),
-                    ("color", Some(Node::from(line.color))),
-                    ("points", pairs(&line.points)),
-                ])
-            });
-            Node::table([
-                ("title", text(&chart.title)),
-                ("x", axis(&chart.x)),
-                ("y", axis(&chart.y)),
-                ("series", Some(Node::list(series))),
-                ("lanes", Some(Node::list(chart.lanes.iter().map(Lane::node)))),
-                ("mark", chart.mark.map(Node::from)),
-            ])
-        });
-        let tables = self.tables.iter().map(|table| {
-            let row = |cells: &[String]| Node::list(cells.iter().map(Node::str));
-            Node::table([
-                ("title", text(&table.title)),
-                ("columns", Some(row(&table.columns))),
-                ("rows", Some(Node::list(table.rows.iter().map(|cells| row(cells))))),
-                ("chosen", table.chosen.map(|at| Node::from(at as u64))),
-            ])
-        });
-        Node::table([
-            ("link", text(link)),
-            ("values", Some(values)),
-            ("words", Some(Node::list(self.words.iter().map(Node::str)))),
-            ("facts", Some(Node::list(facts))),
-            ("charts", Some(Node::list(charts))),
-            ("tables", Some(Node::list(tables))),
-            ("command", text(&self.command)),
-            (
-                "sources",
-                Some(Node::list(
-                    self.sources.iter().map(|(name, content)| Node::list([Node::str(name), Node::str(content)])),
-                )),
-            ),
-            ("progress", self.progress.map(|(done, all)| Node::list([Node::from(done), Node::from(all)]))),
-        ])
-    }
-}
-
-impl Lane {
-    fn node(&self) -> Node {
-        let spans =
-            self.spans.iter().map(|(from, to, name)| Node::list([Node::from(*from), Node::from(*to), Node::str(name)]));
-        let marks = self.marks.iter().map(|(at, words)| Node::list([Node::from(*at), Node::str(words)]));
-        Node::table([
-            ("name", text(&self.name)),
-            ("spans", Some(Node::list(spans))),
-            ("level", pairs(&self.level)),
-            ("level_max", Some(Node::from(self.level_max))),
-            ("marks", Some(Node::list(marks))),
-        ])
+        let Self { words, facts, charts, tables, command, sources, progress } = self;
+        node_table! { link, values, words, facts, charts, tables, command, sources, progress }
     }
 }

@@ -1,6 +1,7 @@
 //! A page's parameters: which there are, and what a link sets of them.
 
 use opplab_model::error::{nearest, shorten};
+use opplab_model::node_table;
 use opplab_model::tree::Node;
 
 /// One parameter of a page.
@@ -97,28 +98,14 @@ impl Control {
 
     /// What the script needs to know of it.
     pub fn describe(&self) -> Node {
-        let text = |text: &str| Some(Node::str(text));
-        let mut entries = vec![("name", text(self.name)), ("label", text(self.label)), ("unit", text(self.unit))];
-        match &self.kind {
-            &Kind::Range { min, max, step, default } => entries.extend([
-                ("kind", text("range")),
-                ("min", Some(Node::from(min))),
-                ("max", Some(Node::from(max))),
-                ("step", Some(Node::from(step))),
-                ("default", Some(Node::str(default.to_string()))),
-            ]),
-            Kind::Choice { of, default } => entries.extend([
-                ("kind", text("choice")),
-                ("of", Some(Node::list(of.iter().map(|&word| Node::str(word))))),
-                ("default", text(default)),
-            ]),
-            Kind::Text { max, default } => entries.extend([
-                ("kind", text("text")),
-                ("max", Some(Node::from(*max as u64))),
-                ("default", text(default)),
-            ]),
+        let Self { name, label, unit, kind } = self;
+        match kind {
+            Kind::Range { min, max, step, default } => {
+                node_table! { name, label, unit, kind: "range", min, max, step, default: default.to_string() }
+            }
+            Kind::Choice { of, default } => node_table! { name, label, unit, kind: "choice", of, default },
+            Kind::Text { max, default } => node_table! { name, label, unit, kind: "text", max, default },
         }
-        Node::table(entries)
     }
 }
 

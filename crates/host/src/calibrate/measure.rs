@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use opplab_model::tree::{Node, Value};
+use opplab_model::node_table;
+use opplab_model::tree::{Node, ToNode as _, Value};
 use opplab_stats::Mean;
 use opplab_stats::interval::t_interval;
 use opplab_stats::mean::{median, quantile_sorted};
@@ -15,7 +16,6 @@ use crate::compare::design::order;
 use crate::compare::measure::Meters;
 use crate::compare::settings::Settings;
 use crate::error::HostError;
-use crate::json::table;
 use crate::root::{CPU, Root};
 
 /// Where steps are done: the live machine, or one whose truth is known.
@@ -359,31 +359,17 @@ impl Findings {
     pub fn json(&self, machine: &str, kernel: &str, seconds: f64) -> Node {
         let float = |value: f64| Node { value: Value::Float(value), at: Default::default() };
         let one = |finding: &Finding| {
-            let of = finding.of.iter().map(|(name, value)| (name.to_string(), Some(Node::str(value))));
-            let mut node = vec![
-                ("what".to_owned(), Some(Node::str(finding.what))),
-                ("of".to_owned(), Some(Node::table(of))),
-                ("value".to_owned(), Some(float(finding.value))),
-            ];
-            if let Some((low, high)) = finding.interval {
-                node.push(("low".to_owned(), Some(float(low))));
-                node.push(("high".to_owned(), Some(float(high))));
-            }
-            node.push(("unit".to_owned(), Some(Node::str(finding.unit))));
-            node.push(("rounds".to_owned(), Some(Node::from(finding.rounds as u32))));
-            node.push(("how".to_owned(), Some(Node::str(finding.how))));
-            Node::table(node)
+            let Finding { what, interval, unit, rounds, how, .. } = finding;
+            let of = Node::table(finding.of.iter().map(|(name, value)| (*name, value.to_node())));
+            let (low, high) = (interval.map(|(low, _)| float(low)), interval.map(|(_, high)| float(high)));
+            node_table! { what, of, value: float(finding.value), low, high, unit, rounds, how }
         };
-        let unknown = |(what, why): &(String, String)| table([("what", Node::str(what)), ("why", Node::str(why))]);
-        table([
-            ("format", Node::str("opplab-calibration-1")),
-            ("machine", Node::str(machine)),
-            ("kernel", Node::str(kernel)),
-            ("seconds", float(seconds)),
-            ("rounds", Node::from(self.rounds)),
-            ("known", Node::list(self.known.iter().map(one))),
-            ("unknown", Node::list(self.unknown.iter().map(unknown))),
-        ])
+        let unknown = |(what, why): &(String, String)| node_table! { what, why };
+        node_table! {
+            format: "opplab-calibration-1", machine, kernel, seconds: float(seconds), rounds: self.rounds,
+            known: self.known.iter().map(one).collect::<Vec<_>>(),
+            unknown: self.unknown.iter().map(unknown).collect::<Vec<_>>(),
+        }
     }
 
     /// As a table.

@@ -11,6 +11,7 @@ pub mod trace;
 pub mod vectors;
 
 use opplab_kernel::profile::{KernelProfile, profile_names};
+use opplab_model::node_table;
 use opplab_model::tree::Node;
 
 use crate::Dropped;
@@ -150,18 +151,12 @@ impl Page {
 
     /// What the script needs to know of the page.
     pub fn describe(&self) -> Node {
-        let text = |text: &str| Some(Node::str(text));
-        let examples = self.examples.iter().map(|(words, link)| Node::list([Node::str(*words), Node::str(*link)]));
-        Node::table([
-            ("name", text(self.name)),
-            ("title", text(self.title)),
-            ("question", text(self.question)),
-            ("about", text(self.about)),
-            ("worker", Some(Node::bool(matches!(self.run, Run::Steps(_))))),
-            ("drop", Some(self.drop).filter(|words| !words.is_empty()).map(Node::str)),
-            ("controls", Some(Node::list((self.controls)().iter().map(Control::describe)))),
-            ("examples", Some(Node::list(examples))),
-        ])
+        let &Self { name, title, question, about, drop, controls, examples, .. } = self;
+        node_table! {
+            name, title, question, about, worker: matches!(self.run, Run::Steps(_)),
+            drop: Some(drop).filter(|words| !words.is_empty()),
+            controls: controls().iter().map(Control::describe).collect::<Vec<_>>(), examples,
+        }
     }
 }
 
