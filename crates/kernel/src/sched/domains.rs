@@ -388,7 +388,7 @@ impl SchedDomains {
     }
 
     /// By [`SchedGroup::sgc`], the CPUs of the groups with that capacity, if all of them have the same.
-    pub(super) fn group_spans(&self) -> Vec<Option<&CpuMask>> {
+    pub fn group_spans(&self) -> Vec<Option<&CpuMask>> {
         let mut spans: Vec<Option<&CpuMask>> = vec![None; self.n_sgc];
         let mut differ = vec![false; self.n_sgc];
         for group in self.domains.iter().flat_map(|domain| &domain.groups) {

@@ -4,7 +4,7 @@
 //! its groups and adds the new one, so that a look costs what has changed since and not what the domain has. Sums wrap as the
 //! kernel's do, so that they are equal to the last bit.
 
-use super::domains::SchedDomains;
+use super::cpumask::CpuMask;
 use super::group::CpuLoad;
 
 /// What a CPU adds to the sums of a group, and such a sum.
@@ -68,11 +68,11 @@ pub struct GroupSums {
 }
 
 impl GroupSums {
-    /// All parts are nothing.
-    pub fn new(domains: &SchedDomains) -> Self {
-        let mut groups_of = vec![Vec::new(); domains.n_cpus()];
+    /// All parts are nothing. `spans` are those of `SchedDomains::group_spans()`.
+    pub fn new(n_cpus: usize, spans: Vec<Option<&CpuMask>>) -> Self {
+        let mut groups_of = vec![Vec::new(); n_cpus];
         let mut sums = Vec::new();
-        for (sgc, span) in domains.group_spans().into_iter().enumerate() {
+        for (sgc, span) in spans.into_iter().enumerate() {
             // Groups that overlap may have a capacity in common, but not all CPUs.
             let span = span.filter(|span| span.as_set().weight() > 1);
             for cpu in span.iter().flat_map(|span| span.as_set().iter()) {
@@ -80,7 +80,7 @@ impl GroupSums {
             }
             sums.push(span.map(|_| GroupSum::default()));
         }
-        Self { parts: vec![GroupSum::default(); domains.n_cpus()], groups_of, sums }
+        Self { parts: vec![GroupSum::default(); n_cpus], groups_of, sums }
     }
 
     /// The part of `cpu` is `part` now.
@@ -103,7 +103,7 @@ impl GroupSums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::domains::Topology;
+    use crate::sched::domains::{SchedDomains, Topology};
     use proptest::prelude::*;
 
     proptest! {
@@ -113,7 +113,7 @@ mod tests {
             let by = |size: u32| (0..16).map(|cpu| cpu / size).collect::<Vec<u32>>();
             let topology = Topology { core: by(2), cluster: by(2), llc: by(4), node: by(8), ..Topology::flat(16) };
             let domains = SchedDomains::build(&topology);
-            let mut sums = GroupSums::new(&domains);
+            let mut sums = GroupSums::new(16, domains.group_spans());
             let mut parts = [GroupSum::default(); 16];
             for (cpu, load, nr_running) in changes {
                 let rq = CpuLoad { load, runnable: !load, nr_running, h_nr_queued: nr_running / 2, ..CpuLoad::default() };

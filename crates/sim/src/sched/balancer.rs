@@ -59,7 +59,7 @@ impl Balancer {
             .collect();
         Self {
             sgc: domains.group_capacities(|cpu| capacities[cpu]),
-            sums: topology.asym.is_none().then(|| GroupSums::new(&domains)),
+            sums: topology.asym.is_none().then(|| GroupSums::new(domains.n_cpus(), domains.group_spans())),
             changed: (0..nr).map(CpuId::of).collect(),
             nohz: Nohz::new(&domains, hz, jiffies, profile.nohz_next_kick == NohzNextKick::Recomputed),
             state,
