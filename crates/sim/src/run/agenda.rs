@@ -20,17 +20,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// By their places in a CPU's group of slots; the ends of ops change most often.
-    const ALL: [Self; 5] = [Self::Op, Self::Timer, Self::IdleExit, Self::Ipi, Self::Tick];
-
-    #[inline]
-    const fn place(self) -> u32 {
-        match self {
-            Self::Op => 0,
-            Self::Timer => 1,
-            other => other as u32,
-        }
-    }
+    const ALL: [Self; 5] = [Self::Timer, Self::Op, Self::IdleExit, Self::Ipi, Self::Tick];
 }
 
 /// Whom an event concerns. At one instant events of CPUs come first, in the order of [`Wait`], then as the variants here.
@@ -84,7 +74,7 @@ impl Agenda {
     #[inline]
     fn slot(&self, waiter: Waiter) -> Slot {
         let other = match waiter {
-            Waiter::Cpu(cpu, wait) => return Slot::new(cpu.0, wait.place()),
+            Waiter::Cpu(cpu, wait) => return Slot::new(cpu.0, wait as u32),
             Waiter::Switch(policy) => policy.0,
             Waiter::Device(device) => self.first_device + device.0,
             Waiter::Package(package) => self.first_package + package.0,
@@ -116,7 +106,7 @@ impl Agenda {
     /// `cpu` waits until `time_ns`, or not at all: nothing is set or moved that is so already.
     #[inline(always)]
     pub(crate) fn keep(&mut self, cpu: CpuId, wait: Wait, time_ns: Option<u64>) {
-        self.queue.keep(Slot::new(cpu.0, wait.place()), time_ns, wait as u8);
+        self.queue.keep(Slot::new(cpu.0, wait as u32), time_ns, wait as u8);
     }
 
     /// `waiter` waits no longer.

@@ -6,8 +6,7 @@
 //!
 //! Slots stand in groups of [`GROUP`]. The earliest events of groups are the leaves of a tournament, in which [`FAN`] nodes report
 //! to one. A change costs some comparisons a level that no branch depends on, and a slot's event is where the slot is. What is
-//! changed in one group (a CPU's slots are one) is carried up once, when another group changes or the next event is wanted. Of each
-//! group the earliest event but that of its first slot, which changes most often, is known.
+//! changed in one group (a CPU's slots are one) is carried up once, when another group changes or the next event is wanted.
 
 /// Slots of a group.
 pub(crate) const GROUP: usize = 5;
@@ -51,32 +50,6 @@ impl Slot {
     }
 }
 
-/// The events of a group.
-#[derive(Debug, Clone, Copy)]
-struct Group {
-    keys: [Key; GROUP],
-    /// The earliest of them but the first.
-    least_but_first: Key,
-}
-
-impl Group {
-    const EMPTY: Self = Self { keys: [NONE; GROUP], least_but_first: NONE };
-
-    #[inline(always)]
-    fn put(&mut self, place: u32, key: Key) {
-        self.keys[place as usize] = key;
-        if place != 0 {
-            let [_, b, c, d, e] = self.keys;
-            self.least_but_first = b.min(c).min(d.min(e));
-        }
-    }
-
-    #[inline(always)]
-    fn least(&self) -> Key {
-        self.keys[0].min(self.least_but_first)
-    }
-}
-
 /// The next event, as long as no other is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
@@ -87,7 +60,7 @@ pub(crate) struct Due {
 /// A tournament of slots.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    groups: Vec<Group>,
+    groups: Vec<[Key; GROUP]>,
     /// What was reported to nodes; node or leaf `n` > 0 reports to place `(n - 1) % FAN` of node `(n - 1) / FAN`.
     nodes: Vec<[Key; FAN]>,
     /// The group that changed and has not reported.
@@ -105,7 +78,7 @@ impl Queue {
         let nr_groups = nr_groups.max(1);
         let nr_nodes = (nr_groups - 1).div_ceil(FAN - 1).max(1);
         Self {
-            groups: vec![Group::EMPTY; nr_groups],
+            groups: vec![[NONE; GROUP]; nr_groups],
             nodes: vec![[NONE; FAN]; nr_nodes],
             changed: None,
             first: NONE,
@@ -146,7 +119,7 @@ impl Queue {
     /// When the event of `slot` is due.
     #[inline]
     pub(crate) fn time_of(&self, slot: Slot) -> Option<u64> {
-        let key = self.groups[slot.group() as usize].keys[slot.place() as usize];
+        let key = self.groups[slot.group() as usize][slot.place() as usize];
         is_event(key).then_some((key >> 64) as u64)
     }
 
@@ -171,7 +144,7 @@ impl Queue {
 
     #[inline]
     fn put(&mut self, slot: Slot, key: Key) {
-        self.groups[slot.group() as usize].put(slot.place(), key);
+        self.groups[slot.group() as usize][slot.place() as usize] = key;
         let before = self.changed.replace(slot.group());
         if let Some(before) = before.filter(|&before| before != slot.group()) {
             self.report_group(before as usize);
@@ -193,7 +166,8 @@ impl Queue {
     /// Carries the earliest event of a group up as far as it matters.
     #[inline(always)]
     fn report_here(&mut self, group: usize) {
-        let mut least = self.groups[group].least();
+        let [a, b, c, d, e] = self.groups[group];
+        let mut least = a.min(b).min(c.min(d)).min(e);
         let mut at = self.nodes.len() + group;
         while at > 0 {
             let place = (at - 1) % FAN;
