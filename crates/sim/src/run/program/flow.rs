@@ -2,14 +2,13 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::{Event, Sink};
-use opplab_model::workload::{Op, Workload};
+use opplab_model::workload::Op;
 
 use super::Step;
+use crate::COLD_NS;
 use crate::ids::TaskId;
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
-use crate::run::task::Task;
-use crate::{COLD_NS, Outcome};
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// How often `task` has passed the loop with this counter.
@@ -25,6 +24,21 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.tasks[task].pc = self.loop_end_of(task, begin);
         }
         self.next_op(task)
+    }
+
+    pub(super) fn op_loop_end(&mut self, task: TaskId, slot: u16, begin: u32) -> Step {
+        let state = &mut self.tasks[task];
+        let count = match state.ops.get(begin as usize) {
+            Some(&Op::LoopBegin { count, .. }) => count,
+            _ => Some(0),
+        };
+        let passes = &mut self.loops[state.loops as usize + usize::from(slot)];
+        *passes = passes.saturating_add(1);
+        if count.is_none_or(|count| *passes < count) {
+            state.pc = begin;
+        }
+        state.pc += 1;
+        Step::Next
     }
 
     /// Where the loop that starts at `begin` ends.
@@ -79,30 +93,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.outcome.missed_at_start += missed;
         }
     }
-}
 
-/// The end of a loop: the task goes back to the beginning or on.
-#[inline(always)]
-pub(super) fn loop_end(task: &mut Task<'_>, loops: &mut [u32], slot: u16, begin: u32) {
-    let count = match task.ops.get(begin as usize) {
-        Some(&Op::LoopBegin { count, .. }) => count,
-        _ => Some(0),
-    };
-    let passes = &mut loops[task.loops as usize + usize::from(slot)];
-    *passes = passes.saturating_add(1);
-    if count.is_none_or(|count| *passes < count) {
-        task.pc = begin;
+    pub(super) fn op_count(&mut self, task: TaskId) -> Step {
+        self.outcome.counts += 1;
+        let marks = self.case.workload.metric.as_ref().map_or(&[][..], |metric| &metric.marks);
+        if marks.get(self.outcome.marks_ns.len()) == Some(&self.outcome.counts) {
+            self.outcome.marks_ns.push(self.wall_ns());
+        }
+        self.next_op(task)
     }
-    task.pc += 1;
-}
-
-/// Counts a pass of what the workload's metric counts.
-#[inline(always)]
-pub(super) fn count(task: &mut Task<'_>, outcome: &mut Outcome, workload: &Workload, now: u64) {
-    outcome.counts += 1;
-    let marks = workload.metric.as_ref().map_or(&[][..], |metric| &metric.marks);
-    if marks.get(outcome.marks_ns.len()) == Some(&outcome.counts) {
-        outcome.marks_ns.push(now - BOOT_NS);
-    }
-    task.pc += 1;
 }

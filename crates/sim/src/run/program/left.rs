@@ -63,10 +63,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     self.next_op(task)
                 }
                 Some(&Op::LoopBegin { slot, count }) => self.op_loop_begin(task, slot, count),
-                Some(&Op::LoopEnd { slot, begin }) => {
-                    super::flow::loop_end(&mut self.tasks[task], &mut self.loops, slot, begin);
-                    Step::Next
-                }
+                Some(&Op::LoopEnd { slot, begin }) => self.op_loop_end(task, slot, begin),
                 Some(&Op::Skip { count }) => self.op_skip(task, count),
                 Some(&Op::TimersFrom { ns }) => self.op_timers_from(task, ns),
                 Some(Op::Run { .. } | Op::RunDraw { .. } | Op::RunListed { .. } | Op::Runtime { .. }) => {

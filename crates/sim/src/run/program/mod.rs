@@ -73,9 +73,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.here = cpu;
         let (ops, sugov, may_stop) = (state.ops, state.sugov, state.throttle_work);
-        let mut nr_ops = 0;
-        while nr_ops < OPS_AT_ONE_INSTANT_MAX {
-            nr_ops += 1;
+        for _ in 0..OPS_AT_ONE_INSTANT_MAX {
             if self.cpus[cpu].need_resched {
                 return;
             }
@@ -85,18 +83,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
                 continue;
             }
-            // What leads through the program concerns nobody else.
-            let state = &mut self.tasks[task];
-            let op = loop {
-                let op = ops.get(state.pc as usize).unwrap_or(&Op::Exit);
-                match *op {
-                    _ if may_stop || nr_ops == OPS_AT_ONE_INSTANT_MAX => break op,
-                    Op::LoopEnd { slot, begin } => flow::loop_end(state, &mut self.loops, slot, begin),
-                    Op::Count => flow::count(state, &mut self.outcome, &self.case.workload, self.now),
-                    _ => break op,
-                }
-                nr_ops += 1;
-            };
+            let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
             match self.step(cpu, task, op) {
                 Step::Next => {
                     if may_stop && !self.cpus[cpu].need_resched && self.stops_on_return(cpu, task) {
@@ -144,17 +131,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::SetTimerSlack { ns } => self.op_set_timer_slack(task, ns),
 
             Op::LoopBegin { slot, count } => self.op_loop_begin(task, slot, count),
-            Op::LoopEnd { slot, begin } => {
-                flow::loop_end(&mut self.tasks[task], &mut self.loops, slot, begin);
-                Step::Next
-            }
+            Op::LoopEnd { slot, begin } => self.op_loop_end(task, slot, begin),
             Op::Skip { count } => self.op_skip(task, count),
             Op::SkipInTick { count } => self.op_skip_in_tick(task, count),
             Op::Activation { phase, timed } => self.op_activation(task, phase, timed),
-            Op::Count => {
-                flow::count(&mut self.tasks[task], &mut self.outcome, &self.case.workload, self.now);
-                Step::Next
-            }
+            Op::Count => self.op_count(task),
 
             Op::Lock { mutex } => self.op_lock(cpu, task, mutex),
             Op::Unlock { mutex } => self.op_unlock(cpu, task, mutex),
