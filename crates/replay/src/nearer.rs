@@ -7,7 +7,8 @@ use crate::rerun::{Change, Comparison, Mode, Replay};
 impl Replay {
     /// Compares in the closed loop if its self-check is near the trace, else in the loop whose self-check is nearer: which one
     /// that is, and the self-check of the closed loop if that is not the one. A change of the clocks that makes the open loop do other
-    /// work is the closed loop's, if that is near as a whole. Another energy model or f_max is the closed loop's in any case.
+    /// work is the closed loop's, if that is near as a whole. What an open loop keeps
+    /// ([`Replay::open_answers`]) is the closed loop's in any case.
     ///
     /// # Errors
     /// As [`Replay::compare`].

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::experiment::capacities;
@@ -165,8 +166,9 @@ const BOOSTED: &str = "the trace does not show how its kernel was built: with CO
      their boost, is assumed";
 
 /// Why an open loop is refused.
-const OPEN_KEEPS: &str = "an open loop keeps where tasks ran and what their utilisation is measured against: \
-     another energy model or f_max needs --mode closed";
+const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, and the kworkers of a \
+     recorded governor that samples: another energy model or f_max, or another governor than a recorded ondemand or \
+     conservative that follows the load, needs --mode closed";
 
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
@@ -446,10 +448,15 @@ impl Replay {
     }
 
     /// Whether an open loop can answer `change`: it keeps where tasks ran, and what their recorded utilisation is measured against.
+    /// It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
     pub(crate) fn open_answers(&self, change: &Change) -> bool {
         let recorded = &self.setup.policy;
+        let changed = change.apply(recorded);
         let kept = |of: &Policy| (of.eas, of.energy_model, of.freq_max.clone(), of.invariance.clone());
-        kept(&change.apply(recorded)) == kept(recorded)
+        let by = |of: &Policy, worker: Worker| of.governor_id().is_ok_and(|governor| governor.worker == worker);
+        let same_calls =
+            recorded.governor == changed.governor || !by(recorded, Worker::Kworker) || by(&changed, Worker::Nobody);
+        kept(&changed) == kept(recorded) && same_calls
     }
 
     /// Where new tasks of a closed loop begin, in both runs of a pair.

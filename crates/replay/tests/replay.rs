@@ -140,6 +140,13 @@ fn an_open_loop_refuses_what_it_keeps() {
         let error = replay.compare(Some(&change), Mode::Open).expect_err("another placement, or another f_max");
         assert!(error.to_string().contains("--mode closed"), "{error}");
     }
+    // The kworkers that sample wait for tasks, and schedutil would count them.
+    let Some(recording) = shared("traces/x86-612-xeon16-any1-ondemand-ramp_up") else { return };
+    let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
+    for (governor, open) in [("schedutil", false), ("conservative", false), ("performance", true)] {
+        let change = Change { governor: Some(governor.into()), ..Change::default() };
+        assert_eq!(replay.compare(Some(&change), Mode::Open).is_ok(), open, "{governor}");
+    }
 }
 
 #[test]
