@@ -715,12 +715,13 @@ fn slow_time_has_a_reason() {
 }
 
 /// Goal: a CPU at the clock that its policy asks for in a steady state is not slow, whatever the headroom and where the kernel
-/// applies it. Method: with a headroom of 1.1 a load stays at 450 MHz that the kernel's 1.25 runs at 800 MHz.
+/// applies it. Method: with a headroom of 1.1 a load stays at 450 MHz that the kernel's 1.25 runs at 800 MHz. Without frequency
+/// invariance schedutil asks relative to the clock that it has.
 #[test]
 fn what_is_needed_has_the_headroom_of_the_policy() {
     use opplab_sim::why_slow::WhySlow;
     for kernel in ["5.9", "6.6", "6.12.117"] {
-        let run_with = |proposals: &[&str]| {
+        let run_with = |proposals: &[&str], invariance: &str| {
             let mut case = juno(kernel, "scmi", 1);
             let task = &mut case.workload.tasks[0];
             task.spawn_cpu = Some(0);
@@ -729,16 +730,19 @@ fn what_is_needed_has_the_headroom_of_the_policy() {
             case.workload.warmup_ns = 1_000_000_000;
             case.duration_ns = 2_000_000_000;
             case.policy.proposals = proposals.iter().map(|&name| name.to_owned()).collect();
+            case.policy.invariance = invariance.into();
             let mut sink = WhySlow::new(&case);
             let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
             let at_opp = |opp: usize| outcome.busy_ns_by_opp.iter().map(|busy_ns| busy_ns[opp]).sum::<u64>();
             let slow_ns: u64 = sink.finish(&outcome).values().map(|time| time.slow_ns).sum();
             (at_opp(0), at_opp(1), slow_ns)
         };
-        let (low, high, slow_ns) = run_with(&[]);
+        let (low, high, slow_ns) = run_with(&[], "");
         assert!(high > 10 * low && slow_ns * 20 < high, "{kernel}: {low} {high} {slow_ns}");
-        let (low, high, slow_ns) = run_with(&["headroom:percent=110"]);
+        let (low, high, slow_ns) = run_with(&["headroom:percent=110"], "");
         assert!(low > 10 * high && slow_ns * 20 < low, "{kernel}: {low} {high} {slow_ns}");
+        let (low, high, slow_ns) = run_with(&[], "none");
+        assert!(slow_ns * 20 < low + high, "{kernel}: {low} {high} {slow_ns}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What a CPU needs at an instant is known afterwards: the highest utilisation of its fair run queue from then to the end
 //! of its busy period, as the operating point that schedutil asks for then, with the headroom of the policy's kernel. That
-//! is what it asks for once load tracking has seen what is there. A CPU that runs a task at a lower clock is slow, and the
+//! is what it asks for once load tracking has seen what is there; without frequency invariance, of the clock that it has. A CPU that runs a task at a lower clock is slow, and the
 //! first of these that holds is the reason:
 //!
 //! ```text
@@ -31,6 +31,7 @@ use opplab_model::machine::{Cluster, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::cpufreq::freq_policy::driver_of;
+use crate::run::gates::Gates;
 use crate::task_energy::TaskEnergy;
 use crate::{Case, Outcome};
 
@@ -212,6 +213,8 @@ pub struct WhySlow {
     clusters: Vec<(Vec<u32>, u32, u32)>,
     /// schedutil as the policy's kernel has it.
     gates: SugovGates,
+    /// Without frequency invariance schedutil asks relative to the clock that it has.
+    freq_invariant: bool,
     /// From when on, in ns, the point of each cluster at which a set limit holds it.
     limits: Vec<(u64, Vec<Option<u32>>)>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
@@ -250,6 +253,7 @@ impl WhySlow {
             tasks: Vec::new(),
             clusters: clusters.collect(),
             gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
+            freq_invariant: Gates::new(&case.policy, machine).is_ok_and(|gates| gates.freq_invariant),
             limits: limits.collect(),
             memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
             warmup_ns: case.workload.warmup_ns,
@@ -369,7 +373,8 @@ impl WhySlow {
             peak = peak.max(stretch.util).min(*capacity);
             let rq = RqFacts { capacity: (*capacity).into(), ..RqFacts::default() };
             let asked = self.gates.perf(&rq, (peak.into(), peak.into()), None);
-            let raw_khz = self.gates.raw_freq(asked.util, rq.capacity, *ref_khz);
+            let ref_khz = if self.freq_invariant { *ref_khz } else { stretch.khz };
+            let raw_khz = self.gates.raw_freq(asked.util, rq.capacity, ref_khz);
             let above = opps.iter().copied().find(|&khz| khz >= raw_khz);
             let needed = above.or(opps.last().copied()).unwrap_or(0);
             if stretch.khz >= needed || stretch.ns == 0 {
