@@ -700,6 +700,9 @@ def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
     assert commands_of(grid(["schedutil"], driver=["amd-pstate-guided"])[0], amd)[0] == f"echo guided > {status}"
     preferred = grid(["performance", "powersave"], epp=["balance_power"])
     words = [commands_of(one, both)[-1] for one in preferred]
+    for taken in ("performance", 0, "0"):
+        last = commands_of(grid(["performance"], epp=[taken])[0], both)[-1]
+        assert last.endswith(f"echo {taken} > $p/energy_performance_preference; done")
     assert words[0] == "# intel_pstate refuses the preference balance_power under its governor performance"
     assert words[1].endswith("echo balance_power > $p/energy_performance_preference; done")
     single = {"driver": [{"name": "scmi"}]}
