@@ -39,12 +39,8 @@ def told(load: Path, *words: str) -> str:
 
 def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) -> None:
     words = ("-m", "kaby-lake-i7-7500u-gpu", "-o", str(tmp_path / "out"))
-    variants = (
-        "governor=performance epp=power",
-        "governor=performance epp=0",
-        "no_hwp=true epp=power",
-        "no_hwp=true hwp_dynamic_boost=on",
-    )
+    refused = ("governor=performance epp=power", "no_hwp=true epp=power", "no_hwp=true hwp_dynamic_boost=on")
+    variants = ("governor=performance epp=0", *refused)
     shown = told(load, *words, *(word for text in variants for word in ("--vs", text)))
     assert "performance epp=power: intel_pstate refuses the preference power under its governor performance" in shown
     assert "refuses the preference 0" not in shown
