@@ -861,6 +861,9 @@ def test_a_price_that_is_not_clear_is_named_as_that(choice: opplab.Choice) -> No
     assert price(response_p99=wide) == "response p99 +42.0 % [-18.0, +102.0] (not clear)"
     clear = Parts(5.0, 1.0, (-1.0, 1.0), 3.0, 7.0, draws=39)
     assert price(response_p99=wide, response_p50=clear) == "response p50 +5.0 % [+3.0, +7.0]*"
+    far = Parts(242.0, 2.0, (-1.0, 1.0), 239.0, 246.0, draws=39)
+    both = price(response_p99=clear, response_p50=far)
+    assert both == "response p99 +5.0 % [+3.0, +7.0]* and response p50 +242.0 % [+239.0, +246.0]*"
     assert price(response_p99=Parts(-9.0, 60.0, (-1.0, 1.0), -30.0, 12.0, draws=39)) == ""
 
 
