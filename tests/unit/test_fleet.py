@@ -290,6 +290,14 @@ def test_a_setting_that_the_constraint_needs_is_no_saving(
     assert fleet_.rows()[0]["setting"] == "schedutil"
     words = "takes more energy than the baseline, which breaks response_p95 <= 5ms, on 1 machine type."
     assert fleet_.finding == f"The setting {words}"
+    assert "one machine of the type with the most machines." in fleet_.assumed
+    for energy, doubt in (
+        (Parts(2.0, 1.0, (-1.0, 1.0), -1.0, 5.0, draws=39), "not clear"),
+        (Parts(2.0, 1.0, None, None, None, draws=7), "not clear (needs 40 draws, has 8)"),
+    ):
+        best, base = made(choice, energy).options
+        unsure = replace(bad, options=[best, replace(base, best=0.0, meets=0.0, breaks=["response_p95 <= 5ms"])])
+        assert answer(dumps, monkeypatch, unsure).finding == f"By the mean, {doubt}, the setting {words}"
 
 
 def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(

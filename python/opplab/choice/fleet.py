@@ -93,7 +93,7 @@ class Saving:
     clear : bool
     commands : list of str
     price : str
-        What the setting costs in response time; empty if nothing clear.
+        What the setting costs in response time; empty if nothing.
     twins : list of str
         Settings that are one candidate with another, or as good as the recommended one, in sentences.
     passed : str
@@ -674,7 +674,9 @@ def _why_not(saving: Saving) -> str:
         return "The energy is unknown on {}."
     if saving.watts < 0:
         why = f", which breaks {saving.broken}" if saving.broken else ""
-        return f"The setting takes more energy than the baseline{why}, on {{}}."
+        doubt = f" ({saving.reason})" if saving.reason else ""
+        who = "The setting" if saving.clear else f"By the mean, not clear{doubt}, the setting"
+        return f"{who} takes more energy than the baseline{why}, on {{}}."
     return f"No saving is clear on {{}}: {saving.reason or 'no interval excludes zero'}."
 
 
@@ -690,7 +692,9 @@ def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     generic = sum("generic" in kind.power for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
+    saves = any((saving.watts or 0.0) > 0 for _, saving in answered)
+    which = "that saves most" if saves else "with the most machines"
     return (
         f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; {idle}8760 hours a year under this "
-        "workload. Next: `opplab fit power` on one machine of the type that saves most."
+        f"workload. Next: `opplab fit power` on one machine of the type {which}."
     )
