@@ -42,7 +42,7 @@ def test_resumes_that_find_nobody_suspended_are_lost(render_us: int) -> None:
 def test_an_answer_shows_lost_resumes_and_the_work_that_is_not_done(tmp_path: Path) -> None:
     (tmp_path / "frames.json").write_text(stages(12000))
     words = ["run", str(tmp_path / "frames.json"), "-m", "juno-r2", "--vs", "governor=powersave", "--seconds", "1"]
-    words += ["--iterations", "2"]
+    words += ["--iterations", "3", "--variation", "noisy-host"]
     done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*words, "-o", str(tmp_path / "out"), "--all"])
     assert done.exit_code == 0, done.output
     assert "lost resumes" in done.stdout
