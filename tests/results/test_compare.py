@@ -335,6 +335,16 @@ def test_every_table_in_every_format(table, method, form):
         assert ET.fromstring("<x>" + out.replace("bgcolor", " bgcolor") + "</x>") is not None
 
 
+@pytest.mark.parametrize("method", ["default", "mmtests"])
+def test_a_metric_that_a_monitor_does_not_have_is_named(method):
+    """`tbench:tput` of a monitor was refused as if nothing had been recorded."""
+    words = ["compare", str(GIVEN / "results"), "--method", method, "--table", "monitor:turbostat", "-b"]
+    wrong = CliRunner().invoke(opplab, [*words, "kernbench:Elapsed"])
+    assert "no heading named 'Elapsed'; there is: " in str(wrong.exception), wrong.exception
+    assert "PkgWatt" in str(wrong.exception) and "turbostat of run" in str(wrong.exception)
+    assert "PkgWatt" in CliRunner().invoke(opplab, [*words, "kernbench:PkgWatt"], catch_exceptions=False).stdout
+
+
 def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
     runs = [open_source([str(GIVEN / "results")]).load(name, "kernbench", "Elapsed") for name in (ONDEMAND, PERF)]
     table = to_frame(runs, experiment="x")
