@@ -335,6 +335,18 @@ def test_every_table_in_every_format(table, method, form):
         assert ET.fromstring("<x>" + out.replace("bgcolor", " bgcolor") + "</x>") is not None
 
 
+def test_energy_has_no_performance_per_watt(tmp_path):
+    """`--table ppw` of results without a rate was an empty table."""
+    rows = [
+        {"policy": policy, "benchmark": "svc", "metric": metric, "unit": unit, "better": "lower", "value": value}
+        for policy in ("old", "new")
+        for metric, unit, value in (("energy", "J", 20.0), ("power", "W", 2.0))
+    ]
+    results.write(results.frame(rows), tmp_path / "a.parquet")
+    wrong = CliRunner().invoke(opplab, ["compare", str(tmp_path / "a.parquet"), "--table", "ppw"])
+    assert "no performance per watt of energy: it takes a rate or a time" in str(wrong.exception), wrong.output
+
+
 @pytest.mark.parametrize("method", ["default", "mmtests"])
 def test_a_metric_that_a_monitor_does_not_have_is_named(method):
     """`tbench:tput` of a monitor was refused as if nothing had been recorded."""
