@@ -619,8 +619,9 @@ def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
     p99 = {policy: rows.filter(policy=policy)["value"].mean() for policy in ("performance", "powersave")}
     assert change.value == pytest.approx(100 * (p99["powersave"] / p99["performance"] - 1), rel=1e-3)
     assert change.value > 25
-    words = f"Its price: response p99 {change.certainty.text(change.value)} against performance."
-    assert words in found.findings()
+    usual = found.recommended.changes["response_p50"]
+    words = f"response p99 {change.certainty.text(change.value)} and response p50 {usual.certainty.text(usual.value)}"
+    assert f"Its price: {words} against performance." in found.findings()
     assert "response p50/p99" in str(found.block())
 
 
