@@ -647,13 +647,17 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
             return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
         return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
     words = []
-    sure = [(kind, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
+    sure = [(kind, saving, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
     if sure:
-        total = sum(watts * kind.machines for kind, watts in sure)
-        count = sum(kind.machines for kind, _ in sure)
+        total = sum(watts * kind.machines for kind, _, watts in sure)
+        count = sum(kind.machines for kind, *_ in sure)
         machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
         year = f"{_number(total)} W, {_number(total * HOURS / 1000)} kWh a year"
-        words.append(f"Clear savings: {year} at the baseline's work, on {machines}.")
+        # A change that is equal in all runs is clear, and has no ends.
+        low = sum((watts if saving.low is None else saving.low) * kind.machines for kind, saving, watts in sure)
+        high = sum((watts if saving.high is None else saving.high) * kind.machines for kind, saving, watts in sure)
+        ends = "" if low == high else f"; the ends of the intervals add up to {_number(low)} and {_number(high)} W"
+        words.append(f"Clear savings: {year} at the baseline's work, on {machines}{ends}.")
         known = [(kind, saving.watts) for kind, saving in answered if saving.watts is not None]
         whole = sum(watts * kind.machines for kind, watts in known)
         if whole != total:
