@@ -65,7 +65,7 @@ class GovernorFacts(NamedTuple):
     max_khz: int
     #: The frequency of which schedutil takes a share (``get_capacity_ref_freq()``).
     freq_ref_khz: int
-    #: The driver's frequency table, ascending; empty without one.
+    #: The driver's frequency table, ascending, with entries that are passed over as inefficient; empty without one.
     table_khz: tuple[int, ...]
     #: Utilisation is frequency-invariant.
     freq_invariant: bool
@@ -146,7 +146,7 @@ class Governor:
         -------
         int or None
             The frequency to ask for in kHz; the driver takes the lowest entry of its table that reaches it, within
-            the limits.  None asks for nothing.
+            the limits, and passes over inefficient ones as the kernel does.  None asks for nothing.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method `update`")
 

@@ -335,6 +335,28 @@ def test_every_table_in_every_format(table, method, form):
         assert ET.fromstring("<x>" + out.replace("bgcolor", " bgcolor") + "</x>") is not None
 
 
+def test_energy_has_no_performance_per_watt(tmp_path):
+    """`--table ppw` of results without a rate was an empty table."""
+    rows = [
+        {"policy": policy, "benchmark": "svc", "metric": metric, "unit": unit, "better": "lower", "value": value}
+        for policy in ("old", "new")
+        for metric, unit, value in (("energy", "J", 20.0), ("power", "W", 2.0))
+    ]
+    results.write(results.frame(rows), tmp_path / "a.parquet")
+    wrong = CliRunner().invoke(opplab, ["compare", str(tmp_path / "a.parquet"), "--table", "ppw"])
+    assert "no performance per watt of energy: it takes a rate or a time" in str(wrong.exception), wrong.output
+
+
+@pytest.mark.parametrize("method", ["default", "mmtests"])
+def test_a_metric_that_a_monitor_does_not_have_is_named(method):
+    """`tbench:tput` of a monitor was refused as if nothing had been recorded."""
+    words = ["compare", str(GIVEN / "results"), "--method", method, "--table", "monitor:turbostat", "-b"]
+    wrong = CliRunner().invoke(opplab, [*words, "kernbench:Elapsed"])
+    assert "no heading named 'Elapsed'; there is: " in str(wrong.exception), wrong.exception
+    assert "PkgWatt" in str(wrong.exception) and "turbostat of run" in str(wrong.exception)
+    assert "PkgWatt" in CliRunner().invoke(opplab, [*words, "kernbench:PkgWatt"], catch_exceptions=False).stdout
+
+
 def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
     runs = [open_source([str(GIVEN / "results")]).load(name, "kernbench", "Elapsed") for name in (ONDEMAND, PERF)]
     table = to_frame(runs, experiment="x")

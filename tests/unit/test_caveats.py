@@ -39,9 +39,11 @@ def told(load: Path, *words: str) -> str:
 
 def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) -> None:
     words = ("-m", "kaby-lake-i7-7500u-gpu", "-o", str(tmp_path / "out"))
-    variants = ("governor=performance epp=power", "no_hwp=true epp=power", "no_hwp=true hwp_dynamic_boost=on")
+    refused = ("governor=performance epp=power", "no_hwp=true epp=power", "no_hwp=true hwp_dynamic_boost=on")
+    variants = ("governor=performance epp=0", *refused)
     shown = told(load, *words, *(word for text in variants for word in ("--vs", text)))
     assert "performance epp=power: intel_pstate refuses the preference power under its governor performance" in shown
+    assert "refuses the preference 0" not in shown
     assert "no_hwp=true epp=power: without HWP there is no energy performance preference: epp power does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")

@@ -619,8 +619,9 @@ def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
     p99 = {policy: rows.filter(policy=policy)["value"].mean() for policy in ("performance", "powersave")}
     assert change.value == pytest.approx(100 * (p99["powersave"] / p99["performance"] - 1), rel=1e-3)
     assert change.value > 25
-    words = f"Its price: response p99 {change.certainty.text(change.value)} against performance."
-    assert words in found.findings()
+    usual = found.recommended.changes["response_p50"]
+    words = f"response p99 {change.certainty.text(change.value)} and response p50 {usual.certainty.text(usual.value)}"
+    assert f"Its price: {words} against performance." in found.findings()
     assert "response p50/p99" in str(found.block())
 
 
@@ -700,6 +701,9 @@ def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
     assert commands_of(grid(["schedutil"], driver=["amd-pstate-guided"])[0], amd)[0] == f"echo guided > {status}"
     preferred = grid(["performance", "powersave"], epp=["balance_power"])
     words = [commands_of(one, both)[-1] for one in preferred]
+    for taken in ("performance", 0, "0"):
+        last = commands_of(grid(["performance"], epp=[taken])[0], both)[-1]
+        assert last.endswith(f"echo {taken} > $p/energy_performance_preference; done")
     assert words[0] == "# intel_pstate refuses the preference balance_power under its governor performance"
     assert words[1].endswith("echo balance_power > $p/energy_performance_preference; done")
     single = {"driver": [{"name": "scmi"}]}
@@ -858,6 +862,9 @@ def test_a_price_that_is_not_clear_is_named_as_that(choice: opplab.Choice) -> No
     assert price(response_p99=wide) == "response p99 +42.0 % [-18.0, +102.0] (not clear)"
     clear = Parts(5.0, 1.0, (-1.0, 1.0), 3.0, 7.0, draws=39)
     assert price(response_p99=wide, response_p50=clear) == "response p50 +5.0 % [+3.0, +7.0]*"
+    far = Parts(242.0, 2.0, (-1.0, 1.0), 239.0, 246.0, draws=39)
+    both = price(response_p99=clear, response_p50=far)
+    assert both == "response p99 +5.0 % [+3.0, +7.0]* and response p50 +242.0 % [+239.0, +246.0]*"
     assert price(response_p99=Parts(-9.0, 60.0, (-1.0, 1.0), -30.0, 12.0, draws=39)) == ""
 
 

@@ -83,6 +83,11 @@ def test_a_dump_counts_as_many_machines_as_it_stands_for(dumps: Path) -> None:
         assert [float(one) for one in found.groups()] == pytest.approx(
             [clear_watts, clear_watts * HOURS / 1000], rel=1e-3
         )
+        clear = [row for row in whole["rows"] if row["clear"] and row["saved_watts"] > 0]
+        ends = [sum(row[f"saved_watts_{end}"] * row["machines"] for row in clear) for end in ("low", "high")]
+        told = re.search(r"ends of the intervals add up to ([0-9.]+) and ([0-9.]+) W", whole["finding"])
+        assert told is not None
+        assert [float(one) for one in told.groups()] == pytest.approx(ends, rel=1e-3)
     assert bool(found) == (clear_watts > 0)
     for wrong, why in (
         ("d.tar.xz=2", "no dumps of that name"),
@@ -271,6 +276,8 @@ def test_why_no_saving_is_clear(dumps: Path, monkeypatch: pytest.MonkeyPatch, ch
     assert open_.finding == "No saving is clear on 1 machine type: no interval excludes zero."
     clear = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)))
     assert clear.finding.startswith("Clear savings: ")
+    watts = clear.rows()[0]["baseline_watts"] * 0.01
+    assert clear.finding.endswith(f"; the ends of the intervals add up to {watts:.4g} and {3 * watts:.4g} W.")
 
 
 def test_a_constraint_that_nothing_keeps_is_the_answer(dumps: Path) -> None:
@@ -290,6 +297,14 @@ def test_a_setting_that_the_constraint_needs_is_no_saving(
     assert fleet_.rows()[0]["setting"] == "schedutil"
     words = "takes more energy than the baseline, which breaks response_p95 <= 5ms, on 1 machine type."
     assert fleet_.finding == f"The setting {words}"
+    assert "one machine of the type with the most machines." in fleet_.assumed
+    for energy, doubt in (
+        (Parts(2.0, 1.0, (-1.0, 1.0), -1.0, 5.0, draws=39), "not clear"),
+        (Parts(2.0, 1.0, None, None, None, draws=7), "not clear (needs 40 draws, has 8)"),
+    ):
+        best, base = made(choice, energy).options
+        unsure = replace(bad, options=[best, replace(base, best=0.0, meets=0.0, breaks=["response_p95 <= 5ms"])])
+        assert answer(dumps, monkeypatch, unsure).finding == f"By the mean, {doubt}, the setting {words}"
 
 
 def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(
@@ -300,7 +315,7 @@ def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(
     found = answer(dumps, monkeypatch, made(choice, energy, missed=61.0, power=1.8))
     (row,) = found.rows()
     words = " ".join(found.text(80).split())
-    assert " kWh a year at the baseline's work, on 1 machine of 1 type." in found.finding
+    assert " kWh a year at the baseline's work, on 1 machine of 1 type" in found.finding
     assert f"The baseline misses activations: 61 % (performance) on {row['machine_type']}." in found.finding
     assert "Watts and kWh saved are at the baseline's work." in words
     assert f"Mean power rises, as more work is done: {row['machine_type']} +1.8 %." in words

@@ -93,6 +93,8 @@ def test_the_names_that_explain_offers_are_taken(folder: Path) -> None:
         "juno-r2",
         "pixel6",
     ]
+    with pytest.raises(InputError, match="such as `juno-r2 b load #0`"):
+        opplab.explain("own.toml:b load #0", why_slow=True, machine=opplab.Machine.load("pixel6"))
     with pytest.raises(InputError, match=r"no case is called `pixel`.*such as `pixel6 a load #0`"):
         find_case("own.toml:pixel")
 

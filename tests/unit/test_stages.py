@@ -1,6 +1,7 @@
 """Stages that others resume: resumes that are lost, and what counts as an activation."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,10 @@ def test_resumes_that_find_nobody_suspended_are_lost(render_us: int) -> None:
 def test_an_answer_shows_lost_resumes_and_the_work_that_is_not_done(tmp_path: Path) -> None:
     (tmp_path / "frames.json").write_text(stages(12000))
     words = ["run", str(tmp_path / "frames.json"), "-m", "juno-r2", "--vs", "governor=powersave", "--seconds", "1"]
-    done = CliRunner().invoke(program, [*words, "-o", str(tmp_path / "out"), "--all"])
+    words += ["--iterations", "3", "--variation", "noisy-host"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*words, "-o", str(tmp_path / "out"), "--all"])
     assert done.exit_code == 0, done.output
     assert "lost resumes" in done.stdout
     assert "% less work than" in done.stdout
+    # The sentence has the interval, or why there is none.
+    assert re.search(r"powersave loses [\d.]+ % of its resumes \(schedutil [\d.]+ %: \+.* points", done.stdout)

@@ -459,12 +459,12 @@ class Choice:
 
     def price(self) -> str:
         """Give what the recommended setting costs in response time; empty if nothing."""
-        return " ".join(self.priced()[1:])
+        return " and ".join(self.priced().values())
 
-    def priced(self) -> tuple[str, str] | tuple[()]:
-        """Give the metric of the price and the price in words, a clear one first, and p99 before p50.
+    def priced(self) -> dict[str, str]:
+        """Give the metrics of the price and each in words, p99 before p50: all clear ones, or one that is not.
 
-        One that is not clear has these words, or how many values are needed to judge it. Nothing if there is none.
+        One that is not clear has these words, or how many values are needed to judge it. Empty if there is none.
         """
         from opplab.summary.answer import PAIRS, title_of
 
@@ -474,11 +474,11 @@ class Choice:
             for metric in reversed(PAIRS["response"])
             if (change := changes.get(metric)) is not None and change.value > LITTLE
         ]
-        if not found:
-            return ()
-        metric, value, judged = next((one for one in found if one[2].is_clear), found[0])
-        unsure = "" if judged.is_clear else f" ({judged.words})"
-        return metric, f"{title_of(metric)} {judged.text(value)}{unsure}"
+        clear = [one for one in found if one[2].is_clear]
+        return {
+            metric: f"{title_of(metric)} {judged.text(value)}" + ("" if clear else f" ({judged.words})")
+            for metric, value, judged in clear or found[:1]
+        }
 
     def left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""

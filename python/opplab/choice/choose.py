@@ -564,9 +564,7 @@ def _answer(
     columns = choice.compared(shown)
     changed = [(name, one.changes[name]) for one in ranked for name in columns if name in one.changes]
     read = read_changes((name, each.value, each.certainty.words) for name, each in changed)
-    judged = dict.fromkeys(
-        [*metrics, *(metric for metric, one in bounds if one in limits), *read, *choice.priced()[:1]]
-    )
+    judged = dict.fromkeys([*metrics, *(metric for metric, one in bounds if one in limits), *read, *choice.priced()])
     longer = not program.check and not ends(base["workload"])
     waits = cold_waits(judged, base["workload"], base["duration_ns"], governors, longer=longer)
     return replace(choice, notes=list(filter(None, notes)), cold=waits)

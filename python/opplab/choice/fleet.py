@@ -93,7 +93,7 @@ class Saving:
     clear : bool
     commands : list of str
     price : str
-        What the setting costs in response time; empty if nothing clear.
+        What the setting costs in response time; empty if nothing.
     twins : list of str
         Settings that are one candidate with another, or as good as the recommended one, in sentences.
     passed : str
@@ -647,13 +647,17 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
             return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
         return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
     words = []
-    sure = [(kind, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
+    sure = [(kind, saving, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
     if sure:
-        total = sum(watts * kind.machines for kind, watts in sure)
-        count = sum(kind.machines for kind, _ in sure)
+        total = sum(watts * kind.machines for kind, _, watts in sure)
+        count = sum(kind.machines for kind, *_ in sure)
         machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
         year = f"{_number(total)} W, {_number(total * HOURS / 1000)} kWh a year"
-        words.append(f"Clear savings: {year} at the baseline's work, on {machines}.")
+        # A change that is equal in all runs is clear, and has no ends.
+        low = sum((watts if saving.low is None else saving.low) * kind.machines for kind, saving, watts in sure)
+        high = sum((watts if saving.high is None else saving.high) * kind.machines for kind, saving, watts in sure)
+        ends = "" if low == high else f"; the ends of the intervals add up to {_number(low)} and {_number(high)} W"
+        words.append(f"Clear savings: {year} at the baseline's work, on {machines}{ends}.")
         known = [(kind, saving.watts) for kind, saving in answered if saving.watts is not None]
         whole = sum(watts * kind.machines for kind, watts in known)
         if whole != total:
@@ -674,7 +678,9 @@ def _why_not(saving: Saving) -> str:
         return "The energy is unknown on {}."
     if saving.watts < 0:
         why = f", which breaks {saving.broken}" if saving.broken else ""
-        return f"The setting takes more energy than the baseline{why}, on {{}}."
+        doubt = f" ({saving.reason})" if saving.reason else ""
+        who = "The setting" if saving.clear else f"By the mean, not clear{doubt}, the setting"
+        return f"{who} takes more energy than the baseline{why}, on {{}}."
     return f"No saving is clear on {{}}: {saving.reason or 'no interval excludes zero'}."
 
 
@@ -690,7 +696,9 @@ def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     generic = sum("generic" in kind.power for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
+    saves = any((saving.watts or 0.0) > 0 for _, saving in answered)
+    which = "that saves most" if saves else "with the most machines"
     return (
         f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; {idle}8760 hours a year under this "
-        "workload. Next: `opplab fit power` on one machine of the type that saves most."
+        f"workload. Next: `opplab fit power` on one machine of the type {which}."
     )

@@ -11,7 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.simulation.machine import has_hwp
-from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of
+from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, refused_epp
 from opplab.sweep.variants import Variant, labels_apart
 
 __all__ = [
@@ -268,9 +268,8 @@ def writes_of(
     if (epp := keys.get("epp")) not in (None, ""):
         if not _has_epp(driver, machine, keys):
             out.append(Unset("epp", f"{driver} has no preference on this machine: epp={epp} changes nothing"))
-        # EBUSY: intel_pstate.c:store_energy_performance_preference(), amd-pstate.c of the same name, v6.12.
-        elif mode == "active" and governor == "performance" and epp != "performance":
-            out.append(Unset("epp", f"{driver} refuses the preference {epp} under its governor performance"))
+        elif refused := refused_epp(driver, keys):
+            out.append(Unset("epp", refused))
         else:
             write("epp", epp, f"{every}/energy_performance_preference")
     if "eas" in keys:

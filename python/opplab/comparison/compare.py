@@ -91,6 +91,8 @@ def mmtests_table(
         runs = [read_run(directory, name, benchmark, metric, report, literal=True) for name in names]
     problems = [problem for run in runs for problem in run.problems]
     if not runs[0].series:
+        if table.startswith("monitor:") and metric:
+            _check_heading(read_monitor(directory, names[0], monitor, benchmark), monitor, metric)
         raise InputError(_nothing(directory, names[0], benchmark, metric, problems))
     comparison = layout.Comparison(runs, bench, metric, seed, summary)
     if table == "ratio":
@@ -472,6 +474,15 @@ def _grid(parts: Sequence[tuple[str, Table]]) -> Table:
     return table
 
 
+def _check_heading(whole: Run, monitor: str, heading: str) -> None:
+    """Refuse a metric that is none of a monitor's headings, where it recorded any."""
+    from opplab.mmtests.problems import UnknownName
+
+    if whole.series:
+        unknown = UnknownName("heading", heading, whole.series)
+        raise InputError(f"{monitor} of run '{whole.name}', of which a metric picks one heading: {unknown}")
+
+
 def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: str) -> str:
     """Explain why the baseline has nothing to compare, naming the nearest thing that exists."""
     from opplab.mmtests.problems import UnknownName
@@ -484,5 +495,7 @@ def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: st
             everything = place.load(baseline.name, baseline.benchmark, "", report).series.values()
             unknown = UnknownName("metric", metric, sorted({one.metric for one in everything}))
             return f"{unknown} in benchmark '{baseline.benchmark}'"
+    elif metric:
+        _check_heading(place.monitor(baseline.name, monitor, baseline.benchmark), monitor, metric)
     why = "".join(f" ({problem})" for problem in baseline.problems[:1])
     return f"run '{baseline.name}' has no {monitor or 'values'} of {baseline.benchmark}{why}"

@@ -247,6 +247,10 @@ def overview(
                 )
     if kind in ("power", "ppw") and not power:
         raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
+    if kind == "ppw" and not efficiency:
+        given = ", ".join(dict.fromkeys(row.metric for row in performance))
+        needs = "it takes a rate or a time, and the baseline's power (see --metric)"
+        raise InputError(f"no performance per watt of {given}: {needs}; energy_per_work of runs is of equal work, too")
     if kind == "power":
         table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
         table.digits = digits_of(power)

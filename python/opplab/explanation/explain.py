@@ -90,9 +90,10 @@ def explain(
         return explain_trace(Path(run), machine, cpu, task, at, recorded_governor, pelt_half_life_ms, why_slow=why_slow)
     if pelt_half_life_ms is not None:
         raise InputError("a half-life is that of a trace; a run has its policy's")
+    # Of several machines' cases the refusal names the labels, which have the machine.
+    case = case_of(run)
     if machine is not None:
         raise InputError("a machine is what a trace ran on; a run has its own")
-    case = case_of(run)
     if why_slow and task is None:
         return slow_cpus(case)
     records = Records(case)

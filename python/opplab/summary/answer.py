@@ -62,6 +62,8 @@ _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench"
 """What the rates of these benchmarks count."""
 DRAWS_APART = 5.0
 """Points between the ends of two intervals over draws from which on the draws did unlike work."""
+_LATE = {"missed_activations": "misses {} of its activations", "lost_resumes": "loses {} of its resumes"}
+"""Shares of work that is late or not done, and how sentences tell them."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
@@ -115,8 +117,8 @@ class Line:
         Columns between the names and the values.
     work : Change or None
         Of the work done, where both did some.
-    missed : Change or None
-        Of missed activations, in percentage points.
+    shares : dict of str to Change
+        Of missed activations and lost resumes, in percentage points.
     """
 
     machine: str
@@ -129,7 +131,7 @@ class Line:
     notes: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     work: Change | None = None
-    missed: Change | None = None
+    shares: Mapping[str, Change] = field(default_factory=dict)
 
 
 @dataclass
@@ -440,13 +442,14 @@ def answer_of(
         workload = _workload_of(benchmark, param)
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
-        done, lost = (
+        done, *lost = (
             [{seed: run.get(metric) for seed, run in of.items()} for of in (runs, theirs)]
-            for metric in ("work_done", "missed_activations")
+            for metric in ("work_done", *_LATE)
         )
+        shares = {metric: each for metric, of in zip(_LATE, lost, strict=True) if (each := points(*of)) is not None}
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
         line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
-        lines.append(replace(line, work=paired_change("higher", done[0], done[1], "s"), missed=points(*lost)))
+        lines.append(replace(line, work=paired_change("higher", done[0], done[1], "s"), shares=shares))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -709,7 +712,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             for one, change in of
         ]
     head = "; ".join(words) + "."
-    missed: list[tuple[float, Line, str]] = []
+    late: dict[str, list[tuple[float, Line, str]]] = {metric: [] for metric in _LATE}
     work_done: list[tuple[float, Line, str]] = []
     for one in compared:
         if answer._first(one) == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
@@ -717,19 +720,17 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
             work_done.append((work, one, does))
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
-        ours, theirs = (
-            one.values.get("missed_activations"),
-            None if base is None else base.values.get("missed_activations"),
-        )
-        if ours is not None and theirs is not None and ours > theirs + 0.1:
-            known = one.missed is not None and (one.missed.certainty.low is not None or one.missed.certainty.is_open)
-            found = one.missed if known else None
-            # Draws are of the metrics that answers compare, and shares are none of them.
-            of = ", of the runs alone" if sure is not None else ""
-            points = "" if found is None else f": {found.certainty.text(found.value, 'points')}{of}"
-            unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
-            misses = f"misses {ours:.3g} % of its activations ({one.base} {theirs:.3g} %{points}){unsure}"
-            missed.append((theirs - ours, one, misses))
+        for metric, words_of in _LATE.items():
+            ours, theirs = (None if of is None else of.values.get(metric) for of in (one, base))
+            if ours is not None and theirs is not None and ours > theirs + 0.1:
+                change = one.shares.get(metric)
+                found = change if change and (change.certainty.low is not None or change.certainty.is_open) else None
+                # Draws are of the metrics that answers compare, and shares are none of them.
+                of = ", of the runs alone" if sure is not None else ""
+                points = "" if found is None else f": {found.certainty.text(found.value, 'points')}{of}"
+                unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
+                told = f"{words_of.format(f'{ours:.3g} %')} ({one.base} {theirs:.3g} %{points}){unsure}"
+                late[metric].append((theirs - ours, one, told))
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     deciding = sure.deciding() if sure is not None else []
     own_rows = [row for row in deciding if row["metric"] in found_of]
@@ -743,7 +744,7 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if own_rows and not keys and sure is not None:
         depends = [f"No assumed value stands out in {sure.number} draws."]
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
-    less = [_worst_first(answer, found) for found in (missed, work_done) if found]
+    less = [_worst_first(answer, found) for found in (*late.values(), work_done) if found]
     shown = max(SENTENCES - len(depends) - len(less), 0)
     others = [f"Nor do {len(same) - shown} more settings change anything."] if shown and len(same) > shown else []
     return " ".join([head, *same[:shown], *others, *less, *depends])

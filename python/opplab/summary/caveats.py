@@ -12,7 +12,7 @@ from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.machine import has_hwp
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import ACTIVE, driver_under
+from opplab.sweep.drivers import driver_under, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -38,7 +38,6 @@ _EAS_OFF = 50.0
 _LONE_BOOST = "lone-core-only"
 """The mark of an import that knows the boost of one active core only."""
 
-_PERFORMANCE_EPP = ("", "performance", 0)
 _HELD_BUSY = 0.4
 """CPUs that may be busy under a clock that was held: what is busy for less asks for less than this clock."""
 _HELD_CHANGES = 2.0
@@ -75,9 +74,8 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
         kernel = policy["kernel"]
         absent = f"gate hwp_dynamic_boost is absent in kernel {kernel}: on does nothing"
         return [f"{absent}; skylake-servers is a kernel with it"]
-    if driver in ACTIVE and policy.get("governor") == "performance" and epp not in _PERFORMANCE_EPP:
-        return [f"{driver} refuses the preference {epp} under its governor performance"]
-    return []
+    refused = refused_epp(driver, policy)
+    return [refused] if refused else []
 
 
 def _boost_of(policy: Mapping[str, Any]) -> str:

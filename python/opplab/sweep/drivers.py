@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ACTIVE", "MODES", "MODE_OF", "driver_among", "driver_names", "driver_under", "drivers_of"]
+__all__ = ["ACTIVE", "MODES", "MODE_OF", "driver_among", "driver_names", "driver_under", "drivers_of", "refused_epp"]
 
 ACTIVE = ("intel_pstate", "amd-pstate-epp")
 """Drivers with governors of their own, which are called performance and powersave."""
@@ -44,6 +44,18 @@ def driver_among(names: Sequence[str], keys: Mapping[str, Any]) -> str:
     passive = next((name for name in names if MODE_OF.get(name) == (folder, "passive")), "")
     generic = keys.get("governor", "schedutil") not in _OWN_GOVERNORS
     return passive if mode == "active" and generic and passive else own
+
+
+def refused_epp(driver: str, keys: Mapping[str, Any]) -> str:
+    """Give the words about a preference that the driver refuses (EBUSY); empty where it takes it, or none is asked.
+
+    Under its own governor performance it takes 0 alone (v6.12, intel_pstate.c:intel_pstate_set_energy_pref_index(),
+    amd-pstate.c:amd_pstate_set_energy_pref_index()).
+    """
+    epp = keys.get("epp", "")
+    if driver in ACTIVE and keys.get("governor") == "performance" and str(epp) not in ("", "performance", "0"):
+        return f"{driver} refuses the preference {epp} under its governor performance"
+    return ""
 
 
 def driver_names(machine: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
 from opplab.simulation.policy import Policy
-from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among
+from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among, refused_epp
 
 __all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
 
@@ -363,11 +363,9 @@ class _Reader:
         """Name what excludes itself, and give the profile."""
         keys = self.profile.keys
         name = self.profile.name
-        if self.driver in ACTIVE and keys.get("governor") == "performance":
-            refused = keys.get("epp", "performance")
-            if refused != "performance":
-                del keys["epp"]
-                self.note(f"{name}: {self.driver} refuses the preference {refused} under its governor performance")
+        if refused := refused_epp(self.driver, keys):
+            del keys["epp"]
+            self.note(f"{name}: {refused}")
         low, high = keys.get("scaling_min_freq"), keys.get("scaling_max_freq")
         if low and high and low > high:
             raise InputError(f"{name}: scaling_min_freq {low} is above scaling_max_freq {high}")
