@@ -25,6 +25,7 @@ from opplab.fit.linear import fit_parts
 from opplab.fit.machine_check import check
 from opplab.fit.machine_class import class_of
 from opplab.fit.machine_power import generic_power, to_machine_text, with_power
+from opplab.fit.opp_machine import cpus_of
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 from opplab.fit.sources import read_samples
@@ -507,6 +508,31 @@ def test_one_busy_thread_is_one_busy_core_where_the_log_has_the_cpus(tmp_path: P
     watts, (low, _), cannot = fitted("whole.txt")
     assert low / 100 * watts < 5.994 < watts
     assert any("which threads were busy" in words for words in cannot)
+
+
+@pytest.mark.parametrize("head", ["Busy%", "busy_cores"])
+@pytest.mark.parametrize("name", ["juno-r2", "sm8250", "alder-lake-i7-1260p", "xeon-6130-2s", "jasper-lake-4c"])
+def test_a_machine_draws_what_the_log_it_is_fitted_to_has(tmp_path: Path, name: str, head: str) -> None:
+    """Goal: whatever the capacities of clusters and the ends of their clocks, `--check` finds the stated residual."""
+    tree = tomllib.loads(Machine.load(name).to_toml())
+    tops = [max(opp["khz"] for opp in cluster["opp"] + cluster.get("boost_opp", [])) for cluster in tree["cluster"]]
+    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
+    draw = np.random.default_rng(3)
+    lines = [f"{head},Bzy_MHz,PkgWatt"]
+    for share in (0.4, 0.6, 0.8, 1.0):
+        ghz = share * max(tops) / 1e6
+        for busy in (0.05, 0.25, 0.5, 0.75, 1.0):
+            load = 100 * busy if head == "Busy%" else busy * cpus
+            watts = (2 + cpus * busy * (0.1 * ghz + 0.05 * ghz**3)) * (1 + 0.01 * draw.standard_normal())
+            lines.append(f"{load:.3f},{1000 * ghz:.0f},{watts:.5f}")
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text, _, cannot = with_power(Machine.load(name).to_toml(), log)
+    told = next(float(what.split()[2]) for what in cannot if what.startswith("median residual"))
+    checked = check(text, log)
+    assert 100 * checked["median_abs_error"] == pytest.approx(told, abs=0.1)
+    assert told < 10
+    assert checked["inside"] >= 0.9 * checked["points"]
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", " "])
