@@ -54,6 +54,12 @@ class Curve:
     cpu: int
     points: list[Point] = field(default_factory=list)
 
+    @property
+    def title(self) -> str:
+        """Name what was measured: a rail or CPU, and its chip where the table has it."""
+        what = self.points[0].rail if self.points else ""
+        return (what or f"CPU {self.cpu}") + (f" of {self.soc}" if self.soc else "")
+
     def speed_per_mhz(self) -> float | None:
         """Give the median work a second and MHz."""
         speeds = [1000 * point.speed / point.khz for point in self.points if point.speed]

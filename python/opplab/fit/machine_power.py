@@ -284,14 +284,14 @@ def _fit_points(
     fits: list[Fitted] = []
     cannot = [*CANNOT_TELL, *left_out]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
-    chip = curves[0].soc
+    source = ", ".join(name for name in (files, curves[0].soc) if name)
     for curve in curves:
         index = place_of(curve.points[0], clusters)
         if index is None and curve.points[0].rail:
             cannot.append(f"what the rail {curve.points[0].rail} feeds: no cluster has its name")
             continue
         if index is None:
-            raise InputError(f"{files}: CPU {curve.cpu} of {curve.soc} is no CPU of the machine `{tree['name']}`")
+            raise InputError(f"{files}: {curve.title} is no CPU of the machine `{tree['name']}`")
         cluster = tree["cluster"][index]
         used = freqbench.pick_points(curve.points, words)
         fitted = fit_points(curve, used, others=[khz_of_opp(opp) for opp in cluster["opp"]])
@@ -312,9 +312,7 @@ def _fit_points(
         ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent_by_opp([(0, most) for _, most in ends])
     if not fits:
         raise InputError(f"{files}: nothing of the machine `{tree['name']}` was measured")
-    marks["cluster.opp.busy_uw"] = (
-        f"[F] {files}, {chip}: fitted curve (opplab fit power) less what is shared"
-    )
+    marks["cluster.opp.busy_uw"] = f"[F] {source}: fitted curve (opplab fit power) less what is shared"
     marks["cluster.opp.cluster_uw"] = "[F] the same: what does not depend on the clock; that it is shared: [A]"
     marks[INTERVAL_MARK] = INTERVALS[of]
     if (best := _next_measurement(tree, fits)) is not None:
