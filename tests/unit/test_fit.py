@@ -169,6 +169,10 @@ def test_freqbench_s_own_results_are_read(tmp_path: Path) -> None:
         ("soc,cpu,khz,busy_mean_mw\nx,4,2400000,1e12\n", r"highest power would be 1e\+06 kW"),
         ("soc,cpu,khz,busy_mean_mw,coremark_iter_per_s\nx,4,2400000,9,1e308\n", r"1e\+308 iterations a second"),
         ("pkg_w,mhz,busy_pct\n40,2000,50\n", "opplab fit power MACHINE FILE"),
+        ("cpu,khz,busy_cpus,busy_mw\n0,408000,1,30\n0,408000,4,94\n", ":3: `busy_cpus` is 4.*leave out such rows"),
+        ("busy_cores,khz,mw\n4,408000,30\n", "`busy_cores` is 4.*opplab fit power MACHINE FILE"),
+        ("khz,mw,util\n408000,30,0.5\n", "`util` is a load.*opplab fit power MACHINE FILE"),
+        ("a55_mhz,a55_w,a55_busy\n408,0.03,1\n408,0.09,4\n", ":3: `a55_busy` is 4.*`a55_pct`"),
     ],
 )
 def test_units_that_cannot_be_right_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -535,6 +539,19 @@ def test_a_machine_draws_what_the_log_it_is_fitted_to_has(tmp_path: Path, name: 
     assert checked["inside"] >= 0.9 * checked["points"]
 
 
+def test_busy_cpus_of_a_cluster_are_no_load_of_the_machine(tmp_path: Path) -> None:
+    """Goal: a table of clusters by busy CPUs is read as points of one busy CPU, or refused; it was one mixed curve."""
+    machine = catalog.find("machine", "juno-r2").read_text(encoding="utf-8")
+    rows = [
+        {"cpu": cpu, "khz": khz, "busy_cpus": 1, "busy_mw": khz / 4000} for cpu in (0, 1) for khz in (450000, 600000)
+    ]
+    alone = with_power(machine, write(tmp_path / "a.csv", rows))[0]
+    bare = [{name: value for name, value in row.items() if name != "busy_cpus"} for row in rows]
+    assert alone == with_power(machine, write(tmp_path / "a.csv", bare))[0]
+    with pytest.raises(FormatError, match="`busy_cpus` is 2"):
+        with_power(machine, write(tmp_path / "a.csv", [*rows, {**rows[0], "busy_cpus": 2}]))
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", " "])
 def test_columns_may_have_any_order_separator_and_unit(tmp_path: Path, mark: str) -> None:
     lines = [["watts", "note", "freq_ghz", "active_cores"], ["50", "a", "2.0", "4"], ["70", "b", "2.0", "8"]]
@@ -612,6 +629,8 @@ def test_logs_as_they_are_written(
         ("nothing here\n", "no column of the watts"),
         ("pkg_w,pkg_w,mhz,busy_pct\n40,40,2000,50\n", "two columns `pkg_w`"),
         ("pkg_w,mhz,busy_pct\n40,2000,50,7\n", "4 cells under 3 columns"),
+        ("cpu,pkg_w,mhz,busy_pct\n0,40,2000,50\n4,40,2000,60\n", ":3: rows of several parts .`cpu`: 0, 4."),
+        ("cluster,mw,khz,busy_pct\na55,40,200000,50\na76,40,200000,60\n", "`cluster`: a55, a76"),
     ],
 )
 def test_what_cannot_be_right_is_refused(tmp_path: Path, text: str, message: str) -> None:
