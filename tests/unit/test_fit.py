@@ -25,6 +25,7 @@ from opplab.fit.linear import fit_parts
 from opplab.fit.machine_check import check
 from opplab.fit.machine_class import class_of
 from opplab.fit.machine_power import generic_power, to_machine_text, with_power
+from opplab.fit.opp_machine import cpus_of
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 from opplab.fit.sources import read_samples
@@ -168,6 +169,10 @@ def test_freqbench_s_own_results_are_read(tmp_path: Path) -> None:
         ("soc,cpu,khz,busy_mean_mw\nx,4,2400000,1e12\n", r"highest power would be 1e\+06 kW"),
         ("soc,cpu,khz,busy_mean_mw,coremark_iter_per_s\nx,4,2400000,9,1e308\n", r"1e\+308 iterations a second"),
         ("pkg_w,mhz,busy_pct\n40,2000,50\n", "opplab fit power MACHINE FILE"),
+        ("cpu,khz,busy_cpus,busy_mw\n0,408000,1,30\n0,408000,4,94\n", ":3: `busy_cpus` is 4.*leave out such rows"),
+        ("busy_cores,khz,mw\n4,408000,30\n", "`busy_cores` is 4.*opplab fit power MACHINE FILE"),
+        ("khz,mw,util\n408000,30,0.5\n", "`util` is a load.*opplab fit power MACHINE FILE"),
+        ("a55_mhz,a55_w,a55_busy\n408,0.03,1\n408,0.09,4\n", ":3: `a55_busy` is 4.*`a55_pct`"),
     ],
 )
 def test_units_that_cannot_be_right_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -509,6 +514,44 @@ def test_one_busy_thread_is_one_busy_core_where_the_log_has_the_cpus(tmp_path: P
     assert any("which threads were busy" in words for words in cannot)
 
 
+@pytest.mark.parametrize("head", ["Busy%", "busy_cores"])
+@pytest.mark.parametrize("name", ["juno-r2", "sm8250", "alder-lake-i7-1260p", "xeon-6130-2s", "jasper-lake-4c"])
+def test_a_machine_draws_what_the_log_it_is_fitted_to_has(tmp_path: Path, name: str, head: str) -> None:
+    """Goal: whatever the capacities of clusters and the ends of their clocks, `--check` finds the stated residual."""
+    tree = tomllib.loads(Machine.load(name).to_toml())
+    tops = [max(opp["khz"] for opp in cluster["opp"] + cluster.get("boost_opp", [])) for cluster in tree["cluster"]]
+    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
+    draw = np.random.default_rng(3)
+    lines = [f"{head},Bzy_MHz,PkgWatt"]
+    for share in (0.4, 0.6, 0.8, 1.0):
+        ghz = share * max(tops) / 1e6
+        for busy in (0.05, 0.25, 0.5, 0.75, 1.0):
+            load = 100 * busy if head == "Busy%" else busy * cpus
+            watts = (2 + cpus * busy * (0.1 * ghz + 0.05 * ghz**3)) * (1 + 0.01 * draw.standard_normal())
+            lines.append(f"{load:.3f},{1000 * ghz:.0f},{watts:.5f}")
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text, _, cannot = with_power(Machine.load(name).to_toml(), log)
+    told = next(float(what.split()[2]) for what in cannot if what.startswith("median residual"))
+    checked = check(text, log)
+    assert 100 * checked["median_abs_error"] == pytest.approx(told, abs=0.1)
+    assert told < 10
+    assert checked["inside"] >= 0.9 * checked["points"]
+
+
+def test_busy_cpus_of_a_cluster_are_no_load_of_the_machine(tmp_path: Path) -> None:
+    """Goal: a table of clusters by busy CPUs is read as points of one busy CPU, or refused; it was one mixed curve."""
+    machine = catalog.find("machine", "juno-r2").read_text(encoding="utf-8")
+    rows = [
+        {"cpu": cpu, "khz": khz, "busy_cpus": 1, "busy_mw": khz / 4000} for cpu in (0, 1) for khz in (450000, 600000)
+    ]
+    alone = with_power(machine, write(tmp_path / "a.csv", rows))[0]
+    bare = [{name: value for name, value in row.items() if name != "busy_cpus"} for row in rows]
+    assert alone == with_power(machine, write(tmp_path / "a.csv", bare))[0]
+    with pytest.raises(FormatError, match="`busy_cpus` is 2"):
+        with_power(machine, write(tmp_path / "a.csv", [*rows, {**rows[0], "busy_cpus": 2}]))
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", " "])
 def test_columns_may_have_any_order_separator_and_unit(tmp_path: Path, mark: str) -> None:
     lines = [["watts", "note", "freq_ghz", "active_cores"], ["50", "a", "2.0", "4"], ["70", "b", "2.0", "8"]]
@@ -586,6 +629,8 @@ def test_logs_as_they_are_written(
         ("nothing here\n", "no column of the watts"),
         ("pkg_w,pkg_w,mhz,busy_pct\n40,40,2000,50\n", "two columns `pkg_w`"),
         ("pkg_w,mhz,busy_pct\n40,2000,50,7\n", "4 cells under 3 columns"),
+        ("cpu,pkg_w,mhz,busy_pct\n0,40,2000,50\n4,40,2000,60\n", ":3: rows of several parts .`cpu`: 0, 4."),
+        ("cluster,mw,khz,busy_pct\na55,40,200000,50\na76,40,200000,60\n", "`cluster`: a55, a76"),
     ],
 )
 def test_what_cannot_be_right_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -326,6 +326,9 @@ def test_a_log_of_rails_is_a_table(tmp_path: Path) -> None:
     assert [opp["mv"] for opp in opps] == [900, 1000, 1200]
     drawn = [(opp["busy_uw"] + opp["cluster_uw"]) / 1000 for opp in opps]
     assert drawn == pytest.approx([1000 * 0.81, 1500, 2000 * 1.44], rel=0.06)
+    # A log of rails has no chip's name.
+    assert "[F] rails.csv: fitted curve" in machine.read_text()
+    assert run("fit", "power", log).startswith("a15: 3 points;")
     log.write_text(log.read_text().replace("0.810,1", "x,1", 1))
     with pytest.raises(FormatError, match=r"rails\.csv:2: `a15_w` is `x`"):
         freqbench.read_points(log)

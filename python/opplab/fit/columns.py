@@ -57,6 +57,8 @@ _COUNTED = {"cores", "threads", "cpus"}
 _BUSY = {"busy", "active", "running", "spinning", "loaded", "used"}
 _LOADS = {"busy", "util", "utilization", "utilisation", "usage", "load", "c0"}
 _IDS = {"cpu", "core", "cor", "package", "pkg", "pk", "socket", "node", "die", "scope", "apic", "x2apic"}
+_PLACES = {"cpu", "cluster", "cluster_name", "core_type", "domain", "policy", "rail"}
+"""Columns that name a part of the machine, of whose rows none stands for the whole."""
 _WHOLE = {"", "-", "all", "system", "total", "sum", "whole", "summary"}
 _NOTHING = {"", "-", "--", "nan", "na", "n/a", "none", "null", "."}
 _LINE_OF_SECONDS = re.compile(r"^\s*(\d+(?:\.\d+)?) sec\s*$")
@@ -301,7 +303,8 @@ def read_table(text: str, path: Path) -> Table | None:
     Raises
     ------
     FormatError
-        A cell of a column that is needed is no number; two columns have one name.
+        A cell of a column that is needed is no number; two columns have one name; rows are of several parts of the
+        machine, and none is of the whole.
     """
     rows = list(_rows(text, path))
     if not rows:
@@ -310,8 +313,9 @@ def read_table(text: str, path: Path) -> Table | None:
     if "whole" in kinds:
         kept = [index for index, kind in enumerate(kinds) if kind == "whole"]
     else:
-        # Packages or CPUs alone: each row stands for itself.
+        # Packages or one CPU alone: each row stands for itself.
         kept = list(range(len(rows)))
+    _check_whole([rows[index] for index in kept], path)
     heads = {id(row.head): row.head for row in rows}.values()
     quantities = list(dict.fromkeys(quantity for head in heads for quantity in head.chosen))
     written = {q: next(h.names[h.chosen[q]] for h in heads if q in h.chosen) for q in quantities}
@@ -336,6 +340,20 @@ def read_table(text: str, path: Path) -> Table | None:
             by_package.append([load for i, load in loads.items() if kinds[i] == "package"])
             by_cpu.append({cpu: load for i, load in loads.items() if (cpu := _cpu_of(rows[i])) is not None})
     return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package, by_cpu)
+
+
+def _check_whole(rows: list[_Row], path: Path) -> None:
+    """Refuse rows of several parts of a machine."""
+    parts: dict[str, set[str]] = {}
+    for row in rows:
+        for index, name in enumerate(row.head.names):
+            cell = row.cells[index] if index < len(row.cells) else ""
+            if plain(name) in _PLACES and cell.lower() not in _WHOLE:
+                parts.setdefault(plain(name), set()).add(cell)
+                if len(parts[plain(name)]) > 1:
+                    told = ", ".join(sorted(parts[plain(name)]))
+                    message = f"rows of several parts (`{plain(name)}`: {told}), and watts and load are of the whole"
+                    raise FormatError(f"{path}:{row.line}: {message}", file=str(path), line=row.line)
 
 
 def _cpu_of(row: _Row) -> int | None:

@@ -19,7 +19,7 @@ from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
 from opplab.files import check_size, csv_rows, decoded, preamble, read_bytes, unpacked
 from opplab.fit import rails
-from opplab.fit.columns import known_column, plain
+from opplab.fit.columns import Column, known_column, plain
 
 __all__ = ["Curve", "Point", "choose", "is_points", "pick_points", "pooled", "powered", "read_points"]
 
@@ -53,6 +53,12 @@ class Curve:
     run: str
     cpu: int
     points: list[Point] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """Name what was measured: a rail or CPU, and its chip where the table has it."""
+        what = self.points[0].rail if self.points else ""
+        return (what or f"CPU {self.cpu}") + (f" of {self.soc}" if self.soc else "")
 
     def speed_per_mhz(self) -> float | None:
         """Give the median work a second and MHz."""
@@ -140,8 +146,15 @@ def is_points(path: Path) -> bool:
     if rails.of(names):
         return True
     has = {quantity for quantity, known in _ALIASES.items() if plain_names & known.keys()}
-    loads = [column for name in names if (column := known_column(name)) is not None and column.quantity == "load"]
+    # Busy CPUs of a named CPU or cluster are no load of the whole machine.
+    loads = [column for _, column in _loads(names) if not (column.is_count and has & {"cpu", "rail"})]
     return "khz" in has and bool(has & {"busy_mean_mw", "coremark_iter_per_s"}) and not loads
+
+
+def _loads(names: Iterable[str]) -> list[tuple[str, Column]]:
+    """Give the columns of a load, in shares or in busy CPUs."""
+    known = [(name, known_column(name)) for name in names]
+    return [(name, column) for name, column in known if column is not None and column.quantity == "load"]
 
 
 def read_points(file: Path, measured: bool = True) -> list[Point]:
@@ -215,6 +228,12 @@ def _read_csv(file: Path) -> list[Point]:
             near = nearest(column, list(columns))
             raise FormatError(f"{file}:1: no column `{column}`{near}; {HINT}", file=str(file), line=1)
 
+    loads = _loads(columns)
+    for name, load in loads:
+        if not load.is_count:
+            message = f"{file}:1: `{name}` is a load, and points are of one busy CPU; {HINT}"
+            raise FormatError(message, file=str(file), line=1)
+
     def told(name: str, row: dict[str, str], line: int) -> float | None:
         column, factor = units[name] or (name, 1)
         value = _number(row, column, file, line, decimal)
@@ -228,6 +247,11 @@ def _read_csv(file: Path) -> list[Point]:
 
     clusters: dict[str, int] = {}
     for line, row in rows:
+        for name, _ in loads:
+            if (count := _number(row, name, file, line, decimal)) is not None and count != 1:
+                what = "leave out such rows" if units["cpu"] or units["rail"] else HINT
+                message = f"{file}:{line}: `{name}` is {count:g}, and points are of one busy CPU: {what}"
+                raise FormatError(message, file=str(file), line=line)
         of = "cpu" if units["cpu"] else "rail"
         cpu, rail = _part(column_of(of), words(of, row), clusters)
         if cpu is None and not rail:

@@ -19,7 +19,7 @@ from opplab.fit import freqbench
 from opplab.fit.curve import CHIP, KIND, METER, Parameter
 from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.machine_class import class_of
-from opplab.fit.opp_machine import clusters_of, cpus_of, khz_of_opp, place_of, read_chip
+from opplab.fit.opp_machine import clocks_ghz, clusters_of, cpus_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 from opplab.fit.sources import BusyOf, Samples, join_samples, read_samples
@@ -89,17 +89,19 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         )
     cores = _cores(tree)
     machine = BusyOf.of(tree)
-    busy = samples.busy_cores(machine, [cluster["capacity"] / 1024 for cluster in tree["cluster"]])
+    busy = samples.busy_cores(machine)
+    core_0, core_1, core_3 = (_at_clocks(tree, samples, machine, power) for power in (0, 1, 3))
     spread_of_threads = samples.spread(machine)
     one, awake = np.ones_like(busy), 1 - samples.asleep
     sleeps = bool(np.ptp(awake) > 0.2)
     one_clock = _is_one_clock(samples)
-    core_columns, core_names = [busy, busy * samples.ghz, busy * samples.ghz**3], ["core", "core f", "core f^3"]
+    core_columns, core_names = [core_0, core_1, core_3], ["core", "core f", "core f^3"]
     if one_clock:
         # One clock does not show how power follows it: as the cores of measured servers.
-        core_columns, core_names = [busy * (samples.ghz + SERVER_CUBIC * samples.ghz**3)], ["core f"]
+        core_columns, core_names = [core_1 + SERVER_CUBIC * core_3], ["core f"]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
-    by_clock = (awake if sleeps else one) * samples.ghz
+    clocks_of = [np.interp(samples.ghz, ghz, ghz) for ghz in map(clocks_ghz, tree["cluster"])]
+    by_clock = (awake if sleeps else one) * np.mean(clocks_of, axis=0)
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
     of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
     one_load = bool(np.ptp(busy) < 0.1 * max(float(busy.max()), 1e-9))
@@ -137,7 +139,8 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     off = samples.watts / fitted - 1
     spread = 1.96 * float(np.sqrt(np.sum(off**2) / max(len(off) - len(told), 1)))
     at_middle = value["core"] + value["core f"] * middle + value["core f^3"] * middle**3
-    residual = f"median residual {100 * float(np.median(np.abs(off))):.1f} % of {len(off)} intervals"
+    misses = np.abs(fitted / samples.watts - 1)
+    residual = f"median residual {100 * float(np.median(misses)):.1f} % of {len(off)} intervals"
     clocks = f"{samples.ghz.min():.2f} to {samples.ghz.max():.2f} GHz, {busy.min():.1f} to {busy.max():.1f} busy cores"
     marks = {
         "cluster.opp.busy_uw": f"[F] {samples.name}, {samples.scope}, {clocks}: opplab fit power; {residual}",
@@ -173,6 +176,20 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
             "(log the single CPUs: turbostat without --Summary)"
         )
     return told, [*cannot, residual]
+
+
+def _at_clocks(tree: Tree, samples: Samples, machine: BusyOf, power: int) -> Floats:
+    """Give the sum over busy cores of their capacity (1 is 1024) times a power of their clock in GHz, by interval.
+
+    A cluster has a clock of its operating points only, and between two of them watts of both, as its file has.
+    """
+    sums = np.zeros_like(samples.watts)
+    by_cluster = samples.busy_by_cluster(machine)
+    for index, cluster in enumerate(tree["cluster"]):
+        ghz = clocks_ghz(cluster)
+        busy = np.array([of[index] for of in by_cluster])
+        sums += cluster["capacity"] / 1024 * busy * np.interp(samples.ghz, ghz, ghz**power)
+    return sums
 
 
 _SPREAD = 1.02
@@ -267,14 +284,14 @@ def _fit_points(
     fits: list[Fitted] = []
     cannot = [*CANNOT_TELL, *left_out]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
-    chip = curves[0].soc
+    source = ", ".join(name for name in (files, curves[0].soc) if name)
     for curve in curves:
         index = place_of(curve.points[0], clusters)
         if index is None and curve.points[0].rail:
             cannot.append(f"what the rail {curve.points[0].rail} feeds: no cluster has its name")
             continue
         if index is None:
-            raise InputError(f"{files}: CPU {curve.cpu} of {curve.soc} is no CPU of the machine `{tree['name']}`")
+            raise InputError(f"{files}: {curve.title} is no CPU of the machine `{tree['name']}`")
         cluster = tree["cluster"][index]
         used = freqbench.pick_points(curve.points, words)
         fitted = fit_points(curve, used, others=[khz_of_opp(opp) for opp in cluster["opp"]])
@@ -295,7 +312,7 @@ def _fit_points(
         ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent_by_opp([(0, most) for _, most in ends])
     if not fits:
         raise InputError(f"{files}: nothing of the machine `{tree['name']}` was measured")
-    marks["cluster.opp.busy_uw"] = f"[F] {files}, {chip}: fitted curve (opplab fit power) less what is shared"
+    marks["cluster.opp.busy_uw"] = f"[F] {source}: fitted curve (opplab fit power) less what is shared"
     marks["cluster.opp.cluster_uw"] = "[F] the same: what does not depend on the clock; that it is shared: [A]"
     marks[INTERVAL_MARK] = INTERVALS[of]
     if (best := _next_measurement(tree, fits)) is not None:

@@ -10,15 +10,21 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from opplab.errors import InputError
 from opplab.fit.freqbench import Point, choose, read_points
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "SLEEP",
     "WAKE_SHARE",
     "Layout",
+    "clocks_ghz",
     "clusters_of",
     "cpus_of",
     "driver_of",
@@ -121,6 +127,11 @@ def clusters_of(tree: dict[str, Any]) -> list[tuple[str, Sequence[int]]]:
 def khz_of_opp(opp: dict[str, Any]) -> int:
     """Give an operating point's clock."""
     return int(opp.get("khz") or round(1000 * opp["mhz"]))
+
+
+def clocks_ghz(cluster: dict[str, Any]) -> NDArray[np.float64]:
+    """Give the clocks of a cluster's operating points in GHz, boosted ones, too, ascending."""
+    return np.array(sorted(khz_of_opp(opp) / 1e6 for opp in [*cluster["opp"], *cluster.get("boost_opp", [])]))
 
 
 def place_of(point: Point, clusters: Sequence[tuple[str, Sequence[int]]]) -> int | None:

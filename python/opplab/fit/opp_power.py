@@ -45,7 +45,7 @@ class Fitted:
         """Give it as a set of the report."""
         soc, run, cpu = self.curve.soc, self.curve.run, self.curve.cpu
         return {
-            "set": f"{soc}/{run}/cpu{cpu}" if run else f"{soc}/cpu{cpu}",
+            "set": "/".join(name for name in (soc, run, self.curve.points[0].rail or f"cpu{cpu}") if name),
             "soc": soc,
             "run": run,
             "cpu": cpu,
@@ -84,7 +84,7 @@ def fit_points(curve: Curve, used: list[Point], shapes: Shapes | None = None, ot
     not.
     """
     if not used:
-        raise InputError(f"no point of {curve.soc} CPU {curve.cpu} to fit to")
+        raise InputError(f"no point of {curve.title} to fit to")
     shapes = shapes or shapes_without(curve.soc)
     power = np.array([point.busy_mw for point in used])
     top_mhz = max(*(point.khz for point in (*used, *curve.points)), *others, 0) / 1000

@@ -26,6 +26,8 @@ _PARTS = {
 }
 _BUSY = 0.9
 """Load from which on a sample counts as that of a busy rail."""
+_MOST = 1.1
+"""Load above which a column has percent, or counts CPUs."""
 
 
 def of(names: Sequence[str]) -> dict[str, dict[str, tuple[str, float]]]:
@@ -64,6 +66,10 @@ def points(
             values = {quantity: _number(file, line, row, *column) for quantity, column in parts.items()}
             if not {"khz", "mw"} <= {quantity for quantity, value in values.items() if value == value}:  # noqa: PLR0124
                 continue
+            if values.get("load", 1.0) > _MOST:
+                column = parts["load"][0]
+                message = f"{file}:{line}: `{column}` is {row[column].strip()}, more than the share 1 of one busy CPU"
+                raise FormatError(f"{message}; percent are `{rail}_pct`", file=str(file), line=line)
             if values.get("load", 1.0) >= _BUSY and values["khz"] > 0:
                 samples[round(values["khz"])].append((values["mw"], values.get("mv", float("nan"))))
         if not samples:

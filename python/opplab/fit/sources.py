@@ -5,7 +5,7 @@ Columns are known by name, whatever the table (`columns`).  Energies become watt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,13 +101,9 @@ class Samples:
     by_cpu: list[dict[int, float]] = field(default_factory=list)
     """Loads of the single CPUs, where the source has them apart."""
 
-    def busy_cores(self, machine: BusyOf, capacities: Sequence[float] = ()) -> Floats:
-        """Give busy cores of the machine, those of each cluster times its capacity where intervals name the CPUs."""
-        sums = np.zeros(len(self.load))
-        for index, by_cluster in enumerate(self.busy_by_cluster(machine)):
-            weights = capacities if self._tells_cpus(index, machine) else ()
-            sums[index] = sum(busy * (weights[c] if weights else 1.0) for c, busy in by_cluster.items())
-        return sums
+    def busy_cores(self, machine: BusyOf) -> Floats:
+        """Give busy cores of the machine."""
+        return np.array([sum(by_cluster.values()) for by_cluster in self.busy_by_cluster(machine)])
 
     def busy_by_cluster(self, machine: BusyOf) -> list[dict[int, float]]:
         """Give busy cores by cluster; a core with both threads busy counts 1 and what the second one adds.
