@@ -174,7 +174,7 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
-def _late(case: _opplab.Case, outcome: dict[str, Any]) -> str:
+def _late(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
     """Give a sentence with the tasks that ended late in this run, the most often late first; empty without any."""
     if not outcome["missed_activations"]:
         return ""
