@@ -551,6 +551,21 @@ def test_times_of_a_run_go_to_its_end() -> None:
         opplab.explain(work, cpu=1, at=10.5)
 
 
+def test_missed_activations_have_their_tasks() -> None:
+    """Goal: misses of a kernel thread are not read as the workload's. Method: counts are those of the events."""
+    heavy = {"run": 15000, "timer": {"ref": "unique", "period": 16000}}
+    light = {"run": 300, "timer": {"ref": "unique", "period": 16000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"heavy": heavy, "light": light}, "global": {"duration": -1}}))
+    slow = opplab.simulate("juno-r2", work, opplab.Policy(governor="powersave"), seconds=0.5)
+    text = opplab.explain(slow, why_slow=True).findings[0].text
+    late = slow.events("activation").filter(pl.col("timed") == 1, pl.col("slack_ns") < 0)["task"].to_list()
+    ended = slow.events("activation").filter(pl.col("timed") == 1)["task"].to_list()
+    assert late and set(late) == {0}
+    assert text.endswith(f"Late in this run: heavy-0 {len(late)} of {ended.count(0)}."), text
+    fast = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance"), seconds=0.5)
+    assert "Late in" not in opplab.explain(fast, why_slow=True).findings[0].text
+
+
 def test_missed_activations_are_those_of_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: one number of what a replay missed, marked as not the recording's."""
     folder = str(shared("traces/arm64-612-juno-eas-hetero9-bigspawn"))

@@ -85,8 +85,8 @@ fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric]) -> Nod
             _ => format!("By its wake-ups {late} of {all} activations of periodic tasks took longer than their period"),
         };
         let reason = format!(
-            "runs count those of recovered timers, which the trace lacks. {by_events} (the whole trace, as \
-             `opplab trace sql` has it)"
+            "runs count those of recovered timers, which the trace lacks; `opplab explain --why-slow` names their \
+             tasks. {by_events} (the whole trace, as `opplab trace sql` has it)"
         );
         reasons.push((MISSED.to_owned(), reason));
     }

@@ -33,6 +33,8 @@ SLOW = {
 
 HELD_BY = ("power-budget", "thermal", "turbo-bin", "policy-limit")
 """The limits of a package, and those that are set."""
+LATE = 3
+"""How many tasks are named that ended late."""
 NEAR_TOP_PCT = 95
 """Where the highest clocks save less than the rest of the time, a quota limits at any clock."""
 
@@ -172,6 +174,20 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
+def _late(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
+    """Give a sentence with the tasks that ended late in this run, the most often late first; empty without any."""
+    if not outcome["missed_activations"]:
+        return ""
+    ended = case.events(["activation"])["activation"]
+    counted = (ended["timed"] == 1) & (ended["time_ns"] >= outcome["end_ns"] - outcome["wall_ns"])
+    all_ = Counter(ended["task"][counted].tolist())
+    late = Counter(ended["task"][counted & (ended["slack_ns"] < 0)].tolist())
+    names = outcome["task_names"]
+    words = [f"{names[task]} {number} of {all_[task]}" for task, number in late.most_common(LATE)]
+    more = f" and {len(late) - LATE} more" if len(late) > LATE else ""
+    return f" Late in this run: {', '.join(words)}{more}." if words else ""
+
+
 def slow_cpus(
     case: _opplab.Case, *, governor_known: bool = True, replayed: tuple[float, str] | None = None
 ) -> Explanation:
@@ -209,7 +225,7 @@ def slow_cpus(
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
-        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}."
+        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{_late(case, outcome)}"
     )
     totals = {
         "busy_ns": busy_ns,

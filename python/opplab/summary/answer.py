@@ -63,7 +63,7 @@ _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench"
 DRAWS_APART = 5.0
 """Points between the ends of two intervals over draws from which on the draws did unlike work."""
 _LATE = {"missed_activations": "misses {} of its activations", "lost_resumes": "loses {} of its resumes"}
-"""Shares of work that is late or not done, and how sentences tell them."""
+"""Shares of work that is late or not done, and their words in sentences."""
 NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
