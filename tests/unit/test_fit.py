@@ -601,6 +601,7 @@ Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\tLMT
         ('note,pkg_w,mhz,busy_cores\n"a, b",40,2000,4\n', [40], [2.0], [4]),
         ("cpu,package_w,bzy_mhz,busy_pct\n,50,2000,80\n0,49,2100,100\n1,,2000,60\n", [50], [2.0], [0.8]),
         ("power_w,freq_mhz,load\n50,2000,80\n20,1000,3\n", [50, 20], [2.0, 1.0], [0.8, 0.03]),
+        ("CPU Busy% Bzy_MHz PkgWatt\n- 45.00 2000 40.0\n0 80.00 2000 40.0\n1 10.00 2000\n", [40], [2.0], [0.45]),
     ],
     ids=[
         "old turbostat",
@@ -610,6 +611,7 @@ Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\tLMT
         "quoted",
         "rows of CPUs",
         "percent",
+        "rows of CPUs that lack as many cells as there are ids",
     ],
 )
 def test_logs_as_they_are_written(
