@@ -25,7 +25,7 @@ from opplab.fit.linear import fit_parts
 from opplab.fit.machine_check import check
 from opplab.fit.machine_class import class_of
 from opplab.fit.machine_power import generic_power, to_machine_text, with_power
-from opplab.fit.opp_machine import cpus_of
+from opplab.fit.opp_machine import cpus_of, khz_of_opp
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 from opplab.fit.sources import read_samples
@@ -539,6 +539,36 @@ def test_a_machine_draws_what_the_log_it_is_fitted_to_has(tmp_path: Path, name: 
     assert checked["inside"] >= 0.9 * checked["points"]
 
 
+def test_the_range_has_whichever_cluster_was_busy_and_rows_of_cpus_tell_it(tmp_path: Path) -> None:
+    """Goal: a share of all CPUs does not tell a busy little CPU from a big one; their own rows do."""
+    machine = catalog.find("machine", "juno-r2").read_text(encoding="utf-8")
+    big = next(cluster for cluster in tomllib.loads(machine)["cluster"] if cluster["capacity"] == 1024)
+    cpus = cpus_of(big["cpus"])
+    lines, whole = ["CPU Busy% Bzy_MHz PkgWatt"], ["CPU Busy% Bzy_MHz PkgWatt"]
+    for mhz in (600, 800, 1000, 1200):
+        for busy in (0, 1, 2):
+            row = f"- {100 * busy / 6:.2f} {mhz} {0.3 + busy * mhz / 1000:.4f}"
+            whole.append(row)
+            lines += [row, *(f"{cpu} {100 if cpu in cpus[:busy] else 0} {mhz}" for cpu in range(6))]
+    (tmp_path / "cpus.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "whole.txt").write_text("\n".join(whole) + "\n", encoding="utf-8")
+
+    def fitted(name: str) -> tuple[float, list[int], list[str]]:
+        text, _, cannot = with_power(machine, tmp_path / name)
+        assert check(text, tmp_path / name)["median_abs_error"] < 0.03
+        tree = tomllib.loads(text)
+        cluster = next(cluster for cluster in tree["cluster"] if cluster["capacity"] == 1024)
+        opp = next(opp for opp in cluster["opp"] if khz_of_opp(opp) == 600_000)
+        return opp["busy_uw"] / 1e6, tree["range"]["cluster.opp.busy_uw"]["percent"], cannot
+
+    watts, _, cannot = fitted("cpus.txt")
+    assert watts == pytest.approx(0.6, rel=0.03)
+    assert not any("which clusters" in words for words in cannot)
+    watts, (low, _), cannot = fitted("whole.txt")
+    assert low / 100 * watts <= 0.6 < 0.9 * watts
+    assert any("which clusters were busy" in words for words in cannot)
+
+
 def test_busy_cpus_of_a_cluster_are_no_load_of_the_machine(tmp_path: Path) -> None:
     """Goal: a table of clusters by busy CPUs is read as points of one busy CPU, or refused; it was one mixed curve."""
     machine = catalog.find("machine", "juno-r2").read_text(encoding="utf-8")
@@ -601,6 +631,7 @@ Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\tLMT
         ('note,pkg_w,mhz,busy_cores\n"a, b",40,2000,4\n', [40], [2.0], [4]),
         ("cpu,package_w,bzy_mhz,busy_pct\n,50,2000,80\n0,49,2100,100\n1,,2000,60\n", [50], [2.0], [0.8]),
         ("power_w,freq_mhz,load\n50,2000,80\n20,1000,3\n", [50, 20], [2.0, 1.0], [0.8, 0.03]),
+        ("CPU Busy% Bzy_MHz PkgWatt\n- 45.00 2000 40.0\n0 80.00 2000 40.0\n1 10.00 2000\n", [40], [2.0], [0.45]),
     ],
     ids=[
         "old turbostat",
@@ -610,6 +641,7 @@ Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt\tLMT
         "quoted",
         "rows of CPUs",
         "percent",
+        "rows of CPUs that lack as many cells as there are ids",
     ],
 )
 def test_logs_as_they_are_written(

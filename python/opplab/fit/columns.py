@@ -239,6 +239,7 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
     head: _Head | None = None
     first: list[str] = []
     seconds = float("nan")
+    only_short = True  # Since the head: rows of CPUs may lack as many cells as a head has ids.
     for number, line in enumerate(text.splitlines(), 1):
         told = _LINE_OF_SECONDS.match(line)
         if told:
@@ -252,6 +253,7 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
             if head is None or names != head.names:
                 head = _choose(names, mark, path, number)
                 first = first or names
+            only_short = True
             continue
         if head is None:
             continue
@@ -259,7 +261,8 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
         if head.mark in (",", ";") and len(cells) > len(head.names):
             message = f"{path}:{number}: {len(cells)} cells under {len(head.names)} columns"
             raise FormatError(message, file=str(path), line=number)
-        if head.mark not in (",", ";") and head.ids and len(cells) == len(head.names) - len(head.ids):
+        only_short = only_short and len(cells) == len(head.names) - len(head.ids)
+        if head.mark not in (",", ";") and head.ids and only_short:
             # Old turbostats leave the names of the summary's row blank.
             for index in head.ids:
                 cells.insert(index, "-")

@@ -92,6 +92,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     busy = samples.busy_cores(machine)
     core_0, core_1, core_3 = (_at_clocks(tree, samples, machine, power) for power in (0, 1, 3))
     spread_of_threads = samples.spread(machine)
+    less, more = samples.spread_of_clusters(machine, [cluster["capacity"] / 1024 for cluster in tree["cluster"]])
     one, awake = np.ones_like(busy), 1 - samples.asleep
     sleeps = bool(np.ptp(awake) > 0.2)
     one_clock = _is_one_clock(samples)
@@ -157,7 +158,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
         core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))
-    core_bounds = (core_bounds[0] / spread_of_threads, core_bounds[1])
+    core_bounds = (less * core_bounds[0] / spread_of_threads, more * core_bounds[1])
     of_cores = _around(at_middle, core_bounds, spread)
     if float(busy.max()) < _HARDLY * cores:
         # Watts of busy cores hang on a sliver of the time: no better known than chips differ.
@@ -174,6 +175,12 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
             "which threads were busy: shares of all CPUs are taken for cores with all their threads busy; with one "
             f"thread a core, a core draws {100 / spread_of_threads:.0f} % of what was fitted, and the range has it "
             "(log the single CPUs: turbostat without --Summary)"
+        )
+    if more / less > _SPREAD:
+        cannot.append(
+            "which clusters were busy: all CPUs are taken as equally busy; with the biggest or the smallest first, a "
+            f"core draws {100 * less:.0f} to {100 * more:.0f} % of what was fitted, and the range has it (log the "
+            "single CPUs)"
         )
     return told, [*cannot, residual]
 
@@ -193,7 +200,7 @@ def _at_clocks(tree: Tree, samples: Samples, machine: BusyOf, power: int) -> Flo
 
 
 _SPREAD = 1.02
-"""So many times more busy cores may be meant: what the source leaves open of threads."""
+"""So many times more busy cores may be meant: what the source leaves open of threads and clusters."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
 _BETTER = 4.0

@@ -5,7 +5,7 @@ Columns are known by name, whatever the table (`columns`).  Energies become watt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +128,26 @@ class Samples:
         told = [self._tells_cpus(index, machine) for index in range(len(taken))]
         return max(float(np.sum(np.where(told, taken, spread)) / max(float(np.sum(taken)), 1e-9)), 1.0)
 
+    def spread_of_clusters(self, machine: BusyOf, capacities: Sequence[float]) -> tuple[float, float]:
+        """Give how many times less and more a core may draw, if loads without CPUs leave open which clusters were busy.
+
+        Taken are CPUs that are all equally busy; at the ends the biggest are busy first, or the smallest.
+        """
+        taken = first_big = first_small = 0.0
+        ascending = sorted(range(len(capacities)), key=lambda index: capacities[index])
+        all_busy = machine.busy(dict.fromkeys(machine.core_of, 1.0))
+        for index, by_cluster in enumerate(self.busy_by_cluster(machine)):
+            here = sum(capacities[cluster] * busy for cluster, busy in by_cluster.items())
+            small = big = here
+            if not self._tells_cpus(index, machine):
+                small, big = (
+                    _filled(by_cluster, all_busy, capacities, order) for order in (ascending, ascending[::-1])
+                )
+            taken, first_small, first_big = taken + here, first_small + small, first_big + big
+        if min(taken, first_small, first_big) <= 0:
+            return 1.0, 1.0
+        return min(taken / first_big, 1.0), max(taken / first_small, 1.0)
+
     def _tells_cpus(self, index: int, machine: BusyOf) -> bool:
         """Whether the interval has the CPUs that its load is the mean of."""
         loads = self.by_cpu[index] if index < len(self.by_cpu) else {}
@@ -147,6 +167,17 @@ class Samples:
             room = cores / machine.packages
             return np.array([sum(float(filled(load, room)) for load in loads) for loads in self.by_package])
         return filled(self.load, cores)
+
+
+def _filled(
+    by_cluster: Mapping[int, float], rooms: Mapping[int, float], capacities: Sequence[float], order: Sequence[int]
+) -> float:
+    """Give busy cores times capacity, if those of all clusters fill them in this order."""
+    left, total = sum(by_cluster.values()), 0.0
+    for cluster in order:
+        here = min(left, rooms[cluster])
+        left, total = left - here, total + capacities[cluster] * here
+    return total
 
 
 def join_samples(parts: list[Samples]) -> Samples:
