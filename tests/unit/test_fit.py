@@ -569,6 +569,14 @@ def test_the_range_has_whichever_cluster_was_busy_and_rows_of_cpus_tell_it(tmp_p
     assert any("which clusters were busy" in words for words in cannot)
 
 
+def test_states_of_clusters_that_a_log_s_sleep_does_not_fill_are_named(tmp_path: Path) -> None:
+    rows = ["Busy%,Bzy_MHz,PkgWatt,Pkg%pc6", "1,1000,20,90", "50,1000,60,5", "50,2000,90,5", "100,2000,140,0"]
+    (tmp_path / "log.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    for name, named in (("broadwell-72x-i3-metal", True), ("xeon-6130-2s", False)):
+        text = catalog.find("machine", name).read_text(encoding="utf-8")
+        assert any("cluster_idle" in what for what in with_power(text, tmp_path / "log.csv")[2]) is named
+
+
 def test_busy_cpus_of_a_cluster_are_no_load_of_the_machine(tmp_path: Path) -> None:
     """Goal: a table of clusters by busy CPUs is read as points of one busy CPU, or refused; it was one mixed curve."""
     machine = catalog.find("machine", "juno-r2").read_text(encoding="utf-8")

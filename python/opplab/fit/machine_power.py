@@ -257,6 +257,8 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
         cannot.append("the package apart from its cores: the source has one load")
     if not sleeps:
         cannot.append("idle states: the source lacks the sleep time of the package")
+    elif any(cluster.get("cluster_idle") for cluster in tree["cluster"]):
+        cannot.append("the machine's cluster_idle states: they keep their watts, which --check does not count")
     return cannot
 
 
