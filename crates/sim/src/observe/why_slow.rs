@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::facts::{PerfBound, RqFacts, SugovOutcome};
+use opplab_kernel::cpufreq::facts::{PerfBound, PolicyFacts, RqFacts, SugovOutcome};
 use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
@@ -213,8 +213,10 @@ pub struct WhySlow {
     clusters: Vec<(Vec<u32>, u32, u32)>,
     /// schedutil as the policy's kernel has it.
     gates: SugovGates,
-    /// Without frequency invariance schedutil asks relative to the clock that it has.
+    /// `arch_scale_freq_invariant()`; without it schedutil asks relative to the clock that it has.
     freq_invariant: bool,
+    /// Whether the architecture has `arch_scale_freq_ref()`.
+    has_freq_ref: bool,
     /// From when on, in ns, the point of each cluster at which a set limit holds it.
     limits: Vec<(u64, Vec<Option<u32>>)>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
@@ -254,6 +256,7 @@ impl WhySlow {
             clusters: clusters.collect(),
             gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             freq_invariant: Gates::new(&case.policy, machine).is_ok_and(|gates| gates.freq_invariant),
+            has_freq_ref: machine.invariance == InvarianceSource::FreqChange,
             limits: limits.collect(),
             memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
             warmup_ns: case.workload.warmup_ns,
@@ -373,7 +376,13 @@ impl WhySlow {
             peak = peak.max(stretch.util).min(*capacity);
             let rq = RqFacts { capacity: (*capacity).into(), ..RqFacts::default() };
             let asked = self.gates.perf(&rq, (peak.into(), peak.into()), None);
-            let ref_khz = if self.freq_invariant { *ref_khz } else { stretch.khz };
+            let facts = PolicyFacts {
+                cur_khz: stretch.khz,
+                freq_ref_khz: if self.has_freq_ref { *ref_khz } else { 0 },
+                freq_invariant: self.freq_invariant,
+                can_update: true,
+            };
+            let ref_khz = self.gates.capacity_ref_freq(&facts, *ref_khz);
             let raw_khz = self.gates.raw_freq(asked.util, rq.capacity, ref_khz);
             let above = opps.iter().copied().find(|&khz| khz >= raw_khz);
             let needed = above.or(opps.last().copied()).unwrap_or(0);
