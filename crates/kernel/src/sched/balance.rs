@@ -89,15 +89,7 @@ pub fn update_sg_lb_stats<F: BalanceFacts>(
     let is_kept = |sum: &&GroupSum| !tips && (is_local || !sees_misfits(sum)) && group.span.as_set().is_subset(cpus);
     let (mut stats, overloaded, overutilized) = match facts.group_sum(group.sgc).filter(is_kept) {
         Some(sum) => {
-            let stats = SgLbStats {
-                group_load: sum.load,
-                group_util: sum.util,
-                group_runnable: sum.runnable,
-                sum_h_nr_running: sum.h_nr_queued,
-                sum_nr_running: sum.nr_running,
-                idle_cpus: sum.idle,
-                ..SgLbStats::default()
-            };
+            let stats = sum.stats(sum.idle);
             let all = (stats, sum.overloaded != 0, false);
             debug_assert_eq!(all, sum_for_balance(facts, env, cpus, group, is_local, tips), "kept sums");
             all

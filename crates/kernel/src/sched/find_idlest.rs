@@ -29,15 +29,7 @@ pub fn update_sg_wakeup_stats<F: IdlestFacts>(
     };
     let mut stats = match facts.group_sum(group.sgc).filter(is_kept) {
         Some(sum) => {
-            let stats = SgLbStats {
-                group_load: sum.load,
-                group_util: sum.util,
-                group_runnable: sum.runnable,
-                sum_h_nr_running: sum.h_nr_queued,
-                sum_nr_running: sum.nr_running,
-                idle_cpus: sum.idle_without,
-                ..SgLbStats::default()
-            };
+            let stats = sum.stats(sum.idle_without);
             debug_assert_eq!(stats, sum_for_wakeup(facts, domain, group, task), "kept sums");
             stats
         }

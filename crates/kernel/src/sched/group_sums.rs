@@ -5,7 +5,7 @@
 //! kernel's do, so that they are equal to the last bit.
 
 use super::cpumask::CpuMask;
-use super::group::CpuLoad;
+use super::group::{CpuLoad, SgLbStats};
 
 /// What a CPU adds to the sums of a group, and such a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,20 @@ impl GroupSum {
             idle_without: (is_free && is_idle_without).into(),
             overloaded: (load.nr_running > 1).into(),
             reduced: (load.capacity.of != load.capacity.orig).into(),
+        }
+    }
+
+    /// What a look at the CPUs would have summed, with `idle_cpus` by the looker's own rule.
+    #[inline]
+    pub fn stats(&self, idle_cpus: u32) -> SgLbStats {
+        SgLbStats {
+            group_load: self.load,
+            group_util: self.util,
+            group_runnable: self.runnable,
+            sum_h_nr_running: self.h_nr_queued,
+            sum_nr_running: self.nr_running,
+            idle_cpus,
+            ..SgLbStats::default()
         }
     }
 
