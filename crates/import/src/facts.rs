@@ -90,8 +90,6 @@ pub struct CppcFacts {
     pub caps: CppcCaps,
     /// Level at which the reference counter counts.
     pub reference_perf: Option<u32>,
-    /// Guaranteed performance.
-    pub guaranteed_perf: Option<u32>,
 }
 
 /// One CPU.
@@ -163,8 +161,6 @@ pub struct PolicyFacts {
     pub scaling_max_khz: Option<u32>,
     /// `base_frequency`.
     pub base_khz: Option<u32>,
-    /// `bios_limit`.
-    pub bios_limit_khz: Option<u32>,
     /// `cpuinfo_transition_latency`; `None` where the driver has CPUFREQ_ETERNAL.
     pub transition_latency_ns: Option<u64>,
     /// The table of frequencies or operating points, ascending.

@@ -192,11 +192,7 @@ fn read_cppc(tree: &SysTree, folder: &str) -> Result<Option<CppcFacts>, ImportEr
         lowest_freq_mhz: register("lowest_freq")?.unwrap_or(0),
         nominal_freq_mhz: register("nominal_freq")?.unwrap_or(0),
     };
-    Ok(Some(CppcFacts {
-        caps,
-        reference_perf: register("reference_perf")?,
-        guaranteed_perf: register("guaranteed_perf")?,
-    }))
+    Ok(Some(CppcFacts { caps, reference_perf: register("reference_perf")? }))
 }
 
 fn read_policy(tree: &SysTree, folder: &str, id: u32, facts: &mut Facts) -> Result<Option<PolicyFacts>, ImportError> {
@@ -249,7 +245,6 @@ fn read_policy(tree: &SysTree, folder: &str, id: u32, facts: &mut Facts) -> Resu
         scaling_min_khz: khz("scaling_min_freq")?,
         scaling_max_khz: khz("scaling_max_freq")?,
         base_khz: khz("base_frequency")?,
-        bios_limit_khz: khz("bios_limit")?,
         transition_latency_ns: latency,
         opps: opps.into_iter().map(|khz| OppFacts { khz, ..OppFacts::default() }).collect(),
         boost_khz: ascending("scaling_boost_frequencies")?,

@@ -48,11 +48,6 @@ impl SetLimit {
         let own = self.by_cluster.iter().find(|(name, _)| name == cluster);
         own.map(|&(_, khz)| khz).or(Some(self.all_khz).filter(|&khz| khz > 0))
     }
-
-    /// Whether none is set.
-    pub fn is_unset(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// A feature of the scheduler that may be switched in debugfs (kernel/sched/features.h).

@@ -322,15 +322,6 @@ fn startup_ns(events: &Events, births: &[Birth]) -> u64 {
     runs.get(runs.len() / 2).copied().unwrap_or(0)
 }
 
-/// The case that runs the workload file of the recording in folder `dir`, and the state of the machine at its start;
-/// `None` if it has none.
-///
-/// # Errors
-/// As [`agree`].
-pub fn case_of(dir: &Path) -> Result<Option<(Case, Start)>, ReplayError> {
-    Ok(prepare(dir)?.map(|prepared| (prepared.case, prepared.start)))
-}
-
 /// Compares the recording in folder `dir`; `None` if it has no workload file.
 ///
 /// When the threads are born is known to a fraction of a ms; who is first where they meet may depend on less. So

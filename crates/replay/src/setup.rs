@@ -689,13 +689,10 @@ mod tests {
         assert_eq!(policy.scaling_min_freq.by_cluster, [(name(1), 800_000)]);
         assert!(!policy.no_turbo && policy.max_perf_pct == 100);
         // Two policies of a cluster that are set apart.
-        assert!(
-            read(vec![found(0, limits, "x"), found(3, [400_000, 2_000_000, 400_000, 900_000], "x")], &[])
-                .scaling_max_freq
-                .is_unset()
-        );
+        let apart = read(vec![found(0, limits, "x"), found(3, [400_000, 2_000_000, 400_000, 900_000], "x")], &[]);
+        assert_eq!(apart.scaling_max_freq, SetLimit::default());
         // acpi-cpufreq starts at P0, below a boost that it knows.
-        assert!(read(vec![found(0, limits, "acpi-cpufreq")], &[]).scaling_max_freq.is_unset());
+        assert_eq!(read(vec![found(0, limits, "acpi-cpufreq")], &[]).scaling_max_freq, SetLimit::default());
         let file = |name: &str| format!("/sys/devices/system/cpu/intel_pstate/{name}");
         let intel = |min: &str| {
             let snapshot = [(file("no_turbo"), "1"), (file("max_perf_pct"), "80"), (file("min_perf_pct"), min)];

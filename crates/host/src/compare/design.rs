@@ -100,11 +100,6 @@ impl Resolution {
         let normal = t_quantile(0.5 + CONFIDENCE / 2.0, f64::INFINITY);
         Some(Self { deviation, blocks_of_percent: needed(deviation, normal, 0.01).max(2) })
     }
-
-    /// The half-width that so many blocks give, as a ratio less one.
-    pub fn half_width(&self, n_blocks: u32) -> f64 {
-        (t_of(n_blocks.max(2) as usize) * self.deviation / f64::from(n_blocks.max(2)).sqrt()).exp_m1()
-    }
 }
 
 #[cfg(test)]

@@ -57,12 +57,6 @@ impl SignalError {
     pub fn percentile(&self, percent: usize) -> Option<u64> {
         nearest_rank(&self.differences, percent)
     }
-
-    /// The part of the samples within `limit`, in parts of a hundred thousand.
-    pub fn within_per_100k(&self, limit: u64) -> u64 {
-        let within = self.differences.partition_point(|&difference| difference <= limit) as u64;
-        (within * 100_000).checked_div(self.differences.len() as u64).unwrap_or(100_000)
-    }
 }
 
 /// The errors of one recording.
