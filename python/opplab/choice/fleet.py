@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from opplab.catalog import nearest
 from opplab.certainty import change_text
 from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
 from opplab.report.numbers import several
@@ -600,16 +601,7 @@ def _name_of(text: str, source: Path) -> str:
 
 def _cpus(tree: Mapping[str, Any]) -> int:
     """Count the CPUs of a machine file."""
-    return sum(_count(str(cluster["cpus"])) for cluster in tree["cluster"])
-
-
-def _count(cpus: str) -> int:
-    def spans() -> Iterator[int]:
-        for part in cpus.split(","):
-            low, _, high = part.partition("-")
-            yield int(high or low) - int(low) + 1
-
-    return sum(spans())
+    return sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
 
 
 def _number(value: float | None) -> str:
