@@ -41,6 +41,14 @@ LISTS = (
         "Keys of a policy",
         "For `[[policy]]` and `[defaults]` of a file, `opplab.Policy` and `--set`.",
     ),
+    (
+        "profile-keys",
+        "Power profiles",
+        "Settings of TLP, tuned, auto-cpufreq and power-profiles-daemon that change a run, with `--vs FILE` or "
+        "`--vs power-profiles-daemon`. All others are ignored with a note: disks, radios, graphics, platform profiles "
+        "and devices are not simulated. A key of TLP that is commented out has TLP's default: the preference is "
+        "`balance_performance` on AC, `balance_power` on battery and `power` as power-saver, the rest is the kernel's.",
+    ),
     ("metrics", "Metrics", "What is measured in a run; CLUSTER and the like stand for names of the machine."),
     ("gates", "Gates", "What differs between kernel versions; `gates` of a policy, or `--gate`, overrides one."),
     ("tunables", "Tunables", "What can be set of each governor: `tunables` of a policy, or `--tunable`."),

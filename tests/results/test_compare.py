@@ -483,6 +483,34 @@ def test_layouts_of_slides_boxes_and_grid(tmp_path):
         assert "has no layout" in str(result.exception)
 
 
+def test_folders_with_one_run_each_are_of_one_machine(tmp_path):
+    """Two kernels of one machine, each in its own results folder; and folders of which one lacks a run."""
+    tree = (GIVEN / "results").absolute()
+    for folder, runs in {"a": {"a": PERF}, "b": {"b": ONDEMAND}, "c": {"new": PERF}, "d": {"new": ONDEMAND}}.items():
+        (tmp_path / folder / "work/log").mkdir(parents=True)
+        for name, run in runs.items():
+            (tmp_path / folder / "work/log" / name).symlink_to(tree / run)
+    of = {name: tmp_path / name / "work/log" for name in "abcd"}
+    for folders, names in (("ab", ["a", "b"]), ("cd", ["c new", "d new"])):
+        shown = json.loads(cli(*map(of.get, folders), "-b", "kernbench:Elapsed", "--format", "json").stdout)
+        want = json.loads(
+            cli(tree, "--runs", f"{PERF},{ONDEMAND}", "-b", "kernbench:Elapsed", "--format", "json").stdout
+        )
+        assert [one["run"] for one in shown["cells"][:2]] == names
+        assert [one.get("change_pct") for one in shown["cells"]] == [one.get("change_pct") for one in want["cells"]]
+    cli(of["a"], of["b"], "--runs", "a,b", "-b", "kernbench", "--fail-if", "any < -99%", "--html", tmp_path / "r.html")
+    for table in ("overview", "ppw", "power"):
+        assert "one in each: taken for one machine's" in cli(of["a"], of["b"], "--table", table).stdout
+    mmtests = ("-b", "kernbench", "--method", "mmtests")
+    assert cli(of["a"], of["b"], *mmtests, "--runs", "a,b").stdout == cli(of["a"], of["b"], *mmtests).stdout
+    (of["a"] / "b").symlink_to(tree / ONDEMAND)
+    for table in ("overview", "ppw", "power"):
+        shown = cli(of["a"], of["b"], "--baseline", "b", "--table", table, "-b", "kernbench").stdout
+        assert re.search(r"^b$|on b$", shown, re.MULTILINE), (
+            "a table of its own, whose column of the other run is empty"
+        )
+
+
 def test_public_names():
     import opplab as ol
 

@@ -665,3 +665,11 @@ def test_other_work_or_another_length_under_one_name_fails_a_gate(tmp_path):
     again = ran(tmp_path, "again", "--seconds", "0.2", governor="performance")
     done = cli.invoke(opplab, ["compare", base, again, "--metric", "energy", "--fail-if", "energy < -900%"])
     assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("hackbench", "hackbench"), ("p99 < 2", "p99"), ("< -2%", "any"), ("", "any")]
+)
+def test_the_example_for_a_rule_that_cannot_be_read_is_of_its_own_name(text: str, name: str) -> None:
+    with pytest.raises(InputError, match=f"; write e.g. '{name} < -2% clear'"):
+        gate.parse(text)

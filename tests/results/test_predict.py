@@ -66,8 +66,8 @@ tasks=2,noise,performance,
 """
 
 
-def predicted(folder: Path) -> list[dict[str, str]]:
-    (folder / "mine.toml").write_text(EXPERIMENT)
+def predicted(folder: Path, experiment: str = EXPERIMENT) -> list[dict[str, str]]:
+    (folder / "mine.toml").write_text(experiment)
     (folder / "mine.csv").write_text(TABLE)
     out = folder / "out.csv"
     ran = CliRunner().invoke(command, [str(folder / "mine.toml"), "-o", str(out), "--results", str(folder / "results")])
@@ -98,6 +98,14 @@ def test_what_is_given_or_without_a_model_is_no_prediction(tmp_path: Path) -> No
     assert (rows[0]["predicted_ratio"], rows[0]["reason"]) == ("1", "given")
     assert rows[5]["predicted_ratio"] == ""
     assert "no model" in rows[5]["reason"]
+
+
+def test_a_row_whose_power_is_not_known_is_the_only_one_left_out(tmp_path: Path) -> None:
+    rows = predicted(
+        tmp_path, EXPERIMENT.replace("juno-r2", "kaby-lake-i7-7500u").replace("work_done/energy", "work_done")
+    )
+    assert [bool(row["predicted_ratio"]) for row in rows] == [True, False, False, True, True, False]
+    assert "energy of performance periodic is not known" in rows[1]["reason"]
 
 
 def test_intervals_cover_tables_that_they_were_not_learnt_from() -> None:

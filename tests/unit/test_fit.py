@@ -17,6 +17,7 @@ from opplab import _opplab, catalog, results
 from opplab.agreement.silicon import score_folder
 from opplab.cli.fit import command
 from opplab.cli.main import opplab
+from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
 from opplab.fit.energy_model import inefficient_khz
@@ -25,7 +26,7 @@ from opplab.fit.linear import fit_parts
 from opplab.fit.machine_check import check
 from opplab.fit.machine_class import class_of
 from opplab.fit.machine_power import generic_power, to_machine_text, with_power
-from opplab.fit.opp_machine import cpus_of, khz_of_opp
+from opplab.fit.opp_machine import khz_of_opp
 from opplab.fit.score import Prediction, summary
 from opplab.fit.shapes import family, shapes_without
 from opplab.fit.sources import read_samples
@@ -520,7 +521,7 @@ def test_a_machine_draws_what_the_log_it_is_fitted_to_has(tmp_path: Path, name: 
     """Goal: whatever the capacities of clusters and the ends of their clocks, `--check` finds the stated residual."""
     tree = tomllib.loads(Machine.load(name).to_toml())
     tops = [max(opp["khz"] for opp in cluster["opp"] + cluster.get("boost_opp", [])) for cluster in tree["cluster"]]
-    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
+    cpus = sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
     draw = np.random.default_rng(3)
     lines = [f"{head},Bzy_MHz,PkgWatt"]
     for share in (0.4, 0.6, 0.8, 1.0):
@@ -543,7 +544,7 @@ def test_the_range_has_whichever_cluster_was_busy_and_rows_of_cpus_tell_it(tmp_p
     """Goal: a share of all CPUs does not tell a busy little CPU from a big one; their own rows do."""
     machine = catalog.find("machine", "juno-r2").read_text(encoding="utf-8")
     big = next(cluster for cluster in tomllib.loads(machine)["cluster"] if cluster["capacity"] == 1024)
-    cpus = cpus_of(big["cpus"])
+    cpus = cpus_in(big["cpus"])
     lines, whole = ["CPU Busy% Bzy_MHz PkgWatt"], ["CPU Busy% Bzy_MHz PkgWatt"]
     for mhz in (600, 800, 1000, 1200):
         for busy in (0, 1, 2):

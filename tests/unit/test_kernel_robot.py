@@ -197,6 +197,18 @@ def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:
     assert 0.5 <= one["sign_probability"] < 1
 
 
+def test_a_mail_is_answered_without_the_rows_that_a_machine_has_no_power_for(tmp_path: Path) -> None:
+    mail = tmp_path / "mail.txt"
+    mail.write_text(STDDEV.replace("/100%/", "/6%/"), encoding="utf-8")
+    how = (str(mail), "-m", "kaby-lake-i7-7500u", "--vs", "governor=powersave")
+    code, text, _ = predict(*how, results=tmp_path / "a")
+    assert code == 0
+    assert "hackbench.throughput  (" in text
+    assert "turbostat.PkgWatt  (" not in text
+    assert "(turbostat.PkgWatt: power of powersave hackbench is not known: " in text
+    assert "note: 1 group of 40 tasks for " in text
+
+
 def test_a_mail_runs_as_long_as_its_model_or_as_asked(tmp_path: Path) -> None:
     """netperf's 24 streams ran for 10 s each, six times what the model's errors were learnt with."""
     mail = tmp_path / "mail.txt"

@@ -11,7 +11,7 @@ from opplab.choice.settings import Setting, grid, labels_of
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.simulation.machine import Machine
-from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles
+from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles, profile_keys
 from opplab.sweep.variants import with_variants
 
 INTEL = ["intel_pstate", "intel_cpufreq"]
@@ -58,6 +58,59 @@ def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
     limits = {"max_perf_pct": 30, "no_turbo": True}
     assert found["tlp BAT"].keys == {"governor": "powersave", "epp": "power", **limits}
     assert found["tlp BAT"].notes == ["tlp BAT: without a key in simulations: WIFI_PWR, NMI_WATCHDOG"]
+
+
+UNSET = "".join(f"#CPU_SCALING_GOVERNOR_ON_{of}=x\n#CPU_ENERGY_PERF_POLICY_ON_{of}=x\n" for of in ("AC", "BAT", "SAV"))
+
+
+def test_what_a_file_of_tlp_comments_out_has_tlp_s_defaults(tmp_path: Path) -> None:
+    """TLP 1.9, defaults.conf: the preference; all else is the kernel's."""
+    found = profiles(tmp_path, "tlp.conf", UNSET, hwp=True)
+    epp = {"tlp AC": "balance_performance", "tlp BAT": "balance_power", "tlp SAV": "power"}
+    assert {name: one.keys for name, one in found.items()} == {name: {"epp": value} for name, value in epp.items()}
+    assert found["tlp BAT"].notes == ["tlp BAT: CPU_ENERGY_PERF_POLICY is not set: TLP's default, balance_power"]
+    for machine in ({"drivers": ["acpi-cpufreq"]}, {"hwp": False}):
+        first, *_ = found = profiles(tmp_path, "tlp.conf", UNSET, **machine).values()
+        assert not any(one.keys for one in found)
+        assert first.notes[0].endswith(
+            "TLP sets nothing that is simulated here: the kernel's defaults stay, as the baseline has them"
+        )
+    for switch in ("TLP_DISABLE_DEFAULTS=1\n", "TLP_ENABLE=0\nCPU_BOOST_ON_AC=0\n"):
+        assert not any(one.keys for one in profiles(tmp_path, "tlp.conf", UNSET + switch, hwp=True).values())
+    found = profiles(tmp_path, "tlp.conf", UNSET + "CPU_BOOST_ON_BAT=0\nCPU_ENERGY_PERF_POLICY_ON_BAT=\n", hwp=True)
+    assert found["tlp BAT"].keys == {"no_turbo": True}, "an empty value switches a default off"
+    assert found["tlp SAV"].keys == {"no_turbo": True, "epp": "power"}, "where power-saver has none, battery's holds"
+    run = profiles(tmp_path, "tlp.conf", UNSET + 'USB_DENYLIST="1"\nUSB_DENYLIST+=" 2"\n', hwp=True)
+    assert not any("later holds" in note for one in run.values() for note in one.notes)
+
+
+VALUES = {
+    "driver": "passive", "governor": "performance", "epp": "power", "no_turbo": "1", "nosmt": "off", "eas": "0",
+    "hwp_dynamic_boost": "1", "idle_disable": "1", "isolcpus": "1", "nohz_full": "1",
+}  # fmt: skip
+"""What a profile may have, by the policy's key that comes of it; 5 for all others."""
+
+
+@pytest.mark.parametrize("row", profile_keys(), ids=lambda row: f"{row['of']} {row['setting']}")
+def test_each_setting_of_the_list_sets_its_key(row: dict[str, str], tmp_path: Path) -> None:
+    key, setting = row["policy key"], row["setting"].rpartition(" ")[2].rpartition(".../")[2]
+    value = {"turbo": "never", "boost": "0", "CPU_BOOST_ON_AC,": "0"}.get(setting, VALUES.get(key, "5"))
+    name, text = {
+        "TLP": ("tlp.conf", f"TLP_DISABLE_DEFAULTS=1\n{row['setting'].partition(',')[0]}={value}\n"),
+        "auto-cpufreq": ("a.conf", f"[charger]\n{setting}={value}\n"),
+        "tuned": ("x/tuned.conf", f"[{row['setting'].partition(']')[0][1:]}]\n{setting}={value}\n"),
+        DAEMON: ("state.ini", "[State]\nProfile=balanced\n"),
+    }[row["of"]]
+    if "cmdline" in row["setting"]:
+        text = f"[bootloader]\ncmdline={setting}={value}\n"
+    elif "sysfs" in row["setting"]:
+        text = f"[sysfs]\n/sys/x/{setting}={value}\n"
+    drivers = AMD[::-1] if "amd_pstate" in setting or setting == "boost" else INTEL
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    (found,) = power_profiles(str(file), drivers, hwp=True, idle=[("POLL", 0), ("C1", 2), ("C6", 50)])
+    assert ", ".join(found.keys) == key, found.notes
 
 
 def test_tuned_includes_and_takes_the_first_governor_that_there_is(tmp_path: Path) -> None:
@@ -184,7 +237,6 @@ def test_auto_cpufreq_and_the_daemon(tmp_path: Path) -> None:
         ("tlp.conf", "CPU_BOOST_ON_AC=2\n", r"tlp.conf:1: `2` is neither 0 nor 1"),
         ("tlp.conf", "CPU_BOOST_ON_AC=1\nCPU_SCALING_GOVERNOR_ON_AC=ondemnd\n", r"no governor `ondemnd`.*ondemand"),
         ("tlp.conf", "CPU_BOOST_ON_AC=1\nnonsense\n", r":2: no NAME=VALUE"),
-        ("tlp.conf", "WIFI_PWR_ON_AC=on\n", r"no setting of CPU"),
         ("a.conf", "[charger]\nturbo = somtimes\n", r":2: `somtimes` is no turbo"),
         ("a.conf", "[charger]\nscaling_max_freq = fast\n", r":2: `fast` is no whole number"),
         ("a.conf", "[battery]\nscaling_max_freq=1\nscaling_min_freq=2\n", r"scaling_min_freq 2 is above"),

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from opplab import Policy, Trace, Workload, _opplab, simulate
+from opplab import Machine, Policy, Trace, Workload, _opplab, simulate
 from opplab.cli.main import opplab
-from opplab.cli.replay import REPLAYED, _rows, _text, with_intervals
+from opplab.cli.replay import REPLAYED, _moved, _rows, _text, with_intervals
+from opplab.cpulist import cpus_in
 
 from testdata import shared
 
@@ -80,6 +81,47 @@ def test_missed_activations_name_what_the_trace_has_of_them() -> None:
     assert late > 0
     (reason,) = [one["reason"] for one in found["silent"] if one["of"] == "missed activations"]
     assert f"By its wake-ups {late} of {every} activations of periodic tasks took longer than their period" in reason
+
+
+def test_a_closed_loop_names_the_tasks_that_end_late() -> None:
+    """Goal: the tasks' counts are those of the run with the most, of the replayed and of the changed policy."""
+    folder = str(shared("traces/arm64-612-juno-eas-one_heavy"))
+    text = _opplab.replay_trace(folder, None, "closed", "powersave", None, None, None, [])
+    (row,) = [row for row in json.loads(text)["metrics"] if row["metric"] == "missed activations"]
+    notes = json.loads(replay(folder, "--mode", "closed", "--governor", "powersave", "--format", "json").output)[
+        "notes"
+    ]
+    for at, policy in enumerate(("replayed", "changed")):
+        most = max(run[at] for run in row["runs"])
+        (note,) = [
+            note for note in notes if note.startswith(f"late under the {policy} policy, in the run with the most")
+        ]
+        assert sum(map(int, re.findall(r" (\d+) of \d+", note))) == most > 0
+
+
+def test_a_closed_loop_says_how_much_work_is_on_other_clusters() -> None:
+    cluster = {"time_ns": [1, 1], "freq_khz": [500000, 1000000], "mean_khz": 1}
+    run = {
+        name: {"policies": [{**cluster, "cpus": [0], "busy_ns": little}, {**cluster, "cpus": [4], "busy_ns": big}]}
+        for name, little, big in (
+            ("recorded", [0, 100], [0, 100]),
+            ("replayed", [200, 0], [200, 0]),
+            ("changed", [0, 200], [0, 50]),
+        )
+    }
+    on = Machine.load("juno-r2")._inner
+    little, big = (cluster["capacity"] for cluster in on.describe()["clusters"])
+    first = {name: next(iter(cpus_in(one["cpus"]))) for name, one in zip("lb", on.describe()["clusters"], strict=True)}
+    for one in run.values():
+        one["policies"][0]["cpus"], one["policies"][1]["cpus"] = [first["l"]], [first["b"]]
+    (words,) = _moved({"mode": "closed", "fixed_speed": False, **run}, on)
+    share = 2 * little / (2 * little + big / 2) - little / (little + big)
+    assert words == f"{100 * share:.0f} % of the changed work is on other clusters than under the replayed policy"
+    assert _moved({"mode": "open", "fixed_speed": False, **run}, on) == []
+    (first_words, _) = _moved(
+        {"mode": "closed", "fixed_speed": True, **run, "replayed": run["changed"], "changed": run["recorded"]}, on
+    )
+    assert "of the replayed work is on other clusters than in the trace" in first_words
 
 
 def test_what_somebody_knows_is_not_assumed(lisa: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 import tomllib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Facts",
     "Forecast",
+    "NotKnown",
     "Point",
     "RowName",
     "axes_of",
@@ -35,6 +36,11 @@ __all__ = [
     "governors_of",
     "rows_of",
 ]
+
+
+class NotKnown(InputError):
+    """A value that the model has and these runs do not: a power that the machine's file lacks, work without an end."""
+
 
 Point = tuple[str, str]
 """The label of a workload, and the parameters of one of its points."""
@@ -83,7 +89,7 @@ class Facts:
                 plain = [other for other in found if ":" not in other]
                 raise InputError(f"`simulated` names the metric '{name}'{nearest(name, plain)}")
             if (value := found[name]) is None:
-                raise InputError(
+                raise NotKnown(
                     f"{name} of {policy} {point[0]} is not known: a power is missing, or the work did not end"
                 )
             return value
@@ -129,7 +135,7 @@ class Facts:
             changes = [value for metric, value in facts.items() if metric.startswith("freq_changes:")]
             found["frequency changes"] = math.fsum(changes)
             for metric, name in (("switches", "switches"), ("migrations", "migrations"), ("power", "power")):
-                if metric in facts:
+                if facts.get(metric) is not None:
                     found[name] = facts[metric]
             for name, value in found.items():
                 sums.setdefault(name, []).append(value)
@@ -195,11 +201,16 @@ class Forecast:
 
 
 def forecasts(
-    experiment: Experiment, table: Sequence[published.Published], facts: Facts, only: Container[RowName] | None = None
+    experiment: Experiment,
+    table: Sequence[published.Published],
+    facts: Facts,
+    only: Container[RowName] | None = None,
+    left_out: Callable[[published.Published, str], None] | None = None,
 ) -> Iterator[tuple[published.Published, published.Published | None, Mapping[str, Any], Forecast]]:
     """Give the simulated rows of a table: the row, its baseline's where there is one, the entry, the forecast.
 
     Rows of the baseline itself, and rows of other tables, machines or benchmarks than the entries name, are left out.
+    `left_out` takes rows whose values are not known, with the reason; without it the first of them is an error.
     """
     base_of = {variant: base for base, variant in experiment.pairs}
     governors = governors_of(experiment)
@@ -230,7 +241,14 @@ def forecasts(
             for point in facts.points(entry["workloads"]):
                 if not belongs(axes, axes_of(point[1])):
                     continue
-                new, old = (facts.value(point, policy, simulated) for policy in (label, base))
+                try:
+                    new, old = (facts.value(point, policy, simulated) for policy in (label, base))
+                except NotKnown as error:
+                    if left_out is None:
+                        raise
+                    left_out(row, str(error))
+                    used.clear()
+                    break
                 if new and old:
                     used.append(point)
                     values[label].append(new)
@@ -252,11 +270,12 @@ def deviations_of(
     table: Sequence[published.Published],
     results: pl.DataFrame,
     only: Container[RowName] | None = None,
+    left_out: Callable[[published.Published, str], None] | None = None,
 ) -> dict[tuple[RowName, str], float]:
     """Give the deviation of each predicted ratio's logarithm from run to run, by row and variant (`deviation_of`)."""
     ratios: dict[tuple[RowName, str], list[float]] = {}
     for part in results.partition_by("iteration"):
-        for row, _, _, forecast in forecasts(experiment, table, Facts(part), only):
+        for row, _, _, forecast in forecasts(experiment, table, Facts(part), only, left_out):
             ratios.setdefault((forecast.row, row.variant), []).append(math.log(forecast.ratio))
     return {key: deviation_of(of) for key, of in ratios.items()}
 

@@ -244,14 +244,19 @@ def predict(
     place = {id(row): number for number, row in enumerate(rows)}
     found: dict[int, Prediction] = {}
     baselines: set[str] = set()
+    unknown: dict[int, str] = {}
+
+    def left_out(row: published.Published, why: str) -> None:
+        unknown[place[id(row)]] = why
+
     for experiment, results, other_disks in experiments:
         models = benchmark_models(experiment)
-        deviations = deviations_of(experiment, rows, results)
+        deviations = deviations_of(experiment, rows, results, left_out=left_out)
         elsewhere: dict[int, list[float]] = {}
         for part in other_disks:
-            for row, _, _, forecast in forecasts(experiment, rows, Facts(part)):
+            for row, _, _, forecast in forecasts(experiment, rows, Facts(part), left_out=left_out):
                 elsewhere.setdefault(place[id(row)], []).append(math.log(forecast.ratio))
-        for row, _, entry, forecast in forecasts(experiment, rows, Facts(results)):
+        for row, _, entry, forecast in forecasts(experiment, rows, Facts(results), left_out=left_out):
             baselines.add(forecast.baseline)
             number = place[id(row)]
             disks = [math.log(forecast.ratio), *elsewhere.get(number, [])]
@@ -260,7 +265,7 @@ def predict(
             half = half_width(models[entry["workloads"][0]], middle, known_errors(), deviation)
             low, high = math.exp(min(disks) - half), math.exp(max(disks) + half)
             found[number] = Prediction(math.exp(middle), low, high, forecast.explanation + _hangs(disks))
-    return [found.get(number) or _without(row, rows, baselines) for number, row in enumerate(rows)]
+    return [found.get(number) or _without(row, rows, baselines, unknown.get(number)) for number, row in enumerate(rows)]
 
 
 def _hangs(disks: Sequence[float]) -> str:
@@ -277,10 +282,10 @@ def benchmark_models(experiment: Experiment) -> dict[str, str]:
     return {one["label"]: one.get("benchmark", "rt-app") for one in file["workload"]}
 
 
-def _without(row: Published, rows: Sequence[Published], baselines: Collection[str]) -> Prediction:
+def _without(row: Published, rows: Sequence[Published], baselines: Collection[str], unknown: str | None) -> Prediction:
     """Give the entry of a row that is not simulated: what is given of it, or nothing with the reason."""
     if not row.text:
-        return Prediction(math.nan, math.nan, math.nan, f"no model of {row.benchmark}: {row.metric}")
+        return Prediction(math.nan, math.nan, math.nan, unknown or f"no model of {row.benchmark}: {row.metric}")
     same = (row.table, row.machine, row.benchmark, row.metric, row.parameter)
     for other in rows:
         place = (other.table, other.machine, other.benchmark, other.metric, other.parameter)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
+from opplab.report.numbers import several
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _hackbench(axes: Mapping[str, str], cpus: int) -> _Model:
     words: dict[str, Any] = {**params, "kind": _word(axes, "mode", {"process": "process", "threads": "thread"})}
     words["through"] = _word(axes, "ipc", {"pipe": "pipe", "socket": "socket"})
     metrics = [(r"hackbench\.throughput(?:_avg|_best|_worst)?", "1/elapsed"), (rf"hackbench\.(?:{_TIME})", "elapsed")]
-    about = f"{params['groups']} groups of {TASKS_A_GROUP} tasks for {threads} threads"
+    about = f"{several(params['groups'], 'group')} of {TASKS_A_GROUP} tasks for {several(threads, 'thread')}"
     return _Model("hackbench", words, metrics, about)
 
 
@@ -102,7 +103,7 @@ def _netperf(axes: Mapping[str, str], cpus: int) -> _Model:
 def _computing(metric: str) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
         tasks = _count(axes, cpus, "nr_task", "nr_threads")
-        about = f"{tasks} tasks that only compute stand for it"
+        about = f"what stands for it: {several(tasks, 'task')} of computing only"
         return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about)
 
     return made
@@ -240,7 +241,7 @@ def answer(
     progress : callable, optional
         Gives a context for so many cases.
     """
-    from opplab.agreement.forecast import Facts, deviation_of
+    from opplab.agreement.forecast import Facts, NotKnown, deviation_of
     from opplab.agreement.predict import half_width, known_errors, sign_probability
     from opplab.simulation.machine import Machine
 
@@ -260,17 +261,20 @@ def answer(
 
     rows: list[Row] = []
     predictions: list[dict[str, Any]] = []
-    without: list[str] = []
+    without: dict[str, str] = {}
     for row in report.rows:
         simulated = next((own for pattern, own in (*model.metrics, POWER) if re.fullmatch(pattern, row.metric)), None)
         first = row.entries[0]
         if simulated is None or first is None:
-            without.append(row.metric)
+            without[row.metric] = ""
             continue
         cells: list[Cell | None] = [Cell(value=first.value, text=first.text, spread=first.spread)]
         chances = []
         for commit, variant in zip(report.commits[1:], variants[1:], strict=True):
-            found = [one for one in (ratio(part, variant.label, simulated) for part in parts) if one]
+            try:
+                found = [one for one in (ratio(part, variant.label, simulated) for part in parts) if one]
+            except NotKnown as error:
+                found, without[row.metric] = [], str(error)
             if not found:
                 cells.append(None)
                 continue
@@ -299,17 +303,24 @@ def answer(
             cells.append(Cell(value=value, text=text, change_text=f"{change:+.1f}%", change=change))
             direction = "more" if change >= 0 else "less"
             chances.append(f"{direction} {100 * chance:.0f} % [{low:+.1f}%, {high:+.1f}%]")
+        if not any(cells[1:]):
+            without.setdefault(row.metric, "")
+            continue
         operation = f"{row.metric}  ({'; '.join(chances)})"
         rows.append(Row("", operation, cells, spread_kind="percent", metric=row.metric))
     if not rows:
-        raise InputError(f"none of the text's {len(report.rows)} metrics follows from the model of {report.testcase}")
+        why = ": ".join(["", *dict.fromkeys(filter(None, without.values()))][:2])
+        raise InputError(f"none of the text's {several(len(report.rows), 'metric')} can be predicted{why}")
     if report.machine:
         notes.append(f"the text's machine: {report.machine}")
     if model.about:
         notes.append(model.about)
     if without:
-        some = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
-        notes.append(f"not predicted: {len(without)} of {len(report.rows)} metrics ({some})")
+        known = sorted(without.items(), key=lambda one: not one[1])
+        some = ", ".join(f"{name}{why and f': {why}'}" for name, why in known[:3]) + (
+            ", ..." if len(without) > 3 else ""
+        )
+        notes.append(f"not predicted: {len(without)} of {several(len(report.rows), 'metric')} ({some})")
     heads = [
         _head(commit, subject, variant.label if at else "")
         for at, (commit, subject, variant) in enumerate(zip(report.commits, report.subjects, variants, strict=True))

@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,10 @@ from opplab.catalog import nearest
 from opplab.certainty import change_text
 from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError, OpplabError
 from opplab.report.block import Block
+from opplab.report.numbers import several
 
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
@@ -482,8 +484,8 @@ def fleet(
         answered.append((kind, saving))
     answered.sort(key=lambda one: -(one[1].watts or 0.0) * one[0].machines)
     label = str(getattr(workload, "label", getattr(workload, "name", workload)))
-    machines = _several(sum(kind.machines for kind, _ in answered), "machine")
-    asked = f"Which setting for {label} on {machines} of {_several(len(answered), 'type')}?"
+    machines = several(sum(kind.machines for kind, _ in answered), "machine")
+    asked = f"Which setting for {label} on {machines} of {several(len(answered), 'type')}?"
     goals = tuple(options.get("goals") or GOALS)
     best = "Least energy by unit of work" if goals == GOALS else f"Best in {' and '.join(map(title_of, goals))}"
     limits = "".join(
@@ -513,7 +515,7 @@ def _repeated(sources: Sequence[Path]) -> str:
     """Name that a dump given several times is one machine."""
     if not (more := len(sources) - len(set(sources))):
         return ""
-    return f"{_several(more, 'repeated path')} left out: `--count DUMP=N` counts a dump as N machines. "
+    return f"{several(more, 'repeated path')} left out: `--count DUMP=N` counts a dump as N machines. "
 
 
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any]) -> Saving:
@@ -599,16 +601,7 @@ def _name_of(text: str, source: Path) -> str:
 
 def _cpus(tree: Mapping[str, Any]) -> int:
     """Count the CPUs of a machine file."""
-    return sum(_count(str(cluster["cpus"])) for cluster in tree["cluster"])
-
-
-def _count(cpus: str) -> int:
-    def spans() -> Iterator[int]:
-        for part in cpus.split(","):
-            low, _, high = part.partition("-")
-            yield int(high or low) - int(low) + 1
-
-    return sum(spans())
+    return sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
 
 
 def _number(value: float | None) -> str:
@@ -633,7 +626,7 @@ def _missed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         return ""
     late.sort(key=lambda one: -one[1].base_missed)
     words = [f"{saving.base_missed:.3g} % ({saving.baseline}) on {kind.name}" for kind, saving in late[:MOST]]
-    more = f"; it misses some on {_several(len(late) - MOST, 'more type')}" if len(late) > MOST else ""
+    more = f"; it misses some on {several(len(late) - MOST, 'more type')}" if len(late) > MOST else ""
     return f" The baseline misses activations: {'; '.join(words)}{more}."
 
 
@@ -643,15 +636,15 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     if all(saving.setting == saving.baseline for _, saving in answered):
         bases = " or ".join(dict.fromkeys(saving.baseline for _, saving in answered))
         if any(saving.passed for _, saving in answered):
-            types = _several(len(answered), "machine type")
+            types = several(len(answered), "machine type")
             return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
-        return f"The baseline, {bases}, is the best on {_several(len(answered), 'machine type')}: nothing to change."
+        return f"The baseline, {bases}, is the best on {several(len(answered), 'machine type')}: nothing to change."
     words = []
     sure = [(kind, saving, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
     if sure:
         total = sum(watts * kind.machines for kind, _, watts in sure)
         count = sum(kind.machines for kind, *_ in sure)
-        machines = f"{_several(count, 'machine')} of {_several(len(sure), 'type')}"
+        machines = f"{several(count, 'machine')} of {several(len(sure), 'type')}"
         year = f"{_number(total)} W, {_number(total * HOURS / 1000)} kWh a year"
         # A change that is equal in all runs is clear, and has no ends.
         low = sum((watts if saving.low is None else saving.low) * kind.machines for kind, saving, watts in sure)
@@ -662,10 +655,10 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         whole = sum(watts * kind.machines for kind, watts in known)
         if whole != total:
             year = f"{_number(whole)} W, {_number(whole * HOURS / 1000)} kWh a year"
-            words.append(f"By the means of {_several(len(known), 'type')}, clear or not: {year}.")
+            words.append(f"By the means of {several(len(known), 'type')}, clear or not: {year}.")
     # What the other types have in common is one sentence, and how many they are.
     others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
-    return " ".join([*words, *(text.format(_several(count, "machine type")) for text, count in others.items())])
+    return " ".join([*words, *(text.format(several(count, "machine type")) for text, count in others.items())])
 
 
 def _why_not(saving: Saving) -> str:
@@ -682,10 +675,6 @@ def _why_not(saving: Saving) -> str:
         who = "The setting" if saving.clear else f"By the mean, not clear{doubt}, the setting"
         return f"{who} takes more energy than the baseline{why}, on {{}}."
     return f"No saving is clear on {{}}: {saving.reason or 'no interval excludes zero'}."
-
-
-def _several(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:

@@ -6,13 +6,13 @@ not know (power of a machine without a meter) is left out, with a note.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
 
 from opplab import _opplab, catalog
 from opplab.cli.options import format_option
+from opplab.cpulist import cpus_in, listed
 from opplab.errors import InputError
 from opplab.kernel import KernelProfile
 from opplab.report.text import print_table
@@ -37,33 +37,14 @@ def _masks(given: tuple[str, ...], facts: dict[str, Any]) -> list[list[int]]:
     """Give the masks to try: those given, or each cluster, the first CPU of each, and all CPUs."""
     nr_cpus: int = facts["nr_cpus"]
     if given:
-        masks = [parse_cpus(text) for text in given]
+        masks = [sorted(set(cpus_in(text))) for text in given]
         for mask in masks:
             if max(mask) >= nr_cpus:
                 raise InputError(f"--cpus: CPU {max(mask)} does not exist: {facts['name']} has {nr_cpus} CPUs")
         return masks
-    clusters = [parse_cpus(cluster["cpus"]) for cluster in facts["clusters"]]
+    clusters = [cpus_in(cluster["cpus"]) for cluster in facts["clusters"]]
     masks = [*clusters, *[[cluster[0]] for cluster in clusters], list(range(nr_cpus))]
     return [mask for index, mask in enumerate(masks) if mask not in masks[:index]]
-
-
-def parse_cpus(text: str) -> list[int]:
-    """Read a list of CPUs such as ``0,3-5``."""
-    cpus: list[int] = []
-    for part in text.split(","):
-        ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
-        low, high = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-        if low > high:
-            raise InputError(f"--cpus: `{text}` is not a list of CPUs such as 0,3-5")
-        cpus += range(low, high + 1)
-    return sorted(set(cpus))
-
-
-def format_cpus(cpus: list[int]) -> str:
-    """Write a list of CPUs as ``0,3`` or ``0-5``."""
-    return (
-        f"{cpus[0]}-{cpus[-1]}" if len(cpus) > 1 and cpus[-1] - cpus[0] == len(cpus) - 1 else ",".join(map(str, cpus))
-    )
 
 
 @click.command()
@@ -100,13 +81,13 @@ def evaluate(
     if workload is not None:
         load = Workload.load(workload)
     else:
-        load = Workload.parse(LOAD.format(cpu=parse_cpus(facts["clusters"][-1]["cpus"])[-1]), name="wakes")
+        load = Workload.parse(LOAD.format(cpu=cpus_in(facts["clusters"][-1]["cpus"])[-1]), name="wakes")
     rows: list[dict[str, object]] = []
     for mask in _masks(cpus, facts):
         policy = Policy(kernel=kernel, gates=FREE, sugov_cpus=tuple(mask), variation="none")
         run = simulate(Machine(inner), load, policy, seconds=seconds)
         metrics = {row["metric"]: (row["value"], row["unit"]) for row in run.metrics.to_dicts()}
-        rows.append({"cpus": format_cpus(mask), **_row(metrics, [cluster["name"] for cluster in facts["clusters"]])})
+        rows.append({"cpus": listed(mask), **_row(metrics, [cluster["name"] for cluster in facts["clusters"]])})
     if ("sugov_affinity", "bound") in KernelProfile(kernel).gates():
         click.echo(f"note: kernel {kernel} binds these kthreads: the masks need the change of 6.14", err=True)
     if any(row["energy_j"] is None for row in rows):

@@ -26,6 +26,7 @@ KINDS = {
     "gates": "what differs between kernel profiles, and can be overridden",
     "proposals": "what was posted for the kernel and not merged: who, where, parameters",
     "policy-keys": "keys of a policy, in files, in Python and of --set",
+    "profile-keys": "settings of TLP, tuned, auto-cpufreq and power-profiles-daemon that change a run (`--vs FILE`)",
     "benchmarks": "benchmark models",
     "parameters": "parameters of a benchmark model",
     "calibrations": "fits of benchmark models: machine, baseline, residual, whether the model is as it was",
@@ -89,6 +90,12 @@ def _policy_keys(_name: str | None) -> list[dict[str, Any]]:
         {"key": key["name"], "values": key["values"], "default": plain(key["default"]), "about": key["about"]}
         for key in _opplab.policy_keys()
     ]
+
+
+def _profile_keys(_name: str | None) -> list[dict[str, Any]]:
+    from opplab.sweep.power_profiles import profile_keys
+
+    return list(profile_keys())
 
 
 def _gates(_name: str | None) -> list[dict[str, Any]]:
@@ -207,6 +214,7 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
     "experiments": _experiments,
     "classes": _classes,
     "policy-keys": _policy_keys,
+    "profile-keys": _profile_keys,
     "gates": _gates,
     "parameters": _parameters,
     "tunables": _tunables,
@@ -253,7 +261,8 @@ def command(kind: str | None, name: str | None, output_format: str) -> None:
     """List machines, experiments, policy keys, metrics and other names.
 
     KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, proposals,
-    policy-keys, benchmarks, parameters, calibrations, disks, backgrounds, metrics, classes, events or decisions.
+    policy-keys, profile-keys, benchmarks, parameters, calibrations, disks, backgrounds, metrics, classes, events or
+    decisions.
     NAME restricts the list: a benchmark for parameters, a governor for tunables, a machine for classes, a proposal.
     Without KIND the kinds are listed.
     """

@@ -47,7 +47,7 @@ def compare(arguments: list[str]) -> int | None:
     table = found.get("table", ["detail"])[-1]
     form = found.get("form", ["text"])[-1]
     sources = found.get("source", [])
-    if found.get("method", [""])[-1] != "mmtests" or not sources or form not in ("text", "html"):
+    if found.get("method", [""])[-1] != "mmtests" or len(sources) != 1 or form not in ("text", "html"):
         return None
     if not (table in _TABLES or table.startswith("monitor:")) or "runs" not in found or "benchmark" not in found:
         return None

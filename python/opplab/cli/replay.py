@@ -26,12 +26,14 @@ from opplab.cli.options import (
     vs_option_of,
 )
 from opplab.comparison.method import change_of
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
+from opplab.explanation.slow import late_tasks
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import with_variants
-from opplab.trace.replayed import assumed, check_text, count_text, self_check, whole_text
+from opplab.trace.replayed import MISSED, assumed, check_text, count_text, self_check, whole_text
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = trace_machine_option(default="auto")
@@ -76,6 +78,7 @@ UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
 LATENCY = ("us", 1e3, 1)
 OTHER_WORK = "not near: of other work"
 WHOLE = 100_000
+MOVED = 0.05  # A share of the work from which it is named.
 UNLIKE_WORK = 0.01  # A share of the work from which it is named.
 BUSY = ("ms", 1e6, 1)
 
@@ -312,7 +315,13 @@ def command(
             list(tunables_of.items()),
             recorded,
         )
-        found = with_intervals(json.loads(text))
+        loaded = json.loads(text)
+        # Cases made anew have the machine's f_max and energy model.
+        other = recorded_driver or recorded_kernel or {"freq_max", "energy_model"} & set(change)
+        own = None if other else (recorded_governor, pelt_half_life_ms)
+        told = [*_moved(loaded, on or _opplab.traced_machine(str(trace))), *_late(loaded, trace, on, own, change)]
+        found = with_intervals(loaded)
+        found["notes"] += told
         found["notes"] += left_out
         found["notes"] += [refusal(asked, kept)] if kept else []
         made.append((with_kept(label, asked, kept) if kept else label, found))
@@ -330,9 +339,74 @@ def command(
 
 def _kept(case: dict[str, Any], change: dict[str, Any], recorded_governor: str | None) -> str:
     """Give the time between samples that stays where the kernel of a replayed case refuses that of a change."""
-    policy = {**case["policy"], **({"governor": recorded_governor} if recorded_governor else {})}
-    policy |= {key: change[key] for key in ("governor", "kernel", "tunables") if key in change}
-    return kept_rate(case["machine"], policy)
+    own = {**case["policy"], **({"governor": recorded_governor} if recorded_governor else {})}
+    return kept_rate(case["machine"], _changed(own, change))
+
+
+def _changed(own: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Give the policy of a replayed case with a change; another governor does not have the recorded one's tunables."""
+    policy: dict[str, Any] = {**own, **{key: change[key] for key in ("governor", "kernel") if key in change}}
+    kept = own.get("tunables", {}) if policy["governor"] == own["governor"] else {}
+    return {**policy, "tunables": {**kept, **change["tunables"]}}
+
+
+def _late(
+    found: dict[str, Any],
+    trace: Path,
+    machine: _opplab.Machine | None,
+    recorded: tuple[str | None, int | None] | None,
+    change: dict[str, Any],
+) -> list[str]:
+    """Name the tasks that end late: of the closed loop's run with the most, where a case made anew ends as that one."""
+    runs: list[list[int]] = next(
+        (one["runs"] for one in found["metrics"] if one["metric"] == MISSED and "runs" in one), []
+    )
+    words: list[str] = []
+    if recorded is None or not runs:
+        return words
+    for at, name in enumerate(("replayed", "changed")[: len(runs[0])]):
+        most, nth = max((run[at], -number) for number, run in enumerate(runs))
+        if not most:
+            continue
+        case = _opplab.replayed_cases(str(trace), machine, 1 - nth, recorded[0], recorded[1], False)[0][-nth]
+        if at:
+            whole = json.loads(case.to_json())
+            case = _opplab.Case.from_json(json.dumps({**whole, "policy": _changed(whole["policy"], change)}))
+        outcome = case.run(False)
+        if outcome["missed_activations"] == most:
+            words.append(f"late under the {name} policy, in the run with the most: {late_tasks(case, outcome)}")
+    return words
+
+
+def _moved(found: dict[str, Any], machine: _opplab.Machine) -> list[str]:
+    """Report how much of the work a closed loop does on CPUs of other capacities than before."""
+    capacities = {
+        cpu: cluster["capacity"] for cluster in machine.describe()["clusters"] for cpu in cpus_in(cluster["cpus"])
+    }
+    shares: dict[str, dict[int, float]] = {}
+    for name in ("recorded", "replayed", "changed") if found["mode"] == "closed" else ():
+        run = found.get(name)
+        if not run or any(policy["busy_ns"] and "mean_khz" not in policy for policy in run["policies"]):
+            continue
+        work: dict[int, float] = {}
+        for policy in run["policies"]:
+            capacity, khz = capacities[policy["cpus"][0]], policy["freq_khz"]
+            clocks = [1.0 if found["fixed_speed"] else one / khz[-1] for one in khz]
+            busy = sum(clock * ns for clock, ns in zip(clocks, policy["busy_ns"], strict=True))
+            work[capacity] = work.get(capacity, 0) + capacity * busy
+        if whole := sum(work.values()):
+            shares[name] = {capacity: part / whole for capacity, part in work.items()}
+    words = []
+    for name, other, than in (
+        ("replayed", "recorded", "in the trace"),
+        ("changed", "replayed", "under the replayed policy"),
+    ):
+        if {name, other} <= set(shares):
+            moved = sum(max(0.0, part - shares[other][at]) for at, part in shares[name].items())
+            words += (
+                [f"{100 * moved:.0f} % of the {name} work is on other clusters than {than}"] if moved >= MOVED else []
+            )
+    return words
 
 
 def _variants(

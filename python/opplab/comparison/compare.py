@@ -309,6 +309,7 @@ def compare(
                 made.append(compare_runs(found, kind=kind, confidence=confidence, overview_rule=overview_rule))
         for one in made:
             one.machine = machine
+            one.notes += place.assumed
             if not monitor:
                 about = [one.benchmark] if not several else [name for name, _, _ in loaded]
                 one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []

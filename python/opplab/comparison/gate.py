@@ -126,7 +126,9 @@ def parse(text: str) -> list[Rule]:
     for part in re.split(r"\bor\b", text):
         found = _RULE.match(part)
         if not found:
-            raise InputError(f"cannot read the rule '{part.strip()}'; write e.g. 'tbench < -2% clear'")
+            # A name of its own, or what every comparison has.
+            name = next(iter(re.findall(r"[^\s<>=]*[A-Za-z][^\s<>=]*", part)), "any")
+            raise InputError(f"cannot read the rule '{part.strip()}'; write e.g. '{name} < -2% clear'")
         if ">" in found["op"] and not found["better"]:
             name, percent = found["name"], found["percent"].lstrip("+-")
             raise InputError(

@@ -3,7 +3,7 @@
 ==================================  =================================================================
 source                              runs
 ==================================  =================================================================
-a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``
+a folder of mmtests results         its runs, e.g. ``5.9.0-ondemand``; of several folders see `by_machine`
 a results folder, ``.parquet``,     the policies in it, of each machine by itself (`by_machine`); with kernel,
 ``.csv`` with our columns           experiment, source and folder where runs differ in these
 ``published:SEED``                  drawn by `opplab.comparison.published` instead
@@ -42,6 +42,8 @@ class Source:
     problems: list[Problem]
     # The run that the others are compared with unless the user names another; the first by default.
     baseline: str | None = None
+    # What is taken for granted of its runs, for the reader.
+    assumed: Sequence[str] = ()
 
     def runs(self) -> list[str]:
         """Names of the runs."""
@@ -96,24 +98,34 @@ class Source:
 
 
 class Tree(Source):
-    """An mmtests results folder."""
+    """An mmtests results folder, or several with runs of one machine."""
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
+    def __init__(self, *directories: str) -> None:
+        from opplab.mmtests import runs_of
+
         self.problems = []
+        self.directories = directories
+        found = [(place, run) for place in directories for run in runs_of(place)]
+        unique = len({run for _, run in found}) == len(found)
+        folders = _named(directories)
+        if len(directories) > 1:
+            self.assumed = [f"runs of {', '.join(directories)}, one in each: taken for one machine's"]
+        # Folder and name of each run.
+        self._places = {run if unique else f"{folders[place]} {run}": (place, run) for place, run in found}
+
+    def _at(self, run: str) -> tuple[str, str]:
+        return self._places.get(run, (self.directories[0], run))
 
     def runs(self) -> list[str]:
         """Names of the runs."""
-        from opplab.mmtests import runs_of
-
-        return runs_of(self.directory)
+        return list(self._places)
 
     def benchmarks(self, run: str) -> list[str]:
         """Names of the benchmarks of a run that can be read."""
         from opplab.mmtests import benchmarks_of, find
 
         found = []
-        for name in benchmarks_of(self.directory, run):
+        for name in benchmarks_of(*self._at(run)):
             try:
                 find(name)
             except UnknownName:
@@ -125,7 +137,9 @@ class Tree(Source):
         """One run of one benchmark."""
         from opplab.mmtests import read_run
 
-        return read_run(self.directory, run, benchmark, metric, report)
+        found = read_run(*self._at(run), benchmark, metric, report)
+        found.name = run
+        return found
 
     def default_metric(self, benchmark: str, report: str = "") -> str:
         """Mmtests' own choice."""
@@ -135,18 +149,17 @@ class Tree(Source):
 
     def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Mean of turbostat's PkgWatt."""
-        from opplab.mmtests import read_monitor
-
-        return _package_watts(read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt"))
+        return _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt")) if run in self._places else None
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
-        from opplab.mmtests import read_monitor
         from opplab.mmtests.statistics import amean, hmean
 
         found = Run(run.name, run.benchmark)
         found.together = True
-        power = read_monitor(self.directory, run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
+        if run.name not in self._places:
+            return found
+        power = self.monitor(run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
         for label, one in run.series.items() if power is not None else ():
             assert power is not None
             if 1 < len(one.iterations) == len(power.iterations):
@@ -159,7 +172,9 @@ class Tree(Source):
         """What a monitor recorded."""
         from opplab.mmtests import read_monitor
 
-        return read_monitor(self.directory, run, monitor, benchmark, heading)
+        found = read_monitor(*self._at(run), monitor, benchmark, heading)
+        found.name = run
+        return found
 
 
 class Frame(Source):
@@ -578,19 +593,17 @@ def _package_watts(run: Run) -> tuple[float, str] | None:
 def by_machine(source: object) -> list[tuple[str, Source]]:
     """Give a source for each machine: several mmtests folders, or the machines of a results table.
 
-    Values of two machines never meet: what compares goes through this.
+    Values of two machines never meet: what compares goes through this. Folders with one run each are of one machine,
+    as there is nothing else to compare.
     """
     import polars as pl
 
     if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
-        found: dict[str, Source] = {}
-        for path in source:
-            name = _folder_name(Path(path))
-            while name in found:
-                name += "+"
-            found[name] = open_source(path)
-        if all(isinstance(one, Tree) for one in found.values()):
-            return list(found.items())
+        trees = {name: open_source(path) for path, name in _named(source).items()}
+        if all(isinstance(one, Tree) for one in trees.values()):
+            if all(len(one.runs()) == 1 for one in trees.values()):
+                return [("", Tree(*map(str, dict.fromkeys(source))))]
+            return list(trees.items())
     place = source if isinstance(source, Source) else open_source(source)  # type: ignore[arg-type]
     if not isinstance(place, Frame):
         return [("", place)]
@@ -602,12 +615,18 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
     return parts
 
 
-def _folder_name(path: Path) -> str:
-    """The name that identifies a result folder: mmtests calls them all ``work/log``."""
-    path = path.absolute()
-    while path.name in ("log", "work", "results") and path.parent != path:
-        path = path.parent
-    return path.name
+def _named(folders: Sequence[str]) -> dict[str, str]:
+    """Give each results folder the name that identifies it: mmtests calls them all ``work/log``."""
+    names: dict[str, str] = {}
+    for folder in folders:
+        path = Path(folder).absolute()
+        while path.name in ("log", "work", "results") and path.parent != path:
+            path = path.parent
+        name = path.name
+        while name in names.values():
+            name += "+"
+        names[folder] = name
+    return names
 
 
 def _file_name(path: Path) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+from opplab.cpulist import listed
+
 __all__ = ["Explanation", "Finding", "cpu_list", "length", "mhz", "seconds"]
 
 
@@ -111,13 +113,4 @@ def cpu_list(cpus: list[int]) -> str:
     >>> cpu_list([2])
     'CPU 2'
     """
-    parts: list[str] = []
-    start = last = cpus[0]
-    for cpu in [*cpus[1:], None]:
-        if cpu is not None and cpu == last + 1:
-            last = cpu
-            continue
-        parts.append(str(start) if start == last else f"{start}-{last}")
-        if cpu is not None:
-            start = last = cpu
-    return f"CPU{'s' if len(cpus) > 1 else ''} {','.join(parts)}"
+    return f"CPU{'s' if len(cpus) > 1 else ''} {listed(cpus)}"

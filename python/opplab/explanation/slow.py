@@ -174,8 +174,8 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
-def _late(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
-    """Give a sentence with the tasks that ended late in this run, the most often late first; empty without any."""
+def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
+    """Name the tasks that ended late in this run, the most often late first; empty without any."""
     if not outcome["missed_activations"]:
         return ""
     ended = case.events(["activation"])["activation"]
@@ -185,7 +185,7 @@ def _late(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
     names = outcome["task_names"]
     words = [f"{names[task]} {number} of {all_[task]}" for task, number in late.most_common(LATE)]
     more = f" and {len(late) - LATE} more" if len(late) > LATE else ""
-    return f" Late in this run: {', '.join(words)}{more}." if words else ""
+    return ", ".join(words) + more
 
 
 def slow_cpus(
@@ -222,10 +222,11 @@ def slow_cpus(
     nr_missed, of_runs = (outcome["missed_activations"], "") if replayed is None else replayed
     missed = f"{count_text(nr_missed)} of {outcome['activations']} activations were missed{of_runs}"
     took, lost = ("hardware would take", "lost on hardware") if fixed_speed else ("that took", "lost")
+    late = f" Late in this run: {words}." if (words := late_tasks(case, outcome)) else ""
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
-        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{_late(case, outcome)}"
+        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{late}"
     )
     totals = {
         "busy_ns": busy_ns,

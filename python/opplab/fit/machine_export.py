@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.fit.machine_power import INTERVAL_MARK, NEXT_MARK
 from opplab.kernel import EnergyModel, find_energy_efficient_cpu
@@ -77,14 +78,6 @@ def inefficient(opps: Sequence[Mapping[str, Any]]) -> list[bool]:
     return out[::-1]
 
 
-def _cpus(text: str) -> list[int]:
-    out: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        out += range(int(first), int(last or first) + 1)
-    return out
-
-
 def _warnings(cluster: Mapping[str, Any]) -> list[str]:
     """Findings about a cluster, the kernel's and those of a reader of its table."""
     opps = cluster["opps"]
@@ -128,10 +121,10 @@ def placements(facts: Mapping[str, Any]) -> list[tuple[int, int, str]]:
         if any(power is None for _, power in powers):
             raise InputError(f"cluster {cluster['name']}: a power is not known")
         points = [(khz, power) for khz, power in powers if power is not None]
-        domains.append(EnergyModel(points, cpus=_cpus(cluster["cpus"]), capacity=cluster["capacity"]))
-    whose = {cpu: cluster["name"] for cluster in clusters for cpu in _cpus(cluster["cpus"])}
+        domains.append(EnergyModel(points, cpus=cpus_in(cluster["cpus"]), capacity=cluster["capacity"]))
+    whose = {cpu: cluster["name"] for cluster in clusters for cpu in cpus_in(cluster["cpus"])}
     biggest = max(clusters, key=lambda cluster: cluster["capacity"])
-    last = max(_cpus(biggest["cpus"]))
+    last = max(cpus_in(biggest["cpus"]))
     found: list[tuple[int, int, str]] = []
     for util in range(1, SCALE + 1):
         loads = [0] * len(whose)
@@ -211,7 +204,7 @@ def _dts(facts: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     ]
     for number, (cluster, dmips) in enumerate(zip(clusters, dmips_mhz(clusters), strict=True)):
         fit = coefficient(cluster["opps"])
-        for cpu in _cpus(cluster["cpus"]):
+        for cpu in cpus_in(cluster["cpus"]):
             lines += [
                 f"\t\tcpu@{cpu:x} {{",
                 '\t\t\tdevice_type = "cpu";',
@@ -247,7 +240,7 @@ def _debugfs(facts: Mapping[str, Any]) -> str:
     lines = []
     for cluster in facts["clusters"]:
         cpus = cluster["cpus"]
-        domain = f"energy_model/cpu{_cpus(cpus)[0]}"
+        domain = f"energy_model/cpu{cpus_in(cpus)[0]}"
         opps = cluster["opps"]
         powers = [_power_uw(opp) for opp in opps]
         if None in powers:
@@ -282,7 +275,7 @@ def _wattson(facts: Mapping[str, Any]) -> str:
             busy = opp["busy_uw"] or opp["power_uw"]
             if not busy:
                 raise InputError(f"cluster {cluster['name']}: the power at {opp['khz']} kHz is not known")
-            row = [facts["name"], str(_cpus(cluster["cpus"])[0]), str(opp["khz"]), "0", str(busy / 1000)]
+            row = [facts["name"], str(cpus_in(cluster["cpus"])[0]), str(opp["khz"]), "0", str(busy / 1000)]
             lines.append(",".join([*row, *("" if one is None else str(one / 1000) for one in idle)]))
     return "\n".join(lines) + "\n"
 

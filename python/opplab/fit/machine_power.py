@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
 from opplab.fit.curve import CHIP, KIND, METER, Parameter
 from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.machine_class import class_of
-from opplab.fit.opp_machine import clocks_ghz, clusters_of, cpus_of, khz_of_opp, place_of, read_chip
+from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 from opplab.fit.sources import BusyOf, Samples, join_samples, read_samples
@@ -53,7 +54,7 @@ def to_machine_text(tree: Tree) -> str:
 
 def _cores(tree: Tree) -> int:
     """Give the number of cores of the machine."""
-    cpus = sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"])
+    cpus = sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
     return len(tree.get("topology", {}).get("core", [])) or cpus
 
 
@@ -242,7 +243,7 @@ def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[st
 
 def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     cannot = [samples.left_out] if samples.left_out else []
-    if _cores(tree) < sum(len(cpus_of(cluster["cpus"])) for cluster in tree["cluster"]):
+    if _cores(tree) < sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"]):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
     most = float(np.max(samples.load)) if samples.load_is_share else float(np.max(samples.load)) / _cores(tree)
     if most < _HARDLY:

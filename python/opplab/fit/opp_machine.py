@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.fit.freqbench import Point, choose, read_points
 
@@ -26,7 +27,6 @@ __all__ = [
     "Layout",
     "clocks_ghz",
     "clusters_of",
-    "cpus_of",
     "driver_of",
     "khz_of_opp",
     "layout",
@@ -108,20 +108,9 @@ def layout(words: str) -> Layout:
     return found
 
 
-def cpus_of(words: str | list[int]) -> list[int]:
-    """Give the CPUs of a list as `0-3,6`."""
-    if isinstance(words, list):
-        return words
-    found: list[int] = []
-    for part in words.split(","):
-        first, _, last = part.strip().partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
-
-
 def clusters_of(tree: dict[str, Any]) -> list[tuple[str, Sequence[int]]]:
     """Give name and CPUs of a machine's clusters."""
-    return [(cluster["name"], cpus_of(cluster["cpus"])) for cluster in tree["cluster"]]
+    return [(cluster["name"], cpus_in(cluster["cpus"])) for cluster in tree["cluster"]]
 
 
 def khz_of_opp(opp: dict[str, Any]) -> int:

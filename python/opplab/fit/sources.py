@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.files import decoded, read_bytes, unpacked
 from opplab.fit.columns import KNOWN, Table, read_table
-from opplab.fit.opp_machine import cpus_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,9 +39,9 @@ class BusyOf:
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> BusyOf:
         """Read it from a machine file."""
-        clusters = {cpu: i for i, cluster in enumerate(tree["cluster"]) for cpu in cpus_of(cluster["cpus"])}
+        clusters = {cpu: i for i, cluster in enumerate(tree["cluster"]) for cpu in cpus_in(cluster["cpus"])}
         topology = tree.get("topology", {})
-        cores = {cpu: i for i, core in enumerate(topology.get("core", [])) for cpu in cpus_of(core)}
+        cores = {cpu: i for i, core in enumerate(topology.get("core", [])) for cpu in cpus_in(core)}
         if cores.keys() != clusters.keys():
             cores = {cpu: cpu for cpu in clusters}
         return cls(cores, clusters, len(topology.get("package", [0])), tree.get("smt_power", 0) / 1024)

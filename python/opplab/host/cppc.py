@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from opplab.cpulist import listed
 from opplab.errors import FormatError, InputError
 from opplab.files import check_size, read_bytes, unpacked
 
@@ -111,16 +112,6 @@ def _told(text: str) -> Iterator[tuple[int, tuple[int, str, str]]]:
             yield number, (int(found[1]), found[2], found[3].strip())
 
 
-def _list(cpus: Iterable[int]) -> str:
-    parts: list[list[int]] = []
-    for cpu in cpus:
-        if parts and parts[-1][-1] == cpu - 1:
-            parts[-1].append(cpu)
-        else:
-            parts.append([cpu])
-    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
-
-
 def _mhz(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.0f} MHz"
 
@@ -129,7 +120,7 @@ def candidates(tables: list[Table]) -> list[dict[str, Any]]:
     """Give f_max of each group of CPUs by each reading of its table, in MHz."""
     return [
         {
-            "cpus": _list(table.cpus),
+            "cpus": listed(table.cpus),
             "highest_perf": table.highest_perf,
             "by_nominal_mhz": table.by_nominal(),
             "by_guaranteed_mhz": table.by_guaranteed(),
@@ -155,7 +146,7 @@ def findings(tables: list[Table]) -> list[dict[str, str]]:
         found.append({"check": check, "severity": severity, "what": what, "cost": cost, "remedy": remedy})
 
     for table in tables:
-        cpus = f"CPUs {_list(table.cpus)}"
+        cpus = f"CPUs {listed(table.cpus)}"
         if not table.highest_perf:
             remedy = "report it to the vendor; measure under load"
             add(
@@ -203,12 +194,12 @@ def findings(tables: list[Table]) -> list[dict[str, str]]:
         kinds.setdefault((table.guaranteed_perf, table.nominal_mhz), []).append(table)
     for same in kinds.values():
         if len({table.nominal_perf for table in same}) > 1:
-            what = ", ".join(f"{table.nominal_perf} on CPUs {_list(table.cpus)}" for table in same)
+            what = ", ".join(f"{table.nominal_perf} on CPUs {listed(table.cpus)}" for table in same)
             cost = "the same core has two clocks and capacities"
             remedy = "trust neither; compare with guaranteed_perf"
             add("cppc-differs", "warning", f"equal cores, different nominal_perf: {what}", cost, remedy)
         if len({table.highest_perf for table in same}) > 1:
-            what = ", ".join(f"{table.highest_perf} on CPUs {_list(table.cpus)}" for table in same)
+            what = ", ".join(f"{table.highest_perf} on CPUs {listed(table.cpus)}" for table in same)
             cost, remedy = "none: favoured cores turbo higher", "an f_max of the machine is that of the favoured cores"
             add("cppc-preferred", "note", f"preferred cores: highest_perf {what}", cost, remedy)
     return found

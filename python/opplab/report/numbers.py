@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["fitting", "quantity"]
+__all__ = ["fitting", "quantity", "several"]
 
 _SCALES = {
     "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
@@ -73,3 +73,14 @@ def of_a_part(metric: str, times_s: Iterable[tuple[float, float]]) -> str:
         return ""
     ends = dict.fromkeys(quantity(end) for end in (min(known), max(known)))
     return f"{metric} is of the whole benchmark, energy of the {' to '.join(ends)} s of it that were simulated"
+
+
+def several(number: int, what: str) -> str:
+    """Give a number of things.
+
+    Examples
+    --------
+    >>> several(1, "group"), several(0, "group")
+    ('1 group', '0 groups')
+    """
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

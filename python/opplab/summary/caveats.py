@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from opplab.cpulist import cpus_in
 from opplab.errors import CaseError
 from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
@@ -16,7 +17,6 @@ from opplab.sweep.drivers import driver_under, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
 from opplab.sweep.taken import RATE, kept_rate, refusal
-from opplab.trace.sql import cpus_of
 
 __all__ = [
     "assumed_preferences",
@@ -236,7 +236,7 @@ def boosted_cpus(run: Mapping[str, float | None], clusters: Sequence[Mapping[str
         base_khz, head = cluster.get("base_khz") or 0, f"busy:{cluster['name']}@"
         shares = {name.removeprefix(head): share or 0.0 for name, share in run.items() if name.startswith(head)}
         percent = sum(share for clock, share in shares.items() if clock.isdecimal() and int(clock) > base_khz > 0)
-        most = max(most, percent / 100 * len(cpus_of(cluster["cpus"])))
+        most = max(most, percent / 100 * len(cpus_in(cluster["cpus"])))
     return most
 
 
@@ -337,7 +337,7 @@ def _lowest_khz(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[s
     for cluster in machine["cluster"]:
         share = cluster.get("policy", "shared")
         sets = [cluster["cpus"]] if share == "shared" else machine["topology"]["core"] if share == "core" else []
-        if any(len(cpus_of(cpus)) > 1 for cpus in sets):
+        if any(len(cpus_in(cpus)) > 1 for cpus in sets):
             continue
         opps_khz = sorted(opp["khz"] for opp in cluster["opp"])
         least_khz = max(
@@ -359,7 +359,7 @@ def _is_held(
     busy, above = 0.0, 0.0
     for cluster in clusters:
         shares = {name: value or 0.0 for name, value in run.items() if name.startswith(f"busy:{cluster['name']}@")}
-        cpus = len(cpus_of(cluster["cpus"]))
+        cpus = len(cpus_in(cluster["cpus"]))
         busy += sum(shares.values()) / 100 * cpus
         if least := lowest_khz.get(cluster["name"]):
             above += sum(share for name, share in shares.items() if int(name.rpartition("@")[2]) > least) / 100 * cpus

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from opplab import _opplab
 from opplab.catalog import nearest
@@ -24,7 +24,7 @@ from opplab.files import read_text
 from opplab.simulation.policy import Policy
 from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among, refused_epp
 
-__all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
+__all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles", "profile_keys"]
 
 DAEMON = "power-profiles-daemon"
 """The word for the three profiles of the daemon, which has them in its program."""
@@ -136,11 +136,15 @@ def power_profiles(
         return [_of_daemon(name, where) for name in _DAEMON]
     path = Path(text)
     lines = read_text(path, "a power profile").splitlines()
-    if any(re.match(r"\s*[A-Z_]+_ON_(AC|BAT|SAV)\s*=", line) for line in lines):
-        found = _tlp(path, lines, where)
-    else:
-        found = _ini(path, lines, where)
+    # Keys that are commented out have TLP's defaults.
+    is_tlp = any(re.match(r"\s*#?\s*(TLP_[A-Z_]+|[A-Z_]+_ON_(AC|BAT|SAV))\s*\+?=", line) for line in lines)
+    found = _tlp(path, lines, where) if is_tlp else _ini(path, lines, where)
     kept = [one for one in found if one.keys]
+    if not kept and is_tlp:
+        found[0].notes.append(
+            f"{path}: TLP sets nothing that is simulated here: the kernel's defaults stay, as the baseline has them"
+        )
+        return found
     if not kept:
         why = "".join(f"; {note}" for one in found for note in one.notes)
         raise InputError(f"{path}: no setting of CPU frequency, limits or the scheduler that this machine has{why}")
@@ -183,6 +187,7 @@ class _Reader:
 
     def mode(self, value: str, place: str, family: str = "") -> None:
         """Take a mode while the kernel runs, which the driver in use has; `family`: the folder of the file."""
+        value = value.strip()
         every = [*dict.fromkeys(mode for modes in MODES.values() for mode in modes), "off"]
         if value not in every:
             raise InputError(f"{place}: no driver has a mode `{value}`{nearest(value, every)}")
@@ -195,7 +200,7 @@ class _Reader:
         else:
             self._mode_of(own, value, place)
 
-    def boot(self, family: str, value: str, place: str) -> None:
+    def boot(self, value: str, place: str, *, family: str) -> None:
         """Take `intel_pstate=` or `amd_pstate=` of the kernel's command line."""
         every = [*MODES[family], *_AT_BOOT[family]]
         if value not in every:
@@ -267,6 +272,14 @@ class _Reader:
         elif first not in ("", "default"):
             self.put("epp", _number(first, place) if first.isdecimal() else first, place)
 
+    def auto_turbo(self, value: str, place: str) -> None:
+        """Take auto-cpufreq's words."""
+        if value not in ("always", "auto", "never"):
+            raise InputError(f"{place}: `{value}` is no turbo{nearest(value, ['always', 'auto', 'never'])}")
+        if value == "auto":
+            self.note(f"{place}: turbo by load and temperature is not modelled: on")
+        self.put("no_turbo", value == "never", place)
+
     def turbo(self, on: str, place: str) -> None:
         """Take a word for turbo, which is written to the file that the driver has."""
         self.put("no_turbo", not _flag(on, place), place)
@@ -303,15 +316,16 @@ class _Reader:
                 return
         self.note(f"{place}: the machine has no idle state of force_latency {value}: ignored")
 
-    def max_cstate(self, most: int, place: str) -> None:
+    def max_cstate(self, value: str, place: str) -> None:
         """Leave so many states beside POLL (intel_idle.c:intel_idle_max_cstate_reached(), v6.12); 0: another driver."""
+        most = int(value) if value.isdecimal() and self.driver.startswith("intel") else 0
         deeper = tuple(name for name, _ in self.where.idle[most + 1 :])
         if most and deeper:
             self.put("idle_disable", deeper, place)
         elif not most or not self.where.idle:
-            self.others.append(f"intel_idle.max_cstate={most}")
+            self.others.append(f"intel_idle.max_cstate={value}")
 
-    def cpus(self, key: str, value: str, place: str) -> None:
+    def cpus(self, value: str, place: str, *, key: str) -> None:
         """Take a list of CPUs of the command line; isolcpus has flags before it, of which `domain` is the default."""
         flags = [part for part in value.split(",") if not part[:1].isdigit()]
         if flags and "domain" not in flags:
@@ -324,6 +338,12 @@ class _Reader:
             self.put("nosmt", value.strip() != "on", place)
         else:
             self.others.append(f"smt/control={value}")
+
+    def flag(self, value: str, place: str, *, key: str) -> None:
+        self.put(key, _flag(value, place), place)
+
+    def count(self, value: str, place: str, *, key: str) -> None:
+        self.put(key, _number(value, place), place)
 
     def plain(self, value: str, place: str, *, key: str) -> None:
         number = _number(value, place)
@@ -350,14 +370,16 @@ class _Reader:
     def path(self, path: str, value: str, place: str) -> None:
         """Take a file of /sys or /proc/sys."""
         parts = path.rstrip("/").split("/")
-        name = "/".join(parts[-2:]) if parts[-2:] == ["smt", "control"] else parts[-1]
-        known = _FILES.get(name)
-        if parts[-2:-1] and parts[-2] in MODES and name == "status":
-            self.mode(value.strip(), place, parts[-2])
-        elif known is None:
+        last = "/".join(parts[-2:])
+        name = last if last in _FILES else parts[-1]
+        self.take(_FILES.get(name), name, value, place)
+
+    def take(self, known: _Setting | None, name: str, value: str, place: str) -> None:
+        """Read a setting, or name what has no key in simulations."""
+        if known is None:
             self.others.append(name)
         else:
-            known(self, value, place)
+            known.read(self, value, place)
 
     def done(self) -> PowerProfile:
         """Name what excludes itself, and give the profile."""
@@ -410,24 +432,50 @@ def _flag(value: str, place: str) -> bool:
     return value.strip().lower() in ("1", "y", "yes", "true")
 
 
-def _sysctl(key: str) -> Callable[[_Reader, str, str], None]:
-    return lambda reader, value, place: reader.put(key, _number(value, place), place)
+class _Setting(NamedTuple):
+    """How a setting is read, the key of a policy that it becomes, and where it changes nothing."""
+
+    read: Callable[[_Reader, str, str], None]
+    key: str
+    ignored: str = ""
 
 
-_FILES: Mapping[str, Callable[[_Reader, str, str], None]] = {
-    "scaling_governor": _Reader.governor,
-    "energy_performance_preference": _Reader.epp,
-    "no_turbo": _Reader.no_turbo,
-    "boost": _Reader.boost,
-    **{name: partial(_Reader.plain, key=name) for name in _LIMITS},
-    "smt/control": _Reader.smt,
-    "sched_energy_aware": lambda reader, value, place: reader.put("eas", _flag(value, place), place),
-    "sched_util_clamp_min": _sysctl("sched_util_clamp_min"),
-    "sched_util_clamp_max": _sysctl("sched_util_clamp_max"),
-    "sched_util_clamp_min_rt_default": _sysctl("sched_util_clamp_min_rt_default"),
-    "watchdog_thresh": _sysctl("watchdog_thresh_s"),
+_NOT_INTEL = "the driver is not Intel's"
+_FILES: Mapping[str, _Setting] = {
+    "scaling_governor": _Setting(_Reader.governor, "governor", "the driver has no such governor"),
+    "energy_performance_preference": _Setting(
+        _Reader.epp, "epp", "the driver has no preference, or refuses it under its own governor performance"
+    ),
+    "no_turbo": _Setting(_Reader.no_turbo, "no_turbo", _NOT_INTEL),
+    "boost": _Setting(_Reader.boost, "no_turbo", "the driver is Intel's, whose file is no_turbo"),
+    "hwp_dynamic_boost": _Setting(_Reader.dynamic_boost, "hwp_dynamic_boost", _NOT_INTEL),
+    **{
+        name: _Setting(partial(_Reader.plain, key=name), name, "the value is 0")
+        for name in _LIMITS
+        if name.endswith("_freq")
+    },
+    **{
+        name: _Setting(
+            partial(_Reader.plain, key=name),
+            name,
+            f"the value is 0; {_NOT_INTEL}; under intel_pstate=per_cpu_perf_limits",
+        )
+        for name in _LIMITS
+        if name.endswith("_pct")
+    },
+    **{
+        f"{name}/status": _Setting(partial(_Reader.mode, family=name), "driver", "the machine has no such driver")
+        for name in MODES
+    },
+    "smt/control": _Setting(_Reader.smt, "nosmt", "the value is neither on, off nor forceoff"),
+    "sched_energy_aware": _Setting(partial(_Reader.flag, key="eas"), "eas"),
+    **{
+        name: _Setting(partial(_Reader.count, key=name), name)
+        for name in ("sched_util_clamp_min", "sched_util_clamp_max", "sched_util_clamp_min_rt_default")
+    },
+    "watchdog_thresh": _Setting(partial(_Reader.count, key="watchdog_thresh_s"), "watchdog_thresh_s"),
 }
-"""Files of /sys and /proc/sys by their last part: how each is read."""
+"""Files of /sys and /proc/sys by their last part, or last two."""
 
 
 def _of_daemon(name: str, where: _Where) -> PowerProfile:
@@ -441,40 +489,54 @@ def _of_daemon(name: str, where: _Where) -> PowerProfile:
 
 
 def _tlp(path: Path, lines: Sequence[str], where: _Where) -> list[PowerProfile]:
-    """Read TLP's profiles: on AC, on battery, and power-saver where the file has it."""
+    """Read TLP's profiles: on AC, on battery, and power-saver where the file names it, if in a comment."""
     values: dict[str, tuple[str, str]] = {}
     twice: list[str] = []
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", text)
+        match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_]*)(\+?)=(.*)", text)
         if match is None:
             raise InputError(f"{path}:{number}: no NAME=VALUE: {text}")
         try:
-            words = shlex.split(match[2], comments=True)
+            words = shlex.split(match[3], comments=True)
         except ValueError as error:
             raise InputError(f"{path}:{number}: {error}") from None
         place = f"{path}:{number}"
-        if match[1] in values:
+        if match[2] and match[1] in values:
+            words.insert(0, values[match[1]][0])
+        elif match[1] in values:
             twice.append(
                 f"{place}: {match[1]} is in line {values[match[1]][1].rpartition(':')[2]}, too; the later holds"
             )
         values[match[1]] = (" ".join(words), place)
+    enabled, place = values.get("TLP_ENABLE", ("1", ""))
+    if not _flag(enabled, place):
+        return [PowerProfile("tlp", notes=[f"{place}: TLP_ENABLE={enabled}: TLP is off"])]
+    defaults = {} if _flag(*values.get("TLP_DISABLE_DEFAULTS", ("0", ""))) else _TLP_EPP
+    given = {
+        suffix: {key.removesuffix(f"_ON_{suffix}"): one for key, one in values.items() if key.endswith(f"_ON_{suffix}")}
+        for suffix in _TLP_EPP
+    }
+    # Where power-saver has no value, that on battery holds.
+    given["SAV"] = {key: given["BAT"][key] for key in given["BAT"] if key != _EPP_OF_TLP or not defaults} | given["SAV"]
+    has_saver = any(re.match(r"\s*#?\s*[A-Z_]+_ON_SAV\s*=", line) for line in lines)
     out = []
-    for suffix, name in (("AC", "tlp AC"), ("BAT", "tlp BAT"), ("SAV", "tlp SAV")):
-        if not any(key.endswith(f"_ON_{suffix}") for key in values):
+    for suffix, own in given.items():
+        if suffix == "SAV" and not has_saver:
             continue
-        reader = _Reader(name, where)
+        reader = _Reader(f"tlp {suffix}", where)
         # The mode first: it decides which governors there are.
-        for key in (*_TLP, *(key.removesuffix(f"_ON_{suffix}") for key in values if key.endswith(f"_ON_{suffix}"))):
-            found = values.pop(f"{key}_ON_{suffix}", None)
-            if found is None:
-                continue
-            if (known := _TLP.get(key)) is None:
-                reader.others.append(key)
-            elif found[0]:
-                known(reader, *found)
+        for key in dict.fromkeys((*_TLP, *own)):
+            text, place = own.get(key, ("", ""))
+            if text or key not in _TLP:
+                reader.take(_TLP.get(key), key, text, place)
+        driver, keys = reader.driver, {**where.base, **reader.profile.keys, "epp": defaults.get(suffix, "")}
+        has_epp = driver in HINTED and (where.hwp or not driver.startswith("intel"))
+        if defaults and has_epp and _EPP_OF_TLP not in own and not refused_epp(driver, keys):
+            reader.put("epp", keys["epp"], "")
+            reader.note(f"{reader.profile.name}: {_EPP_OF_TLP} is not set: TLP's default, {keys['epp']}")
         # The hard lockup detector has no timer that a simulation has; the soft one keeps its own.
         if "NMI_WATCHDOG" in values:
             reader.others.append("NMI_WATCHDOG")
@@ -483,16 +545,20 @@ def _tlp(path: Path, lines: Sequence[str], where: _Where) -> list[PowerProfile]:
     return out
 
 
-_TLP: Mapping[str, Callable[[_Reader, str, str], None]] = {
-    "CPU_DRIVER_OPMODE": _Reader.mode,
-    "CPU_SCALING_GOVERNOR": _Reader.governor,
-    "CPU_ENERGY_PERF_POLICY": _Reader.epp,
+_EPP_OF_TLP = "CPU_ENERGY_PERF_POLICY"
+_TLP_EPP = {"AC": "balance_performance", "BAT": "balance_power", "SAV": "power"}
+"""TLP's profiles, and the one CPU setting for which it has defaults of its own (TLP 1.9, defaults.conf)."""
+
+_TLP: Mapping[str, _Setting] = {
+    "CPU_DRIVER_OPMODE": _Setting(_Reader.mode, "driver", "the machine has no such driver"),
+    "CPU_SCALING_GOVERNOR": _FILES["scaling_governor"],
+    _EPP_OF_TLP: _FILES["energy_performance_preference"],
     "CPU_SCALING_MIN_FREQ": _FILES["scaling_min_freq"],
     "CPU_SCALING_MAX_FREQ": _FILES["scaling_max_freq"],
     "CPU_MIN_PERF": _FILES["min_perf_pct"],
     "CPU_MAX_PERF": _FILES["max_perf_pct"],
-    "CPU_BOOST": _Reader.turbo,
-    "CPU_HWP_DYN_BOOST": _Reader.dynamic_boost,
+    "CPU_BOOST": _Setting(_Reader.turbo, "no_turbo"),
+    "CPU_HWP_DYN_BOOST": _FILES["hwp_dynamic_boost"],
 }
 
 
@@ -560,26 +626,54 @@ def _sections(
 def _auto_cpufreq(name: str, given: Mapping[str, tuple[str, str]], where: _Where) -> PowerProfile:
     reader = _Reader(name, where)
     # The governor first: it decides the mode of a driver.
-    for key, (value, place) in sorted(given.items(), key=lambda one: one[0] != "governor"):
-        if key == "turbo":
-            if value not in ("always", "auto", "never"):
-                raise InputError(f"{place}: `{value}` is no turbo{nearest(value, ['always', 'auto', 'never'])}")
-            if value == "auto":
-                reader.note(f"{place}: turbo by load and temperature is not modelled: on")
-            reader.put("no_turbo", value == "never", place)
-        else:
-            reader.path({"governor": "scaling_governor"}.get(key, key), value, place)
+    for key, one in sorted(given.items(), key=lambda one: one[0] != "governor"):
+        reader.take(_AUTO_CPUFREQ.get(key), key, *one)
     return reader.done()
 
 
-_TUNED = {
-    "governor": "scaling_governor",
-    "energy_performance_preference": "energy_performance_preference",
-    "boost": "boost",
-    "no_turbo": "no_turbo",
-    "min_perf_pct": "min_perf_pct",
-    "max_perf_pct": "max_perf_pct",
+_AUTO_CPUFREQ = {
+    "governor": _FILES["scaling_governor"],
+    "turbo": _Setting(_Reader.auto_turbo, "no_turbo"),
+    **{name: _FILES[name] for name in ("energy_performance_preference", "scaling_min_freq", "scaling_max_freq")},
 }
+_TUNED = {
+    "governor": _FILES["scaling_governor"],
+    **{
+        name: _FILES[name]
+        for name in ("energy_performance_preference", "boost", "no_turbo", "min_perf_pct", "max_perf_pct")
+    },
+    "force_latency": _Setting(_Reader.latency, "cpu_dma_latency_us", "the machine has no such idle state"),
+}
+"""Of tuned's section [cpu]."""
+_COMMAND_LINE = {
+    **{
+        name: _Setting(partial(_Reader.boot, family=name), "driver", "the machine has no such driver") for name in MODES
+    },
+    "nosmt": _Setting(lambda reader, _, place: reader.put("nosmt", True, place), "nosmt"),
+    "isolcpus": _Setting(partial(_Reader.cpus, key="isolcpus"), "isolcpus", "it has flags, of which none is domain"),
+    "nohz_full": _Setting(partial(_Reader.cpus, key="nohz_full"), "nohz_full"),
+    "intel_idle.max_cstate": _Setting(_Reader.max_cstate, "idle_disable", f"the value is 0; {_NOT_INTEL}"),
+}
+"""Parameters of the kernel in tuned's section [bootloader]."""
+
+
+def profile_keys() -> list[dict[str, str]]:
+    """Give a row for each setting that changes a run: whose, how it is written, the policy's key, where it is ignored.
+
+    All others are named in a note and change nothing.
+    """
+    parts = (
+        ("TLP", "{}_ON_AC, _BAT, _SAV", _TLP),
+        ("auto-cpufreq", "{}", _AUTO_CPUFREQ),
+        ("tuned", "[cpu] {}", _TUNED),
+        ("tuned", "[sysfs], [sysctl] .../{}", _FILES),
+        ("tuned", "[bootloader] cmdline {}", _COMMAND_LINE),
+    )
+    return [
+        {"of": whose, "setting": form.format(name), "policy key": one.key, "ignored where": one.ignored}
+        for whose, form, table in parts
+        for name, one in table.items()
+    ] + [{"of": DAEMON, "setting": "[State] Profile", "policy key": "governor, epp", "ignored where": ""}]
 
 
 def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
@@ -602,26 +696,15 @@ def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
     for section, key, value, place in sorted(settings, key=_rank):
         if "${" in value and section not in ("main", "variables"):
             reader.note(f"{place}: {key} has a variable, {value}: ignored")
-        elif section == "cpu" and key in _TUNED:
-            reader.path(_TUNED[key], value, place)
-        elif section == "cpu" and key == "force_latency":
-            reader.latency(value, place)
+        elif section == "cpu":
+            reader.take(_TUNED.get(key), f"[cpu] {key}", value, place)
         elif section in ("sysfs", "sysctl"):
             reader.path(key.replace(".", "/") if section == "sysctl" else key, value, place)
         elif section == "bootloader" and key.startswith("cmdline"):
             # After the modes, of which one holds without HWP, too.
             for word in sorted(value.split(), key=lambda word: word.endswith("=no_hwp")):
                 option, _, setting = word.lstrip("+").partition("=")
-                if option in MODES:
-                    reader.boot(option, setting, place)
-                elif option == "nosmt":
-                    reader.put("nosmt", True, place)
-                elif option in ("isolcpus", "nohz_full"):
-                    reader.cpus(option, setting, place)
-                elif option == "intel_idle.max_cstate" and reader.driver.startswith("intel") and setting.isdecimal():
-                    reader.max_cstate(int(setting), place)
-                else:
-                    reader.others.append(option)
+                reader.take(_COMMAND_LINE.get(option), option, setting, place)
         elif section not in ("main", "variables"):
             reader.others.append(f"[{section}] {key}")
     return reader.done()

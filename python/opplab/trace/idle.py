@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
 from opplab.files import read_bytes, unpacked
 from opplab.trace.frames import CPUS_MAX
@@ -76,12 +77,10 @@ def states_of_sysfs(path: Path) -> States:
 
 def states_of_machine(machine: Machine) -> States:
     """Give the idle states of a machine's CPUs."""
-    from opplab.trace.sql import cpus_of
-
     facts = machine._inner.describe()
     states: States = [[] for _ in range(facts["nr_cpus"])]
     for cluster in facts["clusters"]:
-        for cpu in cpus_of(cluster["cpus"]):
+        for cpu in cpus_in(cluster["cpus"]):
             states[cpu] = [
                 # The kernel's exit latency holds the entry.
                 (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-__all__ = ["check_text", "count_text", "energy_error", "missed_in_runs", "self_check", "whole_text"]
+__all__ = ["MISSED", "check_text", "count_text", "energy_error", "missed_in_runs", "self_check", "whole_text"]
 
 
+MISSED = "missed activations"
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
 
 
@@ -28,7 +29,7 @@ def count_text(mean: float) -> str:
 
 def missed_in_runs(metrics: list[dict[str, Any]]) -> tuple[float, str] | None:
     """Give the activations that the runs of a trace's work missed, in the mean, and what the trace has of them."""
-    found = next((metric for metric in metrics if metric["metric"] == "missed activations"), None)
+    found = next((metric for metric in metrics if metric["metric"] == MISSED), None)
     if found is None:
         return None
     runs = [ours for ours, *_ in found["runs"]]

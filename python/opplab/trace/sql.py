@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from opplab.catalog import nearest
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,30 +45,13 @@ ENERGY = {
 MACHINE = {"cpus": "cluster, capacity and highest frequency of each CPU", "opps": "operating points of each CPU"}
 
 
-def cpus_of(text: str | list[int]) -> list[int]:
-    """Give the CPUs of a list such as ``0,3-5``.
-
-    Examples
-    --------
-    >>> cpus_of("0,3-5")
-    [0, 3, 4, 5]
-    """
-    if isinstance(text, list):
-        return text
-    found: list[int] = []
-    for part in filter(None, str(text).replace(" ", "").split(",")):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
-
-
 def _machine_table(name: str, machine: Machine) -> pl.DataFrame:
     import polars as pl
 
     rows: list[dict[str, Any]] = []
     for cluster in machine._inner.describe()["clusters"]:
         top = cluster["opps"][-1]["khz"]
-        for cpu in cpus_of(cluster["cpus"]):
+        for cpu in cpus_in(cluster["cpus"]):
             base = {"cpu": cpu, "cluster": cluster["name"]}
             if name == "cpus":
                 rows.append({**base, "capacity": cluster["capacity"], "khz_max": top})
