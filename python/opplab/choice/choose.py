@@ -33,13 +33,11 @@ from opplab.choice.criteria import (
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
-from opplab.simulation.machine import has_hwp, identity
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
-from opplab.simulation.ranges import idle_latencies
 from opplab.simulation.work import with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
-from opplab.sweep.drivers import driver_names
+from opplab.sweep.drivers import MachineFacts
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
@@ -274,10 +272,7 @@ def _variants_of(
     if not variants:
         return []
     base = {**dict(first.keys), **({"tunables": dict(first.tunables)} if first.tunables else {})}
-    idle = idle_latencies(machine["cluster"][0].get("idle", ()))
-    facts: dict[str, Any] = {"hwp": has_hwp(machine), "idle": idle, "identity": identity(machine)}
-    found = with_variants(base, variants, driver_names(machine), said, **facts)
-    return [Setting.of(one) for one in found[1:]]
+    return [Setting.of(one) for one in with_variants(base, variants, MachineFacts.of(machine), said)[1:]]
 
 
 def unfit(

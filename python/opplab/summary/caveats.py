@@ -10,9 +10,8 @@ from opplab.errors import CaseError
 from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
-from opplab.simulation.machine import has_hwp
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, refused_epp
+from opplab.sweep.drivers import driver_under, has_hwp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
 from opplab.sweep.taken import RATE, kept_rate, refusal
