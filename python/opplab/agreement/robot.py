@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.sweep.variants import Variant
 
-__all__ = ["Answer", "answer", "models"]
 
 TASKS_A_GROUP = 40
 """Tasks of a hackbench group: the robot counts threads, the program groups."""

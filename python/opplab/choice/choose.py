@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload
 
-__all__ = ["choose", "unfit"]
 
 _DETAILS = ("freq_residency:", "busy:", "idle_residency:")
 

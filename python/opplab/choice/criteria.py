@@ -12,15 +12,6 @@ from opplab.errors import InputError
 from opplab.metrics import METRICS, PERCENTILES, find, of_models
 from opplab.simulation.work import ENERGY_PER_WORK
 
-__all__ = [
-    "ANY_WORK",
-    "Asked",
-    "Constraint",
-    "check",
-    "metric_named",
-    "needs_latencies",
-]
-
 ANY_WORK = "none"
 """Instead of a constraint: settings may do less work than the baseline."""
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from opplab.choice.answer import Choice
     from opplab.simulation.machine import Machine
 
-__all__ = ["Fleet", "MachineType", "Saving", "fleet", "sources_of", "types_of"]
 
 HOURS = 8760
 """Hours of a year."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from opplab.choice.cases import Program
     from opplab.choice.criteria import Asked, Constraint
 
-__all__ = ["Ranking"]
 
 RESAMPLES = 2000
 MISSED = "missed_activations"

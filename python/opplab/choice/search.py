@@ -13,7 +13,6 @@ from opplab.errors import InputError
 if TYPE_CHECKING:
     from opplab.choice.choose import _Runner
 
-__all__ = ["searched"]
 
 KEPT = 2
 """Settings of each governor that a search gives back."""

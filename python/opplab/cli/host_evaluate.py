@@ -14,6 +14,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.options import format_option
 from opplab.errors import InputError
+from opplab.files import read_text
 from opplab.kernel import KernelProfile
 from opplab.report.text import print_table
 from opplab.simulation.machine import Machine
@@ -88,7 +89,7 @@ def evaluate(
     """Predict what each affinity of the sugov kthreads costs: energy, frequency changes, missed activations."""
     if machine is not None:
         path = catalog.find("machine", machine)
-        inner = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+        inner = _opplab.Machine.parse(str(path), read_text(path, "a machine file"))
     else:
         inner, _ = _opplab.import_machine(root)
     facts = inner.describe()

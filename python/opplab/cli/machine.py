@@ -12,7 +12,7 @@ import click
 from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, interval_option, output_format_option, points_option, report_option
-from opplab.files import toml_of, write_text
+from opplab.files import read_text, toml_of, write_text
 from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
 from opplab.simulation.ranges import ends_in_words
@@ -103,7 +103,7 @@ def _text(facts: dict[str, Any]) -> str:
 def show(name: str, output_format: str, html: Path | None) -> None:
     """Show machine NAME, built in (`opplab list machines`) or a .toml file."""
     path = catalog.find("machine", name)
-    machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+    machine = _opplab.Machine.parse(str(path), read_text(path, "a machine file"))
     facts = machine.describe()
     if html is not None:
         from opplab.report.topology import page
@@ -153,7 +153,7 @@ def export(source: str, form: str, before: str | None, output: Path | None, forc
     if before is not None and form != "dts":
         raise click.UsageError("--before is for --format dts")
     facts = [
-        _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file")).describe()
+        _opplab.Machine.parse(str(path), read_text(path, "a machine file")).describe()
         for path in (catalog.find("machine", name) for name in (source, before) if name is not None)
     ]
     text = machine_export.export(facts[0], form, facts[1] if before is not None else None)

@@ -24,42 +24,6 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark
     from opplab.sweep.variants import Variant
 
-__all__ = [
-    "BuiltIn",
-    "NameOf",
-    "background_option",
-    "benchmark_of",
-    "check_workload",
-    "damaged_ok_option",
-    "file_of",
-    "format_option",
-    "freq_max_option",
-    "jobs_option",
-    "load_of",
-    "machine_of_trace",
-    "machine_option",
-    "note",
-    "note_replaced",
-    "one_param_option",
-    "one_policy_options",
-    "output_format_option",
-    "output_option",
-    "param_option",
-    "percent",
-    "policy_of",
-    "policy_options",
-    "power_option",
-    "report_option",
-    "trace_argument",
-    "trace_machine_option",
-    "uncertainty_option",
-    "variants_on",
-    "vs_option",
-    "vs_option_of",
-    "with_generic_power",
-    "workers",
-    "write_new",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -27,7 +27,7 @@ from opplab.cli.options import (
 )
 from opplab.comparison.method import change_of
 from opplab.errors import InputError
-from opplab.files import write_text
+from opplab.files import read_text, write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import with_variants
@@ -54,7 +54,7 @@ def _machine(name: str, trace: Path) -> _opplab.Machine | None:
 
 def _load(name: str) -> _opplab.Machine:
     path = catalog.find("machine", name)
-    return _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine"))
+    return _opplab.Machine.parse(str(path), read_text(path, "a machine"))
 
 
 def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:

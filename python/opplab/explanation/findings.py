@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Explanation", "Finding", "cpu_list", "length", "mhz", "seconds"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog
-
-__all__ = ["Machine"]
+from opplab.files import read_text
 
 
 def _toml(value: Any) -> str:
@@ -52,7 +51,7 @@ class Machine:
             If the file is wrong; names file, line and column.
         """
         path = catalog.find("machine", name)
-        return cls.parse(catalog.read_text(path, "a machine file"), file=str(path))
+        return cls.parse(read_text(path, "a machine file"), file=str(path))
 
     @classmethod
     def parse(cls, text: str, *, file: str = "<text>") -> Machine:

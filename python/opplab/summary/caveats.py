@@ -17,21 +17,6 @@ from opplab.sweep.missing import missing
 from opplab.sweep.taken import RATE, kept_rate, refusal
 from opplab.trace.sql import cpus_of
 
-__all__ = [
-    "assumed_preferences",
-    "boosted_cpus",
-    "caveats",
-    "counts_idle_as_nothing",
-    "eas_off",
-    "held_clocks",
-    "ignored",
-    "lone_boost",
-    "machines_of",
-    "of_power",
-    "of_settings",
-    "unlike_drivers",
-]
-
 _EAS_OFF = 50.0
 """Percent of a run's time."""
 _LONE_BOOST = "lone-core-only"

@@ -8,20 +8,6 @@ from typing import Any
 
 from opplab.simulation.ranges import idle_latencies
 
-__all__ = [
-    "ACTIVE",
-    "MODES",
-    "MODE_OF",
-    "NOTHING_KNOWN",
-    "MachineFacts",
-    "driver_among",
-    "driver_names",
-    "driver_under",
-    "drivers_of",
-    "has_hwp",
-    "refused_epp",
-]
-
 ACTIVE = ("intel_pstate", "amd-pstate-epp")
 """Drivers with governors of their own, which are called performance and powersave."""
 MODES = {

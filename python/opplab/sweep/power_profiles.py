@@ -24,8 +24,6 @@ from opplab.files import read_text
 from opplab.simulation.policy import Policy
 from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, NOTHING_KNOWN, MachineFacts, driver_among, refused_epp
 
-__all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles"]
-
 DAEMON = "power-profiles-daemon"
 """The word for the three profiles of the daemon, which has them in its program."""
 

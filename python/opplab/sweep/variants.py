@@ -14,8 +14,6 @@ from opplab.simulation.policy import Policy, toml_value
 from opplab.sweep.drivers import NOTHING_KNOWN, MachineFacts
 from opplab.sweep.power_profiles import PowerProfile, is_power_profile, power_profiles
 
-__all__ = ["Variant", "labels_apart", "of_governors", "told_apart", "with_variants"]
-
 _TABLES = ("tunables", "gates")
 _BARE = ("governor",)
 
