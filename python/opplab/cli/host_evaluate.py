@@ -11,10 +11,9 @@ from typing import Any
 
 import click
 
-from opplab import _opplab, catalog
+from opplab import _opplab
 from opplab.cli.options import format_option
 from opplab.errors import InputError
-from opplab.files import read_text
 from opplab.kernel import KernelProfile
 from opplab.report.text import print_table
 from opplab.simulation.machine import Machine
@@ -88,8 +87,7 @@ def evaluate(
 ) -> None:
     """Predict what each affinity of the sugov kthreads costs: energy, frequency changes, missed activations."""
     if machine is not None:
-        path = catalog.find("machine", machine)
-        inner = _opplab.Machine.parse(str(path), read_text(path, "a machine file"))
+        inner = Machine.load(machine)._inner
     else:
         inner, _ = _opplab.import_machine(root)
     facts = inner.describe()
