@@ -16,8 +16,6 @@ from opplab import catalog
 from opplab.files import csv_rows
 from opplab.fit.freqbench import Curve, choose, read_points
 
-__all__ = ["phones"]
-
 SOC_OF = {"pixel4": "sm8150", "pixel6": "gs101"}
 """Phones of the catalogue whose file is not named as their SoC."""
 WITHIN = 0.1

@@ -12,8 +12,6 @@ from opplab.files import csv_rows
 from opplab.fit.linear import fit_parts
 from opplab.fit.score import Prediction, line
 
-__all__ = ["Row", "column", "each_left_out", "groups", "read"]
-
 Row = dict[str, str]
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from opplab.agreement.silicon import ScoredSet, predictions_of
 from opplab.fit.score import Prediction
 
-__all__ = ["recorded_idle"]
-
 RIVAL = "always the most frequent state"
 _KERNELS = {"mainline": "6.18", "6_12": "6.12.117"}
 

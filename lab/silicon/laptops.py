@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["highest_clocks", "thermal_limit", "turbostat_runs"]
-
 
 PL1_W, PL1_WINDOW_S, INTERVAL_S = 6.0, 28.0, 5.0  # Of the log's header; turbostat's default interval.
 PARTS = ["awake", "busy", "busy f", "busy f^3", "light idle", "package not asleep"]

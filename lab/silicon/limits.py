@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["power_limit", "thermal_limit_run"]
 
 PERIOD_US = 10_000
 GOLDEN = 0.6180339887  # Starts of the CPUs' periods are spread by it.

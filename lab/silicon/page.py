@@ -9,8 +9,6 @@ from opplab.agreement import silicon
 from opplab.agreement.silicon import percent
 from opplab.report.text import render_table
 
-__all__ = ["page", "text"]
-
 HEAD = """\
 # Predicted and measured hardware
 

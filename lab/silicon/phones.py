@@ -11,8 +11,6 @@ from opplab.agreement.silicon import LINE, ScoredSet, predictions_of
 from opplab.fit.linear import fit_parts
 from opplab.fit.score import Prediction, line
 
-__all__ = ["rails", "time_by_frequency"]
-
 
 def _counters(path: Path) -> dict[tuple[str, str], tuple[float, float]]:
     """Give instructions a cycle, and cycles as a share of the clock, of each program at each clock."""

@@ -11,8 +11,6 @@ from opplab.agreement.silicon import LINE, ScoredSet, predictions_of
 from opplab.fit.score import Prediction
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 
-__all__ = ["capped_package", "package_by_pstate", "power_by_cores", "power_by_kernel"]
-
 
 def power_by_kernel(path: Path) -> list[ScoredSet]:
     """Power of a server by busy threads: a core count left out, and a program left out."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 else:
     _kernel = _opplab.kernel
 
-__all__ = ["FORMULAS", "Formula", "Loop", "figures", "main", "run", "tables"]
 
 MS = 1_000_000
 MAX_KHZ = 3_000_000

@@ -16,8 +16,6 @@ from typing import Any
 from opplab import _opplab, catalog
 from opplab.simulation.cases import Case, rows_of
 
-__all__ = ["Coverage", "coverage"]
-
 LEVEL = 0.9
 SECONDS = 0.4
 GOVERNORS = ("schedutil", "performance", "ondemand", "powersave", "conservative")

@@ -22,8 +22,6 @@ from lab.studies import pages
 from opplab.report import svg
 from opplab.sweep.experiments import Experiment
 
-__all__ = ["Slice", "Window", "figure", "main", "table", "window"]
-
 EXPERIMENT = "hwp-boost-sqlite"
 # The window of the figure: so long, ending so long before the end of the run.
 SPAN_NS, BEFORE_END_NS = 1_800_000, 50_000_000

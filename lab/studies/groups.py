@@ -14,8 +14,6 @@ import polars as pl
 from lab.studies import pages
 from opplab.sweep.experiments import Experiment
 
-__all__ = ["EXPERIMENTS", "main", "table", "tables"]
-
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "noisy-neighbour": ("/web", "/batch"),
     "web-quota-burst": ("/web",),

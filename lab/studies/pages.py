@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["fill", "main"]
-
 
 def fill(page: str, contents: Mapping[str, str]) -> str:
     r"""Put each table between its marks.

@@ -20,9 +20,8 @@ from typing import Any
 from lab.studies import pages
 from opplab import catalog
 from opplab.agreement.scoreboard import Cell, cells_of, score
+from opplab.files import read_text
 from opplab.sweep.experiments import Experiment
-
-__all__ = ["EARLIER", "cells", "main", "tables"]
 
 EARLIER = Path(__file__).parent / "earlier"
 PHONES = {"pixel4-eas": "pixel4", "pixel6-sugov-affinity": "pixel6"}
@@ -38,7 +37,7 @@ def cells(experiment: str, machine: str | None = None) -> list[Cell]:
     if machine is None:
         return _run(Experiment.load(experiment))
     name = PHONES[experiment]
-    text = catalog.read_text(catalog.find("experiment", experiment), "an experiment file")
+    text = read_text(catalog.find("experiment", experiment), "an experiment file")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{name}.toml"
         file.write_text(machine, encoding="utf-8")
@@ -57,7 +56,7 @@ def _earlier(name: str) -> str:
 
 def _waking_by(name: str, share: float) -> str:
     """Give a phone's file with wake-ups that take this share of the stated exit latency."""
-    text = catalog.read_text(catalog.find("machine", name), "a machine file")
+    text = read_text(catalog.find("machine", name), "a machine file")
 
     def wake(found: re.Match[str]) -> str:
         told_us = int(found[1])

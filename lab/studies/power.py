@@ -23,8 +23,6 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
 
-__all__ = ["I3_METAL_W", "SPEC_AC_W", "load_line", "main", "package_w", "tables"]
-
 PERIOD_US = 10_000
 SECONDS = 1.0
 # Busy threads drift apart on a real machine: starts are spread by the golden ratio.

@@ -30,8 +30,6 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import simulate
 from opplab.simulation.workload import Workload
 
-__all__ = ["Setup", "change", "main", "mix", "tables"]
-
 SECONDS = 1.2
 SEEDS = range(1, 5)
 FRAME_US = 16_667

@@ -9,9 +9,6 @@ import difflib
 from pathlib import Path
 
 from opplab.errors import InputError
-from opplab.files import read_text
-
-__all__ = ["DATA", "find", "names", "published", "read_text"]
 
 DATA = Path(__file__).parent / "data"
 """The folder of the built-in files."""

@@ -16,17 +16,6 @@ from opplab import stats
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "CONFIDENCE",
-    "ITERATIONS",
-    "Certainty",
-    "certainty",
-    "change_text",
-    "decimals",
-    "digits_of",
-    "quantile_draws",
-    "signed",
-]
 
 CONFIDENCE = 0.95
 """Coverage of intervals unless somebody asks for another."""

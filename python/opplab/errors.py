@@ -5,8 +5,6 @@ What the operating system refuses stays `FileNotFoundError`, `PermissionError` a
 
 from __future__ import annotations
 
-__all__ = ["CaseError", "CheckError", "FormatError", "InputError", "InternalError", "OpplabError"]
-
 
 class OpplabError(Exception):
     """What opplab raises; its text is one clear line."""

@@ -21,26 +21,6 @@ from opplab.errors import FormatError, InputError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = [
-    "Guard",
-    "check_own",
-    "check_size",
-    "csv_rows",
-    "decoded",
-    "digest_of",
-    "endless",
-    "is_leftover",
-    "printable",
-    "read_bytes",
-    "read_text",
-    "replacing",
-    "safe_name",
-    "sync",
-    "toml_of",
-    "unpacked",
-    "write_bytes",
-    "write_text",
-]
 
 TEXT_BYTES_MAX = 64 << 20
 """The most that is read of a machine, workload, experiment or case: the largest real ones have some hundred kB."""

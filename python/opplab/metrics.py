@@ -13,8 +13,6 @@ from functools import cache
 
 from opplab import _opplab
 
-__all__ = ["METRICS", "PERCENTILES", "Metric", "answers", "find", "is_answer", "of_models"]
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Governor", "GovernorCpu", "GovernorFacts", "Placement", "PlacementCpu", "PlacementFacts"]
-
 
 def _no_fact(self: tuple[object, ...], name: str) -> object:
     """Name the facts that there are, where a policy asks for another."""

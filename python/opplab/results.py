@@ -18,8 +18,6 @@ import polars as pl
 from opplab import files
 from opplab.errors import InputError
 
-__all__ = ["OPTIONAL", "SCHEMA", "frame", "from_published", "read", "to_bytes", "write"]
-
 SCHEMA: dict[str, type[pl.DataType]] = {
     "experiment": pl.String,
     "source": pl.String,

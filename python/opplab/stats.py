@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["compare", "holm", "mean", "stream_of", "submean", "t_half"]
-
 
 def mean(
     values: Sequence[float],

@@ -18,9 +18,10 @@ import opplab
 from opplab import _opplab
 from opplab.choice.answer import Choice, Option
 from opplab.choice.cases import NOT_NEAR, program_of
-from opplab.choice.choose import _check_measured, _judged, _samples, _singles
+from opplab.choice.choose import _check_measured
 from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
+from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.cli.main import opplab as program
 from opplab.trace.replayed import self_check
@@ -162,7 +163,7 @@ def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatc
     """Three equal ones are better than the fourth in six of ten draws, which is more than its four."""
     equal = 1.0 + 1e-5 * np.arange(3)
     rows = np.array([[*equal, 2.0]] * 6 + [[*equal, 0.5]] * 4)
-    monkeypatch.setattr(importlib.import_module("opplab.choice.choose"), "_samples", lambda *_: rows)
+    monkeypatch.setattr(importlib.import_module("opplab.choice.ranking"), "_samples", lambda *_: rows)
     found = opplab.choose(
         "juno-r2",
         workload(),

@@ -14,6 +14,7 @@ from opplab import _opplab, catalog
 from opplab.cli.fmax import report
 from opplab.cli.list import rows_of
 from opplab.cli.main import opplab
+from opplab.files import read_text
 from opplab.kernel import freq_max_of
 from opplab.report.topology import page, picture
 from opplab.simulation.machine import Machine
@@ -364,7 +365,7 @@ def test_a_machine_with_numbers_of_another_one_says_so_in_the_list() -> None:
     rows = {row["machine"]: row["numbers of"] for row in rows_of("machines")}
     assert rows["skylake-sp-2s"] == "2x Xeon Platinum 8260L"
     for name, other in rows.items():
-        text = catalog.read_text(catalog.find("machine", name), "a machine file")
+        text = read_text(catalog.find("machine", name), "a machine file")
         assert bool(other) == ("proxy" in text.partition("provenance = ")[2].partition("\n")[0]), name
 
 

@@ -1,6 +1,7 @@
 """Power profiles of distributions as variants: what each sets, what it leaves out, and what contradicts itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ from opplab.choice.settings import Setting, grid, labels_of
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.simulation.machine import Machine
+from opplab.sweep.drivers import MachineFacts
 from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles, profile_keys
 from opplab.sweep.variants import with_variants
 
 INTEL = ["intel_pstate", "intel_cpufreq"]
+ACPI = MachineFacts(["acpi-cpufreq"])
+SKYLAKE_SP = MachineFacts.of(Machine.load("skylake-sp-2s").tree)
 AMD = ["acpi-cpufreq", "amd-pstate", "amd-pstate-guided", "amd-pstate-epp"]
 TLP = """
 CPU_DRIVER_OPMODE_ON_AC=active
@@ -42,7 +46,7 @@ def profiles(
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
-    return {one.name: one for one in power_profiles(str(file), drivers, hwp=hwp, base=base)}
+    return {one.name: one for one in power_profiles(str(file), MachineFacts(drivers, hwp), base=base)}
 
 
 def tuned(folder: Path, cpu: str, cmdline: str, drivers: list[str], **base: str) -> PowerProfile:
@@ -146,11 +150,11 @@ def test_profiles_that_set_the_same_share_a_row(tmp_path: Path) -> None:
         profiles(tmp_path, f"{name}/tuned.conf", "[cpu]\ngovernor=performance\n")
     said: list[str] = []
     texts = [str(tmp_path / name / "tuned.conf") for name in ("one", "two")]
-    found = with_variants({}, texts, ["acpi-cpufreq"], said.append)
+    found = with_variants({}, texts, ACPI, said.append)
     assert [one.label for one in found] == ["schedutil", "one"]
     assert said == [f"{texts[1]}: two and one set the same of what is simulated on this machine: one row, one"]
     with pytest.raises(InputError, match="the variant `performance` is there already as `one`"):
-        with_variants({}, [texts[0], "governor=performance"], ["acpi-cpufreq"])
+        with_variants({}, [texts[0], "governor=performance"], ACPI)
 
 
 def test_governors_and_profiles_of_one_name_stand_in_one_table(tmp_path: Path) -> None:
@@ -162,7 +166,7 @@ def test_governors_and_profiles_of_one_name_stand_in_one_table(tmp_path: Path) -
     said: list[str] = []
 
     def labels(*vs: str, **keys: str) -> list[str]:
-        return [one.label for one in with_variants(keys, vs, INTEL, said.append)]
+        return [one.label for one in with_variants(keys, vs, MachineFacts(INTEL), said.append)]
 
     assert labels(DAEMON, **governors) == ["schedutil", "performance", *of_daemon]
     assert labels(DAEMON, "governor=performance") == ["schedutil", *of_daemon, "performance"]
@@ -175,18 +179,20 @@ def test_governors_and_profiles_of_one_name_stand_in_one_table(tmp_path: Path) -
     assert said[0].endswith(
         "performance.conf) and performance set the same of what is simulated on this machine: one row, performance"
     )
-    settings = [*grid(["powersave", "performance"]), *map(Setting.of, with_variants({}, [DAEMON], INTEL)[1:])]
+    settings = [
+        *grid(["powersave", "performance"]),
+        *map(Setting.of, with_variants({}, [DAEMON], MachineFacts(INTEL))[1:]),
+    ]
     assert labels_of(settings) == ["powersave", "performance", *of_daemon]
 
 
 def test_tuned_s_limits_of_idle_states_are_those_of_the_machine(tmp_path: Path) -> None:
     """Goal: force_latency is the first alternative that there is, as tuned takes it; max_cstate counts without POLL."""
-    skylake = opplab.Machine.load("skylake-sp-2s")
     file = tmp_path / "tuned.conf"
 
     def read(text: str, idle: list[tuple[str, int]] | None = None) -> PowerProfile:
         file.write_text(f"[cpu]\ngovernor=performance\n{text}\n")
-        (found,) = power_profiles(str(file), skylake.drivers, idle=skylake.idle_states if idle is None else idle)
+        (found,) = power_profiles(str(file), SKYLAKE_SP if idle is None else replace(SKYLAKE_SP, idle=idle))
         return found
 
     for words, us in (
@@ -213,7 +219,7 @@ def test_a_profile_of_the_current_folder_has_the_folder_s_name(tmp_path: Path, m
     folder.mkdir()
     (folder / "tuned.conf").write_text("[main]\nsummary=s\n[cpu]\ngovernor=performance\n[sysctl]\nvm.x=1\n")
     monkeypatch.chdir(folder)
-    (found,) = power_profiles(Path("tuned.conf"), ["acpi-cpufreq"])
+    (found,) = power_profiles(Path("tuned.conf"), ACPI)
     assert found.name == "latency"
     assert found.notes == ["latency: without a key in simulations: x"]
 
@@ -226,9 +232,9 @@ def test_auto_cpufreq_and_the_daemon(tmp_path: Path) -> None:
     assert (
         profiles(tmp_path, "state.ini", "[State]\nProfile=balanced\n")["balanced"].keys["epp"] == "balance_performance"
     )
-    assert len(power_profiles(DAEMON, ["amd-pstate-epp"])) == 3
+    assert len(power_profiles(DAEMON, MachineFacts(["amd-pstate-epp"]))) == 3
     with pytest.raises(opplab.InputError, match="cpufreq-dt has no energy performance preference"):
-        power_profiles(DAEMON, ["cpufreq-dt"])
+        power_profiles(DAEMON, MachineFacts(["cpufreq-dt"]))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +290,7 @@ def test_includes_have_an_end(tmp_path: Path) -> None:
         (tmp_path / f"b{number}/tuned.conf").write_text(f"[main]\ninclude=b{number + 1},b{number + 1}\n")
     profiles(tmp_path, "b25/tuned.conf", "[cpu]\ngovernor=performance\n")
     with pytest.raises(opplab.InputError, match=r"b0/tuned\.conf: the profile includes more than 100 files"):
-        power_profiles(str(tmp_path / "b0/tuned.conf"), INTEL)
+        power_profiles(str(tmp_path / "b0/tuned.conf"), MachineFacts(INTEL))
 
 
 def test_a_profile_without_settings_is_named(tmp_path: Path) -> None:
@@ -331,7 +337,7 @@ def test_a_line_that_goes_on_no_value_is_refused_with_its_place(tmp_path: Path) 
     file = tmp_path / "auto-cpufreq.conf"
     file.write_text("[charger]\nturbo = auto\ngovernor\n  performance\n[battery]\ngovernor = powersave\n")
     with pytest.raises(opplab.InputError, match=r"auto-cpufreq\.conf:4: an indented line goes on a value"):
-        power_profiles(file, ["intel_pstate"])
+        power_profiles(file, MachineFacts(["intel_pstate"]))
 
 
 def test_keys_of_intel_are_ignored_on_amd_as_tlp_does(tmp_path: Path) -> None:
@@ -467,7 +473,6 @@ def test_machines_with_other_drivers_are_named(tmp_path: Path) -> None:
     assert "profiles are read for epyc-7742-2s; skylake-8x-uma has other drivers: run it alone" in done.stderr
 
 
-SKYLAKE_SP = Machine.load("skylake-sp-2s")
 MATCHED = {"cpuinfo_regex": r"model name\s+:.*\bXeon\b", "uname_regex": "x86_64", "enabled": "true", "devices": "*"}
 CONDITIONS = [
     (
@@ -489,14 +494,13 @@ def test_a_section_of_tuned_holds_where_tuned_takes_it(tmp_path: Path, condition
     text = f"[variables]\nname=AMD\nof_amd=.*\\b${{name}}\\b\n[cpu]\ngovernor=performance\n[cpu.x]\ntype=cpu\n{own}"
     file = tmp_path / "tuned.conf"
     file.write_text(text + "no_turbo=1\n")
-    identity, base = SKYLAKE_SP.identity, {"kernel": "6.1"}
-    (found,) = power_profiles(str(file), INTEL, hwp=True, identity=identity, base=base)
+    (found,) = power_profiles(str(file), SKYLAKE_SP, base={"kernel": "6.1"})
     assert found.keys == {"governor": "performance"} | ({} if why else {"no_turbo": True})
     left_out = [note for note in found.notes if "[cpu.x] is left out: " in note]
     assert len(left_out) == bool(why)
     assert why in "".join(left_out)
     if "regex" in str(condition):
-        (unknown,) = power_profiles(str(file), INTEL, hwp=True)
+        (unknown,) = power_profiles(str(file), MachineFacts(INTEL, True))
         assert "no_turbo" not in unknown.keys
         assert "[cpu.x] is left out: its " in unknown.notes[0]
 
@@ -520,4 +524,4 @@ def test_a_condition_that_is_no_regular_expression_is_refused_with_its_place(tmp
     file = tmp_path / "tuned.conf"
     file.write_text("[cpu]\ngovernor=performance\nuname_regex=(x86\n")
     with pytest.raises(opplab.InputError, match=r"tuned\.conf:3: uname_regex is no regular expression: missing \)"):
-        power_profiles(str(file), INTEL, identity=SKYLAKE_SP.identity)
+        power_profiles(str(file), SKYLAKE_SP)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from opplab.comparison.tables import Table
 
-__all__ = ["against_published"]
-
 
 def against_published(folder: str | Path, seed: str) -> Table:
     """Compare a folder's results with a published text, cell by cell.

@@ -22,7 +22,7 @@ from opplab import _opplab, catalog
 from opplab.agreement.forecast import axes_of, belongs, rows_of
 from opplab.comparison import published
 from opplab.errors import InputError
-from opplab.files import csv_rows, toml_of
+from opplab.files import csv_rows, read_text, toml_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.fitted import fingerprint
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 HIGHEST = 10**15
 """Above any constant; each is kept within its own range."""
-
-__all__ = ["Fit", "Target", "constants", "fit", "minimise", "read_baseline", "to_toml"]
 
 
 @dataclass(frozen=True)
@@ -285,7 +283,7 @@ def _half_percent(values: Sequence[float]) -> float | None:
 
 def _in_file(path: Path, benchmark: str) -> tuple[str, str]:
     """Give an experiment's file and the label of the workload that runs a benchmark."""
-    text = catalog.read_text(path, "an experiment file")
+    text = read_text(path, "an experiment file")
     # Refused with its line, before parts of it are taken.
     _opplab.Experiment.parse(str(path), text)
     data = toml_of(text, path)

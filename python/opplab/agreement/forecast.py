@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from opplab.comparison import published
     from opplab.sweep.experiments import Experiment
 
-__all__ = [
-    "Facts",
-    "Forecast",
-    "NotKnown",
-    "Point",
-    "RowName",
-    "axes_of",
-    "belongs",
-    "deviation_of",
-    "deviations_of",
-    "forecasts",
-    "governors_of",
-    "rows_of",
-]
-
 
 class NotKnown(InputError):
     """A value that the model has and these runs do not: a power that the machine's file lacks, work without an end."""
@@ -289,6 +274,7 @@ def deviation_of(values: Sequence[float]) -> float:
 
 
 def over_time(values: Sequence[float], times: Sequence[float]) -> float:
+    """Give the mean of values that hold for these times."""
     return math.fsum(value * time for value, time in zip(values, times, strict=True)) / math.fsum(times)
 
 

@@ -17,7 +17,6 @@ from opplab.report import svg
 if TYPE_CHECKING:
     from opplab.agreement.scoreboard import Cell
 
-__all__ = ["chart", "page", "write_page"]
 
 COLOURS = 6
 STYLE = svg.ALONE + (

@@ -31,20 +31,6 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Case, Measured
     from opplab.sweep.experiments import Experiment
 
-__all__ = [
-    "Known",
-    "Prediction",
-    "benchmark_models",
-    "coverage",
-    "half_width",
-    "interval_of",
-    "known_errors",
-    "on_other_disks",
-    "predict",
-    "sign_probability",
-    "write_errors",
-    "write_table",
-]
 
 FILE = Path(__file__).parents[1] / "data" / "model_error.csv"
 

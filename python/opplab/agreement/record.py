@@ -15,8 +15,6 @@ from opplab.errors import InputError
 from opplab.files import read_text, safe_name, write_text
 from opplab.report.block import Block
 
-__all__ = ["Record", "add", "track_record"]
-
 KIND = "score"
 
 

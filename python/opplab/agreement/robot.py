@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.sweep.variants import Variant
 
-__all__ = ["Answer", "answer", "models"]
 
 TASKS_A_GROUP = 40
 """Tasks of a hackbench group: the robot counts threads, the program groups."""
@@ -187,6 +186,7 @@ def variants_of(
     InputError
         If there are not as many changes as commits.
     """
+    from opplab.sweep.drivers import MachineFacts
     from opplab.sweep.power_profiles import is_power_profile, power_profiles
     from opplab.sweep.variants import with_variants
 
@@ -197,15 +197,12 @@ def variants_of(
         what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
         raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
     # A file of profiles is several, also where one of them sets what the baseline has.
-    given = 0
-    facts: dict[str, Any] = {"hwp": on.has_hwp, "idle": on.idle_states, "identity": on.identity}
-    for text in vs:
-        is_file = is_power_profile(text)
-        given += len(power_profiles(text, on.drivers, base=keys, **facts)) if is_file else 1
+    facts = MachineFacts.of(on.tree)
+    given = sum(len(power_profiles(text, facts, base=keys)) if is_power_profile(text) else 1 for text in vs)
     if given != len(patches):
         what = f"the text has {len(patches)} and --vs gives {given}"
         raise InputError(f"line {report.line}: each patch takes one variant: {what}")
-    return with_variants(keys, vs, on.drivers, said, **facts)
+    return with_variants(keys, vs, facts, said)
 
 
 def answer(

@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 
     from opplab.sweep.experiments import Experiment
 
-__all__ = [
-    "Cell",
-    "cells_of",
-    "sample",
-    "score",
-    "scoreboard",
-    "spearman",
-    "strata",
-    "table_rows",
-    "worst",
-]
 
 UNPRINTED_SPREAD = OVERVIEW_SAME
 """Spread of a ratio where the text prints none: text 000 prints ``~`` for ratios that are no farther from 1."""

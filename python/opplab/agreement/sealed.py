@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.parts import Parts
 
-__all__ = ["DRAWS", "LEVEL", "Row", "Score", "Seal", "cell_of", "figures_row", "score_of", "seal"]
 
 FORMAT = 1
 LEVEL = 0.9

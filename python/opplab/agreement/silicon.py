@@ -20,20 +20,6 @@ from opplab.fit.score import Prediction, line, summary
 from opplab.fit.shapes import shapes_without
 from opplab.report.text import render_table
 
-__all__ = [
-    "LINE",
-    "SETS",
-    "ScoredSet",
-    "opp_power_tables",
-    "percent",
-    "predictions_of",
-    "score",
-    "score_folder",
-    "table_rows",
-    "text",
-    "unknown_tables",
-]
-
 
 @dataclass
 class ScoredSet:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opplab import catalog
+from opplab.files import read_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from opplab.agreement.scoreboard import Cell
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.store import Store
-
-__all__ = ["scored_experiments", "verify_published"]
 
 
 def scored_experiments() -> list[str]:
@@ -32,7 +31,7 @@ def scored_experiments() -> list[str]:
     found = []
     for name in catalog.names("experiment"):
         path = catalog.find("experiment", name)
-        if _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file")).compare():
+        if _opplab.Experiment.parse(str(path), read_text(path, "an experiment file")).compare():
             found.append(name)
     return found
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from opplab.choice.settings import Setting
     from opplab.summary.answer import Answer
 
-__all__ = ["Choice", "Option"]
 
 COLUMNS = (
     *("energy", "power", "energy_per_work", "missed_activations"),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.constants import Constants
 
-__all__ = ["Program", "load_or_trace", "program_of"]
-
 
 NOT_NEAR = "The replay under the recorded policy is not near the recording: do not rely on the ranking."
 

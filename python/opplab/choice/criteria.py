@@ -12,17 +12,6 @@ from opplab.errors import InputError
 from opplab.metrics import METRICS, PERCENTILES, find, of_models
 from opplab.simulation.work import ENERGY_PER_WORK
 
-__all__ = [
-    "ANY_WORK",
-    "Constraint",
-    "check",
-    "goals_named",
-    "metric_named",
-    "needs_latencies",
-    "of_the_work",
-    "own_metrics",
-]
-
 ANY_WORK = "none"
 """Instead of a constraint: settings may do less work than the baseline."""
 
@@ -112,6 +101,45 @@ class Constraint:
             known = ", ".join(name for name in scales if name) or "no unit"
             raise InputError(f"`{self.text}`: {self.metric} is in {unit or 'numbers'}, not in {self.unit} ({known})")
         return self.bound * scales[self.unit]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a choice asks for, by the metrics that its runs have.
+
+    Attributes
+    ----------
+    goals : list of str
+        The first decides.
+    limits, work : list of Constraint
+        What was asked for; what holds by itself, so that every setting does the baseline's work.
+    bounds : list of (str, Constraint)
+        The metric of each constraint.
+    own : list of str
+        Benchmarks' own metrics.
+    """
+
+    goals: list[str]
+    limits: Sequence[Constraint]
+    work: list[Constraint]
+    bounds: list[tuple[str, Constraint]]
+    own: list[str]
+
+    @classmethod
+    def of(
+        cls, goals: Sequence[str], limits: Sequence[Constraint], units: Mapping[str, tuple[str, str]], *, whole: bool
+    ) -> Asked:
+        """Name them; with `whole` every setting does the baseline's work."""
+        own = own_metrics(units)
+        metrics = goals_named(goals, units, own)
+        work = of_the_work(units, own, metrics, limits) if whole else []
+        bounds = [(metric_named(one.metric, list(units), own), one) for one in (*limits, *work)]
+        return cls(metrics, limits, work, bounds, own)
+
+    @property
+    def counted(self) -> list[str]:
+        """The metrics that were asked about."""
+        return list(dict.fromkeys([*self.goals, *(metric for metric, one in self.bounds if one not in self.work)]))
 
 
 def of_the_work(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from opplab.choice.answer import Choice
     from opplab.simulation.machine import Machine
 
-__all__ = ["Fleet", "MachineType", "Saving", "fleet", "sources_of", "types_of"]
 
 HOURS = 8760
 """Hours of a year."""
@@ -549,14 +548,15 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
 
 def _question(workload: Any, options: Mapping[str, Any], on: Machine) -> str:
     """Give all that an answer depends on beside the machine: what files have, the options, the build."""
+    from opplab.sweep.drivers import MachineFacts
     from opplab.sweep.power_profiles import is_power_profile, power_profiles
     from opplab.sweep.store import build_id
 
     asked = {name: value for name, value in options.items() if name not in ("jobs", "executor", "progress")}
     base = {**(options.get("policy") or {}), "governor": options.get("governors", GOVERNORS)[0]}
-    facts: dict[str, Any] = {"hwp": on.has_hwp, "idle": on.idle_states, "identity": on.identity}
+    facts = MachineFacts.of(on.tree)
     variants = [
-        [one.keys for one in power_profiles(text, on.drivers, base=base, **facts)] if is_power_profile(text) else text
+        [one.keys for one in power_profiles(text, facts, base=base)] if is_power_profile(text) else text
         for text in options.get("variants", ())
     ]
     files: list[Path] = []

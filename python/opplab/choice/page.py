@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from opplab.choice.answer import Choice
     from opplab.uncertainty.parts import Parts
 
-__all__ = ["page", "pareto_picture"]
-
 
 def page(choice: Choice) -> str:
     """Give the page."""

@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opplab.choice.criteria import Constraint, goals_named, metric_named, of_the_work, own_metrics
+from opplab.choice.criteria import Asked, Constraint
 from opplab.choice.settings import Setting, has_tunable
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
     from opplab.choice.choose import _Runner
 
-__all__ = ["searched"]
 
 KEPT = 2
 """Settings of each governor that a search gives back."""
@@ -43,13 +42,11 @@ def searched(
         if not 0 < low < high:
             raise InputError(f"a search needs a range above 0, lowest first: {name}={low}..{high}")
     means, units = _means(run, settings[:1])
-    own = own_metrics(units)
-    metrics = goals_named(goals, units, own)
-    bounds = []
-    for limit in [*limits, *(of_the_work(units, own, metrics, limits) if whole else ())]:
-        metric = metric_named(limit.metric, list(units), own)
-        bounds.append((metric, limit.at_most, limit.bound_in(units[metric][0], means["0", metric])))
-    aim = metrics[0], 1.0 if units[metrics[0]][1] == "lower" else -1.0
+    asked = Asked.of(goals, limits, units, whole=whole)
+    bounds = [
+        (metric, limit.at_most, limit.bound_in(units[metric][0], means["0", metric])) for metric, limit in asked.bounds
+    ]
+    aim = asked.goals[0], 1.0 if units[asked.goals[0]][1] == "lower" else -1.0
 
     def costs(tried: Sequence[Setting]) -> list[float]:
         return _costs(_means(run, tried)[0], len(tried), aim, bounds)

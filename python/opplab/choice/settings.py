@@ -10,22 +10,8 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.simulation.machine import has_hwp
-from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, refused_epp
+from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_hwp, refused_epp
 from opplab.sweep.variants import Variant, labels_apart
-
-__all__ = [
-    "SETTABLE",
-    "Setting",
-    "Unset",
-    "Write",
-    "commands_of",
-    "driver_of",
-    "grid",
-    "has_tunable",
-    "labels_of",
-    "writes_of",
-]
 
 CPU = "/sys/devices/system/cpu"
 CPUFREQ = f"{CPU}/cpufreq"

@@ -13,18 +13,6 @@ import select
 import sys
 from typing import Any
 
-__all__ = [
-    "DAMAGED_OK",
-    "INTERNAL",
-    "INTERRUPTED",
-    "READER_GONE",
-    "check_limits",
-    "code_of",
-    "is_debug",
-    "leave",
-    "open_streams",
-]
-
 INTERNAL = 70
 """Exit code of our own mistakes."""
 

@@ -38,11 +38,12 @@ def command() -> None:
 def show(name: str, output_format: str) -> None:
     """Show the machines, workloads, policies and cases of experiment NAME (built in, or a .toml)."""
     from opplab import catalog
+    from opplab.files import read_text
     from opplab.report.text import print_table
     from opplab.sweep.experiments import Experiment
 
     if output_format == "toml":
-        click.echo(catalog.read_text(catalog.find("experiment", name), "an experiment file"), nl=False)
+        click.echo(read_text(catalog.find("experiment", name), "an experiment file"), nl=False)
         return
     chosen = Experiment.load(name)
     rows: dict[tuple[str, ...], int] = {}

@@ -70,11 +70,12 @@ def _fit_machine(
     """Put the power of sources into a machine; with `check`, compare it with that table instead of printing it."""
     from opplab import _opplab, catalog
     from opplab.cli.machine import powered
+    from opplab.files import read_text
     from opplab.fit import machine_check
     from opplab.fit.opp_power import Fitted
 
     path = catalog.find("machine", name)
-    text = catalog.read_text(path, "a machine file")
+    text = read_text(path, "a machine file")
     # Refused with its line, before parts of it are taken.
     _opplab.Machine.parse(str(path), text)
     lines: list[str] = []

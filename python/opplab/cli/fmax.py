@@ -13,7 +13,9 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.options import BuiltIn, format_option
+from opplab.files import read_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.simulation.machine import Machine
 
 
 def source_text(source: str) -> tuple[str, str | None]:
@@ -21,7 +23,7 @@ def source_text(source: str) -> tuple[str, str | None]:
     if Path(source).suffix != ".toml" and Path(source).exists():
         return source, None
     path = catalog.find("machine", source)
-    return str(path), catalog.read_text(path, "a machine file")
+    return str(path), read_text(path, "a machine file")
 
 
 def published(name: str | None) -> tuple[str, list[tuple[int, int]]]:
@@ -29,8 +31,7 @@ def published(name: str | None) -> tuple[str, list[tuple[int, int]]]:
     if not name:
         return "", []
     for known in catalog.names("machine"):
-        path = catalog.find("machine", known)
-        facts = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file")).describe()
+        facts = Machine.load(known).describe()
         if facts.get("processor", {}).get("model_name") == name:
             return known, [(cores, khz) for cores, khz in facts["clusters"][0]["turbo"]]
     return "", []

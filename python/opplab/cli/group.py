@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-__all__ = ["Group"]
-
 
 class Group(click.Group):
     """Commands under a name: without one of them the help is shown, and a wrong one gets the nearest name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from opplab import _opplab, catalog
+from opplab import _opplab
 from opplab.cli.options import format_option
 from opplab.cpulist import cpus_in, listed
 from opplab.errors import InputError
@@ -68,8 +68,7 @@ def evaluate(
 ) -> None:
     """Predict what each affinity of the sugov kthreads costs: energy, frequency changes, missed activations."""
     if machine is not None:
-        path = catalog.find("machine", machine)
-        inner = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+        inner = Machine.load(machine)._inner
     else:
         inner, _ = _opplab.import_machine(root)
     facts = inner.describe()

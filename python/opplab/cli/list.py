@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from opplab import _opplab, catalog
 from opplab.cli.options import format_option
-from opplab.files import toml_of
+from opplab.files import read_text, toml_of
 from opplab.report.text import print_table
 
 # Kind -> what it is.
@@ -43,7 +43,7 @@ def _machines() -> list[dict[str, Any]]:
     rows = []
     for name in catalog.names("machine"):
         path = catalog.find("machine", name)
-        text = catalog.read_text(path, "a machine file")
+        text = read_text(path, "a machine file")
         machine = _opplab.Machine.parse(str(path), text)
         clusters = machine.describe()["clusters"]
         # Provenance names the machine whose numbers stand in.
@@ -67,7 +67,7 @@ def _classes(name: str | None) -> list[dict[str, Any]]:
     rows = []
     for machine in [name] if name is not None else machines:
         path = catalog.find("machine", machine)
-        for one in toml_of(catalog.read_text(path, "a machine file"), path).get("program_class", []):
+        for one in toml_of(read_text(path, "a machine file"), path).get("program_class", []):
             rows += [
                 {
                     "machine": machine,

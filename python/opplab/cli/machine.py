@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab import _opplab, catalog
+from opplab import _opplab
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, interval_option, output_format_option, points_option, report_option
 from opplab.files import toml_of, write_text
 from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
+from opplab.simulation.machine import Machine
 from opplab.simulation.ranges import ends_in_words
 
 if TYPE_CHECKING:
@@ -102,8 +103,7 @@ def _text(facts: dict[str, Any]) -> str:
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="File for a page with the topology.")
 def show(name: str, output_format: str, html: Path | None) -> None:
     """Show machine NAME, built in (`opplab list machines`) or a .toml file."""
-    path = catalog.find("machine", name)
-    machine = _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file"))
+    machine = Machine.load(name)
     facts = machine.describe()
     if html is not None:
         from opplab.report.topology import page
@@ -152,11 +152,8 @@ def export(source: str, form: str, before: str | None, output: Path | None, forc
         raise click.UsageError(f"{output} exists; --force overwrites it")
     if before is not None and form != "dts":
         raise click.UsageError("--before is for --format dts")
-    facts = [
-        _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine file")).describe()
-        for path in (catalog.find("machine", name) for name in (source, before) if name is not None)
-    ]
-    text = machine_export.export(facts[0], form, facts[1] if before is not None else None)
+    old = None if before is None else Machine.load(before).describe()
+    text = machine_export.export(Machine.load(source).describe(), form, old)
     if output is None:
         click.echo(text, nl=False)
     elif form == "debugfs":

@@ -24,42 +24,6 @@ if TYPE_CHECKING:
     from opplab.simulation.workload import Benchmark
     from opplab.sweep.variants import Variant
 
-__all__ = [
-    "BuiltIn",
-    "NameOf",
-    "background_option",
-    "benchmark_of",
-    "check_workload",
-    "damaged_ok_option",
-    "file_of",
-    "format_option",
-    "freq_max_option",
-    "jobs_option",
-    "load_of",
-    "machine_of_trace",
-    "machine_option",
-    "note",
-    "note_replaced",
-    "one_param_option",
-    "one_policy_options",
-    "output_format_option",
-    "output_option",
-    "param_option",
-    "percent",
-    "policy_of",
-    "policy_options",
-    "power_option",
-    "report_option",
-    "trace_argument",
-    "trace_machine_option",
-    "uncertainty_option",
-    "variants_on",
-    "vs_option",
-    "vs_option_of",
-    "with_generic_power",
-    "workers",
-    "write_new",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -378,17 +342,19 @@ def variants_on(
 ) -> list[Variant]:
     """Give the baseline and its variants; profiles choose by the first machine, and others that differ are named."""
     from opplab.simulation.machine import Machine
+    from opplab.sweep.drivers import MachineFacts
     from opplab.sweep.power_profiles import DAEMON, is_power_profile
     from opplab.sweep.variants import with_variants
 
     first = Machine.load(machines[0])
+    facts = MachineFacts.of(first.tree)
     for other in map(Machine.load, machines[1:] if any(map(is_power_profile, vs)) else ()):
-        if (other.drivers, other.has_hwp) != (first.drivers, first.has_hwp):
+        its = MachineFacts.of(other.tree)
+        if (its.drivers, its.has_hwp) != (facts.drivers, facts.has_hwp):
             said(f"profiles are read for {first.name}; {other.name} has other drivers: run it alone")
-        elif other.identity != first.identity and set(filter(is_power_profile, vs)) != {DAEMON}:
+        elif (its.cpuinfo, its.arch) != (facts.cpuinfo, facts.arch) and set(filter(is_power_profile, vs)) != {DAEMON}:
             said(f"profiles are read for {first.name}; sections that ask for a processor may differ on {other.name}")
-    idle, identity = first.idle_states, first.identity
-    return with_variants(keys, vs, first.drivers, said, hwp=first.has_hwp, idle=idle, identity=identity)
+    return with_variants(keys, vs, facts, said)
 
 
 def note_replaced(path: Path, question: str) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PROMISES", "Promise", "table"]
-
 BEGIN, END = "<!-- promises: made by python -m opplab.cli.promises -->\n", "<!-- end of promises -->\n"
 
 

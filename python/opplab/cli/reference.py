@@ -21,8 +21,6 @@ from opplab import _opplab
 from opplab.cli.main import opplab
 from opplab.report.text import render_table
 
-__all__ = ["COMMON", "Page", "man_page", "markdown", "option_rows", "pages"]
-
 HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "calibrate", "compare", "experiment")
 
 

@@ -31,6 +31,7 @@ from opplab.errors import InputError
 from opplab.explanation.slow import late_tasks
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.simulation.machine import Machine
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import with_variants
 from opplab.trace.replayed import MISSED, assumed, check_text, count_text, self_check, whole_text
@@ -43,20 +44,15 @@ def _machine(name: str, trace: Path) -> _opplab.Machine | None:
     """Give the machine of that name; one that cannot be the trace's is refused."""
     if name == "auto":
         return None
-    machine = _load(name)
+    machine = Machine.load(name)._inner
     (misfit,) = _opplab.trace_misfits(str(trace), [machine])
     if misfit is not None:
         names = catalog.names("machine")
-        misfits = _opplab.trace_misfits(str(trace), [_load(other) for other in names])
+        misfits = _opplab.trace_misfits(str(trace), [Machine.load(other)._inner for other in names])
         fitting = [other for other, why in zip(names, misfits, strict=True) if why is None]
         hint = f"of the built-in machines {', '.join(fitting)} would fit" if fitting else "no built-in machine fits"
         raise InputError(f"{trace}: {misfit}; {hint}")
     return machine
-
-
-def _load(name: str) -> _opplab.Machine:
-    path = catalog.find("machine", name)
-    return _opplab.Machine.parse(str(path), catalog.read_text(path, "a machine"))
 
 
 def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:

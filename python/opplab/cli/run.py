@@ -39,8 +39,8 @@ from opplab.cli.options import (
 )
 from opplab.errors import FormatError, InputError
 from opplab.files import printable
+from opplab.report.block import FORMATS, LINES
 from opplab.report.text import flow, print_table, render_table, terminal_width
-from opplab.summary.answer import FORMATS, LINES
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab import _opplab, catalog
+from opplab import _opplab
 from opplab.cli.group import Group
 from opplab.cli.options import check_workload, file_of, format_option, machine_option, output_option, write_new
+from opplab.files import read_text
 from opplab.report.text import print_table
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def command() -> None:
 @format_option
 def show(file: Path, repeats: str, output_format: str) -> None:
     """Show FILE: its tasks, phases and events in file order, each with its line and column."""
-    text = catalog.read_text(file, "a workload file")
+    text = read_text(file, "a workload file")
     workload = _opplab.Workload.parse(file.stem, str(file), text, repeats)
     if output_format == "text":
         click.echo(workload.describe(), nl=False)
@@ -153,7 +154,7 @@ def _write_groups(
     own_s = None
     if workload is not None:
         check_workload(workload)
-        given = catalog.read_text(workload, "a workload file")
+        given = read_text(workload, "a workload file")
         parsed = _opplab.Workload.parse(workload.stem, str(workload), given, "workgen")
         own_s = parsed.duration_s
         settings.check_names(placed, {row[0] for row in parsed.events()})

@@ -12,8 +12,6 @@ from opplab.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["results_of"]
-
 
 def results_of(path: str | Path) -> pl.DataFrame:
     """Give the blocks that count as rows of `opplab.results.SCHEMA`.

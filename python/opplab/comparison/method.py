@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from opplab.runs import Run, Series
 
-__all__ = ["Sample", "apart", "change_of", "compare_runs", "digits_of", "missing", "sample_of"]
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3

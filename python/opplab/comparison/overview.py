@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from opplab.runs import Series
 
-__all__ = ["gains", "is_performance", "overall", "overview", "performance_per_watt"]
 
 Watts = tuple[float, str]
 """Average power, and what it is the average of."""

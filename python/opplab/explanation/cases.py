@@ -52,7 +52,7 @@ def find_case(target: str) -> _opplab.Case:
     """
     path = Path(target)
     if path.is_file() and path.suffix == ".json":
-        from opplab.catalog import read_text
+        from opplab.files import read_text
 
         return _opplab.Case.from_json(read_text(path, "a case"))
     where, which = _split(target)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.simulation.run import Run
 
-__all__ = ["explain"]
-
 
 def explain(
     run: Run | _opplab.Case | str | Path,

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 from opplab.cpulist import listed
 
-__all__ = ["Explanation", "Finding", "cpu_list", "length", "mhz", "seconds"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -12,8 +12,6 @@ from opplab import _opplab
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["decisions_of_run", "watts_by_state"]
-
 
 def decisions_of_run(case: _opplab.Case) -> pl.DataFrame:
     """Compare idle governors on the sleeps of a run, as `opplab.trace.idle.decisions` does on those of a trace."""

@@ -13,8 +13,6 @@ from opplab.errors import InputError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["IDLE_TASK", "Records"]
-
 
 IDLE_TASK = 2**32 - 1
 NAMED = 4
@@ -107,6 +105,7 @@ def about_case(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def task_index(records: Records, task: str | int | None) -> int:
+    """Give the index of the task that somebody means, by name or index."""
     from opplab.catalog import nearest
 
     if isinstance(task, int):

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from opplab import _opplab
 
-__all__ = ["Activation", "Cpu", "Timeline", "of_run", "of_trace", "response_findings", "speeds"]
-
 
 PARTS = {
     "behind": "behind the activation before",
@@ -78,6 +76,7 @@ class Response:
 
     @property
     def response_ns(self) -> int:
+        """From the timer to the end of the work."""
         return self.of.end_ns - self.of.start_ns
 
 

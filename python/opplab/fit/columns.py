@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["KNOWN", "Column", "Table", "known_column", "plain", "read_table"]
 
 KNOWN = {
     "watts": ["pkgwatt", "pkg_w", "package_w", "power_w", "rapl_pkg_w_mean", "watts", "w", "power", "pkg_mw",

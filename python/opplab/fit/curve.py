@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["CHIP", "KIND", "METER", "SPREAD", "Parameter", "PowerCurve", "Shapes", "fit_curve"]
 
 NOISE = 0.05
 """Relative noise of a measured point (standard deviation): meters, steps of the voltage table, temperature."""

@@ -8,8 +8,6 @@ from typing import Any
 from opplab.errors import InputError
 from opplab.kernel.energy import EmPerfState, EnergyModel
 
-__all__ = ["energy_model_notes", "inefficient_khz", "points_of"]
-
 Tree = Mapping[str, Any]
 
 

@@ -21,8 +21,6 @@ from opplab.files import check_size, csv_rows, decoded, preamble, read_bytes, un
 from opplab.fit import rails
 from opplab.fit.columns import Column, known_column, plain
 
-__all__ = ["Curve", "Point", "choose", "is_points", "pick_points", "pooled", "powered", "read_points"]
-
 _CLOCK_OFF = 0.03  # Speed a MHz may differ by so much before the clock counts as another.
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Parts", "fit_parts"]
 
 _RESAMPLES = 200
 _NOISE = 0.02

@@ -18,8 +18,6 @@ from opplab.fit.sources import BusyOf, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.ranges import shares_of
 
-__all__ = ["check"]
-
 Tree = dict[str, Any]
 
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from opplab.errors import InputError
 
-__all__ = ["CLASSES", "MachineClass", "class_of"]
-
 Tree = Mapping[str, Any]
 
 

@@ -17,8 +17,6 @@ from opplab.fit.machine_power import INTERVAL_MARK, NEXT_MARK
 from opplab.kernel import EnergyModel, find_energy_efficient_cpu
 from opplab.simulation.ranges import ends_in_words, pairs_of
 
-__all__ = ["coefficient", "dmips_mhz", "export", "inefficient", "placements"]
-
 SCALE = 1024
 
 

@@ -27,16 +27,6 @@ from opplab.fit.sources import BusyOf, Samples, join_samples, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
 
-__all__ = [
-    "INTERVALS",
-    "INTERVAL_MARK",
-    "NEXT_MARK",
-    "fitted_power",
-    "generic_power",
-    "to_machine_text",
-    "with_power",
-]
-
 Tree = dict[str, Any]
 Floats = NDArray[np.float64]
 

@@ -21,20 +21,6 @@ from opplab.fit.freqbench import Point, choose, read_points
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "SLEEP",
-    "WAKE_SHARE",
-    "Layout",
-    "clocks_ghz",
-    "clusters_of",
-    "driver_of",
-    "khz_of_opp",
-    "layout",
-    "machine_of_points",
-    "place_of",
-    "read_chip",
-    "with_capacity",
-]
 
 SLEEP = {"little": (355, 909, 3934), "big": (241, 1461, 4488)}
 """Entry, exit latency and target residency of power collapse in us: mainline sm8150.dtsi, little and big."""

@@ -14,8 +14,6 @@ from opplab.fit.freqbench import Curve, Point, pick_points, pooled
 from opplab.fit.score import Prediction, line, summary
 from opplab.fit.shapes import shapes_without
 
-__all__ = ["CANNOT_TELL", "Fitted", "check", "fit_points", "leave_one_out", "predict", "report"]
-
 CANNOT_TELL = (
     "leakage apart from the rest of what does not depend on the clock (static is both)",
     "what one core draws apart from what it shares: one core at a time was busy",

@@ -16,8 +16,6 @@ import numpy as np
 
 from opplab.errors import FormatError, InputError
 
-__all__ = ["of", "points"]
-
 _PARTS = {
     "khz": {"khz": 1.0, "mhz": 1e3, "ghz": 1e6, "hz": 1e-3},
     "mw": {"w": 1e3, "mw": 1.0, "uw": 1e-3},

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Prediction", "line", "summary", "weighted_quantile"]
-
 
 @dataclass(frozen=True)
 class Prediction:

@@ -15,8 +15,6 @@ import numpy as np
 
 from opplab.fit.curve import Shapes
 
-__all__ = ["SERVER_CUBIC", "core_shape", "family", "learn", "server_cubic_range", "shapes_without"]
-
 _FILE = Path(__file__).parent.parent / "data" / "power_shapes.csv"
 
 SERVER_CUBIC = 0.157

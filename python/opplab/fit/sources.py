@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["BusyOf", "Samples", "join_samples", "read_samples"]
-
 
 @dataclass(frozen=True)
 class BusyOf:

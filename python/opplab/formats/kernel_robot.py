@@ -33,8 +33,6 @@ from pathlib import Path
 from opplab.errors import InputError
 from opplab.files import check_size
 
-__all__ = ["Entry", "Failure", "Report", "Row", "disagreements", "is_file", "is_report", "parse", "read_file"]
-
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _VALUE = rf"(?P<value>{_NUMBER}|nan)(?:\s*(?:±|\+/?-)\s*(?P<spread>-?\d+(?:\.\d+)?|nan)\s?%)?(?=\s|$)"
 _CHANGE = rf"(?P<change>[-+](?:{_NUMBER.removeprefix('[-+]?')}|[Ii]nf|nan)|0(?:\.0+)?)(?P<percent>%?)(?=\s)"

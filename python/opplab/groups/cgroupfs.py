@@ -15,8 +15,6 @@ from opplab.errors import InputError
 from opplab.files import TABLE_BYTES_MAX, check_size
 from opplab.groups.settings import Found, Group, safe_part, unique
 
-__all__ = ["read"]
-
 FILE_BYTES_MAX = 1 << 20
 """The most that is read of a file: cgroup.threads of a group with 100 000 threads has some 700 kB."""
 NR_GROUPS_MAX = 20_000

@@ -18,8 +18,6 @@ from typing import Any
 from opplab.errors import FormatError, InputError
 from opplab.groups.settings import Found, Group, safe_part, unique
 
-__all__ = ["Node", "read", "weight_linear", "weight_log"]
-
 MIN_SHARES, MAX_SHARES = 2, 1 << 18
 MIN_QUOTA_US = 1_000
 NEW_KUBELET = (1, 35)

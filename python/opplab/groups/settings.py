@@ -12,20 +12,6 @@ from typing import Any
 from opplab.errors import InputError
 from opplab.simulation.workload import DEFAULT_S
 
-__all__ = [
-    "Found",
-    "Group",
-    "Work",
-    "check_names",
-    "group_tables",
-    "in_workload",
-    "notes_of_threads",
-    "place",
-    "rows",
-    "safe_part",
-    "workload_text",
-]
-
 
 @dataclass
 class Group:

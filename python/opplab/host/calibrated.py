@@ -18,8 +18,6 @@ from opplab.errors import FormatError
 from opplab.files import read_text, toml_of
 from opplab.fit.machine_power import to_machine_text, with_power
 
-__all__ = ["calibrated"]
-
 Tree = dict[str, Any]
 _FORMAT = "opplab-calibration-1"
 _WIDEST = 4.0

@@ -20,8 +20,6 @@ from opplab.cpulist import listed
 from opplab.errors import FormatError, InputError
 from opplab.files import check_size, read_bytes, unpacked
 
-__all__ = ["Table", "candidates", "findings", "read_dump"]
-
 _LINE = re.compile(r"\S*cpu(\d+)/acpi_cppc/(\w+)\s*[:=\s]\s*(.*)")
 _TITLE = re.compile(r"==>\s*\S*cpu(\d+)/acpi_cppc/(\w+)\s*<==")
 _APART = 0.05  # Two clocks of one level that differ by more contradict each other.

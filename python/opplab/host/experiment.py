@@ -21,7 +21,6 @@ from opplab.sweep.variants import Variant
 if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
 
-__all__ = ["Plan", "plan_of"]
 
 SIMULATED_ONLY = ("label", "variation")
 """Keys of a policy that describe how it is simulated; they are nothing to set."""

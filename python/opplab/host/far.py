@@ -23,8 +23,6 @@ from pathlib import Path, PurePosixPath
 
 from opplab.errors import InputError
 
-__all__ = ["Adb", "Far", "Ssh", "run"]
-
 MACHINES = {0x3E: ("x86_64", "amd64"), 0xB7: ("aarch64", "arm64"), 0x28: ("armv7l", "armv8l"), 0xF3: ("riscv64",)}
 """An ELF file's machine -> `uname -m` there."""
 DEFAULTS = {"compare": "host-compare", "calibrate": "host-calibrate"}

@@ -8,20 +8,6 @@ from typing import Any, NamedTuple, Self
 from opplab.errors import InputError
 from opplab.kernel.native import native as _kernel
 
-__all__ = [
-    "EffectiveUtil",
-    "FreqTable",
-    "HwpBoost",
-    "IowaitBoost",
-    "Schedutil",
-    "SugovDecision",
-    "effective_cpu_util",
-    "hwp_register",
-    "map_util_freq",
-    "map_util_perf",
-    "schedutil_cpu_util",
-]
-
 
 class FreqTable(_kernel.FreqTable):
     """A driver's table of frequencies.

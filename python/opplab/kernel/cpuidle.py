@@ -7,8 +7,6 @@ from typing import Self
 
 from opplab.kernel.native import native as _kernel
 
-__all__ = ["IdleGovernor", "Menu", "Teo"]
-
 
 class IdleGovernor(_kernel.IdleGovernor):
     """A cpuidle governor for one CPU.

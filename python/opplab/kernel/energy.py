@@ -8,8 +8,6 @@ from typing import NamedTuple
 from opplab.errors import InputError
 from opplab.kernel.native import native as _kernel
 
-__all__ = ["EasCandidate", "EasEnergy", "EmPerfState", "EnergyModel", "Placement", "find_energy_efficient_cpu"]
-
 
 class EmPerfState(NamedTuple):
     """A state of an energy model."""

@@ -8,20 +8,6 @@ from typing import NamedTuple
 from opplab.kernel.energy import EmPerfState
 from opplab.kernel.native import native as _kernel
 
-__all__ = [
-    "ArtificialEm",
-    "CppcPerfCaps",
-    "FreqMaxRatio",
-    "amd_max_freq_ratio",
-    "artificial_em",
-    "cppc_scale_freq",
-    "freq_max_of",
-    "freq_max_ratio",
-    "intel_max_freq_ratio",
-    "scale_freq_tick",
-    "squeeze_efficiency_classes",
-]
-
 
 class FreqMaxRatio(NamedTuple):
     """An f_max: as a frequency, and relative to the base frequency."""

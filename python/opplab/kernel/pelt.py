@@ -16,20 +16,6 @@ if TYPE_CHECKING:
 
     from opplab.report.notebook import Picture
 
-__all__ = [
-    "ON_RQ",
-    "RUNNING",
-    "ClockPelt",
-    "PeltBatch",
-    "PeltSignals",
-    "SchedAvg",
-    "UtilEst",
-    "decay_load",
-    "pelt",
-    "plot_signals",
-    "ramp_up_periods",
-]
-
 
 NICE_0_WEIGHT = 1024 << 10
 ON_RQ = 1

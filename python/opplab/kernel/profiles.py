@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from opplab.kernel.native import native as _kernel
 
-__all__ = ["Gate", "GateChange", "KernelProfile", "kernel_diff", "kernel_gates", "kernel_note", "kernel_profiles"]
-
 
 class Gate(NamedTuple):
     """One value of one thing that kernels do differently."""

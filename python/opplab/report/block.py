@@ -14,8 +14,6 @@ from typing import Any
 
 from opplab.certainty import CONFIDENCE
 
-__all__ = ["FORMATS", "LINES", "STAR", "Block", "Heat", "unbroken"]
-
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
 LINES = 12

@@ -8,8 +8,6 @@ from typing import Any
 from opplab.files import printable
 from opplab.report.block import unbroken
 
-__all__ = ["panel", "render"]
-
 
 def render(template: str, **values: Any) -> str:
     """Fill a template; texts are escaped, what turns the direction of writing is shown, blocks leave no empty lines.

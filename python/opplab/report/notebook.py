@@ -9,8 +9,6 @@ from typing import Any
 
 from opplab.report import svg
 
-__all__ = ["Picture", "card", "curves", "task_color", "timeline"]
-
 # Neutral colours with enough contrast on light and dark pages, and nothing outside the element.
 STYLE = """
 .opplab{font:13px/1.45 system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;max-width:900px;overflow-x:auto}

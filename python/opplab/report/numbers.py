@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-__all__ = ["fitting", "quantity", "several"]
-
 _SCALES = {
     "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
     "W": ((1e3, "kW"), (1.0, "W"), (1e-3, "mW"), (1e-6, "uW")),

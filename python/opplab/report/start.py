@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["COLD_NS", "FIRST_IDLE", "LITTLE", "cold_reason", "cold_waits", "in_first_idle", "in_words", "read_changes"]
-
 COLD_NS = 200_000_000
 """What counts as the start of a run: the engine's `missed_at_start` is of it."""
 LITTLE = 1.0

@@ -13,22 +13,6 @@ from html import escape
 
 from opplab.certainty import change_text
 
-__all__ = [
-    "ALONE",
-    "Change",
-    "Series",
-    "alone",
-    "axis_of",
-    "changes",
-    "colour",
-    "lines",
-    "plane",
-    "short",
-    "stacked",
-    "ticks",
-    "timeline",
-]
-
 WIDTH = 460
 POINTS_MAX = 40
 """More points than these are a curve."""

@@ -12,8 +12,6 @@ from typing import Any
 
 from opplab.report.svg import element, tip
 
-__all__ = ["page", "picture"]
-
 CELL_WIDTH, CELL_HEIGHT, PAD, TITLE = 26, 18, 4, 14
 WIDE = 520
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from opplab import _opplab
 
-__all__ = ["Case", "Measured", "measured_time", "rows_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog
-
-__all__ = ["Machine", "has_hwp", "identity"]
+from opplab.files import read_text
 
 
 def _toml(value: Any) -> str:
@@ -18,38 +18,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
     return json.dumps(value)
-
-
-def has_hwp(machine: Mapping[str, Any]) -> bool:
-    """Report whether intel_pstate finds hardware P-states: all clusters have them."""
-    return all("hwp" in cluster for cluster in machine.get("cluster", []))
-
-
-_X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
-
-
-def identity(machine: Mapping[str, Any]) -> tuple[str, str]:
-    r"""Give what the file has of /proc/cpuinfo, and the architecture as `uname -m` names it; empty: not known.
-
-    Examples
-    --------
-    >>> identity({"processor": {"vendor": "GenuineIntel", "family": 6, "model": 85, "stepping": 7}})
-    ('vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nstepping\t: 7\n', 'x86_64')
-    >>> identity({"invariance": "freq-change"})
-    ('', 'aarch64')
-    """
-    processor = machine.get("processor") or {}
-    if processor.get("vendor") not in _X86:
-        return "", "aarch64" if processor or machine.get("invariance") == "freq-change" else ""
-    # In the order and form of arch/x86/kernel/cpu/proc.c:show_cpuinfo(), v6.12.
-    lines = {
-        "vendor_id\t": processor["vendor"],
-        "cpu family\t": processor.get("family"),
-        "model\t\t": processor.get("model"),
-        "model name\t": processor.get("model_name") or None,
-        "stepping\t": processor.get("stepping"),
-    }
-    return "".join(f"{name}: {value}\n" for name, value in lines.items() if value is not None), "x86_64"
 
 
 class Machine:
@@ -83,7 +51,7 @@ class Machine:
             If the file is wrong; names file, line and column.
         """
         path = catalog.find("machine", name)
-        return cls.parse(catalog.read_text(path, "a machine file"), file=str(path))
+        return cls.parse(read_text(path, "a machine file"), file=str(path))
 
     @classmethod
     def parse(cls, text: str, *, file: str = "<text>") -> Machine:
@@ -111,26 +79,12 @@ class Machine:
         """The cpufreq drivers that it has; the first is that at boot."""
         return [str(one["driver"]) for one in self.describe()["drivers"]]
 
-    @property
-    def has_hwp(self) -> bool:
-        """Whether intel_pstate finds hardware P-states: all clusters have them."""
+    @cached_property
+    def tree(self) -> Mapping[str, Any]:
+        """The tables of its file."""
         import tomllib
 
-        return has_hwp(tomllib.loads(self.to_toml()))
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """What its file has of /proc/cpuinfo, and its architecture as `uname -m` names it; empty: not known."""
-        import tomllib
-
-        return identity(tomllib.loads(self.to_toml()))
-
-    @property
-    def idle_states(self) -> list[tuple[str, int]]:
-        """Names and exit latencies in us of the first cluster's idle states, the shallowest first."""
-        from opplab.simulation.ranges import idle_latencies
-
-        return idle_latencies(self.describe()["clusters"][0]["idle"])
+        return tomllib.loads(self.to_toml())
 
     def describe(self) -> dict[str, Any]:
         """Give the whole machine as dicts and lists; units are the last word of a key."""
@@ -142,15 +96,11 @@ class Machine:
 
     def power_ends(self) -> list[Machine]:
         """Give the machine with all powers at the lower, and at the upper end of their ranges; nothing without any."""
-        import tomllib
-
         from opplab.simulation.ranges import assumptions_of, with_draw
 
-        tree = tomllib.loads(self.to_toml())
-        own = [
-            one for one in assumptions_of(tree) if one.key.endswith(("uw", "smt_power")) and "package" not in one.key
-        ]
-        return [Machine.from_tree(with_draw(tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
+        power = [one for one in assumptions_of(self.tree) if one.key.endswith(("uw", "smt_power"))]
+        own = [one for one in power if "package" not in one.key]
+        return [Machine.from_tree(with_draw(self.tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
 
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card

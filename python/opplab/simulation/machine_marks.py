@@ -12,8 +12,6 @@ from typing import Any
 
 from opplab.files import toml_of
 
-__all__ = ["unmarked", "worst_case_latencies"]
-
 # Not quantities: the form of the file, and what names things.
 _NAMES = {"format", "name", "provenance", "source", "range"}
 _UNIT = re.compile(r"_?(ns|us|ms|uw|mw|khz|mhz)$")

@@ -6,8 +6,6 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["Metrics"]
-
 
 class Metrics(pl.DataFrame):
     """Result rows (`opplab.SCHEMA`) of one run: a polars table whose text is metric, value, unit and what is better."""

@@ -16,8 +16,6 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
 
-__all__ = ["Policy", "toml_value"]
-
 ABOUT = """Everything that can be chosen on a given machine.
 
     The keys are those of an experiment's ``[[policy]]``; ``opplab list policy-keys`` has them with their values.

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from opplab.simulation.policy import keys
 
-__all__ = ["PLACE", "text"]
-
 PLACE = Path(__file__).with_name("policy.pyi")
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["how_to_get_power", "is_unknown", "known_power"]
-
 
 def how_to_get_power(machines: Iterable[Mapping[str, Any]]) -> str:
     """Give the line that stands wherever an energy would: which machines or clusters have no power, and what helps.

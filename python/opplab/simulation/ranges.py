@@ -17,17 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Assumption",
-    "assumed_in_words",
-    "assumptions_of",
-    "ends_in_words",
-    "idle_latencies",
-    "pairs_of",
-    "shares_of",
-    "with_draw",
-]
-
 # A time may stand in any of these units; a draw is written in the first.
 _UNITS = {"_ns": (("_ns", 1), ("_us", 1_000), ("_ms", 1_000_000)), "_uw": (("_uw", 1), ("_mw", 1_000))}
 _CAPACITY_MAX = 1024

@@ -24,8 +24,6 @@ _Readings = TypeVar("_Readings", bound="Sized")
 # What runs where nothing does.
 IDLE_TASK = 2**32 - 1
 
-__all__ = ["Run", "duration_ns"]
-
 
 class Run:
     """A simulated run.

@@ -18,8 +18,6 @@ from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
 if TYPE_CHECKING:
     from opplab.policies import Governor, Placement
 
-__all__ = ["build_case", "simulate"]
-
 
 def simulate(
     machine: Machine | str | Path,

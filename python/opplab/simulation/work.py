@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-__all__ = ["APART", "ENERGY_PER_WORK", "OF_WORK", "with_energy_per_work"]
-
 ENERGY_PER_WORK = "energy_per_work"
 """Energy by what the benchmark counts; without a count, by second of work of the biggest CPU (clocks without boost)."""
 

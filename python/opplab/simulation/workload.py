@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
+from opplab.files import read_text
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["Benchmark", "Workload"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Workload:
             after rt-app's workgen script (each is an event of its own).
         """
         path = Path(path)
-        text = catalog.read_text(path, "a workload file")
+        text = read_text(path, "a workload file")
         return cls.parse(text, name=path.stem, file=str(path), repeats=repeats)
 
     @classmethod

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import metrics, stats
 from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed
 from opplab.comparison.method import apart
-from opplab.report.block import FORMATS, LINES, Block, Heat
+from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, in_words, read_changes
 from opplab.runs import is_rate
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["FORMATS", "LINES", "Answer", "Change", "Line", "answer_of", "paired_change", "title_of"]
 
 SENTENCES = 3
 """Changes that the sentence on top names; of more it gives the number."""

@@ -11,27 +11,11 @@ from opplab.errors import CaseError
 from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
-from opplab.simulation.machine import has_hwp
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, refused_epp
+from opplab.sweep.drivers import driver_under, has_hwp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
 from opplab.sweep.taken import RATE, kept_rate, refusal
-
-__all__ = [
-    "assumed_preferences",
-    "boosted_cpus",
-    "caveats",
-    "counts_idle_as_nothing",
-    "eas_off",
-    "held_clocks",
-    "ignored",
-    "lone_boost",
-    "machines_of",
-    "of_power",
-    "of_settings",
-    "unlike_drivers",
-]
 
 _EAS_OFF = 50.0
 """Percent of a run's time."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from opplab.comparison.tables import Cell, Table
     from opplab.runs import Problem, Run, Series
 
-__all__ = ["ComparisonReport", "report"]
 
 # Pictures are for looking at: operations beyond these are in the table.
 _MOST_ROWS = 40

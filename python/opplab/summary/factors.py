@@ -8,8 +8,6 @@ from typing import Any
 
 from opplab.simulation.policy import Policy
 
-__all__ = ["grid_of"]
-
 _BARE = ("governor", "proposals")
 _NEVER = ("label",)
 

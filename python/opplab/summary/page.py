@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = ["Report", "Timeline"]
-
 
 SHADES = 5
 """Shades of clocks that the style sheet has, for so many clocks, each with its name."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from opplab.comparison.tables import Cell
     from opplab.runs import Series
 
-__all__ = ["Block", "Line", "pair_blocks", "place_names", "places_of", "render"]
-
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.uncertainty.sweep import Sureness
 
-__all__ = [
-    "EVENTS_MAX",
-    "blocks_of",
-    "drawn",
-    "legend",
-    "mean_rows",
-    "metric_tables",
-    "own_metrics",
-    "scored",
-    "sure_tables",
-    "tables_text",
-    "write_report",
-    "write_traces",
-]
-
 
 def blocks_of(experiment: Experiment, results: pl.DataFrame) -> list[Block]:
     """Compare what the experiment compares, by what its benchmarks measure; by energy where they measure nothing."""

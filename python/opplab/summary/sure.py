@@ -14,7 +14,6 @@ from opplab.uncertainty.parts import CHANCE, LEVEL
 if TYPE_CHECKING:
     from opplab.uncertainty.sweep import SureLine, Sureness
 
-__all__ = ["intervals", "sure_section", "table_of", "tornado"]
 
 MOST_BARS = 8
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from opplab import _opplab
 
-__all__ = ["window"]
 
 IDLE_TASK = 2**32 - 1
 

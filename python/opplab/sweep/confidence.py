@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from opplab import stats
 from opplab.runs import is_rate
 
-__all__ = ["Estimate", "estimate", "mean_of", "paired_half"]
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -17,21 +17,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from opplab import catalog
+from opplab.files import read_text
 from opplab.simulation.ranges import Assumption
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
-
-__all__ = ["Constants", "built_in_fits", "flush_of_any_disk", "range_of"]
 
 
 @cache
 def built_in_fits() -> dict[str, dict[str, Any]]:
     """The built-in calibrations by name."""
     names = catalog.names("calibration")
-    return {
-        name: tomllib.loads(catalog.read_text(catalog.find("calibration", name), "a calibration")) for name in names
-    }
+    return {name: tomllib.loads(read_text(catalog.find("calibration", name), "a calibration")) for name in names}
 
 
 def range_of(

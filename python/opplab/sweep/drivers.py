@@ -1,11 +1,12 @@
-"""Which cpufreq driver a policy runs under: drivers of two or three modes are one driver for each."""
+"""What settings ask of a machine: its cpufreq drivers, of which each mode is one, HWP, idle states, processor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ACTIVE", "MODES", "MODE_OF", "driver_among", "driver_names", "driver_under", "drivers_of", "refused_epp"]
+from opplab.simulation.ranges import idle_latencies
 
 ACTIVE = ("intel_pstate", "amd-pstate-epp")
 """Drivers with governors of their own, which are called performance and powersave."""
@@ -18,6 +19,63 @@ MODE_OF = {driver: (family, mode) for family, modes in MODES.items() for mode, d
 """Drivers of modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content."""
 _OWN_GOVERNORS = ("performance", "powersave")
 """The governors of an active mode, which are the driver's own."""
+_X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    r"""What power profiles ask of a machine; empty: not known.
+
+    Attributes
+    ----------
+    drivers : sequence of str
+        cpufreq drivers, the first at boot: they decide which governors and files there are.
+    has_hwp : bool
+        Whether the machine has Intel's hardware P-states, which a profile may switch off.
+    idle : sequence of (str, int)
+        Names of the first cluster's idle states and their exit latencies in us, the shallowest first.
+    cpuinfo, arch : str
+        /proc/cpuinfo as far as it is known, and the architecture as `uname -m` names it: they decide which sections of
+        tuned hold.
+
+    Examples
+    --------
+    >>> facts = MachineFacts.of({"processor": {"vendor": "GenuineIntel", "family": 6, "model": 85, "stepping": 7}})
+    >>> facts.cpuinfo.splitlines(), facts.arch
+    (['vendor_id\t: GenuineIntel', 'cpu family\t: 6', 'model\t\t: 85', 'stepping\t: 7'], 'x86_64')
+    >>> MachineFacts.of({"invariance": "freq-change"}).arch
+    'aarch64'
+    """
+
+    drivers: Sequence[str] = ()
+    has_hwp: bool = False
+    idle: Sequence[tuple[str, int]] = ()
+    cpuinfo: str = ""
+    arch: str = ""
+
+    @classmethod
+    def of(cls, machine: Mapping[str, Any]) -> MachineFacts:
+        """Read them from the tables of a machine's file."""
+        first = next(iter(machine.get("cluster", [])), None) or {}
+        return cls(driver_names(machine), has_hwp(machine), idle_latencies(first.get("idle", ())), *_identity(machine))
+
+
+NOTHING_KNOWN = MachineFacts()
+
+
+def _identity(machine: Mapping[str, Any]) -> tuple[str, str]:
+    processor = machine.get("processor") or {}
+    if processor.get("vendor") not in _X86:
+        return "", "aarch64" if processor or machine.get("invariance") == "freq-change" else ""
+    # In the order and form of arch/x86/kernel/cpu/proc.c:show_cpuinfo(), v6.12.
+    lines = {
+        "vendor_id\t": processor["vendor"],
+        "cpu family\t": processor.get("family"),
+        "model\t\t": processor.get("model"),
+        "model name\t": processor.get("model_name") or None,
+        "stepping\t": processor.get("stepping"),
+    }
+    return "".join(f"{name}: {value}\n" for name, value in lines.items() if value is not None), "x86_64"
 
 
 def driver_under(machine: Mapping[str, Any], keys: Mapping[str, Any]) -> str:
@@ -56,6 +114,11 @@ def refused_epp(driver: str, keys: Mapping[str, Any]) -> str:
     if driver in ACTIVE and keys.get("governor") == "performance" and str(epp) not in ("", "performance", "0"):
         return f"{driver} refuses the preference {epp} under its governor performance"
     return ""
+
+
+def has_hwp(machine: Mapping[str, Any]) -> bool:
+    """Report whether intel_pstate finds hardware P-states: all clusters have them."""
+    return all("hwp" in cluster for cluster in machine.get("cluster", []))
 
 
 def driver_names(machine: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
 from opplab.errors import FormatError, InputError
-from opplab.files import digest_of
+from opplab.files import digest_of, read_text
 from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
 from opplab.sweep.runner import Until
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from opplab.sweep.constants import Constants
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
-
-__all__ = ["Experiment", "summaries"]
 
 
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:
@@ -94,7 +92,7 @@ class Experiment:
             calibrations have.
         """
         path = catalog.find("experiment", name)
-        whole = catalog.read_text(path, "an experiment file")
+        whole = read_text(path, "an experiment file")
         inner = _opplab.Experiment.parse(str(path), whole)
         _check_published(inner.published, path)
         from opplab.simulation.run import duration_ns
@@ -105,7 +103,7 @@ class Experiment:
 
             inner.set_background(*background(_beside("background", inner.background, path)))
         found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
-        fits = {one: (str(file), catalog.read_text(file, "a calibration")) for one, file in found.items()}
+        fits = {one: (str(file), read_text(file, "a calibration")) for one, file in found.items()}
         inner.calibrate(fits)
         for fit, text in fits.values():
             fitted.check(text, Path(fit))
@@ -114,14 +112,14 @@ class Experiment:
         machines: dict[str, tuple[str, str]] = {}
         for machine in inner.machines():
             file = _beside("machine", machine, path)
-            text = catalog.read_text(file, "a machine file")
+            text = read_text(file, "a machine file")
             machines[machine] = (str(file), _with_generic_power(text, file) if inner.generic_power else text)
         _check_names(machines)
         rtapp: dict[str, tuple[str, str]] = {}
         for workload in inner.rtapp_files():
             file = path.parent / workload
             if file.is_file():
-                rtapp[workload] = (str(file), catalog.read_text(file, "a workload file"))
+                rtapp[workload] = (str(file), read_text(file, "a workload file"))
         made = cls(inner, inner.expand(machines, rtapp), str(path), whole)
         _check_once(inner.machines(), made.cases, path)
         made._files = (machines, rtapp)
@@ -486,7 +484,7 @@ def summaries() -> list[dict[str, Any]]:
     rows = []
     for name in catalog.names("experiment"):
         path = catalog.find("experiment", name)
-        inner = _opplab.Experiment.parse(str(path), catalog.read_text(path, "an experiment file"))
+        inner = _opplab.Experiment.parse(str(path), read_text(path, "an experiment file"))
         rows.append({"experiment": name, "machines": " ".join(inner.machines()), "about": inner.about})
     return rows
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
-from opplab.files import toml_of
-
-__all__ = ["check", "constants_on", "fingerprint", "with_calibration"]
+from opplab.files import read_text, toml_of
 
 _told: set[Path] = set()
 """Files without a fingerprint that were named already."""
@@ -56,7 +54,7 @@ def constants_on(benchmark: str, machine: str, given: Collection[str] = ()) -> t
         print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)
         return None, {}
     path = catalog.find("calibration", name)
-    text = catalog.read_text(path, "a calibration")
+    text = read_text(path, "a calibration")
     check(text, path)
     left_out = "disk" if "disk" in given else " "
     fitted = toml_of(text, str(path))["values"].items()

@@ -12,7 +12,6 @@ from opplab.errors import CaseError
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
-__all__ = ["missing"]
 
 BOOSTED = (
     "real-time tasks avoid CPUs below their boost (kernel.sched_util_clamp_min_rt_default), as kernels with "

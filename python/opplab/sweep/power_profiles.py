@@ -22,9 +22,7 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
 from opplab.simulation.policy import Policy
-from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among, refused_epp
-
-__all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles", "profile_keys"]
+from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, NOTHING_KNOWN, MachineFacts, driver_among, refused_epp
 
 DAEMON = "power-profiles-daemon"
 """The word for the three profiles of the daemon, which has them in its program."""
@@ -75,17 +73,10 @@ class PowerProfile:
 
 @dataclass(frozen=True)
 class _Where:
-    """Where profiles are set: the machine's drivers, whether it has HWP, its idle states, the policy's keys before.
+    """Where profiles are set: on which machine, and the policy's keys before."""
 
-    `cpuinfo` and `arch` are as far as they are known.
-    """
-
-    drivers: Sequence[str]
-    hwp: bool
-    idle: Sequence[tuple[str, int]]
+    on: MachineFacts
     base: Mapping[str, Any]
-    cpuinfo: str = ""
-    arch: str = ""
 
 
 def is_power_profile(text: str) -> bool:
@@ -95,11 +86,8 @@ def is_power_profile(text: str) -> bool:
 
 def power_profiles(
     text: str,
-    drivers: Sequence[str] = (),
+    on: MachineFacts = NOTHING_KNOWN,
     *,
-    hwp: bool = False,
-    idle: Sequence[tuple[str, int]] = (),
-    identity: tuple[str, str] = ("", ""),
     base: Mapping[str, Any] | None = None,
 ) -> list[PowerProfile]:
     """Read the profiles of a file, or those of power-profiles-daemon.
@@ -109,15 +97,8 @@ def power_profiles(
     text : str
         ``tuned.conf``, tuned's ``ppd.conf``, ``tlp.conf``, ``auto-cpufreq.conf``, the daemon's ``state.ini``; or
         ``power-profiles-daemon``.
-    drivers : sequence of str
-        cpufreq drivers of the machine, the first at boot: they decide which governors and files there are.
-    hwp : bool
-        Whether the machine has Intel's hardware P-states.
-    idle : sequence of (str, int)
-        Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
-    identity : (str, str)
-        The machine's /proc/cpuinfo as far as it is known, and its architecture: they decide which sections of tuned
-        hold. Empty: not known.
+    on : MachineFacts
+        What profiles ask of the machine.
     base : mapping, optional
         Keys of the policy that the profiles change; its `driver` holds where a profile names none.
 
@@ -128,10 +109,11 @@ def power_profiles(
 
     Examples
     --------
-    >>> [(one.name, one.keys["epp"]) for one in power_profiles("power-profiles-daemon", ["intel_pstate"])]
+    >>> intel = MachineFacts(["intel_pstate"])
+    >>> [(one.name, one.keys["epp"]) for one in power_profiles("power-profiles-daemon", intel)]
     [('power-saver', 'power'), ('balanced', 'balance_performance'), ('performance', 'performance')]
     """
-    where = _Where(drivers, hwp, idle, base or {}, *identity)
+    where = _Where(on, base or {})
     if text == DAEMON:
         return [_of_daemon(name, where) for name in _DAEMON]
     path = Path(text)
@@ -167,13 +149,13 @@ class _Reader:
     @property
     def driver(self) -> str:
         """The driver under which the profile runs."""
-        return driver_among(self.where.drivers, {**self.where.base, **self.profile.keys})
+        return driver_among(self.where.on.drivers, {**self.where.base, **self.profile.keys})
 
     @property
     def _driver_at_first(self) -> str:
         """The driver before a governor is chosen."""
         named = self.profile.keys.get("driver") or self.where.base.get("driver")
-        return str(named or next(iter(self.where.drivers), ""))
+        return str(named or next(iter(self.where.on.drivers), ""))
 
     def note(self, words: str) -> None:
         self.profile.notes.append(words)
@@ -205,12 +187,12 @@ class _Reader:
         every = [*MODES[family], *_AT_BOOT[family]]
         if value not in every:
             raise InputError(f"{place}: `{value}` is no value of {family}={nearest(value, every)}")
-        drivers = self.where.drivers
+        drivers = self.where.on.drivers
         if family not in map(_family_of, drivers):
             self.note(f"{place}: {family} does not drive this machine: {family}={value} changes nothing here")
         elif value in MODES[family]:
             self._mode_of(family, value, place)
-        elif value == "disable" or (value == "hwp_only" and not self.where.hwp):
+        elif value == "disable" or (value == "hwp_only" and not self.where.on.has_hwp):
             other = next((name for name in drivers if _family_of(name) != family), "")
             if other:
                 self.put("driver", other, place)
@@ -229,13 +211,13 @@ class _Reader:
         driver = MODES[family].get(value)
         if driver is None:
             self.note(f"{place}: {family} has no mode {value}: ignored")
-        elif driver in self.where.drivers:
+        elif driver in self.where.on.drivers:
             self.put("driver", driver, place)
         else:
             self.note(f"{place}: the machine has no {driver}: ignored")
 
     def _without_hwp(self, place: str) -> None:
-        if not self.where.hwp:
+        if not self.where.on.has_hwp:
             self.note(f"{place}: the machine has no HWP: intel_pstate=no_hwp changes nothing here")
             return
         self.put("no_hwp", True, place)
@@ -243,7 +225,7 @@ class _Reader:
         early = kernel is not None and (int(kernel[1]), int(kernel[2])) < _PASSIVE_SINCE
         passive = MODES["intel_pstate"]["passive"]
         named = "driver" in {**self.where.base, **self.profile.keys}
-        if passive in self.where.drivers and not early and not named:
+        if passive in self.where.on.drivers and not early and not named:
             self.put("driver", passive, place)
             self.note(f"{place}: without HWP intel_pstate starts in its passive mode, {passive}")
 
@@ -305,10 +287,10 @@ class _Reader:
             if state is None:
                 self.put("cpu_dma_latency_us", _number(one, place), place)
                 return
-            if not self.where.idle:
+            if not self.where.on.idle:
                 self.note(f"{place}: force_latency {value} is of idle states, which are not known: ignored")
                 return
-            us = {str(at) if state[1] == "id" else name: us for at, (name, us) in enumerate(self.where.idle)}.get(
+            us = {str(at) if state[1] == "id" else name: us for at, (name, us) in enumerate(self.where.on.idle)}.get(
                 state[3]
             )
             if us is not None and not (state[2] and us == 0):
@@ -319,10 +301,10 @@ class _Reader:
     def max_cstate(self, value: str, place: str) -> None:
         """Leave so many states beside POLL (intel_idle.c:intel_idle_max_cstate_reached(), v6.12); 0: another driver."""
         most = int(value) if value.isdecimal() and self.driver.startswith("intel") else 0
-        deeper = tuple(name for name, _ in self.where.idle[most + 1 :])
+        deeper = tuple(name for name, _ in self.where.on.idle[most + 1 :])
         if most and deeper:
             self.put("idle_disable", deeper, place)
-        elif not most or not self.where.idle:
+        elif not most or not self.where.on.idle:
             self.others.append(f"intel_idle.max_cstate={value}")
 
     def cpus(self, value: str, place: str, *, key: str) -> None:
@@ -727,12 +709,14 @@ def _why_left_out(kind: str, given: Mapping[str, tuple[str, str]], where: _Where
     enabled, place = given.get("enabled", ("1", ""))
     if enabled.strip().lower() not in ("1", "true"):
         return f"enabled is {enabled}", place
-    uname = f"Linux localhost {where.base.get('kernel') or Policy().kernel} #1 SMP {where.arch}" if where.arch else ""
-    told_of = dict(line.split("\t: ", 1) for line in where.cpuinfo.replace("\t\t", "\t").splitlines())
+    uname = (
+        f"Linux localhost {where.base.get('kernel') or Policy().kernel} #1 SMP {where.on.arch}" if where.on.arch else ""
+    )
+    told_of = dict(line.split("\t: ", 1) for line in where.on.cpuinfo.replace("\t\t", "\t").splitlines())
     processor = told_of.get("model name") or ", ".join(f"{name} {value}" for name, value in told_of.items())
     for key, text, told in (
         ("uname_regex", uname, uname),
-        ("cpuinfo_regex", where.cpuinfo, f"what is known of {processor}"),
+        ("cpuinfo_regex", where.on.cpuinfo, f"what is known of {processor}"),
     ):
         regex, place = given.get(key, ("", ""))
         if not regex:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from opplab.sweep.runner import Tally
 
-__all__ = ["Shown", "counted", "progress"]
 
 Shown: TypeAlias = "Callable[[int], AbstractContextManager[Callable[[Tally], None]]]"
 """Gives a context for so many cases, whose value takes the tally after every case."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from opplab.simulation.cases import Measured
 
-__all__ = ["Tables"]
 
 Names: TypeAlias = tuple[tuple[str, str, str, bool], ...]
 """Metric, unit, better, and whether the value is known, of each row of a case."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Case
     from opplab.sweep.variants import Variant
 
-__all__ = ["RATE", "as_taken", "kept_rate", "refusal", "two_ticks_us", "with_kept"]
 
 RATE = "sampling_rate"
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000}

@@ -9,8 +9,6 @@ from typing import Any
 from opplab.simulation.policy import toml_value
 from opplab.sweep.variants import Variant
 
-__all__ = ["experiment_text", "workload_text"]
-
 
 def experiment_text(
     name: str,

@@ -11,9 +11,8 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.simulation.policy import Policy, toml_value
+from opplab.sweep.drivers import NOTHING_KNOWN, MachineFacts
 from opplab.sweep.power_profiles import PowerProfile, is_power_profile, power_profiles
-
-__all__ = ["Variant", "labels_apart", "of_governors", "told_apart", "with_variants"]
 
 _TABLES = ("tunables", "gates")
 _BARE = ("governor",)
@@ -94,12 +93,8 @@ def _shown(value: Any) -> str:
 def with_variants(
     keys: Mapping[str, Any],
     changes: Iterable[str],
-    drivers: Sequence[str] = (),
+    on: MachineFacts = NOTHING_KNOWN,
     said: Callable[[str], None] = lambda _: None,
-    *,
-    hwp: bool = False,
-    idle: Sequence[tuple[str, int]] = (),
-    identity: tuple[str, str] = ("", ""),
 ) -> list[Variant]:
     """Give the baseline and one more variant for each text of changes.
 
@@ -112,16 +107,10 @@ def with_variants(
     changes : iterable of str
         ``KEY=VALUE`` with spaces or commas between them: keys of a policy, ``proposal``, tunables of the governor, and
         gates. Or a file of power profiles (`opplab.sweep.power_profiles`), each of which is a variant.
-    drivers : sequence of str
-        cpufreq drivers of the machine, the first at boot; profiles choose their governor by it.
+    on : MachineFacts
+        What profiles ask of the machine.
     said : callable
         Takes what of a profile was left out, and what contradicts itself.
-    hwp : bool
-        Whether the machine has Intel's hardware P-states, which a profile may switch off.
-    idle : sequence of (str, int)
-        Names of the machine's idle states and their exit latencies in us, which profiles may refer to.
-    identity : (str, str)
-        The machine's /proc/cpuinfo as far as it is known, and its architecture, which sections of profiles may ask for.
 
     Raises
     ------
@@ -141,8 +130,7 @@ def with_variants(
     base, governors = made[0], len(made)
     for text in changes:
         if is_power_profile(text):
-            profiles = power_profiles(text, drivers, hwp=hwp, idle=idle, identity=identity, base=base.keys)
-            found = [_of_profile(base, text, profile, said) for profile in profiles]
+            found = [_of_profile(base, text, profile, said) for profile in power_profiles(text, on, base=base.keys)]
         else:
             found = [_variant(base, text)]
         for variant in found:

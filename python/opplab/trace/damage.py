@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["DamagedTraceWarning", "Noted", "collected", "note", "remark", "report"]
 
 SHOWN = 10
 """Damaged places that are printed of each trace."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
-__all__ = ["TraceEnergy", "make", "perfetto"]
-
 
 @dataclass(frozen=True)
 class TraceEnergy:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from opplab.trace.recording import Trace
 
-__all__ = ["export"]
 
 # Suffix of a file that is written -> the form.
 FORMS = {".dat": "trace.dat", ".txt": "text", ".pftrace": "perfetto", ".perfetto-trace": "perfetto"}

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["CPUS_MAX", "Layout", "check_fields", "frame_of", "one_table", "slices", "write_one_table", "write_pieces"]
 
 CPUS_MAX = 8192
 """The most CPUs of a trace's tables: no kernel has more (CONFIG_NR_CPUS), and damaged numbers are larger."""

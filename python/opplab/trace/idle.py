@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
-__all__ = ["GOVERNORS", "decisions", "differences", "states_of_machine", "states_of_sysfs"]
 
 GOVERNORS = ("recorded", "menu", "teo", "constant", "oracle")
 """Who decides: the trace, two governors, and the rivals that need no history."""

@@ -33,7 +33,6 @@ from opplab.trace.frames import check_fields
 if TYPE_CHECKING:
     from opplab.trace.recording import Trace
 
-__all__ = ["Group", "Model", "background", "deck", "learn", "read", "to_rtapp", "to_toml"]
 
 DECK = 16
 """Lengths of a deck, as the benchmark models of crate ``model`` have them."""
@@ -407,9 +406,9 @@ def read(path: Path) -> Model:
     InputError
         If it is none, with what is missing.
     """
-    from opplab import catalog
+    from opplab.files import read_text
 
-    text = catalog.read_text(path, "a model file")
+    text = read_text(path, "a model file")
     data = toml_of(text, path)
     if not is_model(data):
         raise InputError(f"{path} is no model of `opplab learn`: it has no [learnt] and [[group]]")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
     from opplab.trace.signals import Signals, SignalSums
 
-__all__ = ["Trace", "read_trace"]
 
 # Columns that every event has, before its own fields.
 CONTEXT = ("time_ns", "cpu", "common_pid", "common_comm", "buffer")

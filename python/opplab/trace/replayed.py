@@ -5,9 +5,6 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-__all__ = ["MISSED", "check_text", "count_text", "energy_error", "missed_in_runs", "self_check", "whole_text"]
-
-
 MISSED = "missed activations"
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
 

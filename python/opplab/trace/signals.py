@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["SignalSums", "Signals"]
-
 
 @dataclass(frozen=True)
 class Signals:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
-__all__ = ["query", "tables_of"]
 
 SIGNALS = {
     "tasks": "load tracking of tasks after each event about them",

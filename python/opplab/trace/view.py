@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
     from opplab.trace.signals import Signals
 
-__all__ = ["page"]
 
 # What the page's decoder takes as "and the next one on top".
 MORE = 0xFFFF_FFFF

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from opplab.sweep.runner import Tally
     from opplab.sweep.store import Store
 
-__all__ = ["Draws", "Point", "Values", "latin_hypercube", "run_draws"]
 
 Point = tuple[str, str, str]
 """Machine, benchmark, parameters."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from opplab.uncertainty.draws import Draws, Point, Values
 from opplab.uncertainty.parts import Influence, standing_out
 
-__all__ = ["Hanging", "moving"]
-
 SAME = 1e-9
 """What values differ by that are equal but for rounding, as a share."""
 

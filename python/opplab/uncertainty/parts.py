@@ -18,8 +18,6 @@ from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
 from opplab.stats import holm
 from opplab.sweep.confidence import estimate
 
-__all__ = ["CHANCE", "LEVEL", "Influence", "Parts", "influences", "parts_of", "runs_within", "standing_out", "why_open"]
-
 LEVEL = CONFIDENCE
 """Coverage of intervals."""
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.store import Store
 
-__all__ = ["SureLine", "Sureness", "change_of", "deciding_of", "how_sure"]
 
 MOST_INFLUENCES = 5
 
