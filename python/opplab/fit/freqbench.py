@@ -21,7 +21,17 @@ from opplab.files import check_size, csv_rows, decoded, preamble, read_bytes, un
 from opplab.fit import rails
 from opplab.fit.columns import Column, known_column, plain
 
-__all__ = ["Curve", "Point", "choose", "is_points", "pick_points", "pooled", "powered", "read_points"]
+__all__ = [
+    "Curve",
+    "Point",
+    "choose",
+    "idle_left_out",
+    "is_points",
+    "pick_points",
+    "pooled",
+    "powered",
+    "read_points",
+]
 
 _CLOCK_OFF = 0.03  # Speed a MHz may differ by so much before the clock counts as another.
 
@@ -192,6 +202,22 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
     if wrong:
         raise InputError(f"{file}: a core would make {wrong[0]:g} iterations a second (`coremark_iter_per_s`)")
     return every
+
+
+def idle_left_out(files: Iterable[Path]) -> list[str]:
+    """Say of tables with idle power why no machine takes it, naming their columns; nothing without any."""
+    columns: dict[str, None] = {}
+    for file in files:
+        if file.suffix == ".json":
+            names = ["idle"] if any(point.idle_mw is not None for point in _read_json(file)) else []
+        else:
+            table = file / "cpu_1d.csv" if file.is_dir() else file
+            names, _ = csv_rows(table, delimiter=_separator(table))
+        columns |= dict.fromkeys(name.strip() for name in names if "idle" in plain(name))
+    if not columns:
+        return []
+    told = ", ".join(f"`{name}`" for name in columns)
+    return [f"{told} left out: the table does not tell which of the machine's idle states it is of, in what shares"]
 
 
 def powered(points: Sequence[Point], files: Path | str) -> tuple[list[Point], list[str]]:
