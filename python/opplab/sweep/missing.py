@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CaseError, OpplabError
+from opplab.kernel.profiles import halves
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
@@ -48,6 +49,8 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
+            for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
+                told[f"{one.policy}: {half}"] = None
             for name, part in case.unreached_proposals():
                 told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
             if not case.has_clamps():
