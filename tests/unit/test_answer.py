@@ -296,6 +296,31 @@ def test_misses_have_an_interval_in_points(tmp_path: Path) -> None:
     assert means in found, found
 
 
+def test_fewer_misses_are_named_where_they_are_clear_as_compare_has_them(tmp_path: Path) -> None:
+    """A run said "energy -0.9 %, not clear", and its comparison -4.2 points of missed activations, clear."""
+    (tmp_path / "heavy.json").write_text(heavy())
+    words = ("--seconds", "0.5", "--variation", "noisy-host", "--iterations", "4", "-m", "juno-r2")
+    how = ("run", str(tmp_path / "heavy.json"), *words)
+    run(*how, "--governor", "powersave", "--vs", "governor=schedutil", "-o", str(tmp_path / "out"))
+    found = answer(tmp_path / "out").finding
+    table = pl.read_parquet(tmp_path / "out" / "results.parquet").filter(metric="missed_activations").sort("seed")
+    base, ours = (table.filter(policy=name)["value"] for name in ("powersave", "schedutil"))
+    assert f"schedutil misses {ours.mean():.3g} % of its activations (powersave {base.mean():.3g} %: -" in found, found
+
+
+def test_a_least_share_is_rounded_down(tmp_path: Path) -> None:
+    """7 of 8 misses were "at least 88 %"."""
+    from opplab.summary.answer import _cold_misses
+
+    (tmp_path / "heavy.json").write_text(heavy())
+    short = ("--seconds", "0.5", "--iterations", "1", "--vs", "governor=powersave")
+    run("run", str(tmp_path / "heavy.json"), "-m", "juno-r2", *short, "-o", str(tmp_path / "out"))
+    experiment = opplab.Experiment.of_results(tmp_path / "out")
+    runs = {1: {"missed_activations": 8.0, "missed_at_start": 7.0}}
+    said = _cold_misses(experiment, {(("juno-r2", "heavy", ""), "powersave"): runs})
+    assert said.startswith("at least 87 % of the misses of powersave"), said
+
+
 GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")
 
 

@@ -103,7 +103,7 @@ def test_a_sampling_rate_that_the_kernel_refuses_leaves_its_default_in_the_row(l
     assert "sampling_rate=20000 changes nothing here: its runs are those of conservative" in shown
     policy = opplab.Policy(governor="conservative", tunables={"sampling_rate": "500"})
     run_of = [opplab.Machine.parse(slow), opplab.Workload.load(load), policy]
-    (words,) = of_settings([Case.of(build_case(*run_of, seconds=0.2, seed=1))])
+    words, _ = of_settings([Case.of(build_case(*run_of, seconds=0.2, seed=1))])
     assert words.endswith("its default, 20000, stays."), "an experiment of one's own"
 
 
@@ -319,3 +319,20 @@ def test_the_rest_of_the_machine_is_named_beside_the_power(tmp_path: Path, load:
             "Energy and power of m are its CPUs': 0.05 W more, always on (floor_uw), are in power:rest." in done.stdout
         )
         assert told == bool(floor_uw)
+
+
+def test_governors_that_turn_energy_aware_scheduling_off_are_named(load: Path, tmp_path: Path) -> None:
+    """Goal: performance against schedutil is of placement, too; silence was read as "EAS is on"."""
+    words = "performance, powersave: no energy-aware scheduling on pixel6, which the kernel has under schedutil only"
+    short = ("--seconds", "0.1", "--iterations", "1", "--governor", "schedutil,performance,powersave")
+
+    def said(*words: str) -> str:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, ["run", str(load), *short, *words])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        return " ".join(done.stdout.split())
+
+    assert words in said("-m", "pixel6", "-o", str(tmp_path / "a"))
+    # One capacity, a kernel without it, a policy without it: no governor turns anything off.
+    of_one = ("-m", "epyc-7742-2s", "--driver", "acpi-cpufreq")
+    for name, more in enumerate((of_one, ("-m", "pixel6", "--kernel", "4.17"), ("-m", "pixel6", "--set", "eas=false"))):
+        assert "energy-aware" not in said(*more, "-o", str(tmp_path / str(name)))

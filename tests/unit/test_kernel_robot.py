@@ -4,6 +4,7 @@ import base64
 import json
 import quopri
 import re
+import tomllib
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
@@ -221,6 +222,42 @@ def test_a_mail_runs_as_long_as_its_model_or_as_asked(tmp_path: Path) -> None:
         folder = tmp_path / str(length_ns)
         assert predict(*how, *more, results=folder)[0] == 0
         assert json.loads((folder / "mail-1/manifest.json").read_text())["duration_ns"] == length_ns
+
+
+def test_threads_of_the_robots_hackbench_are_groups(tmp_path: Path) -> None:
+    """A mail with nr_threads 50 % of 96 CPUs, 9125 % of a CPU, was answered with 40 tasks: +0.0 %."""
+    mail = tmp_path / "mail.txt"
+    mail.write_text(STDDEV.replace("/100%/", "/50%/").split("*****")[0], encoding="utf-8")
+    how = (str(mail), "-m", "juno-r2", "--vs", "hz=1000")
+    assert predict(*how, results=tmp_path / "a")[0] == 0
+    made = tomllib.loads((tmp_path / "a/mail-1/experiment.toml").read_text())
+    (load,) = made["workload"]
+    assert (load["groups"], load["loops_total"]) == (3, 60_000)
+
+
+def test_a_load_that_cannot_be_the_mails_is_refused(tmp_path: Path) -> None:
+    mail = tmp_path / "mail.txt"
+    row = "     41.52           -10.4       31.08        mpstat.cpu.all.idle%\n"
+    busy = "      9125            -0.6%       9070        hackbench.time.percent_of_cpu_this_job_got\n"
+    text = STDDEV.replace(row, row + busy).split("*****")[0]
+    how = (str(mail), "-m", "juno-r2", "--vs", "hz=1000")
+    mail.write_text(text.replace("/100%/", "/2/"), encoding="utf-8")
+    code, _, words = predict(*how, results=tmp_path / "a")
+    assert code != 0
+    assert "9125 needs 92 running tasks at least, the model's load has 80" in words
+    # The mail's machine has more CPUs than the one that stands for it.
+    mail.write_text(text.replace("/100%/", "/3%/"), encoding="utf-8")
+    assert predict(*how, results=tmp_path / "b")[0] == 0
+
+
+@pytest.mark.parametrize("axis", ["fds", "datasize"])
+def test_a_hackbench_of_other_groups_is_refused(axis: str, tmp_path: Path) -> None:
+    mail = tmp_path / "mail.txt"
+    text = STDDEV.replace("ipc/iterations/kconfig/mode", f"ipc/iterations/{axis}/mode").replace("x86_64-rhel-8.3", "4")
+    mail.write_text(text.split("*****")[0], encoding="utf-8")
+    code, _, words = predict(str(mail), "-m", "juno-r2", "--vs", "hz=1000", results=tmp_path / "r")
+    assert code != 0
+    assert f"`{axis}` of the text is 4: hackbench is modelled with" in words
 
 
 def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ import opplab
 from opplab.choice.cases import program_of
 from opplab.cli.main import opplab as cli
 from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
+from opplab.kernel.profiles import halves, together
 
 # The state of each gate that was once given to the wrong release, with the release before and the first with it.
 BROUGHT_BY = [
@@ -158,19 +160,51 @@ def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone() -> None:
     args = ["kernels", "diff", "6.6.88", "6.6.99", "--machine", "pixel6", "--seconds", "0.3", "--attribute"]
     found = CliRunner().invoke(cli, args)
     assert found.exit_code == 0, found.output
-    assert "response_p50 -49.8 %: feec_energy alone reproduces it." in " ".join(found.stdout.split())
+    one = "sugov_util + headroom + feec_energy"
+    assert f"response_p50 -49.8 %: {one} alone reproduces it." in " ".join(found.stdout.split())
     rows = {row["gate"]: row for row in json.loads(CliRunner().invoke(cli, [*args, "--format", "json"]).stdout)}
-    assert list(rows) == [change.gate for change in kernel_diff("6.6.88", "6.6.99")]
+    assert list(rows) == [
+        " + ".join(change.gate for change in part) for part in together(kernel_diff("6.6.88", "6.6.99"))
+    ]
     assert rows["base_slice"]["runs"] == "as 6.6.88" and rows["base_slice"]["response_p50"] == 0
     work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
     values = [
         opplab.simulate("pixel6", work, opplab.Policy(kernel="6.6.88", gates=gates), seconds=0.3, seed=seed)
         .metrics.filter(metric="response_p50")["value"]
         .item()
-        for gates in ({}, {"feec_energy": "bounded"})
+        for gates in ({}, {"sugov_util": "bounded", "headroom": "in-effective-perf", "feec_energy": "bounded"})
         for seed in (1, 2, 3)
     ]
     ratio = opplab.stats.compare(values[:3], values[3:], paired=True, resamples=0)["ratio"]
-    assert rows["feec_energy"]["response_p50"] == pytest.approx(100 * (ratio - 1), abs=0.005)
+    assert rows[one]["response_p50"] == pytest.approx(100 * (ratio - 1), abs=0.005)
     alone = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--attribute"])
     assert alone.exit_code == 2 and "--attribute needs --machine" in alone.output
+
+
+def test_gates_of_one_commit_are_attributed_as_one_and_a_half_of_it_is_named(tmp_path: Path) -> None:
+    """Halves of 9c0b4bb7f630 gave +20.2 % and -13.8 % where the commit gives -0.1 %: headroom twice, or none."""
+    (part,) = [part for part in together(kernel_diff("6.6.88", "6.6.99")) if len(part) > 1]
+    assert {change.gate for change in part} == {"sugov_util", "headroom", "feec_energy"}
+    work = tmp_path / "work.json"
+    work.write_text('{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    how = ["run", str(work), "-m", "pixel6", "--kernel", "5.10", "--seconds", "0.1", "--iterations", "1"]
+    halves_of = ("sugov_util=bounded", "headroom=in-effective-perf", "teo=tick-hits teo_util=dropped")
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(
+        cli, [*how, *(word for half in halves_of for word in ("--vs", half)), "-o", str(tmp_path / "o")]
+    )
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stdout.split())
+    together_words = "commit 9c0b4bb7f630 changed sugov_util, headroom, feec_energy together"
+    assert (
+        "sugov_util=bounded: no kernel has sugov_util=bounded with headroom=in-frequency feec_energy=all-domains: "
+        + together_words
+    ) in said
+    assert "no kernel has headroom=in-effective-perf with sugov_util=clamped feec_energy=all-domains" in said
+    assert "no kernel has teo" not in said
+
+
+def test_no_kernel_s_own_gates_are_halves() -> None:
+    for name in kernel_profiles():
+        own = dict(KernelProfile(name).gates())
+        for other in ("5.10", "7.3"):
+            assert halves(other, own) == [], name

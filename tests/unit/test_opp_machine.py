@@ -153,6 +153,22 @@ def test_an_idle_phone_draws_nothing_above_its_base(tmp_path: Path) -> None:
         assert kept[0] == kept[1] and None not in kept[0]
 
 
+@pytest.mark.parametrize("column", ["online_idle_mean_mw", "idle_mean_mw", "Idle power (W)"])
+def test_a_measured_idle_column_is_named_where_it_is_left_out(tmp_path: Path, column: str) -> None:
+    """A file said "what a CPU draws in WFI was not measured" of a table that had it."""
+    table = write(tmp_path / "t.csv")
+    head, *rows = table.read_text().splitlines()
+    made = tmp_path / "made.toml"
+    words = run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made)
+    assert "cluster.opp.idle_uw: [A] none: what a CPU draws in WFI was not measured" in words
+    table.write_text("\n".join([f"{head},{column}", *(f"{row},11" for row in rows)]) + "\n")
+    words = run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made, "--force")
+    why = f"`{column}` left out: the table does not tell which of the machine's idle states"
+    assert "not measured" not in words.partition("cluster.opp.idle_uw")[2].partition("\n")[0]
+    assert f"cluster.opp.idle_uw: [A] none: {why}" in words
+    assert f"power, unknown: {why}" in words
+
+
 TREE = """/dts-v1/;
 / { cpus {
   cpu0: cpu@0 { device_type = "cpu"; capacity-dmips-mhz = <600>; operating-points-v2 = <&little>; };

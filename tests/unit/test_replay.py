@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,35 @@ def test_what_somebody_knows_is_not_assumed(lisa: str) -> None:
     found = json.loads(result.output)
     assert (found["governor"], found["kernel"]) == ("ondemand", "5.0")
     assert not any("governor" in note or "kernel" in note for note in found["notes"])
+
+
+def test_a_snapshot_beside_the_trace_names_its_driver(tmp_path: Path) -> None:
+    """scmi was assumed beside a snapshot with cppc_cpufreq: policy0's clock was 3.0 % off, its changes a quarter."""
+    folder = str(shared("traces/arm64-612-juno-eas-one_heavy"))
+    how = (folder, "--mode", "open", "--format", "json", "--machine")
+    found = json.loads(replay(*how, "juno-r2").output)
+    assert not any("its cpufreq driver" in note for note in found["notes"])
+    rows = {row["metric"]: row for row in found["metrics"]}
+    mean = rows["policy0 mean frequency"]
+    assert abs(mean["replayed"] / mean["recorded"] - 1) < 0.005
+    given = json.loads(replay(*how, "juno-r2", "--recorded-driver", "cppc_cpufreq").output)
+    assert given["metrics"] == found["metrics"]
+    # One that lacks it.
+    tree = tomllib.loads(Machine.load("juno-r2").to_toml())
+    one = tmp_path / "one.toml"
+    one.write_text(Machine.from_tree({**tree, "driver": tree["driver"][:1]}).to_toml())
+    notes = json.loads(replay(*how, str(one)).output)["notes"]
+    assert "the recording's cpufreq driver is cppc_cpufreq, which juno-r2 lacks: scmi is assumed" in notes
+
+
+def test_clocks_between_the_machines_points_are_named(lisa: str) -> None:
+    """Residency within 0.1 points stood beside a mean clock 3.0 % off: 95 clocks count as the next higher point."""
+    folder = str(shared("traces/arm64-612-juno-eas-one_heavy"))
+    clocks = Trace(folder).events("cpu_frequency").filter(cpu_id=0)["state"].unique()
+    others = len(set(clocks) - {450_000, 800_000, 950_000})
+    said = f"{others} of {len(clocks)} recorded clocks of A53 are none of its operating points on juno-r2"
+    assert said in replay(folder, "--machine", "juno-r2", "--mode", "open").output.replace("\n", " ")
+    assert "operating points" not in replay(lisa, "--machine", "juno-r0", "--mode", "open").output
 
 
 def test_a_table_marks_what_says_nothing(lisa: str) -> None:

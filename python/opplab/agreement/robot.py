@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 TASKS_A_GROUP = 40
-"""Tasks of a hackbench group: the robot counts threads, the program groups."""
+"""Tasks of a hackbench group: 20 senders and 20 receivers."""
 
 LOOP = "compute-loop"
 """Name of the workload that stands for programs which only compute."""
@@ -44,6 +44,8 @@ class _Model:
     # Pattern of the test's metrics, what it is of the simulation's.
     metrics: Sequence[tuple[str, str]]
     about: str = ""
+    # Tasks that can run at once.
+    tasks: int = 0
 
 
 POWER = (r"(?:turbostat\.PkgWatt|power\.Package|pmeter\.Average_Active_Power)", "power")
@@ -65,14 +67,18 @@ _TIME = r"(?:time\.)?elapsed_time(?:\.max)?|buildtime_per_iteration|real_time_pe
 
 
 def _hackbench(axes: Mapping[str, str], cpus: int) -> _Model:
+    # lkp-tests gives nr_threads as hackbench's number of groups (programs/hackbench/run), and loops by it.
     threads = _count(axes, cpus, "nr_threads", "nr_task")
-    params = {"groups": max(1, threads // TASKS_A_GROUP)}
+    for name, only in (("fds", TASKS_A_GROUP // 2), ("datasize", 100)):
+        if axes.get(name, str(only)) != str(only):
+            raise InputError(f"`{name}` of the text is {axes[name]}: hackbench is modelled with {only}")
+    params = {"groups": threads, "loops_total": min(1_000_000, max(1, 30_000 * cpus // threads))}
     # 0 is the model's first word: processes, pipes.
     words: dict[str, Any] = {**params, "kind": _word(axes, "mode", {"process": "process", "threads": "thread"})}
     words["through"] = _word(axes, "ipc", {"pipe": "pipe", "socket": "socket"})
     metrics = [(r"hackbench\.throughput(?:_avg|_best|_worst)?", "1/elapsed"), (rf"hackbench\.(?:{_TIME})", "elapsed")]
     about = f"{several(params['groups'], 'group')} of {TASKS_A_GROUP} tasks for {several(threads, 'thread')}"
-    return _Model("hackbench", words, metrics, about)
+    return _Model("hackbench", words, metrics, about, TASKS_A_GROUP * threads)
 
 
 def _word(axes: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
@@ -84,26 +90,30 @@ def _word(axes: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
 
 def _clients(name: str, metrics: Sequence[tuple[str, str]]) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
-        return _Model(name, {"clients": _count(axes, cpus, "nr_threads", "nr_task")}, metrics)
+        clients = _count(axes, cpus, "nr_threads", "nr_task")
+        # Each with its server.
+        return _Model(name, {"clients": clients}, metrics, tasks=2 * clients)
 
     return made
 
 
 def _kbuild(axes: Mapping[str, str], cpus: int) -> _Model:
-    return _Model("kernbench", {"jobs": _count(axes, cpus, "nr_task")}, [(rf"kbuild\.(?:{_TIME})", "elapsed")])
+    jobs = _count(axes, cpus, "nr_task")
+    # A job is a compiler and its assembler.
+    return _Model("kernbench", {"jobs": jobs}, [(rf"kbuild\.(?:{_TIME})", "elapsed")], tasks=2 * jobs)
 
 
 def _netperf(axes: Mapping[str, str], cpus: int) -> _Model:
     test = _word(axes, "test", {"UDP_STREAM": "netperf-udp", "TCP_STREAM": "netperf-tcp"})
     streams = _count(axes, cpus, "nr_threads")
-    return _Model(test, {"streams": streams}, [(rf"netperf\.{_THROUGHPUT}\w*", "throughput")])
+    return _Model(test, {"streams": streams}, [(rf"netperf\.{_THROUGHPUT}\w*", "throughput")], tasks=2 * streams)
 
 
 def _computing(metric: str) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
         tasks = _count(axes, cpus, "nr_task", "nr_threads")
         about = f"what stands for it: {several(tasks, 'task')} of computing only"
-        return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about)
+        return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about, tasks)
 
     return made
 
@@ -141,7 +151,19 @@ def _model_of(report: Report, cpus: int) -> _Model:
     if name in _ONLY and part not in _ONLY[name]:
         known = ", ".join(_ONLY[name]) or "none of its tests only computes"
         raise InputError(f"there is no model of {name}'s test `{part}` (computing ones: {known})")
-    return _TESTS[name](report.axes, cpus)
+    made = _TESTS[name](report.axes, cpus)
+    told = re.match(r"(\d+) threads\b", report.machine)
+    there = _TESTS[name](report.axes, int(told[1])).tasks if told else made.tasks
+    for row in report.rows:
+        first = row.entries[0]
+        # 5 %: what the test's own programs run beside the tasks.
+        if first and row.metric.endswith("percent_of_cpu_this_job_got") and first.value > 105 * there:
+            need = math.ceil(first.value / 100)
+            raise InputError(
+                f"line {row.line}: {row.metric} {first.text} needs {need} running tasks at least, the model's load has "
+                f"{there}: the text's load is another one"
+            )
+    return made
 
 
 @dataclass(frozen=True, slots=True)

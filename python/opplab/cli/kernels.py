@@ -53,8 +53,9 @@ def diff(
     BEFORE and AFTER are mainline releases (6.12), point releases (6.6.88) or a distribution's names
     (6.1.0-56-amd64). With --machine both kernels run the workload with the same seeds.
 
-    --attribute also runs BEFORE with one gate of AFTER at a time. Gates that act only together are not found by it. The
-    table has one row per gate: `runs` names the kernel whose runs these are event for event.
+    --attribute also runs BEFORE with one gate of AFTER at a time. Gates of one commit are one, as no kernel has one
+    without the other. Other gates that act only together are not found by it. The table has one row per gate: `runs`
+    names the kernel whose runs these are event for event.
     """
     import opplab
     from opplab.kernel import KernelProfile, kernel_diff
@@ -194,7 +195,7 @@ def _attributed(
     own: tuple[Mapping[str, dict[int, float]], list[str]],
     wanted: list[str],
 ) -> list[dict[str, Any]]:
-    """Switch one gate at a time on the first kernel; give a row a gate, with the changes of what clearly changes.
+    """Switch one gate at a time on the first kernel, those of a commit together; give a row for each.
 
     Parameters
     ----------
@@ -207,17 +208,23 @@ def _attributed(
     """
     import opplab
     from opplab.errors import OpplabError
+    from opplab.kernel.profiles import together
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import Tally
 
     shown = [row for row in whole if row["certainty"] == "clear"]
     rows: list[dict[str, Any]] = []
-    tally = Tally(total=len(changes))
-    with progress(len(changes)) as told:
-        for gate in changes:
-            row: dict[str, Any] = {"gate": gate.gate, "switched": f"{gate.before} -> {gate.after}"}
+    parts = together(changes)
+    tally = Tally(total=len(parts))
+    with progress(len(parts)) as told:
+        for part in parts:
+            row: dict[str, Any] = {
+                "gate": " + ".join(gate.gate for gate in part),
+                "switched": ", ".join(f"{gate.before} -> {gate.after}" for gate in part),
+            }
             try:
-                policy = opplab.Policy(kernel=kernels[0], governor=governor, gates={gate.gate: gate.after})
+                gates = {gate.gate: gate.after for gate in part}
+                policy = opplab.Policy(kernel=kernels[0], governor=governor, gates=gates)
                 found, prints = measure.run(policy)
             except OpplabError as error:
                 rows.append({**row, "runs": f"not alone: {error}", **{one["metric"]: None for one in shown}})

@@ -192,6 +192,22 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
     return every
 
 
+def idle_left_out(files: Iterable[Path]) -> list[str]:
+    """Say of tables with idle power why no machine takes it, naming their columns; nothing without any."""
+    columns: dict[str, None] = {}
+    for file in files:
+        if file.suffix == ".json":
+            names = ["idle"] if any(point.idle_mw is not None for point in _read_json(file)) else []
+        else:
+            table = file / "cpu_1d.csv" if file.is_dir() else file
+            names, _ = csv_rows(table, delimiter=_separator(table))
+        columns |= dict.fromkeys(name.strip() for name in names if "idle" in plain(name))
+    if not columns:
+        return []
+    told = ", ".join(f"`{name}`" for name in columns)
+    return [f"{told} left out: the table does not tell which of the machine's idle states it is of, in what shares"]
+
+
 def powered(points: Sequence[Point], files: Path | str) -> tuple[list[Point], list[str]]:
     """Give the points with power, and how many have none, in words.
 

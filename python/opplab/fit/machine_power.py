@@ -282,7 +282,7 @@ def _fit_points(
     marks: dict[str, str] = {}
     ranges: dict[str, Any] = {}
     fits: list[Fitted] = []
-    cannot = [*CANNOT_TELL, *left_out]
+    cannot = [*CANNOT_TELL, *left_out, *freqbench.idle_left_out(paths)]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
     source = ", ".join(name for name in (files, curves[0].soc) if name)
     for curve in curves:

@@ -16,6 +16,7 @@ import numpy as np
 
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
+from opplab.fit import freqbench
 from opplab.fit.freqbench import Point, choose, read_points
 
 if TYPE_CHECKING:
@@ -200,6 +201,7 @@ def machine_of_points(
     files = ", ".join(path.name for path in paths)
     driver = driver_of(chip.lower())
     is_fast = driver == "qcom-cpufreq-hw"
+    idle = freqbench.idle_left_out(paths)
     tree: dict[str, Any] = {
         "format": 1,
         "name": name or chip,
@@ -235,7 +237,7 @@ def machine_of_points(
             if any(mv for khz in khz_of for mv in khz.values())
             else "unknown: not measured",
             "cluster.opp.uw": "unknown: not measured",
-            "cluster.opp.idle_uw": "[A] none: what a CPU draws in WFI was not measured",
+            "cluster.opp.idle_uw": f"[A] none: {idle[0] if idle else 'what a CPU draws in WFI was not measured'}",
             "cluster.capacity": CAPACITY_MARK if capacities else "[A] unknown: 1024 for all",
             "cluster.efficiency_class": "[A] by capacity",
         },

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from opplab.kernel.native import native as _kernel
@@ -103,6 +106,83 @@ def kernel_diff(before: str, after: str) -> list[GateChange]:
     """
     rows = _kernel.kernel_diff(before, after)
     return [GateChange(gate, what, *old, *new, since, source) for gate, what, old, new, since, source in rows]
+
+
+class _Commit(NamedTuple):
+    """A commit that gave several gates a value at once."""
+
+    name: str
+    values: dict[str, str]
+
+
+@cache
+def _values() -> dict[str, list[str]]:
+    """Give the values that kernels had of each gate, oldest first."""
+    found: dict[str, list[str]] = {}
+    for gate in kernel_gates():
+        if gate.since is not None:
+            found.setdefault(gate.gate, []).append(gate.value)
+    return found
+
+
+@cache
+def _commits() -> list[_Commit]:
+    """List the commits that brought values of several gates, to the same releases."""
+    found: dict[tuple[str, str | None], dict[str, str]] = {}
+    for gate in kernel_gates():
+        for commit in re.findall(r"\bcommit ([0-9a-f]{12})\b(?! \(what it replaced\))", gate.source):
+            found.setdefault((commit, gate.since), {})[gate.gate] = gate.value
+    return [_Commit(name, values) for (name, since), values in found.items() if since and len(values) > 1]
+
+
+def _has(gate: str, value: str, commit: _Commit) -> bool | None:
+    """Report whether a gate's value is the commit's or a later one; None where no kernel had it."""
+    known = _values()[gate]
+    return known.index(value) >= known.index(commit.values[gate]) if value in known else None
+
+
+def halves(kernel: str, gates: Mapping[str, str]) -> list[str]:
+    """Name overridden gates of a kernel that are halves of a commit, with the gates that belong to them.
+
+    Examples
+    --------
+    >>> [words.partition(":")[0] for words in halves("5.10", {"fair_server": "present"})]
+    ['no kernel has fair_server=present with rt_throttling=period']
+    >>> halves("5.10", {"fair_server": "present", "rt_throttling": "fair-server"}), halves("5.10", {"teo": "recent"})
+    ([], [])
+    """
+    profile = KernelProfile(kernel)
+    found = []
+    for commit in _commits():
+        now = {gate: _has(gate, gates.get(gate, profile.show(gate)), commit) for gate in commit.values}
+        was = {gate: _has(gate, profile.show(gate), commit) for gate in commit.values}
+        changed = [gate for gate in commit.values if now[gate] is not None and now[gate] != was[gate]]
+        left = [gate for gate in commit.values if changed and now[gate] is not None and now[gate] != now[changed[0]]]
+        if not changed or not left:
+            continue
+        own = " ".join(f"{gate}={gates[gate]}" for gate in changed if gate not in left)
+        others = " ".join(f"{gate}={gates.get(gate, profile.show(gate))}" for gate in left)
+        found.append(
+            f"no kernel has {own} with {others}: commit {commit.name} changed {', '.join(commit.values)} together"
+        )
+    return found
+
+
+def together(changes: Sequence[GateChange]) -> list[list[GateChange]]:
+    """Put the gates together that a commit changed at once, each in the place of the first of them."""
+    out = [[change] for change in changes]
+    for commit in _commits():
+        crossed = [
+            change.gate
+            for change in changes
+            if change.gate in commit.values
+            and _has(change.gate, change.before, commit) != _has(change.gate, change.after, commit)
+        ]
+        parts = [part for part in out if any(change.gate in crossed for change in part)]
+        if len(parts) > 1:
+            parts[0] += [change for part in parts[1:] for change in part]
+            out = [part for part in out if part not in parts[1:]]
+    return out
 
 
 class KernelProfile(_kernel.KernelProfile):

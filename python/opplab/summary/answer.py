@@ -721,8 +721,10 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
         for metric, words_of in _LATE.items():
             ours, theirs = (None if of is None else of.values.get(metric) for of in (one, base))
-            if ours is not None and theirs is not None and ours > theirs + 0.1:
-                change = one.shares.get(metric)
+            change = one.shares.get(metric)
+            clear = change is not None and change.certainty.is_clear
+            # Fewer are named where that is clear, more in any case.
+            if ours is not None and theirs is not None and (ours > theirs + 0.1 or (clear and ours < theirs - 0.1)):
                 found = change if change and (change.certainty.low is not None or change.certainty.is_open) else None
                 # Draws are of the metrics that answers compare, and shares are none of them.
                 of = ", of the runs alone" if sure is not None else ""
@@ -889,7 +891,7 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
     if not found:
         return ""
     least = min(found.values())
-    part, left = ("all", "none") if least == 1 else (f"at least {100 * least:.0f} % of the", "fewer")
+    part, left = ("all", "none") if least == 1 else (f"at least {math.floor(100 * least)} % of the", "fewer")
     governors = [json.loads(case.json)["policy"]["governor"] for case in experiment.cases if case.policy in found]
     return (
         f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
-from opplab.errors import CaseError
+from opplab.errors import CaseError, OpplabError
+from opplab.kernel.profiles import halves
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
@@ -20,12 +22,23 @@ BOOSTED = (
 """The note on real-time tasks on CPUs of several capacities, where nothing in a case shows the kernel's build."""
 
 
+_OF_EAS = "lone-task"
+"""A proposal that changes energy-aware placement: a case without that does not reach it."""
+
+
+def _has_eas(case: Mapping[str, Any], **policy: Any) -> bool:
+    """Report whether a case's tree, with these keys of its policy, has energy-aware scheduling."""
+    keys = {**case["policy"], **policy, "proposals": [_OF_EAS]}
+    return not _opplab.Case.from_json(json.dumps({**case, "policy": keys})).unreached_proposals()
+
+
 def missing(cases: Sequence[Case]) -> list[str]:
     """Report what is asked for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
 
     What is only taken to be there is named, too: clamps that boost real-time tasks.
     """
     told: dict[str, None] = {}
+    without: dict[str, dict[str, None]] = {}
     clampless = set()
     # One case of each policy and machine: workloads and seeds do not matter.
     for place, one in {(one.machine, one.policy): one for one in cases}.items():
@@ -35,10 +48,22 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
+            for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
+                told[f"{one.policy}: {half}"] = None
             for name, part in case.unreached_proposals():
                 told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
             if not case.has_clamps():
                 clampless.add(place)
+            tree = json.loads(one.json)
+            if why is None and tree["policy"].get("governor") != "schedutil" and not _has_eas(tree):
+                # What goes with a governor or a later setting is not schedutil's.
+                with contextlib.suppress(OpplabError):
+                    if _has_eas(tree, governor="schedutil", tunables={}, changes=[]):
+                        without.setdefault(case.machine, {})[one.policy] = None
+    for machine, policies in without.items():
+        told[
+            f"{', '.join(policies)}: no energy-aware scheduling on {machine}, which the kernel has under schedutil only"
+        ] = None
     for one in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
             if _opplab.Case.from_json(one.json).boosted_by_build():

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opplab import _opplab
 
 MISSED = "missed activations"
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
@@ -17,6 +21,28 @@ def check_text(check: dict[str, Any]) -> str:
     near = "near" if check["near"] else "NOT near"
     energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
     return f"frequency residency within {residency} points, {energy} of the trace: {near}"
+
+
+def between_points(path: Path, machine: _opplab.Machine | None) -> list[str]:
+    """Say of which policies recorded clocks are none of the machine's points: a residency does not see how far off."""
+    from opplab import _opplab
+    from opplab.trace.recording import Trace
+    from opplab.trace.sql import cpus_of
+
+    on = _opplab.traced_machine(str(path)) if machine is None else machine
+    events = Trace(path).events("cpu_frequency", missing_ok=True)
+    if "cpu_id" not in events.columns:
+        return []
+    said = []
+    for cluster in on.describe()["clusters"]:
+        own = events.filter(events["cpu_id"].is_in(cpus_of(cluster["cpus"])))["state"].unique()
+        others = own.filter(~own.is_in([opp["khz"] for opp in cluster["opps"]]))
+        if len(others):
+            said.append(
+                f"{len(others)} of {len(own)} recorded clocks of {cluster['name']} are none of its operating points "
+                f"on {on.name}: residency and energy count them as the next higher one, the mean clock as recorded"
+            )
+    return said
 
 
 def count_text(mean: float) -> str:
