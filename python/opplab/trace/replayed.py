@@ -24,10 +24,10 @@ def check_text(check: dict[str, Any]) -> str:
 
 
 def between_points(path: Path, machine: _opplab.Machine | None) -> list[str]:
-    """Say of which policies recorded clocks are none of the machine's points: a residency does not see how far off."""
+    """Report of which policies recorded clocks are none of the machine's points: a residency does not see how far off."""
     from opplab import _opplab
+    from opplab.cpulist import cpus_in
     from opplab.trace.recording import Trace
-    from opplab.trace.sql import cpus_of
 
     on = _opplab.traced_machine(str(path)) if machine is None else machine
     events = Trace(path).events("cpu_frequency", missing_ok=True)
@@ -35,7 +35,7 @@ def between_points(path: Path, machine: _opplab.Machine | None) -> list[str]:
         return []
     said = []
     for cluster in on.describe()["clusters"]:
-        own = events.filter(events["cpu_id"].is_in(cpus_of(cluster["cpus"])))["state"].unique()
+        own = events.filter(events["cpu_id"].is_in(cpus_in(cluster["cpus"])))["state"].unique()
         others = own.filter(~own.is_in([opp["khz"] for opp in cluster["opps"]]))
         if len(others):
             said.append(
