@@ -193,7 +193,7 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
 
 def idle_left_out(files: Iterable[Path]) -> list[str]:
-    """Say of tables with idle power why no machine takes it, naming their columns; nothing without any."""
+    """Give the reason why no machine takes the idle power of tables, naming their columns; nothing without any."""
     columns: dict[str, None] = {}
     for file in files:
         if file.suffix == ".json":
@@ -204,8 +204,8 @@ def idle_left_out(files: Iterable[Path]) -> list[str]:
         columns |= dict.fromkeys(name.strip() for name in names if "idle" in plain(name))
     if not columns:
         return []
-    told = ", ".join(f"`{name}`" for name in columns)
-    return [f"{told} left out: the table does not tell which of the machine's idle states it is of, in what shares"]
+    named = ", ".join(f"`{name}`" for name in columns)
+    return [f"{named} left out: the table does not name the idle states that it is of, with their shares"]
 
 
 def powered(points: Sequence[Point], files: Path | str) -> tuple[list[Point], list[str]]:

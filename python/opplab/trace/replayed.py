@@ -24,7 +24,7 @@ def check_text(check: dict[str, Any]) -> str:
 
 
 def between_points(path: Path, machine: _opplab.Machine | None) -> list[str]:
-    """Report of which policies recorded clocks are none of the machine's points: a residency does not see how far off."""
+    """Report policies whose recorded clocks are none of the machine's points: a residency does not see how far off."""
     from opplab import _opplab
     from opplab.cpulist import cpus_in
     from opplab.trace.recording import Trace
