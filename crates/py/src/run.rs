@@ -298,7 +298,8 @@ struct Loops(Vec<(u64, u32, u16, LoopRecord)>);
 
 impl Sink for Loops {
     fn event(&mut self, now_ns: u64, event: &Event) {
-        if let Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns, .. } = *event {
+        if let Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, to_timer_ns, .. } = *event {
+            let slack_ns = to_timer_ns;
             let record = LoopRecord { idx: task, run_ns, period_ns, slack_ns, wu_lat_ns, ..LoopRecord::default() };
             self.0.push((now_ns, task, phase, record));
         }

@@ -36,7 +36,7 @@ metrics! {
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
     "activations", "1", Higher, Detail, "activations of periodic tasks that were finished, or were due before the end of the run",
         |r| r.one(r.outcome.activations as f64);
-    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period; those that were due and never finished are among them",
+    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period, or by the earlier deadline of a SCHED_DEADLINE task; those that were due and never finished are among them",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
     "missed_at_start", "%", Neither, Detail, "share of activations that were not finished in their period and ended in the run's first 0.2 s",
         |r| r.some_percent(r.outcome.missed_at_start, r.outcome.activations);
