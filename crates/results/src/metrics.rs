@@ -60,10 +60,10 @@ metrics! {
         |r| r.by_cluster(|index, _| {
             Some(r.outcome.task_ns_by_cluster.iter().map(|times| times[index]).sum::<u64>() as f64 / 1e9)
         });
-    "freq_changes:POLICY", "1", Neither, Detail, "changes of a cpufreq policy's frequency",
+    "freq_changes:POLICY", "1", Neither, Detail, "changes of a cpufreq policy's frequency; policies have the number of their first CPU, as in sysfs",
         |r| {
-            let changes = r.outcome.freq_changes.iter().enumerate();
-            changes.map(|(policy, &count)| (format!("policy{policy}"), Some(count as f64))).collect()
+            let changes = r.case.machine.policies().into_iter().zip(&r.outcome.freq_changes);
+            changes.map(|((_, cpus), &count)| (format!("policy{}", cpus[0]), Some(count as f64))).collect()
         };
     "overutilized", "%", Lower, Whole, "share of the time in which energy-aware placement was off for overload",
         |r| r.one(r.percent_of_time(r.outcome.overutilized_ns));
