@@ -551,6 +551,18 @@ def test_times_of_a_run_go_to_its_end() -> None:
         opplab.explain(work, cpu=1, at=10.5)
 
 
+def test_the_head_has_the_proposals(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    task = {"run": 1600, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "work.json").write_text(json.dumps({"tasks": {"task": task}, "global": {"duration": -1}}))
+    out = tmp_path / "out"
+    args = ("--vs", "proposal=headroom:percent=110", "--seconds", "0.2", "--seed", "1", "--iterations", "1")
+    run(capsys, "run", str(tmp_path / "work.json"), "-m", "juno-r2", *args, "--no-report", "-o", str(out))
+    _, text, _ = run(capsys, "explain", f"{out}:headroom:percent=110 work #0", "--why-slow")
+    assert "kernel 6.12.117 with headroom:percent=110: run again" in " ".join(text.split())
+    _, text, _ = run(capsys, "explain", f"{out}:schedutil work #0", "--why-slow")
+    assert "kernel 6.12.117: run again" in " ".join(text.split())
+
+
 def test_missed_activations_have_their_tasks() -> None:
     """Goal: misses of a kernel thread are not read as the workload's. Method: counts are those of the events."""
     heavy = {"run": 15000, "timer": {"ref": "unique", "period": 16000}}
@@ -575,7 +587,8 @@ def test_missed_activations_are_those_of_the_replay(capsys: pytest.CaptureFixtur
     (summary,) = [one for one in json.loads(out)["findings"] if one["kind"] == "summary"]
     assert summary["data"]["missed"] == metric["replayed"]
     assert metric["verdict"] == "no timers in the trace"
-    assert f"{metric['replayed']:.4g} of 609 activations were missed in the mean of 15 runs" in summary["text"]
+    mean = f"After the first 0.2 s the mean of 15 runs of this work is {metric['replayed']:.4g}"
+    assert mean in summary["text"] and "of 609 activations were missed." in summary["text"]
     assert "as `opplab replay` has it (no timers in the trace)" in summary["text"]
 
 
@@ -993,6 +1006,10 @@ def test_a_held_frequency_has_the_kernels_reason() -> None:
     row = dict.fromkeys(opplab._opplab.recorded_frequencies(shared("traces/arm64-612-juno-eas-homog6"))[0], 0)
     words = words_of("sugov_decision", {**row, "outcome": "held", "next_khz": 600000, "max_cap": 1024})
     assert words["outcome"] == "600 MHz stays: the CPU had not idled with its tick stopped."
+    # What its utilisation asks for does not resolve to what was kept.
+    kept = {"wanted_khz": 600000, "raw_khz": 300000, "ref_khz": 950000, "util": 300}
+    words = words_of("sugov_decision", {**row, **kept, "outcome": "held", "next_khz": 600000, "max_cap": 1024})
+    assert words["how"].endswith("-> 300 MHz")
 
 
 def test_an_emulators_cpus_lose_no_time_at_low_clocks(capsys: pytest.CaptureFixture[str]) -> None:

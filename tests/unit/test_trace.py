@@ -254,6 +254,77 @@ def test_a_task_that_sleeps_for_a_set_time_cannot_be_late(tmp_path: Path) -> Non
         assert late["by_sleep"] is None
 
 
+def test_tasks_that_never_sleep_are_named_beside_the_misses(tmp_path: Path) -> None:
+    """Goal: counts of misses that leave tasks out say so. Method: the run knows who was late, and SQL of its loops."""
+    tasks: dict[str, object] = {
+        name: {"loop": -1, "run": run_us, "timer": {"ref": "unique", "period": 20000}, "cpus": [cpu]}
+        for name, run_us, cpu in (("late", 25000, 0), ("light", 500, 1))
+    }
+    (tmp_path / "work.json").write_text(json.dumps({"tasks": tasks}))
+    work = opplab.Workload.load(tmp_path / "work.json")
+    run_of = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance"), seconds=1.0)
+    ended = run_of.events("activation")
+    names = run_of.outcome["task_names"]
+    late = {names[task] for task in ended.filter(pl.col("slack_ns") < 0)["task"]}
+    assert late == {"late-0"}
+    run_of.to_trace(tmp_path / "run.dat")
+    trace = opplab.read_trace(tmp_path / "run.dat")
+    judged = trace.signals().activations.filter(pl.col("deadline_ns").is_not_null())["comm"].unique()
+    assert set(judged) == {"light-1"}
+    (left_out,) = [note for note in trace.notes if note.startswith("misses leave out")]
+    assert left_out.startswith("misses leave out late-0: awake for more than half of the trace")
+    counted = trace.sql("select comm, sum(cast(slack < 0 as int)) as missed from activation group by comm")
+    missed = ended.filter(pl.col("slack_ns") < 0).height
+    assert dict(counted.iter_rows())["late-0"] == missed > 20
+    closed = ("--mode", "closed")
+    shown = CliRunner().invoke(command_line, ["replay", str(tmp_path / "run.dat"), "-m", "juno-r2", *closed]).output
+    assert "Outside of these counts: late-0" in " ".join(shown.split())
+
+
+def test_deadline_tasks_are_judged_by_their_periods(tmp_path: Path) -> None:
+    """Goal: a trace without the deadlines of SCHED_DEADLINE says by what it judges; their budgets are no group's."""
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio={} prev_state={} ==> next_comm={} next_pid={} next_prio={}"
+    )
+    lines = ["# tracer: nop\n"]
+    for nth in range(8):
+        idle, task = ("swapper/0", 0, 120), ("control", 7, -1)
+        wake = "sched_wakeup: comm=control pid=7 prio=-1 target_cpu=000"
+        for at_us, event in (
+            (0, wake),
+            (10, switch.format(*idle, "R", *task)),
+            (2000, switch.format(*task, "R", *idle)),
+        ):
+            lines.append(f"          <idle>-0     [000] d..3   1.{nth * 10000 + at_us:06}: {event}\n")
+        for at_us, event in ((4000, switch.format(*idle, "R", *task)), (5000, switch.format(*task, "S", *idle))):
+            lines.append(f"          <idle>-0     [000] d..3   1.{nth * 10000 + at_us:06}: {event}\n")
+    (tmp_path / "deadline.txt").write_text("".join(lines))
+    trace = opplab.read_trace(tmp_path / "deadline.txt")
+    assert trace.signals().activations["deadline_ns"].unique().to_list() == [10_000_000]
+    assert any(note.startswith("misses of control are by their periods") for note in trace.notes), trace.notes
+    assert not any("control groups" in note for note in trace.notes)
+    named = opplab.read_trace(tmp_path / "deadline.txt")
+    assert named.signals(deadline_us=4000).activations["missed"].sum() == 8
+    assert not any("periods" in note for note in named.notes)
+
+
+def test_a_deadline_before_the_end_of_the_period_is_in_the_counts(tmp_path: Path) -> None:
+    """Goal: rt-app's `dl-deadline` decides what is missed, and its log keeps rt-app's own slack."""
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 4000, "dl-deadline": 5000, "dl-period": 20000}
+    task = {**deadline, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 20000}}
+    (tmp_path / "work.json").write_text(json.dumps({"tasks": {"control": task}}))
+    work = opplab.Workload.load(tmp_path / "work.json")
+    run_of = opplab.simulate("juno-r2", work, opplab.Policy(governor="powersave"), seconds=1.0)
+    metrics = dict(run_of.metrics.select("metric", "value").iter_rows())
+    assert metrics["missed_activations"] == pytest.approx(100, abs=3)
+    text = opplab.explain(run_of, task="control-0", why_slow=True).findings[0].text
+    assert "activations were missed" in text
+    run_of.rtapp_logs(tmp_path / "logs")
+    (log,) = (tmp_path / "logs").glob("*control*")
+    slacks = [int(line.split()[7]) for line in log.read_text().splitlines() if not line.startswith("#")]
+    assert len(slacks) > 40 and min(slacks) > 0
+
+
 def page_data(page: str) -> dict[str, object]:
     (data,) = re.findall(r'const DATA = "([^"]+)"', page)
     raw = zlib.decompress(base64.b64decode(data))

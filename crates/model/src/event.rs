@@ -60,6 +60,7 @@ pub enum Event {
     /// time that its run events took (preemption included), `wu_lat_ns` the lateness of the wake-ups by its timers.
     /// `slack_ns` < 0 is a missed activation; `timed`: a timer of the phase begins it. `response_ns`: from such a timer to
     /// the end of what it began, with all waits; 0 if nothing ended. Absolute timers that are missed count from their end.
+    /// `to_timer_ns` is rt-app's slack, to the timer's next point; `slack_ns` ends at a `dl-deadline` before that.
     Activation {
         task: TaskIdx,
         phase: u16,
@@ -69,6 +70,7 @@ pub enum Event {
         wu_lat_ns: u64,
         response_ns: u64,
         slack_ns: i64,
+        to_timer_ns: i64,
     },
 }
 

@@ -121,6 +121,7 @@ mod tests {
             wu_lat_ns: 2,
             response_ns: 7,
             slack_ns: 1,
+            to_timer_ns: 1,
         };
         sink.event(400, &activation);
         assert_eq!(sink.percentiles(&[]), (Some([10, 40, 40, 40, 40]), Some([7; 5])));

@@ -210,7 +210,7 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
     let dict = PyDict::new(py);
     dict.set_item("machine", &case.machine.name)?;
     dict.set_item("workload", &case.workload.name)?;
-    set_fields!(dict, case.policy; kernel, governor);
+    set_fields!(dict, case.policy; kernel, governor, proposals);
     set_fields!(dict, facts; driver, fast_switch, rate_limit_us);
     dict.set_item("fixed_speed", case.machine.speed_is_constant())?;
     dict.set_item("smt_yield", case.workload.smt_yield.unwrap_or(case.machine.smt_yield))?;
@@ -298,7 +298,8 @@ struct Loops(Vec<(u64, u32, u16, LoopRecord)>);
 
 impl Sink for Loops {
     fn event(&mut self, now_ns: u64, event: &Event) {
-        if let Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns, .. } = *event {
+        if let Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, to_timer_ns, .. } = *event {
+            let slack_ns = to_timer_ns;
             let record = LoopRecord { idx: task, run_ns, period_ns, slack_ns, wu_lat_ns, ..LoopRecord::default() };
             self.0.push((now_ns, task, phase, record));
         }

@@ -252,6 +252,11 @@ pub(crate) fn trace_signals<'py>(
     ];
     table(py, &dict, "waits", &columns)?;
     let mut deadlines = deadlines(&activations.all, deadline_ns);
+    let unjudged = activations.mostly_awake().into_iter().filter(|pid| !deadlines.contains_key(pid));
+    dict.set_item("unjudged", unjudged.collect::<Vec<_>>())?;
+    let by_period =
+        activations.of_deadline_class.iter().filter(|pid| deadline_ns.is_none() && deadlines.contains_key(pid));
+    dict.set_item("by_period", by_period.copied().collect::<Vec<_>>())?;
     let nr_ended = activations.all.len();
     let late = past_deadline(activations.under_way(), &mut deadlines, deadline_ns);
     activations.all.extend(late);

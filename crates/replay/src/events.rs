@@ -579,9 +579,8 @@ impl Events {
         self.tasks.get(task as usize).map_or("<idle>", |task| &task.name)
     }
 
-    /// How many activations of periodic tasks took longer than their period, and how many there are: by wake-ups and sleeps alone, as
-    /// `activations` of `opplab trace sql` has them.
-    pub fn late_periods(&self) -> (u64, u64) {
+    /// What wake-ups and sleeps alone show of activations that were late, as `activations` of `opplab trace sql` has them.
+    pub fn late_periods(&self) -> LatePeriods {
         let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { self.tasks[task as usize].pid };
         let mut activations = Activations::default();
         for ev in &self.list {
@@ -600,8 +599,17 @@ impl Events {
         let mut latencies = Latencies::default();
         activations.all.iter().for_each(|one| latencies.activation(one));
         let tasks = latencies.finish(&activations.under_way(), None);
-        let known = tasks.iter().filter_map(|(_, one)| Some((one.missed?, one.activations)));
-        known.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        let mut found = LatePeriods::default();
+        let mut unjudged = activations.mostly_awake();
+        for (pid, one) in &tasks {
+            let Some(missed) = one.missed else { continue };
+            found.late += missed;
+            found.activations += one.activations;
+            unjudged.remove(pid);
+        }
+        let names = self.tasks.iter().filter(|task| unjudged.contains(&task.pid) && !is_kernel_thread(&task.name));
+        found.unjudged = names.map(|task| task.name.clone()).collect();
+        found
     }
 
     /// Whether a task is a governor's kthread, a stopper or a watchdog: the engine has its own of these.
@@ -609,6 +617,17 @@ impl Events {
         let name = self.name(task);
         name.starts_with("sugov:") || name.starts_with("migration/")
     }
+}
+
+/// What wake-ups and sleeps show of late activations.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LatePeriods {
+    /// Activations of periodic tasks that took longer than their period.
+    pub late: u64,
+    /// All of periodic tasks.
+    pub activations: u64,
+    /// Names of tasks without a period that were awake for more than half of the trace.
+    pub unjudged: Vec<String>,
 }
 
 /// Whether a task is one of the kernel's own, by its name.

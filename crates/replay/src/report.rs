@@ -9,6 +9,7 @@ use opplab_model::{node_of_fields, node_table};
 
 use crate::ReplayError;
 use crate::agree::{Agreement, Row};
+use crate::events::LatePeriods;
 use crate::measure::{Measured, Placements, PolicyTimes, window_start_ns};
 use crate::metrics::{MISSED, Metric, Verdict, Whole, latency_ns, metrics};
 use crate::rerun::{Comparison, Mode, Replay};
@@ -76,17 +77,24 @@ fn metrics_node(rows: &[Metric]) -> Node {
 }
 
 /// What the trace does not record, and why.
-fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric]) -> Node {
+fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], periods: &LatePeriods) -> Node {
     let mut reasons = comparison.silence.reasons(&replay.setup.machine);
     if rows.iter().any(|row| row.verdict == Verdict::NoTimers) {
-        let (late, all) = replay.events.late_periods();
+        let LatePeriods { late, activations: all, unjudged } = periods;
         let by_events = match all {
             0 => "By its wake-ups no task is periodic".to_owned(),
             _ => format!("By its wake-ups {late} of {all} activations of periodic tasks took longer than their period"),
         };
+        let outside = match &unjudged[..] {
+            [] => String::new(),
+            names => format!(
+                ". Outside of these counts: {}, awake for more than half of the trace, so that what was due when does not show",
+                names.join(", ")
+            ),
+        };
         let reason = format!(
             "runs count those of recovered timers, which the trace lacks; `opplab explain --why-slow` names their \
-             tasks. {by_events} (the whole trace, as `opplab trace sql` has it)"
+             tasks. {by_events} (the whole trace, as `opplab trace sql` has it){outside}"
         );
         reasons.push((MISSED.to_owned(), reason));
     }
@@ -110,13 +118,15 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
     let (recorded, (checks, changes)) = (&comparison.recorded, &comparison.runs);
     let energy_known = !comparison.energy_is_silent();
     let rows = metrics(comparison, mode);
+    let periods = replay.events.late_periods();
     to_json(&node_table! {
         mode: if mode == Mode::Open { "open" } else { "closed" }, machine: machine.name, governor: policy.governor,
         governor_known: replay.setup.governor_known, kernel: policy.kernel, tasks: replay.workload.tasks.len(),
         duration_ns: replay.events.duration_ns, measured_from_ns: window_start_ns(replay.events.duration_ns),
         assumed_power: replay.assumed_power, floor_uw: machine.floor_uw, fixed_speed: machine.speed_is_constant(),
         self_check: self_check(comparison), closed_self_check: closed.map(self_check),
-        work_share: comparison.work_share, metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows),
+        work_share: comparison.work_share, metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows, &periods),
+        unjudged: periods.unjudged,
         recorded: measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known),
         replayed: node(&comparison.check, checks), changed: comparison.changed.as_ref().map(|run| node(run, changes)),
         notes: replay.setup.notes, damage: replay.events.damage,

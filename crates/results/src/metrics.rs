@@ -36,7 +36,7 @@ metrics! {
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
     "activations", "1", Higher, Detail, "activations of periodic tasks that were finished, or were due before the end of the run",
         |r| r.one(r.outcome.activations as f64);
-    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period; those that were due and never finished are among them",
+    "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period, or by the earlier deadline of a SCHED_DEADLINE task; those that were due and never finished are among them",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
     "missed_at_start", "%", Neither, Detail, "share of activations that were not finished in their period and ended in the run's first 0.2 s",
         |r| r.some_percent(r.outcome.missed_at_start, r.outcome.activations);
@@ -60,10 +60,10 @@ metrics! {
         |r| r.by_cluster(|index, _| {
             Some(r.outcome.task_ns_by_cluster.iter().map(|times| times[index]).sum::<u64>() as f64 / 1e9)
         });
-    "freq_changes:POLICY", "1", Neither, Detail, "changes of a cpufreq policy's frequency",
+    "freq_changes:POLICY", "1", Neither, Detail, "changes of a cpufreq policy's frequency; policies have the number of their first CPU, as in sysfs",
         |r| {
-            let changes = r.outcome.freq_changes.iter().enumerate();
-            changes.map(|(policy, &count)| (format!("policy{policy}"), Some(count as f64))).collect()
+            let changes = r.case.machine.policies().into_iter().zip(&r.outcome.freq_changes);
+            changes.map(|((_, cpus), &count)| (format!("policy{}", cpus[0]), Some(count as f64))).collect()
         };
     "overutilized", "%", Lower, Whole, "share of the time in which energy-aware placement was off for overload",
         |r| r.one(r.percent_of_time(r.outcome.overutilized_ns));

@@ -3,7 +3,7 @@
 //! A wake-up of a task that has not slept yet belongs to the activation that is under way. What a task's period or deadline is, is
 //! not decided here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::decode::{SchedEvent, SchedSink};
 use opplab_trace::Event;
@@ -42,6 +42,12 @@ pub struct Activations {
     open: HashMap<i32, Open>,
     /// Who runs without an activation, since when.
     running: HashMap<i32, u64>,
+    /// By pid: since when it has been awake, and how long it was before, ns.
+    awake: HashMap<i32, (Option<u64>, u64)>,
+    /// Those whose priority is that of the deadline class.
+    pub of_deadline_class: BTreeSet<i32>,
+    /// Time of the first event.
+    first_ns: Option<u64>,
     /// Time of the last event.
     last_ns: u64,
 }
@@ -49,7 +55,23 @@ pub struct Activations {
 impl Activations {
     /// The trace goes on until `now`.
     pub fn until(&mut self, now: u64) {
+        self.first_ns.get_or_insert(now);
         self.last_ns = now;
+    }
+
+    /// The tasks that were awake for more than half of the trace, by pid: of their work it does not show what was due when.
+    pub fn mostly_awake(&self) -> BTreeSet<i32> {
+        let span_ns = self.last_ns.saturating_sub(self.first_ns.unwrap_or(0));
+        let total = |&(since, before_ns): &(Option<u64>, u64)| {
+            before_ns.saturating_add(since.map_or(0, |since| self.last_ns.saturating_sub(since)))
+        };
+        let mostly = self.awake.iter().filter(|(pid, times)| **pid != 0 && total(times) > span_ns / 2);
+        mostly.map(|(pid, _)| *pid).collect()
+    }
+
+    /// It is awake from `since` on, if it was not before.
+    fn wakes(&mut self, pid: i32, since: u64) {
+        self.awake.entry(pid).or_default().0.get_or_insert(since);
     }
 
     /// The activations that are under way, by pid, as if they ended now; one that has not run yet begins to run now.
@@ -69,6 +91,7 @@ impl Activations {
     /// A task is woken.
     pub fn wakeup(&mut self, pid: i32, now: u64) {
         self.until(now);
+        self.wakes(pid, now);
         let fresh =
             Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
         let open = self.open.entry(pid).or_insert(Open { activation: fresh, started: false, running_since: None });
@@ -81,6 +104,13 @@ impl Activations {
     /// A CPU switches from a task in this state (0: it could run on) to another.
     pub fn switch(&mut self, cpu: u32, now: u64, prev: i32, state: u64, next: i32) {
         self.until(now);
+        // What ran at the beginning has been awake from then on.
+        let first_ns = self.first_ns.unwrap_or(now);
+        let (since, before_ns) = self.awake.entry(prev).or_insert((Some(first_ns), 0));
+        if state & 0xff != 0 {
+            *before_ns = before_ns.saturating_add(since.take().map_or(0, |since| now.saturating_sub(since)));
+        }
+        self.wakes(next, now);
         if let Some(open) = self.open.get_mut(&prev) {
             if let Some(since) = open.running_since.take() {
                 open.activation.running_ns += now.saturating_sub(since);
@@ -115,6 +145,9 @@ impl SchedSink for Activations {
         self.until(event.time_ns);
         match *what {
             SchedEvent::Switch { prev, prev_state, next } => {
+                if prev.prio.is_some_and(|prio| prio < 0) {
+                    self.of_deadline_class.insert(prev.pid);
+                }
                 self.switch(event.cpu, event.time_ns, prev.pid, prev_state, next.pid);
             }
             SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.wakeup(task.pid, event.time_ns),
@@ -155,6 +188,8 @@ mod tests {
         };
         // Task 8's wake-up is not in the trace; the second of task 7 does not end.
         assert_eq!(activations.all, [expected]);
+        // Awake from 10 to 70 us and at the end.
+        assert_eq!(activations.mostly_awake(), BTreeSet::from([7]));
         let [left] = activations.under_way()[..] else { panic!("the last wake-up") };
         assert_eq!((left.pid, left.woken_ns, left.end_ns, left.running_ns), (7, 90_000, 90_000, 0));
     }

@@ -670,7 +670,7 @@ pub struct GroupFinder {
     roles: BySchema<Role>,
     nr_moves: u64,
     records: u64,
-    /// Times that a runnable task left its CPU idle.
+    /// Times that a runnable fair task left its CPU idle.
     stops: u64,
     cpus: Vec<FinderCpu>,
     /// Where a fair task waits.
@@ -777,7 +777,8 @@ impl GroupFinder {
         if next == 0 {
             self.cpus[cpu].delayed.clear();
             let waiting = &self.cpus[cpu].waiting;
-            self.stops += u64::from(prev.0 != 0 && runnable);
+            // A deadline task stops at the end of its own budget, a real-time one at that of its class.
+            self.stops += u64::from(prev.0 != 0 && runnable && prev.1 >= 100);
             self.stopped.extend(waiting.iter().map(|(&pid, &since_ns)| (pid, since_ns)));
             let all = waiting.keys().copied().collect();
             self.cpus[cpu].out = all;
@@ -993,6 +994,8 @@ mod tests {
 
     #[test]
     fn signs_are_counted() {
+        // A deadline task whose budget is used up is no sign of a group.
+        assert_eq!(words(&[&switch("R", 0).replace("prev_prio=120", "prev_prio=-1")]), None);
         let stopped = words(&[&switch("R", 0), &switch("R+", 0), &switch("S", 0)]).unwrap();
         assert!(stopped.contains("2 times a runnable task left its CPU idle"), "{stopped}");
         let moved =

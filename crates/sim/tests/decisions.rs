@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{juno_r2, periodic, ping_pong};
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::decision::{CODES, Decision, NONE};
@@ -117,6 +119,49 @@ fn frequency_records_add_up() {
             }
         }
         assert!(outcomes[1] > 10 && outcomes[2] > 10 && outcomes[4] > 5, "{kernel} {driver}: {outcomes:?}");
+    }
+}
+
+/// Goal: the event of a request has the utilisation that decided, before v6.5 without the runnable signal. Method: of the records of
+/// single CPUs, with four tasks that wait for each other on two CPUs.
+#[test]
+fn a_request_has_the_utilisation_that_decided() {
+    for kernel in ["5.11", "6.1", "6.12.117"] {
+        let machine = smt();
+        let workload = periodic(&machine, 12, 200, 1);
+        let policy = Policy { kernel: kernel.into(), driver: "cppc_cpufreq".into(), ..Policy::default() };
+        let case = Case { machine, workload, policy, seed: 1, duration_ns: 400_000_000 };
+        let mut found = Utils::default();
+        run(&case, &mut found).unwrap_or_else(|error| panic!("{error:?}"));
+        let (decided, asked) = (found.decided, found.asked);
+        let both = asked.iter().filter_map(|(at, util)| Some((decided.get(at)?, util)));
+        let both: Vec<_> = both.collect();
+        assert!(both.len() > 5 && both.iter().all(|(decided, asked)| decided == asked), "{kernel}: {both:?}");
+    }
+}
+
+/// By time and CPU: the fair class's utilisation of requests that a CPU decided for itself, and that of the events.
+#[derive(Default)]
+struct Utils {
+    decided: BTreeMap<(u64, u32), u32>,
+    asked: BTreeMap<(u64, u32), u32>,
+}
+
+impl Sink for Utils {
+    const DECISIONS: bool = true;
+
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        if let Event::FreqRequest { cpu, util, max: 1.., .. } = *event {
+            self.asked.insert((now_ns, cpu), util);
+        }
+    }
+
+    fn decision(&mut self, now_ns: u64, decision: &Decision) {
+        if let Decision::Freq { cpu, deciding_cpu, util_cfs, outcome: 4, .. } = *decision
+            && cpu == deciding_cpu
+        {
+            self.decided.insert((now_ns, cpu), util_cfs);
+        }
     }
 }
 

@@ -146,15 +146,28 @@ fn limits_hold_for_the_firmware_of_intel_and_amd() {
             assert!(light.first() >= Some(&1_400_000), "{driver} {governor} {no_hwp} {light:?}");
         }
     }
-    // 50 % of 3.9 GHz is 1.95 GHz; P-states round up.
-    for (driver, governor) in [("intel_pstate", "powersave"), ("intel_cpufreq", "schedutil")] {
-        for no_hwp in [false, true] {
-            let policy = Policy { min_perf_pct: 30, max_perf_pct: 50, no_hwp, ..of("6.12.117", driver, governor) };
+    // 50 % of 3.9 GHz is 1.95 GHz: P-state 20 in active mode, a policy's limit in passive mode and so P-state 19.
+    for (driver, governor, top_khz) in [
+        ("intel_pstate", "powersave", 2_000_000),
+        ("intel_pstate", "performance", 2_000_000),
+        ("intel_cpufreq", "schedutil", 1_900_000),
+        ("intel_cpufreq", "ondemand", 1_900_000),
+        ("intel_cpufreq", "performance", 1_900_000),
+    ] {
+        for (kernel, no_hwp) in [("5.15", false), ("6.12.117", false), ("6.12.117", true)] {
+            let policy = Policy { min_perf_pct: 30, max_perf_pct: 50, no_hwp, ..of(kernel, driver, governor) };
             let busy = clocks(&skylake, 5, 2000, policy.clone());
-            let top = busy.last().copied().unwrap_or(0);
-            assert!((1_950_000..=2_000_000).contains(&top), "{driver} {no_hwp} {busy:?}");
+            assert_eq!(busy.last(), Some(&top_khz), "{driver} {governor} {kernel} {no_hwp}");
             let light = clocks(&skylake, 5, 5, policy);
-            assert!(light.first() >= Some(&1_100_000), "{driver} {no_hwp} {light:?}");
+            // 30 % of 3.9 GHz is 1.17 GHz, which rounds up in both modes.
+            assert!(light.first() >= Some(&1_200_000), "{driver} {governor} {kernel} {no_hwp} {light:?}");
+        }
+    }
+    // A limit between P-states is the one below.
+    for (driver, governor) in [("intel_pstate", "performance"), ("intel_cpufreq", "schedutil")] {
+        for no_hwp in [false, true] {
+            let policy = Policy { scaling_max_freq: khz(1_950_000), no_hwp, ..of("6.12.117", driver, governor) };
+            assert_eq!(clocks(&skylake, 5, 2000, policy).last(), Some(&1_900_000), "{driver} {no_hwp}");
         }
     }
     let mut epyc = machine!("epyc-7742-2s");

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{CpuIdx, Event, Sink, TaskIdx, TaskState, Tee};
+use opplab_model::event::{CpuIdx, Event, NullSink, Sink, TaskIdx, TaskState, Tee};
 use opplab_model::file::parse_machine;
 use opplab_model::groups::{GroupSpec, Quota};
 use opplab_model::latency::Latencies;
 use opplab_model::machine::{IdleState, Machine};
 use opplab_model::policy::Policy;
-use opplab_model::workload::{Op, TaskSpec, Workload};
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::by_group::ByGroup;
 use opplab_sim::{Case, Start, run, run_from};
 
@@ -325,6 +325,26 @@ fn due(tasks: Vec<TaskSpec>, groups: Vec<GroupSpec>, kernel: &str, duration_ns: 
         others: (outcome.missed_at_start, outcome.unfinished_activations),
         missed: points - periods.iter().enumerate().map(in_time).sum::<u64>(),
         response_ns: latencies.percentiles(&[]).1,
+    }
+}
+
+/// Goal: a task of SCHED_DEADLINE whose deadline is before the end of its period misses what ends after the deadline. Method: 1 ms
+/// of work every 10 ms takes 2 ms at the big CPUs' lowest clock and more on the others; the 40th is under way at the end.
+#[test]
+fn a_deadline_before_the_end_of_the_period_is_the_deadline() {
+    for (deadline_us, missed) in [(1_500, 40), (8_000, 0), (10_000, 0)] {
+        let policy = SchedPolicy::Deadline {
+            runtime_ns: 1_200_000,
+            deadline_ns: deadline_us * 1000,
+            period_ns: 10 * MS,
+            reclaim: false,
+        };
+        let task = TaskSpec { policy, cpus: None, ..by_timer(MS, 10 * MS, true) };
+        let workload = Workload { tasks: vec![task], ..Workload::default() };
+        let policy = Policy { governor: "powersave".into(), ..Policy::default() };
+        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 391_900_000 };
+        let outcome = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(outcome.missed_activations, missed, "{deadline_us}");
     }
 }
 

@@ -149,8 +149,9 @@ def command(
             *about["assumed"],
         ]
     else:
+        proposed = f" with {', '.join(about['proposals'])}" if "proposals" in about else ""
         head = [
-            f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}: "
+            f"{about['workload']} on {about['machine']}, {about['governor']}, kernel {about['kernel']}{proposed}: "
             f"run again with records on, events {about['fingerprint']}."
         ]
         if about.get("warmup_ns"):

@@ -96,7 +96,7 @@ def explain_trace(
         "assumed": assumed(checked),
     }
     if task is None:
-        found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked["metrics"]))
+        found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
     records = Records(case)
     if at_ns is not None:

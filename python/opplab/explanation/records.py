@@ -101,7 +101,8 @@ class Records:
 
 def about_case(facts: dict[str, Any]) -> dict[str, Any]:
     """Report which case facts are of."""
-    return {name: facts[name] for name in ("machine", "workload", "kernel", "governor", "driver", "rate_limit_us")}
+    names = ("machine", "workload", "kernel", "proposals", "governor", "driver", "rate_limit_us")
+    return {name: facts[name] for name in names if name != "proposals" or facts[name]}
 
 
 def task_index(records: Records, task: str | int | None) -> int:

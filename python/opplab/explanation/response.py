@@ -314,7 +314,7 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
     for index in records.where("activation", task=task, timed=1):
         row = records.row("activation", int(index))
         # The end of the work: a task that is not late sleeps then, and the next timer ends the loop.
-        place = bisect_right(slept_ns, row["time_ns"]) if row["slack_ns"] > 0 else 0
+        place = bisect_right(slept_ns, row["time_ns"]) if row["to_timer_ns"] > 0 else 0
         end_ns = slept_ns[place - 1] if place else row["time_ns"]
         if end_ns > records.warmup_ns and row["response_ns"]:
             late_ns = max(-row["slack_ns"], 0)

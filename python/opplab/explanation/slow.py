@@ -9,7 +9,6 @@ from typing import Any
 from opplab import _opplab
 from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
 from opplab.explanation.records import about_case
-from opplab.trace.replayed import count_text
 
 SLOW = {
     "turbo-bin": "the turbo bin for so many active cores",
@@ -220,13 +219,13 @@ def slow_cpus(
     top_ns = busy_ns if fixed_speed else busy_at_top_ns(outcome)
     at_top = f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}."
     nr_missed, of_runs = (outcome["missed_activations"], "") if replayed is None else replayed
-    missed = f"{count_text(nr_missed)} of {outcome['activations']} activations were missed{of_runs}"
+    missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
     took, lost = ("hardware would take", "lost on hardware") if fixed_speed else ("that took", "lost")
     late = f" Late in this run: {words}." if (words := late_tasks(case, outcome)) else ""
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
-        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{late}"
+        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{late}{of_runs}"
     )
     totals = {
         "busy_ns": busy_ns,

@@ -260,6 +260,7 @@ class Trace:
         raw = _opplab.trace_signals(
             self.path, inner, invariance, every_us * 1000, deadline_ns, half_life_ms=half_life_ms
         )
+        raw["notes"] += signals.unjudged(raw, self.task_names())
         self._hear(raw, machine)
         return signals.make(raw, self.task_names())
 
@@ -278,6 +279,7 @@ class Trace:
         raw = _opplab.trace_signals(
             self.path, inner, invariance, deadline_ns=deadline_ns, sums=True, half_life_ms=half_life_ms
         )
+        raw["notes"] += signals.unjudged(raw, self.task_names())
         self._hear(raw, machine)
         return signals.sums(raw, self.task_names())
 

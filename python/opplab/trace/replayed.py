@@ -50,14 +50,22 @@ def count_text(mean: float) -> str:
     return f"{mean:.0f}" if float(mean).is_integer() else f"{mean:.4g}"
 
 
-def missed_in_runs(metrics: list[dict[str, Any]]) -> tuple[float, str] | None:
-    """Give the activations that the runs of a trace's work missed, in the mean, and what the trace has of them."""
-    found = next((metric for metric in metrics if metric["metric"] == MISSED), None)
+def missed_in_runs(check: dict[str, Any]) -> tuple[float, str] | None:
+    """Give the activations that the runs of a trace's work missed, in the mean, in words with what the trace has."""
+    found = next((metric for metric in check["metrics"] if metric["metric"] == MISSED), None)
     if found is None:
         return None
     runs = [ours for ours, *_ in found["runs"]]
     trace = f"the trace has {found['recorded']}" if "recorded" in found else f"{found['verdict']}"
-    return fmean(runs), f" in the mean of {len(runs)} runs of this work, as `opplab replay` has it ({trace})"
+    mean, after_s = fmean(runs), check["measured_from_ns"] / 1e9
+    words = (
+        f" After the first {after_s:g} s the mean of {len(runs)} runs of this work is {count_text(mean)}, "
+        f"as `opplab replay` has it ({trace})."
+    )
+    if check["unjudged"]:
+        names = ", ".join(check["unjudged"])
+        words += f" Outside of these counts: {names}, awake for more than half of the trace."
+    return mean, words
 
 
 def assumed(found: dict[str, Any]) -> list[str]:

@@ -185,6 +185,29 @@ def _named(columns: dict[str, Any], names: dict[int, str]) -> pl.DataFrame:
     return made.insert_column(made.columns.index("pid") + 1, made.select(comm)["comm"])
 
 
+NAMED = 8
+"""So many tasks are named in a note."""
+
+
+def unjudged(raw: dict[str, Any], names: dict[int, str]) -> list[str]:
+    """Give notes about tasks whose misses are not counted, or by another deadline than the kernel's."""
+    if not len(raw["deadlines"]["pid"]):
+        return []
+
+    def listed(pids: list[int]) -> str:
+        more = f" and {len(pids) - NAMED} more" if len(pids) > NAMED else ""
+        return ", ".join(names.get(pid, str(pid)) for pid in pids[:NAMED]) + more
+
+    notes = []
+    if raw["unjudged"]:
+        why = "awake for more than half of the trace, so that what was due when does not show"
+        notes.append(f"misses leave out {listed(raw['unjudged'])}: {why}")
+    if raw["by_period"]:
+        why = "a trace has no deadlines of SCHED_DEADLINE; --deadline names one"
+        notes.append(f"misses of {listed(raw['by_period'])} are by their periods: {why}")
+    return notes
+
+
 def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
     """Make tables of what `_opplab.trace_signals` gave as sums."""
     import polars as pl

@@ -221,11 +221,12 @@ fn frequency(decision: &Decision, names: &Names<'_>) -> Words {
             }
             _ => format!("f_ref {}", mhz(ref_khz)),
         };
-        format!(
-            "{utilisation}{share}; {reference} -> {} -> resolved {}",
-            raw_khz.saturating_add(500) / 1000,
-            names.point(wanted_khz)
-        )
+        let raw = format!("{utilisation}{share}; {reference} -> {}", raw_khz.saturating_add(500) / 1000);
+        // A busy CPU's clock is kept, whatever the utilisation resolves to.
+        match word("outcome", outcome) {
+            Some("held") => format!("{raw} MHz"),
+            _ => format!("{raw} -> resolved {}", names.point(wanted_khz)),
+        }
     };
     let mut text = format!("CPU {cpu} reported to {}", names.governor);
     if iowait {

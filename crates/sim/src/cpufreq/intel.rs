@@ -111,30 +111,23 @@ impl IntelSetup {
         self.idle_placement.is_some()
     }
 
-    /// The P-states of a CPU of `cluster` and what its policy allows of them.
-    fn pstates(&self, cluster: &Cluster, policy: &Policy, top_khz: u32) -> (PstateData, PerfLimits) {
+    /// The P-states of a CPU of `cluster` and what the limits of its policy allow of them.
+    fn pstates(&self, cluster: &Cluster, limits: FreqLimits, top_khz: u32) -> (PstateData, PerfLimits) {
         const BUS_KHZ: u32 = 100_000;
-        let last_khz = cluster.opps[cluster.opps.len() - 1].khz;
-        let hardware = FreqLimits { min_khz: cluster.opps[0].khz, max_khz: last_khz.max(top_khz) };
         let scaling = if self.hwp { scaling_khz(cluster, top_khz) } else { BUS_KHZ };
         let base_khz = cluster.reference_khz();
         let caps = cluster.hwp.filter(|_| self.hwp);
         let mut pstate = PstateData::core(
-            (hardware.min_khz / scaling) as i32,
+            (cluster.opps[0].khz / scaling) as i32,
             caps.map_or(base_khz / BUS_KHZ, |caps| caps.guaranteed) as i32,
             caps.map_or(top_khz / BUS_KHZ, |caps| caps.highest) as i32,
         );
         pstate.scaling = scaling as i32;
-        let set = FreqLimits {
-            min_khz: policy.scaling_min_freq.of(&cluster.name).unwrap_or(hardware.min_khz),
-            max_khz: policy.scaling_max_freq.of(&cluster.name).unwrap_or(hardware.max_khz),
-        };
-        let set = set.verify_within(hardware);
-        let allowed = update_perf_limits(&pstate, &self.globals, set.min_khz, set.max_khz, self.hwp);
+        let allowed = update_perf_limits(&pstate, &self.globals, limits.min_khz, limits.max_khz, self.hwp);
         (pstate, allowed)
     }
 
-    /// The driver's own governor, if it has one, and the firmware's part of a policy.
+    /// The driver's own governor, if it has one, and the firmware's part of a policy, whose verified limits are `limits`.
     ///
     /// # Errors
     /// [`CaseError`] if another preference than performance is asked for under `performance`.
@@ -142,11 +135,11 @@ impl IntelSetup {
         &self,
         cluster: &Cluster,
         top_khz: u32,
-        policy: &Policy,
+        (policy, limits): (&Policy, FreqLimits),
         gates: &Gates,
         now_ns: u64,
     ) -> Result<Started, CaseError> {
-        let (pstate, allowed) = self.pstates(cluster, policy, top_khz);
+        let (pstate, allowed) = self.pstates(cluster, limits, top_khz);
         let own = PstatePolicy::named(&policy.governor).unwrap_or(PstatePolicy::Powersave);
         let mut hwp = cluster
             .hwp

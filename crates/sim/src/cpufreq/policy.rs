@@ -135,7 +135,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let (util, max) = match request {
             None => (0, 0),
-            Some(_) => (cpu_util_cfs(&self.cpus[cpu], &self.gates, true), self.cpus[cpu].capacity),
+            Some(_) => {
+                let boost = self.gates.sugov.runnable_boost;
+                (cpu_util_cfs(&self.cpus[cpu], &self.gates, boost), self.cpus[cpu].capacity)
+            }
         };
         let next_khz = governor.wanted_khz();
         if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {

@@ -190,7 +190,7 @@ tables! {
     UtilEstSe = sched_util_est_se_tp { cpu: u32, task: u32, util_est: u32, util_avg: u32 }
     SchedOverutilized = sched_overutilized_tp { overutilized: u8 }
     Placement = placement { task: u32, prev_cpu: u32, cpu: u32, rule: u8 }
-    Activation = activation { task: u32, phase: u32, timed: u8, period_ns: u64, run_ns: u64, wu_lat_ns: u64, response_ns: u64, slack_ns: i64 }
+    Activation = activation { task: u32, phase: u32, timed: u8, period_ns: u64, run_ns: u64, wu_lat_ns: u64, response_ns: u64, slack_ns: i64, to_timer_ns: i64 }
 }
 
 #[cfg(test)]
@@ -216,6 +216,7 @@ mod tests {
                 wu_lat_ns: 5,
                 response_ns: 6,
                 slack_ns,
+                to_timer_ns: 6,
             },
         );
         let tables = sink.tables();

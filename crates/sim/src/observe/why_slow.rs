@@ -22,6 +22,7 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::facts::{PerfBound, PolicyFacts, RqFacts, SugovOutcome};
 use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_model::decision::{Decision, GrantLimit};
@@ -190,12 +191,14 @@ fn full_khz(machine: &Machine, cluster: &Cluster, policy: &Policy) -> u32 {
 }
 
 /// The highest operating point of `cluster` that `scaling_max_freq`, `max_perf_pct` and `no_turbo` allow, in kHz, where
-/// they take some away.
-fn set_limit(cluster: &Cluster, policy: &Policy) -> Option<u32> {
+/// they take some away. In `active` mode a percentage between two P-states is the upper one.
+fn set_limit(cluster: &Cluster, policy: &Policy, active: bool) -> Option<u32> {
     let points = points(cluster);
     let top_khz = *points.last()?;
     let mut limit_khz = policy.scaling_max_freq.of(&cluster.name).unwrap_or(top_khz);
-    limit_khz = limit_khz.min((u64::from(top_khz) * u64::from(policy.max_perf_pct) / 100) as u32);
+    let pct_khz = (u64::from(top_khz) * u64::from(policy.max_perf_pct)).div_ceil(100) as u32;
+    let above = points.iter().copied().find(|&khz| active && khz >= pct_khz);
+    limit_khz = limit_khz.min(above.unwrap_or(pct_khz));
     if policy.no_turbo && cluster.base_khz > 0 {
         limit_khz = limit_khz.min(cluster.base_khz);
     }
@@ -243,7 +246,8 @@ impl WhySlow {
         let limits = std::iter::once((0, &case.policy))
             .chain(case.policy.changes.iter().map(|change| (u64::from(change.at_ms) * 1_000_000, &change.policy)));
         let limits = limits.map(|(from_ns, policy)| {
-            (from_ns, machine.clusters.iter().map(|cluster| set_limit(cluster, policy)).collect())
+            let active = driver_of(machine, policy).driver.kind == DriverKind::IntelActive;
+            (from_ns, machine.clusters.iter().map(|cluster| set_limit(cluster, policy, active)).collect())
         });
         let clusters = machine
             .clusters

@@ -501,7 +501,7 @@ pub(super) fn freq_policies(
                 return Err(CaseError(format!("intel_pstate has a policy for each CPU; cluster {name} shares one")));
             }
             let top_khz = hardware.clusters[ClusterId(cluster)].top_khz();
-            let started = intel.start(described, top_khz, policy, gates, BOOT_NS)?;
+            let started = intel.start(described, top_khz, (policy, limits), gates, BOOT_NS)?;
             governor = started.governor.filter(|_| !custom).unwrap_or(governor);
             (hwp, passive) = (started.hwp, started.passive);
             cur_khz = cur_khz.max(started.min_khz);

@@ -152,6 +152,8 @@ pub(crate) struct Task<'c> {
     pub(crate) own_timers: Vec<Option<u64>>,
     pub(crate) activation_ns: u64,
     pub(crate) slack_ns: i64,
+    /// The same until the timer's next point alone.
+    pub(crate) to_timer_ns: i64,
     /// When its run event began.
     pub(crate) run_since_ns: Option<u64>,
     /// When the timer ended, or ends, that begins its activation.
@@ -170,7 +172,8 @@ impl<'c> Task<'c> {
     /// The next loop of its phase begins.
     pub(crate) fn next_loop(&mut self, now_ns: u64) {
         (self.activation_ns, self.activation_run_ns) = (now_ns, 0);
-        (self.wu_lat_ns, self.response_ns, self.slack_ns) = (0, 0, 0);
+        (self.wu_lat_ns, self.response_ns) = (0, 0);
+        (self.slack_ns, self.to_timer_ns) = (0, 0);
     }
 
     pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: CpuSetId, cpu: CpuId) -> Self {
@@ -222,6 +225,7 @@ impl<'c> Task<'c> {
             activation_ns: 0,
             activation_run_ns: 0,
             slack_ns: 0,
+            to_timer_ns: 0,
             run_since_ns: None,
             release_ns: None,
             response_ns: 0,

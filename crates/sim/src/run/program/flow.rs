@@ -74,6 +74,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             wu_lat_ns: state.wu_lat_ns,
             response_ns: state.response_ns,
             slack_ns: state.slack_ns,
+            to_timer_ns: state.to_timer_ns,
         };
         let slack_ns = state.slack_ns;
         state.next_loop(now);

@@ -40,7 +40,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 Some(&Op::Timer { timer, period_ns, absolute, own }) => {
                     ended = false;
                     let due = self.pass_timer(task, timer, period_ns, absolute, own);
-                    if due >= now && !self.case.workload.cumulative_slack {
+                    if due >= now && self.tasks[task].slack_ns >= 0 && !self.case.workload.cumulative_slack {
                         return;
                     }
                     self.next_op(task)

@@ -2,7 +2,7 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
-use opplab_model::workload::ObjectIdx;
+use opplab_model::workload::{ObjectIdx, SchedPolicy};
 
 use super::Step;
 use crate::ids::{CpuId, TaskId};
@@ -116,7 +116,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = self.now;
         let state = &mut self.tasks[task];
         let next = if own { &mut state.own_timers[timer as usize] } else { &mut self.objects.timers[timer as usize] };
-        let due = next.unwrap_or(state.started_ns) + period_ns;
+        let begun_ns = next.unwrap_or(state.started_ns);
+        let due = begun_ns + period_ns;
         let release_ns = if due <= now && !absolute { now } else { due };
         *next = Some(release_ns);
         if let Some(released_ns) = state.release_ns.replace(release_ns) {
@@ -124,8 +125,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else if state.activation_run_ns > 0 {
             state.response_ns += now - state.activation_ns;
         }
-        let slack = due as i64 - now as i64;
-        state.slack_ns = if self.case.workload.cumulative_slack { state.slack_ns.saturating_add(slack) } else { slack };
+        let to_timer = due as i64 - now as i64;
+        // A SCHED_DEADLINE task whose deadline is before its period ends is due then.
+        let own_ns = match state.policy {
+            SchedPolicy::Deadline { deadline_ns, period_ns, .. } if deadline_ns < period_ns => Some(deadline_ns),
+            _ => None,
+        };
+        let slack = own_ns.map_or(to_timer, |own_ns| to_timer.min((begun_ns + own_ns) as i64 - now as i64));
+        if !self.case.workload.cumulative_slack {
+            (state.slack_ns, state.to_timer_ns) = (0, 0);
+        }
+        state.slack_ns = state.slack_ns.saturating_add(slack);
+        state.to_timer_ns = state.to_timer_ns.saturating_add(to_timer);
         due
     }
 
