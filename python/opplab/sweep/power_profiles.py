@@ -22,7 +22,7 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
 from opplab.simulation.policy import Policy
-from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, driver_among, refused_epp
+from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, OWN_GOVERNORS, driver_among, refused_epp
 
 __all__ = ["DAEMON", "HINTED", "PowerProfile", "is_power_profile", "power_profiles", "profile_keys"]
 
@@ -258,7 +258,7 @@ class _Reader:
             if name not in every:
                 raise InputError(f"{place}: no governor `{name}`{nearest(name, every)}")
         for driver in (self._driver_at_first, self.driver):
-            has = ("performance", "powersave") if driver in ACTIVE else every
+            has = OWN_GOVERNORS if driver in ACTIVE else every
             for name in names:
                 if name in has:
                     self.put("governor", name, place)
