@@ -371,7 +371,7 @@ def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
     assert texts == {direct}
 
     (tmp_path / "bad.csv").write_text("polcy,value\na,1\n")
-    with pytest.raises(InputError, match=r"bad.csv:1: unknown column 'polcy'; did you mean 'policy'\?"):
+    with pytest.raises(InputError, match=r"bad.csv:1: no column named 'polcy'; did you mean 'policy'\?"):
         open_source([str(tmp_path / "bad.csv")])
     (tmp_path / "bad2.csv").write_text("policy,value\na,x\n")
     with pytest.raises(InputError, match=r"bad2.csv: .*conversion"):

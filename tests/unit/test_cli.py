@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from opplab.cli.options import time_ns
 from opplab.report.text import flow, render_table
 
 
@@ -264,3 +266,15 @@ def test_a_benchmark_runs_by_name(tmp_path: Path) -> None:
         (("juno-eas", "-w", "x.json"), "--workload cannot be combined with an experiment"),
     ):
         check_refused(says, "run", *wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("12.5", 12_500_000_000), ("1.234s", 1_234_000_000), (".5 ms", 500_000), ("300us", 300_000), ("7ns", 7),
+     ("1700000000.123456789", 1_700_000_000_123_456_789)],
+)  # fmt: skip
+def test_times_are_read_to_the_last_digit(text: str, ns: int) -> None:
+    assert time_ns(text, "1s") == ns
+    for wrong in ("", ".", "s", "+1", "1.2.3", "1 h"):
+        with pytest.raises(click.BadParameter, match="is not a time: write it like 1s"):
+            time_ns(wrong, "1s")

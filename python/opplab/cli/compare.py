@@ -10,6 +10,7 @@ import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, mmtests_table, order_runs
+from opplab.comparison.tables import FORMATS
 from opplab.errors import InputError
 from opplab.mmtests.summary import SUMMARIES
 
@@ -24,8 +25,6 @@ SCREENFUL = 40
 
 OF_THE_RUNS = "intervals, stars and --fail-if are of the runs alone here; tables of their own have the assumptions"
 """The note where draws are asked for beside a comparison of runs."""
-
-FORMATS = ("text", "markdown", "html", "csv", "json", "latex")
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
@@ -47,11 +46,9 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Check the name."""
         if value in TABLES or value.startswith("monitor:"):
             return value
-        from opplab.mmtests.problems import nearest
+        from opplab.mmtests.problems import UnknownName
 
-        near = nearest(value, TABLES)
-        hint = f"; did you mean '{near}'?" if near else f"; there is: {', '.join(TABLES)}, monitor:NAME"
-        raise click.BadParameter(f"no table named '{value}'{hint}", ctx, param)
+        raise click.BadParameter(str(UnknownName("table", value, [*TABLES, "monitor:NAME"])), ctx, param)
 
 
 @click.command(name="compare")
@@ -294,7 +291,7 @@ class Request:
             self.options[name] for name in ("rules", "junit", "html", "uncertainty")
         ):
             return False
-        if self.form not in ("text", "html") or self.table in ("overview", "ppw", "power"):
+        if self.form not in ("text", "html") or self.table in OF_BENCHMARKS:
             return False
         from os.path import isdir
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import click
@@ -13,20 +12,14 @@ from opplab.cli.options import (
     damaged_ok_option,
     half_life_option,
     output_format_option,
+    time_ns,
     trace_machine_option,
 )
 from opplab.report.text import say
 
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-
 
 def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|ms|us|ns)?", text.strip())
-    if match is None:
-        raise click.BadParameter(f"'{text}' is not a time: write it like 1.234s or 250ms")
-    return float(match[1]) * UNITS[match[2] or "s"]
+    return None if text is None else time_ns(text, "1.234s or 250ms") / 1e9
 
 
 def _idle_of_run(target: str, output_format: str) -> None:

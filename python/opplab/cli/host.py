@@ -6,7 +6,6 @@ Parquet output of ``observe``, and ``affinity --evaluate``, which simulates the 
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -25,17 +24,13 @@ def _host(words: list[str]) -> int:
 
 
 def _parquet(words: list[str]) -> tuple[list[str], str] | None:
-    """Find the Parquet file that ``observe`` is to write, however that is spelt; give the other words, and the file."""
-    for index, word in enumerate(words):
-        if word in ("-o", "--output"):
-            rest, name = words[index + 2 :], "".join(words[index + 1 : index + 2])
-        elif found := re.fullmatch(r"(?s)(?:--output=|-o=?)(.+)", word):
-            rest, name = words[index + 1 :], found[1]
-        else:
-            continue
-        if name.endswith(".parquet"):
-            return [*words[:index], *rest], name
-    return None
+    """Find the Parquet file that ``observe`` is to write, if it is one; give the other words, and the file."""
+    from opplab.host.far import output_at
+
+    if (found := output_at(words)) is None or not found[2].endswith(".parquet"):
+        return None
+    index, start, name = found
+    return [*words[: index if start else index - 1], *words[index + 1 :]], name
 
 
 def _observe_parquet(words: list[str], output: str) -> int:

@@ -153,6 +153,17 @@ def format_option(function: F) -> F:
     return output_format_option()(function)
 
 
+def time_ns(text: str, like: str) -> int:
+    """Read a time such as ``12.5`` (s), ``12.5s`` or ``300ms`` (also us, ns)."""
+    match = re.fullmatch(r"(\d*)\.?(\d*)\s*(|s|ms|us|ns)", text.strip())
+    if not match or not match[1] + match[2]:
+        raise click.BadParameter(f"'{text}' is not a time: write it like {like}")
+    whole, part, unit = match.groups()
+    factor = {"": 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[unit]
+    # Exact: trace clocks have more digits than a float.
+    return int(whole or 0) * factor + int(int(part or 0) * factor // 10 ** len(part))
+
+
 def points_option(function: F) -> F:
     """Add ``--points``: which operating points of a table are fitted."""
     words = "Measured operating points to fit: low,mid,high, kHz, or all."

@@ -20,6 +20,7 @@ from opplab.cli.options import (
     machine_option,
     note,
     output_format_option,
+    time_ns,
     trace_argument,
     trace_machine_option,
 )
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from opplab.trace.recording import Trace
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-UNITS_NS = {"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 
 def _size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -74,14 +73,9 @@ def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:
     """Give a moment as ns: ``12.5`` or ``12.5s`` of the trace clock (also ms, us, ns), ``+0.5`` from its start."""
     if text is None:
         return None
-    match = re.fullmatch(r"(\+?)(\d+)(?:\.(\d*))?\s*(|s|ms|us|ns)", text.strip())
-    if not match:
-        raise click.BadParameter(f"'{text}' is not a time: write it like 12.5 (s), 300ms or +0.5 (after the start)")
-    plus, whole, part, unit = match.groups()
-    factor = round(UNITS_NS[unit])
-    # Exact: trace clocks have more digits than a float.
-    ns = int(whole) * factor + int(int(part or 0) * factor // 10 ** len(part or ""))
-    return ns + start_ns() if plus else ns
+    late = text.strip().removeprefix("+")
+    ns = time_ns(late, "12.5 (s), 300ms or +0.5 (after the start)")
+    return ns if late == text.strip() else ns + start_ns()
 
 
 def selection_options(function: F) -> F:

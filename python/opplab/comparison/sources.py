@@ -738,7 +738,6 @@ def _read_csv(path: str) -> pl.DataFrame:
     import polars as pl
 
     from opplab import results
-    from opplab.mmtests.problems import nearest
 
     try:
         table = pl.read_csv(check_size(Path(path), "a table"), infer_schema=False)
@@ -747,8 +746,7 @@ def _read_csv(path: str) -> pl.DataFrame:
     schema = results.SCHEMA | {name: kind for name, kind in results.OPTIONAL.items() if name in table.columns}
     for column in table.columns:
         if column not in schema:
-            near = nearest(column, [*results.SCHEMA, *results.OPTIONAL])
-            raise InputError(f"{path}:1: unknown column '{column}'" + (f"; did you mean '{near}'?" if near else ""))
+            raise InputError(f"{path}:1: {UnknownName('column', column, [*results.SCHEMA, *results.OPTIONAL])}")
     if "value" not in table.columns:
         raise InputError(f"{path}:1: no column 'value'")
     if "better" in table.columns:

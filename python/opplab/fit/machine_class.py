@@ -82,6 +82,8 @@ _LAPTOP = re.compile(r"[0-9](U|Y|P|V|M|MQ|H|HQ|HK|HX|HS|G[1-7])( |$)")
 _DESKTOP = re.compile(r"[0-9](K|KF|KS|F|S|T|X|XT|X3D)?( |$)|xeon", re.IGNORECASE)
 """What names of client processors end in, before their clock."""
 _ARM_SERVER_CPUS = 17
+SERVER_PROFILES = ("enterprise-server", "performance-server")
+"""What firmware of servers has as its preferred power-management profile (`pm_profile`)."""
 
 
 def class_of(tree: Tree) -> MachineClass:
@@ -104,7 +106,7 @@ def class_of(tree: Tree) -> MachineClass:
     if processor is None:
         return CLASSES["arm-server" if packages > 1 or cpus >= _ARM_SERVER_CPUS else "phone"]
     vendor, name = processor.get("vendor", ""), processor.get("model_name", "")
-    server = packages > 1 or tree.get("pm_profile") in ("enterprise-server", "performance-server")
+    server = packages > 1 or tree.get("pm_profile") in SERVER_PROFILES
     if vendor in _AMD:
         if server or vendor == "HygonGenuine" or "EPYC" in name:
             return CLASSES["amd-server"]

@@ -122,6 +122,20 @@ def machine_of(agent: Path) -> tuple[str, ...]:
     return MACHINES[int.from_bytes(head[18:20], "little")]
 
 
+def output_at(words: Sequence[str]) -> tuple[int, str, str] | None:
+    """Find a command's output, however that is spelt: the place of its word, what stands before the name, the name.
+
+    Words after ``--`` are those of another program.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    for index in range(end):
+        if found := re.fullmatch(r"(?s)(--output=|-o=?)(.+)", words[index]):
+            return index, found[1], found[2]
+        if words[index] in ("-o", "--output") and index + 1 < end:
+            return index + 1, "", words[index + 1]
+    return None
+
+
 def output_of(words: Sequence[str]) -> tuple[list[str], Path | None]:
     """Give a command's words with its output there, and where it is to be here; None where it writes nothing.
 
@@ -133,16 +147,10 @@ def output_of(words: Sequence[str]) -> tuple[list[str], Path | None]:
     (['show'], None)
     """
     words = list(words)
-    end = words.index("--") if "--" in words else len(words)
-    for index in range(end):
-        if found := re.fullmatch(r"(?s)(--output=|-o=?)(.+)", words[index]):
-            here = Path(found[2])
-            words[index] = f"{found[1]}out/{here.name}"
-            return words, here
-        if words[index] in ("-o", "--output") and index + 1 < end:
-            here = Path(words[index + 1])
-            words[index + 1] = f"out/{here.name}"
-            return words, here
+    if found := output_at(words):
+        index, start, name = found
+        words[index] = f"{start}out/{Path(name).name}"
+        return words, Path(name)
     if words and words[0] in DEFAULTS:
         here = Path(DEFAULTS[words[0]])
         return [words[0], "-o", f"out/{here.name}", *words[1:]], here

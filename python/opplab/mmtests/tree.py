@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_SUFFIXES = (".gz", ".xz")
-
 BYTES_MAX = 256 << 20
 """The most that is read of a log, packed or unpacked."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from opplab.cpulist import cpus_in
 from opplab.errors import CaseError
+from opplab.fit.machine_class import SERVER_PROFILES
 from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
@@ -71,7 +72,7 @@ def _boost_of(policy: Mapping[str, Any]) -> str:
 
 def _is_boost_unknown(machine: Mapping[str, Any], policy: Mapping[str, Any], driver: str) -> bool:
     """Whether the boost after I/O hangs on the model of a processor that the machine's file does not name."""
-    server = machine.get("pm_profile") in ("enterprise-server", "performance-server")
+    server = machine.get("pm_profile") in SERVER_PROFILES
     asks = server and machine.get("processor") is None and has_hwp(machine) and driver == "intel_pstate"
     own = policy.get("hwp_dynamic_boost", "auto") == "auto" and not policy.get("no_hwp")
     return asks and own and policy.get("governor") != "performance" and _boost_of(policy) == "skylake-servers"

@@ -17,7 +17,7 @@ MODES = {
 """The driver of each mode, by its parameter (intel_pstate.c:store_status(), amd-pstate.c:status_store(), v6.12)."""
 MODE_OF = {driver: (family, mode) for family, modes in MODES.items() for mode, driver in modes.items()}
 """Drivers of modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content."""
-_OWN_GOVERNORS = ("performance", "powersave")
+OWN_GOVERNORS = ("performance", "powersave")
 """The governors of an active mode, which are the driver's own."""
 _X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
 
@@ -100,7 +100,7 @@ def driver_among(names: Sequence[str], keys: Mapping[str, Any]) -> str:
     own = names[0] if names else ""
     folder, mode = MODE_OF.get(own, ("", ""))
     passive = next((name for name in names if MODE_OF.get(name) == (folder, "passive")), "")
-    generic = keys.get("governor", "schedutil") not in _OWN_GOVERNORS
+    generic = keys.get("governor", "schedutil") not in OWN_GOVERNORS
     return passive if mode == "active" and generic and passive else own
 
 

@@ -22,7 +22,16 @@ from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import read_text
 from opplab.simulation.policy import Policy
-from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES, NOTHING_KNOWN, MachineFacts, driver_among, refused_epp
+from opplab.sweep.drivers import (
+    ACTIVE,
+    MODE_OF,
+    MODES,
+    NOTHING_KNOWN,
+    OWN_GOVERNORS,
+    MachineFacts,
+    driver_among,
+    refused_epp,
+)
 
 DAEMON = "power-profiles-daemon"
 """The word for the three profiles of the daemon, which has them in its program."""
@@ -240,7 +249,7 @@ class _Reader:
             if name not in every:
                 raise InputError(f"{place}: no governor `{name}`{nearest(name, every)}")
         for driver in (self._driver_at_first, self.driver):
-            has = ("performance", "powersave") if driver in ACTIVE else every
+            has = OWN_GOVERNORS if driver in ACTIVE else every
             for name in names:
                 if name in has:
                     self.put("governor", name, place)
