@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import isfinite
 
 from opplab.errors import InputError
+from opplab.metrics import ALIASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -429,8 +430,12 @@ def _about(run: Run, metrics: Sequence[str], also: Sequence[str]) -> Run:
     from opplab.runs import Run as Column
 
     kept = Column(run.name, run.benchmark)
+
+    def named(metric: str | None) -> dict[str, Series]:
+        return {label: series for label, series in run.series.items() if series.metric == metric}
+
     for metric in (*metrics, *also) if metrics else ():
-        kept.series |= {label: series for label, series in run.series.items() if series.metric == metric}
+        kept.series |= named(metric) or named(ALIASES.get(metric))
     return kept if kept.series else run
 
 
