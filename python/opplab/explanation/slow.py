@@ -174,8 +174,11 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
-def _late(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
-    """Give a sentence with the tasks that ended late in this run, the most often late first; empty without any."""
+def _late(case: _opplab.Case, outcome: _opplab.Outcome, *, adds_up: bool) -> str:
+    """Give a sentence with the tasks that ended late in this run, the most often late first; empty without any.
+
+    With `adds_up` it has what was due at the end of the run and counts as well.
+    """
     if not outcome["missed_activations"]:
         return ""
     ended = case.events(["activation"])["activation"]
@@ -185,7 +188,11 @@ def _late(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
     names = outcome["task_names"]
     words = [f"{names[task]} {number} of {all_[task]}" for task, number in late.most_common(LATE)]
     more = f" and {len(late) - LATE} more" if len(late) > LATE else ""
-    return f" Late in this run: {', '.join(words)}{more}." if words else ""
+    left, late_left = outcome["activations"] - all_.total(), outcome["missed_activations"] - late.total()
+    # What a run's end cuts off has no event.
+    due = f"{left} more count{'s' * (left == 1)} at its end, {late_left or 'none'} late"
+    rest = f"; {due}" if adds_up and left > 0 else ""
+    return f" Late in this run: {', '.join(words) or 'none that ended'}{more}{rest}." if words or rest else ""
 
 
 def slow_cpus(
@@ -225,7 +232,8 @@ def slow_cpus(
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
-        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{_late(case, outcome)}"
+        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}."
+        f"{_late(case, outcome, adds_up=replayed is None)}"
     )
     totals = {
         "busy_ns": busy_ns,
