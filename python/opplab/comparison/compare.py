@@ -10,7 +10,6 @@ from __future__ import annotations
 from math import isfinite
 
 from opplab.errors import InputError
-from opplab.metrics import ALIASES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -430,12 +429,15 @@ def _about(run: Run, metrics: Sequence[str], also: Sequence[str]) -> Run:
     from opplab.runs import Run as Column
 
     kept = Column(run.name, run.benchmark)
+    wanted = [*metrics, *also] if metrics else []
+    there = {series.metric for series in run.series.values()}
+    if also and not there.issuperset(wanted):
+        # Not without need: it takes longer to import than a table to print.
+        from opplab.metrics import ALIASES
 
-    def named(metric: str | None) -> dict[str, Series]:
-        return {label: series for label, series in run.series.items() if series.metric == metric}
-
-    for metric in (*metrics, *also) if metrics else ():
-        kept.series |= named(metric) or named(ALIASES.get(metric))
+        wanted = [metric if metric in there else ALIASES.get(metric, metric) for metric in wanted]
+    for metric in wanted:
+        kept.series |= {label: series for label, series in run.series.items() if series.metric == metric}
     return kept if kept.series else run
 
 
