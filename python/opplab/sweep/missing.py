@@ -14,7 +14,7 @@ from opplab.kernel.profiles import halves
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
-__all__ = ["missing"]
+__all__ = ["missing", "unable"]
 
 BOOSTED = (
     "real-time tasks avoid CPUs below their boost (kernel.sched_util_clamp_min_rt_default), as kernels with "
@@ -31,6 +31,17 @@ def _has_eas(case: Mapping[str, Any], **policy: Any) -> bool:
     """Report whether a case's tree, with these keys of its policy, has energy-aware scheduling."""
     keys = {**case["policy"], **policy, "proposals": [_OF_EAS]}
     return not _opplab.Case.from_json(json.dumps({**case, "policy": keys})).unreached_proposals()
+
+
+def unable(cases: Sequence[Case]) -> list[str]:
+    """Name the policies whose cases cannot run, and why, before another one runs."""
+    told: dict[str, None] = {}
+    for one in {(case.machine, case.policy): case for case in cases}.values():
+        try:
+            _opplab.Case.from_json(one.json).why_no_eas()
+        except CaseError as error:
+            told[f"{one.policy} on {one.machine} cannot run: {error}"] = None
+    return list(told)
 
 
 def missing(cases: Sequence[Case]) -> list[str]:
