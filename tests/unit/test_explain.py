@@ -580,7 +580,9 @@ def test_counts_of_missed_activations_add_up() -> None:
     assert left > 0
     counts = f"never-0 {late.count(0)} of {ended['task'].to_list().count(0)}"
     rest = round(metrics["missed_activations"] * metrics["activations"] / 100) - len(late)
-    assert text.endswith(f"Late in this run: {counts}; {left} more count{'s' * (left == 1)} at its end, {rest} late."), text
+    assert text.endswith(
+        f"Late in this run: {counts}; {left} more count{'s' * (left == 1)} at its end, {rest} late."
+    ), text
 
 
 def test_missed_activations_are_those_of_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
