@@ -450,8 +450,8 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    cases = experiment.cases
-    for words in (*experiment.notes, *experiment.workload_notes, *missing(cases), *unable(cases)):
+    lacking = (*missing(experiment.cases), *unable(experiment.cases))
+    for words in (*experiment.notes, *experiment.workload_notes, *lacking):
         note(words)
     _tell_unknown_disks(experiment)
     start = time.monotonic()
