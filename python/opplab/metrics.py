@@ -44,6 +44,14 @@ METRICS: tuple[Metric, ...] = tuple(Metric(*declared) for declared in _opplab.me
 PERCENTILES = ("p50", "p90", "p95", "p99", "max")
 """What stands for the percentile in a name."""
 
+ALIASES = {
+    "latency": "latency_p99",
+    "response": "response_p99",
+    "missed": "missed_activations",
+    "throughput": "rate",
+}
+"""Common names, and the metric that each means where nothing measures one of that name."""
+
 _BY_NAME = {one.name: one for one in METRICS}
 
 

@@ -720,7 +720,7 @@ def test_compare_draws_what_is_assumed(juno: Path) -> None:
     arguments = ["compare", str(juno), "--metric", "energy", "--uncertainty", "3", "-j", "1"]
     done = CliRunner().invoke(opplab, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    words = ("how sure, in percent (95 % intervals of 3 draws)", "runs", "assumptions", "together")
+    words = ("how sure, in percent (95 % intervals of 3 draws)", "off by runs", "off by assumptions", "interval")
     assert all(word in done.output for word in words), done.output
     assert "An interval of 95 % needs 40 draws, these are 3: no change is judged." in done.output
     assert "3 draws judge no change: an interval of 95 % needs --uncertainty 40" in done.stderr

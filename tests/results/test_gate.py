@@ -22,6 +22,7 @@ from opplab.comparison.compare import compare, mmtests_comparison
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import Frame
 from opplab.errors import InputError
+from opplab.metrics import ALIASES
 from opplab.mmtests import read_run
 from opplab.runs import Run, Series
 from opplab.summary.answer import answer_of
@@ -60,6 +61,36 @@ def checked(base, new, rule, allow=(), metric="m", **how):
         run.series["m-1"].metric = metric
     (one,) = gate.check([compare_runs(runs)], [rule], allow_missing=allow)
     return one
+
+
+@pytest.mark.parametrize("alias", sorted(ALIASES))
+def test_the_gate_knows_the_common_names_of_choose(alias):
+    """Goal: `missed` is a constraint of choose, and no rule "concerns nothing" that names it."""
+    values = [100.0, 101.0, 99.0], [110.0, 111.0, 109.0]
+    for rule in (alias, f"b:{alias}"):
+        assert checked(*values, f"{rule} < -5%", metric=ALIASES[alias]).failed
+    # What has the name itself is meant.
+    one, other = (run_of(name, of) for name, of in zip(("base", "new"), values, strict=True))
+    for run in (one, other):
+        run.series["x"] = Series("x", ALIASES[alias], "1", "s", False, [[1.0]] * 3, [0, 1, 2])
+        run.series["m-1"].metric = alias
+    (only,) = gate.check([compare_runs([one, other])], [f"{alias} < -5%"])
+    assert only.failed
+
+
+def test_a_rule_that_concerns_nothing_names_all_that_it_could_be_about(tmp_path):
+    """The list had the metrics that a table shows, and rules judge others, too: energy_per_work."""
+    load = tmp_path / "lat.json"
+    load.write_text('{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    words = ["run", str(load), "-m", "juno-r2", "--vs", "governor=powersave", "--seconds", "0.2", "--iterations", "2"]
+    assert CliRunner().invoke(opplab, [*words, "-o", str(tmp_path / "out")]).exit_code == 0
+    done = CliRunner().invoke(opplab, ["compare", str(tmp_path / "out"), "--fail-if", "qqq < -2%"])
+    assert done.exit_code == 1
+    known = done.stderr.partition("(known: ")[2].partition(")")[0].split(", ")
+    assert {"energy", "energy_per_work", "missed_activations", "response_p50", "response_p99"} <= set(known)
+    for name in known:
+        again = CliRunner().invoke(opplab, ["compare", str(tmp_path / "out"), "--fail-if", f"{name} < -1000%"])
+        assert "concerns nothing" not in again.stderr, name
 
 
 def test_a_change_of_what_the_rule_allows_passes():

@@ -578,6 +578,25 @@ def test_missed_activations_have_their_tasks() -> None:
     assert "Late in" not in opplab.explain(fast, why_slow=True).findings[0].text
 
 
+def test_counts_of_missed_activations_add_up() -> None:
+    """A run said 10 of 398, then 8 of 198 and 2 of 199: the one that its end cut off was in one of them only."""
+    never = {"run": 25000, "timer": {"ref": "unique", "period": 16000, "mode": "absolute"}}
+    light = {"run": 300, "timer": {"ref": "unique", "period": 16000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"never": never, "light": light}, "global": {"duration": -1}}))
+    slow = opplab.simulate("juno-r2", work, opplab.Policy(governor="powersave"), seconds=0.5)
+    text = opplab.explain(slow, why_slow=True).findings[0].text
+    metrics = dict(slow.metrics.select("metric", "value").iter_rows())
+    ended = slow.events("activation").filter(pl.col("timed") == 1)
+    late = ended.filter(pl.col("slack_ns") < 0)["task"].to_list()
+    left = round(metrics["activations"]) - len(ended)
+    assert left > 0
+    counts = f"never-0 {late.count(0)} of {ended['task'].to_list().count(0)}"
+    rest = round(metrics["missed_activations"] * metrics["activations"] / 100) - len(late)
+    assert text.endswith(
+        f"Late in this run: {counts}; {left} more count{'s' * (left == 1)} at its end, {rest} late."
+    ), text
+
+
 def test_missed_activations_are_those_of_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: one number of what a replay missed, marked as not the recording's."""
     folder = str(shared("traces/arm64-612-juno-eas-hetero9-bigspawn"))

@@ -169,6 +169,18 @@ def test_a_measured_idle_column_is_named_where_it_is_left_out(tmp_path: Path, co
     assert f"power, unknown: {why}" in words
 
 
+def test_what_cannot_run_is_said_before_others_run(tmp_path: Path) -> None:
+    """An energy model without its registers failed when its turn came, after all other cases."""
+    made, load = tmp_path / "made.toml", tmp_path / "load.json"
+    run("machine", "import", write(tmp_path / "t.csv"), "--clusters", "A55x4,A76x4", "-o", made)
+    load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    how = ["run", load, "-m", made, "--seconds", "0.2", "--iterations", "1", "-o", tmp_path / "o"]
+    done = CliRunner().invoke(opplab, [*map(str, how), "--vs", "energy_model=artificial"])
+    first = done.stderr.partition("cases")[0]
+    assert "energy_model=artificial on made cannot run: energy model of cluster A55: it has no CPPC registers" in first
+    assert "Failed: all runs of energy_model=artificial" in " ".join(done.stdout.split())
+
+
 TREE = """/dts-v1/;
 / { cpus {
   cpu0: cpu@0 { device_type = "cpu"; capacity-dmips-mhz = <600>; operating-points-v2 = <&little>; };

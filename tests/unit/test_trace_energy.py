@@ -306,6 +306,18 @@ def test_adjacent_parts_of_a_trace_are_the_whole(metered: tuple[pl.DataFrame, Pa
         assert sum(getattr(part, key) for part in parts) == pytest.approx(getattr(whole, key), rel=1e-9), key
 
 
+def test_json_names_what_its_total_lacks() -> None:
+    """A total of 0.98 J stood beside 1.39 to 2.06 J and "exact": true, without a word."""
+    file = str(shared("data/lisa/example_rtapp_trace.dat"))
+    found = json.loads(CliRunner().invoke(main, ["trace", "energy", file, "-m", "juno-r0", "--format", "json"]).stdout)
+    assert found["total_j"] < found["low_j"]
+    assert found["adds_up"] and "exact" not in found
+    text = CliRunner().invoke(main, ["trace", "energy", file, "-m", "juno-r0"]).stdout
+    assert len(found["left_out"]) == 2
+    assert all(words in text for words in found["left_out"])
+    assert f"without {sum(one['unknown_ns'] for one in found['cpus']) / 1e6:.3f} ms of running" in found["left_out"][0]
+
+
 def test_a_part_of_a_recording_ends_at_its_time() -> None:
     """Integrated by hand from the events, without the wake-up latencies: 6.333 and 1.890 mJ."""
     trace = opplab.Trace(shared("traces/arm64-612-juno-eas-one_heavy/trace.dat"))

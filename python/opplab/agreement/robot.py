@@ -44,8 +44,6 @@ class _Model:
     # Pattern of the test's metrics, what it is of the simulation's.
     metrics: Sequence[tuple[str, str]]
     about: str = ""
-    # Tasks that can run at once.
-    tasks: int = 0
 
 
 POWER = (r"(?:turbostat\.PkgWatt|power\.Package|pmeter\.Average_Active_Power)", "power")
@@ -77,8 +75,8 @@ def _hackbench(axes: Mapping[str, str], cpus: int) -> _Model:
     words: dict[str, Any] = {**params, "kind": _word(axes, "mode", {"process": "process", "threads": "thread"})}
     words["through"] = _word(axes, "ipc", {"pipe": "pipe", "socket": "socket"})
     metrics = [(r"hackbench\.throughput(?:_avg|_best|_worst)?", "1/elapsed"), (rf"hackbench\.(?:{_TIME})", "elapsed")]
-    about = f"{several(params['groups'], 'group')} of {TASKS_A_GROUP} tasks for {several(threads, 'thread')}"
-    return _Model("hackbench", words, metrics, about, TASKS_A_GROUP * threads)
+    about = f"{several(threads, 'group')} of {TASKS_A_GROUP} tasks"
+    return _Model("hackbench", words, metrics, about)
 
 
 def _word(axes: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
@@ -90,30 +88,26 @@ def _word(axes: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
 
 def _clients(name: str, metrics: Sequence[tuple[str, str]]) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
-        clients = _count(axes, cpus, "nr_threads", "nr_task")
-        # Each with its server.
-        return _Model(name, {"clients": clients}, metrics, tasks=2 * clients)
+        return _Model(name, {"clients": _count(axes, cpus, "nr_threads", "nr_task")}, metrics)
 
     return made
 
 
 def _kbuild(axes: Mapping[str, str], cpus: int) -> _Model:
-    jobs = _count(axes, cpus, "nr_task")
-    # A job is a compiler and its assembler.
-    return _Model("kernbench", {"jobs": jobs}, [(rf"kbuild\.(?:{_TIME})", "elapsed")], tasks=2 * jobs)
+    return _Model("kernbench", {"jobs": _count(axes, cpus, "nr_task")}, [(rf"kbuild\.(?:{_TIME})", "elapsed")])
 
 
 def _netperf(axes: Mapping[str, str], cpus: int) -> _Model:
     test = _word(axes, "test", {"UDP_STREAM": "netperf-udp", "TCP_STREAM": "netperf-tcp"})
     streams = _count(axes, cpus, "nr_threads")
-    return _Model(test, {"streams": streams}, [(rf"netperf\.{_THROUGHPUT}\w*", "throughput")], tasks=2 * streams)
+    return _Model(test, {"streams": streams}, [(rf"netperf\.{_THROUGHPUT}\w*", "throughput")])
 
 
 def _computing(metric: str) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
         tasks = _count(axes, cpus, "nr_task", "nr_threads")
         about = f"what stands for it: {several(tasks, 'task')} of computing only"
-        return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about, tasks)
+        return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about)
 
     return made
 
@@ -138,6 +132,14 @@ _ONLY = {
 }
 
 
+_RUNNING = {"groups": TASKS_A_GROUP, "clients": 2, "streams": 2, "jobs": 2, "tasks": 1}
+"""Tasks that can run at once for each of a parameter: a client and its server, a compiler and its assembler."""
+
+
+def _most_running(model: _Model) -> int:
+    return sum(model.params[name] * tasks for name, tasks in _RUNNING.items() if name in model.params)
+
+
 def models() -> list[str]:
     """Give the names of the tests that can be answered."""
     return list(_TESTS)
@@ -153,7 +155,7 @@ def _model_of(report: Report, cpus: int) -> _Model:
         raise InputError(f"there is no model of {name}'s test `{part}` (computing ones: {known})")
     made = _TESTS[name](report.axes, cpus)
     told = re.match(r"(\d+) threads\b", report.machine)
-    there = _TESTS[name](report.axes, int(told[1])).tasks if told else made.tasks
+    there = _most_running(_TESTS[name](report.axes, int(told[1])) if told else made)
     for row in report.rows:
         first = row.entries[0]
         # 5 %: what the test's own programs run beside the tasks.

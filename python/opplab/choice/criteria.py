@@ -9,7 +9,7 @@ from typing import Any
 
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.metrics import METRICS, PERCENTILES, find, of_models
+from opplab.metrics import ALIASES, METRICS, PERCENTILES, find, of_models
 from opplab.simulation.work import ENERGY_PER_WORK
 
 ANY_WORK = "none"
@@ -21,13 +21,6 @@ MISSED_SLACK = 0.1
 THROUGHPUT_SLACK = 1.0
 """Percent of work that a setting may do less than the baseline."""
 
-# Common names -> the metric.
-_ALIASES = {
-    "latency": "latency_p99",
-    "response": "response_p99",
-    "missed": "missed_activations",
-    "throughput": "rate",
-}
 _SCALES = {
     "": {"": 1.0},
     "ms": {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "": 1.0},
@@ -237,17 +230,17 @@ def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
     """
     if name == "throughput" and own:
         return own[0]
-    metric = name if name in own else _ALIASES.get(name, name)
+    metric = name if name in own else ALIASES.get(name, name)
     if metric not in known:
         short = [one for one in known if "@" not in one]
-        every = [*short, *(alias for alias, meant in _ALIASES.items() if meant in known)]
+        every = [*short, *(alias for alias, meant in ALIASES.items() if meant in known)]
         raise InputError(f"there is no metric `{name}` in these runs{nearest(name, every) or ': ' + ', '.join(short)}")
     return metric
 
 
 def needs_latencies(names: Sequence[str]) -> bool:
     """Report whether one of the metrics is how long tasks wait."""
-    return any(_ALIASES.get(name, name).startswith(("latency", "response")) for name in names)
+    return any(ALIASES.get(name, name).startswith(("latency", "response")) for name in names)
 
 
 def own_metrics(units: Iterable[str]) -> list[str]:

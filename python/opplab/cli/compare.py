@@ -368,6 +368,16 @@ class Request:
             replace(one, rows=[row for row in one.rows if takes(one, row)]) for some, takes in parts for one in some
         ]
 
+    def _every(self) -> list[Table]:
+        """Give the tables of every metric, where there are more than those that are compared."""
+        if self.metric or self._is_robots() or self.source[0].startswith("published:"):
+            return []
+        try:
+            return self._tables(everything=True)
+        except InputError:
+            # What cannot be compared was refused before.
+            return []
+
     def _tables(self, everything: bool = False, table: str = "") -> list[Table]:
         from opplab.comparison.compare import compare
         from opplab.comparison.gate import names_of
@@ -474,6 +484,7 @@ class Request:
             allow_missing=self._names_of("allowed"),
             missing=missing,
             confidence=float(str(self.options["confidence"])),
+            every=self._every,
         )
         self.broken = [one.message for one in checks if one.failed]
         for one in checks:

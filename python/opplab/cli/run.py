@@ -446,11 +446,12 @@ def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
-    from opplab.sweep.missing import missing
+    from opplab.sweep.missing import missing, unable
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
-    for words in (*experiment.notes, *experiment.workload_notes, *missing(experiment.cases)):
+    lacking = (*missing(experiment.cases), *unable(experiment.cases))
+    for words in (*experiment.notes, *experiment.workload_notes, *lacking):
         note(words)
     _tell_unknown_disks(experiment)
     start = time.monotonic()

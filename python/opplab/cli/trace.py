@@ -316,12 +316,14 @@ def energy(
         print_table(getattr(found, by).to_dicts(), output_format)
         if by == "cgroups" and found.cgroups["cgroup"].is_null().all():
             note("the trace does not show control groups (no cgroup_attach_task event): all tasks are one row")
-        if unknown := _unknown_clock(found):
-            note(f"energies are {unknown}")
+        if found.cpus["unknown_ns"].sum():
+            note(f"energies are {found.left_out[0]}")
     elif output_format == "json":
         sums = {name: getattr(found, name) for name in ("total_j", "low_j", "high_j", "idle_j", "floor_j", "window_ns")}
         tables = {name: table.to_dicts() for name, table in found.tables().items() if name != "steps"}
-        click.echo(json.dumps({**sums, "exact": found.exact, **tables, "notes": trace.notes}, indent=2))
+        # That parts add up is no word on what is known: `left_out` is.
+        facts = {"left_out": found.left_out, "adds_up": found.exact}
+        click.echo(json.dumps({**sums, **facts, **tables, "notes": trace.notes}, indent=2))
     else:
         if output_format == "text":
             say(_energy_head(found))
@@ -336,26 +338,14 @@ def energy(
         click.echo(f"wrote {module.perfetto(trace, found, perfetto)}", err=True)
 
 
-def _unknown_clock(found: TraceEnergy) -> str | None:
-    """Give in words what of the running is in no energy."""
-    unknown_ms = int(found.cpus["unknown_ns"].sum()) / 1e6
-    because = "whose clock is not known (no cpu_frequency event before)"
-    return f"without {unknown_ms:.3f} ms of running, {because}" if unknown_ms else None
-
-
 def _energy_head(found: TraceEnergy) -> str:
     """Give the sums in words."""
     seconds = found.window_ns / 1e9
     mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
     lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
-    unknown = _unknown_clock(found)
-    if unknown:
-        lines.append(unknown)
-    shared = max(found.clusters["unknown_ns"].to_list(), default=0)
-    if shared:
-        lines.append(f"without what clusters share, for up to {shared / 1e6:.3f} ms, whose clock is not known")
+    lines += found.left_out
     if found.high_j > found.low_j:
-        partly = bool(unknown or shared)
+        partly = bool(found.left_out)
         whole = "with it " if partly else ""
         lines.append(
             f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"

@@ -430,7 +430,14 @@ def _about(run: Run, metrics: Sequence[str], also: Sequence[str]) -> Run:
     from opplab.runs import Run as Column
 
     kept = Column(run.name, run.benchmark)
-    for metric in (*metrics, *also) if metrics else ():
+    wanted = [*metrics, *also] if metrics else []
+    there = {series.metric for series in run.series.values()}
+    if also and not there.issuperset(wanted):
+        # Not without need: it takes longer to import than a table to print.
+        from opplab.metrics import ALIASES
+
+        wanted = [metric if metric in there else ALIASES.get(metric, metric) for metric in wanted]
+    for metric in wanted:
         kept.series |= {label: series for label, series in run.series.items() if series.metric == metric}
     return kept if kept.series else run
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, hypot, isfinite, isnan, log, sqrt
 from pathlib import Path
@@ -39,6 +39,7 @@ from opplab.comparison.method import change_of
 from opplab.comparison.overview import is_performance
 from opplab.errors import InputError
 from opplab.files import printable, write_text
+from opplab.metrics import ALIASES, is_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -170,6 +171,7 @@ def check(
     allow_missing: Collection[str] = (),
     missing: Sequence[str] = (),
     confidence: float = CONFIDENCE,
+    every: Callable[[], Sequence[Table]] = tuple,
 ) -> list[Check]:
     """Apply rules to all cells that they concern.
 
@@ -185,6 +187,8 @@ def check(
         What the source lacks as a whole, each a failure.
     confidence : float
         Of the intervals that ``significant`` asks.
+    every : callable
+        Gives the tables of all metrics that a rule may name, for the refusal of one that concerns nothing.
 
     Raises
     ------
@@ -192,25 +196,46 @@ def check(
         For a rule that cannot be read.
     """
     found = [Check("source", what, "complete", failed=True, message=what) for what in missing]
-    known = sorted({name for table in tables for name in _names(table)})
     for rule in (rule for text in rules for rule in parse(text)):
-        cells = list(_cells(tables if whole is None or not rule.takes_all else whole, rule))
+        among = tables if whole is None or not rule.takes_all else whole
+        cells = list(_cells(among, rule)) or list(_cells(among, replace(rule, name=_meant(rule.name))))
         found += [_judge(rule, *cell, confidence, _may_lack(cell, allow_missing)) for cell in cells]
         if not cells:
             from opplab.catalog import nearest
 
             may = rule.name in allow_missing
+            known = sorted({name for table in (*tables, *every()) for name in _names(table)})
             hint = "" if rule.name in known else nearest(rule.name, known)
+            if not hint and rule.name not in known and len(known) <= _NAMED:
+                hint = f" (known: {', '.join(known)})"
             message = f"the rule '{rule.text}' concerns nothing that was compared{hint}"
             forgiven = "nothing compared" if may else ""
             found.append(Check(rule.name, "nothing compared", rule.text, not may, message, forgiven, skipped=may))
     return found
 
 
+_NAMED = 40
+"""As many names a refusal lists."""
+
+
+def _meant(name: str) -> str:
+    """Give a rule's name with the metric that its common name means.
+
+    Examples
+    --------
+    >>> _meant("missed"), _meant("web:response"), _meant("tbench")
+    ('missed_activations', 'web:response_p99', 'tbench')
+    """
+    head, colon, metric = name.rpartition(":")
+    return f"{head}{colon}{ALIASES.get(metric, metric)}"
+
+
 def _names(table: Table) -> Iterator[str]:
     yield table.benchmark
     for row in table.rows:
-        yield from (row.operation, row.metric)
+        # Neither parts of other metrics nor details have a better side that rules ask for.
+        if is_answer(row.metric):
+            yield from (row.operation, row.metric)
 
 
 def _cells(tables: Sequence[Table], rule: Rule) -> Iterator[tuple[Table, Row, str, Cell | None]]:

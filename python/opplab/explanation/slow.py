@@ -173,8 +173,11 @@ def share_of(part_ns: int, whole_ns: int) -> str:
     return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
 
 
-def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
-    """Name the tasks that ended late in this run, the most often late first; empty without any."""
+def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome, *, adds_up: bool = False) -> str:
+    """Name the tasks that ended late in this run, the most often late first; empty without any.
+
+    With `adds_up` it has what was due at the end of the run and counts as well.
+    """
     if not outcome["missed_activations"]:
         return ""
     ended = case.events(["activation"])["activation"]
@@ -184,7 +187,11 @@ def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome) -> str:
     names = outcome["task_names"]
     words = [f"{names[task]} {number} of {all_[task]}" for task, number in late.most_common(LATE)]
     more = f" and {len(late) - LATE} more" if len(late) > LATE else ""
-    return ", ".join(words) + more
+    left, late_left = outcome["activations"] - all_.total(), outcome["missed_activations"] - late.total()
+    # What a run's end cuts off has no event.
+    due = f"{left} more count{'s' * (left == 1)} at its end, {late_left or 'none'} late"
+    rest = f"; {due}" if adds_up and left > 0 else ""
+    return f"{', '.join(words) or 'none that ended'}{more}{rest}" if words or rest else ""
 
 
 def slow_cpus(
@@ -221,7 +228,7 @@ def slow_cpus(
     nr_missed, of_runs = (outcome["missed_activations"], "") if replayed is None else replayed
     missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
     took, lost = ("hardware would take", "lost on hardware") if fixed_speed else ("that took", "lost")
-    late = f" Late in this run: {words}." if (words := late_tasks(case, outcome)) else ""
+    late = f" Late in this run: {words}." if (words := late_tasks(case, outcome, adds_up=replayed is None)) else ""
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "

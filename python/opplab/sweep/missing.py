@@ -32,6 +32,17 @@ def _has_eas(case: Mapping[str, Any], **policy: Any) -> bool:
     return not _opplab.Case.from_json(json.dumps({**case, "policy": keys})).unreached_proposals()
 
 
+def unable(cases: Sequence[Case]) -> list[str]:
+    """Name the policies whose cases cannot run, and why, before another one runs."""
+    told: dict[str, None] = {}
+    for one in {(case.machine, case.policy): case for case in cases}.values():
+        try:
+            _opplab.Case.from_json(one.json).why_no_eas()
+        except CaseError as error:
+            told[f"{one.policy} on {one.machine} cannot run: {error}"] = None
+    return list(told)
+
+
 def missing(cases: Sequence[Case]) -> list[str]:
     """Report what is asked for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
 

@@ -47,9 +47,11 @@ class TraceEnergy:
         Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative.
     steps : polars.DataFrame
         Power of each cluster over time in uW: ``time_ns`` and a column a cluster.
-    total_j, low_j, high_j : float
-        Everything; and with all powers at the lower, or upper ends of the machine's ranges, and what ran at an unknown
-        clock at the lowest, or at the highest OPP.
+    total_j : float
+        Everything at known clocks (`left_out`).
+    low_j, high_j : float
+        Everything, with all powers at the lower, or upper ends of the machine's ranges, and what ran at an unknown
+        clock at the lowest, or at the highest OPP. Where clocks are not known `total_j` may lie below both.
     idle_j, floor_j : float
         Of the total: nobody's (idle CPUs and clusters), and the rest of the machine.
     window_ns : int
@@ -78,6 +80,16 @@ class TraceEnergy:
         """Give all tables by name."""
         names = ("cpus", "clusters", "tasks", "processes", "groups", "apps", "cgroups", "rails", "steps")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def left_out(self) -> list[str]:
+        """What is not in `total_j` and is in `low_j` and `high_j`, in words; empty where all clocks are known."""
+        running_ms = int(self.cpus["unknown_ns"].sum()) / 1e6
+        shared_ms = max(self.clusters["unknown_ns"].to_list(), default=0) / 1e6
+        because = "whose clock is not known (no cpu_frequency event before)"
+        running = f"without {running_ms:.3f} ms of running, {because}"
+        shared = f"without what clusters share, for up to {shared_ms:.3f} ms, whose clock is not known"
+        return [*([running] if running_ms else []), *([shared] if shared_ms else [])]
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""

@@ -194,9 +194,9 @@ class Sureness:
                     "metric": line.metric,
                     "change": line.name,
                     "value": line.number(parts.value),
-                    "runs": runs_words(parts),
-                    "assumptions": self._assumed_words(line),
-                    "together": ""
+                    "off by runs": runs_words(parts),
+                    "off by assumptions": self._assumed_words(line),
+                    "interval": ""
                     if parts.low is None or parts.high is None
                     else f"{line.number(parts.low)} to {line.number(parts.high)}",
                     "sign": parts.certainty.words if line.base else "",

@@ -73,7 +73,9 @@ impl EasState {
                 EnergyModelSource::Artificial => {
                     // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
                     let Some(classes) = &classes else { return Ok(Err(NoEas::OneClass)) };
-                    let caps = cluster.cppc.ok_or_else(|| failed(String::from("it has no CPPC registers")))?;
+                    let caps = cluster.cppc.ok_or_else(|| {
+                        failed(String::from("it has no CPPC registers (`cppc` of its [[cluster]] in the machine file)"))
+                    })?;
                     let em = artificial_em(&caps.perf_caps(0), cluster.capacity, classes[index]);
                     em.map_err(|error| failed(error.to_string()))?.states
                 }
