@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab import catalog
+from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.sweep.progress import Shown, counted
@@ -170,8 +170,6 @@ def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def _by_governor(report: Report) -> bool:
-    from opplab import _opplab
-
     return set(report.commits) <= {name for name, _ in _opplab.names("governors")}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab import catalog
+from opplab import _opplab, catalog
 from opplab.files import read_text
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 def scored_experiments() -> list[str]:
     """Give the built-in experiments that name what they are compared with."""
-    from opplab import _opplab
-
     found = []
     for name in catalog.names("experiment"):
         path = catalog.find("experiment", name)

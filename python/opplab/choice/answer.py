@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
 from opplab.report.start import LITTLE, in_words
+from opplab.summary.answer import NEVER_COMPARED, PAIRS, Answer, Change, Line, same_runs, title_of
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
-    from opplab.summary.answer import Answer
 
 
 COLUMNS = (
@@ -301,8 +301,6 @@ class Choice:
 
     def block(self) -> Answer:
         """Give the block that all answers have: a line a setting, the best first, with changes against the baseline."""
-        from opplab.summary.answer import Answer, Change, Line, title_of
-
         facts = dict(self.facts)
         limited = self.constraints or any(option.meets < 1 for option in self.options)
         shown = [*self.beside, *self.metrics] if self.beside else self.metrics
@@ -341,8 +339,6 @@ class Choice:
 
     def compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
-        from opplab.summary.answer import NEVER_COMPARED
-
         return {
             metric
             for metric in columns
@@ -365,8 +361,6 @@ class Choice:
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
-        from opplab.summary.answer import title_of
-
         first = self.options[0]
         chosen = self.recommended
         # What a setting keeps is all of them together, also those that nobody asked for.
@@ -444,8 +438,6 @@ class Choice:
 
     def same(self) -> list[str]:
         """Name the settings that are as good as the recommended one, and those whose runs are another's."""
-        from opplab.summary.answer import same_runs, title_of
-
         chosen = self.recommended
         having = [option for option in self.options if option.twins]
         out = [same_runs(option.twins, option.label) for option in having[:LEFT_OUT]]
@@ -465,8 +457,6 @@ class Choice:
 
         One that is not clear has these words, or how many values are needed to judge it. Empty if there is none.
         """
-        from opplab.summary.answer import PAIRS, title_of
-
         changes = {} if self.recommended is None else self.recommended.changes
         found = [
             (metric, change.value, change.certainty)

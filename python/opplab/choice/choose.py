@@ -6,6 +6,7 @@ All settings run the same programs with the same seeds, and at the same draws of
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, 
 from opplab.sweep.drivers import MachineFacts
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
+from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -133,8 +135,6 @@ def choose(
     >>> [option.label for option in found.options][0]
     'powersave'
     """
-    import os
-
     jobs = jobs or os.cpu_count() or 1
     if iterations < 1 or not goals:
         raise InputError("a choice needs at least one iteration and one goal")
@@ -319,8 +319,6 @@ class _Runner:
 
     def own(self, cases: Sequence[Any]) -> tuple[dict[tuple[Point, str, str], Values], dict[str, tuple[str, str]]]:
         """Run cases at the machine file's own numbers: values, and unit and sense of each metric."""
-        from opplab.sweep.runner import run_cases
-
         values: dict[tuple[Point, str, str], Values] = {}
         units: dict[str, tuple[str, str]] = {}
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
-from opplab.comparison.compare import OF_BENCHMARKS, TABLES, mmtests_table, order_runs
+from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, order_runs
 from opplab.errors import InputError
+from opplab.files import printable
+from opplab.mmtests import runs_of
+from opplab.mmtests.problems import nearest
 from opplab.mmtests.summary import SUMMARIES
+from opplab.report.text import render_table, terminal_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +53,6 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Check the name."""
         if value in TABLES or value.startswith("monitor:"):
             return value
-        from opplab.mmtests.problems import nearest
-
         near = nearest(value, TABLES)
         hint = f"; did you mean '{near}'?" if near else f"; there is: {', '.join(TABLES)}, monitor:NAME"
         raise click.BadParameter(f"no table named '{value}'{hint}", ctx, param)
@@ -200,8 +204,6 @@ class Request:
 
     def _is_robots(self) -> bool:
         """Whether the sources are texts of the kernel's test robot; both kinds at once are refused."""
-        from pathlib import Path
-
         from opplab.formats.kernel_robot import is_file
 
         plain = [one for one in self.source if Path(one).is_file()]
@@ -228,15 +230,11 @@ class Request:
         left_out = len(table.rows) - SCREENFUL
         if self.options["everything"] or self.form != "text" or left_out <= 0:
             return table
-        from dataclasses import replace
-
         return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, f"{left_out} more rows: --all"])
 
     @cached_property
     def _experiment(self) -> Experiment:
         """The experiment of the results folder, which runs again with draws."""
-        from pathlib import Path
-
         from opplab.sweep.experiments import Experiment
 
         if len(self.source) != 1 or not (Path(self.source[0]) / "manifest.json").is_file():
@@ -245,11 +243,7 @@ class Request:
 
     def _how_sure(self) -> None:
         """Run the draws of a results folder's experiment, and report how sure its changes are."""
-        from pathlib import Path
-
         from opplab import results
-        from opplab.files import printable
-        from opplab.report.text import render_table, terminal_width
         from opplab.summary import publish
         from opplab.sweep.progress import progress
         from opplab.sweep.store import Store
@@ -287,8 +281,6 @@ class Request:
 
     def _by_mmtests(self) -> bool:
         """The quick way: mmtests' own tables of a result tree."""
-        from opplab.comparison.compare import check_layout
-
         check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
         if self.options["method"] != "mmtests" or any(
             self.options[name] for name in ("rules", "junit", "html", "uncertainty")
@@ -300,8 +292,6 @@ class Request:
 
         if len(self.source) > 1 or not isdir(self.source[0]) or not self._asked():  # noqa: PTH112
             return False
-        from opplab.mmtests import runs_of
-
         asked = self.options["runs"]
         names = self._names([] if asked else runs_of(self.source[0]))
         if not names:
@@ -343,8 +333,6 @@ class Request:
 
     def _whole(self, tables: list[Table]) -> list[Table]:
         """Give the tables, and those of every metric beside theirs that a run can be better at: what `any` is about."""
-        from dataclasses import replace
-
         from opplab.comparison.gate import parse
         from opplab.metrics import is_answer
 
@@ -372,7 +360,6 @@ class Request:
         ]
 
     def _tables(self, everything: bool = False, table: str = "") -> list[Table]:
-        from opplab.comparison.compare import compare
         from opplab.comparison.gate import names_of
 
         tables = compare(
@@ -422,8 +409,6 @@ class Request:
     @cached_property
     def _other_questions(self) -> list[str]:
         """Name what is called the same in two results folders, and is other work or runs for another time."""
-        from pathlib import Path
-
         from opplab.simulation.cases import measured_time
         from opplab.sweep.store import Store
 
@@ -443,8 +428,6 @@ class Request:
 
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
-        from pathlib import Path
-
         from opplab.comparison.sources import run_name
         from opplab.sweep.store import Store
 

@@ -15,7 +15,7 @@ from opplab.cli.options import (
     output_format_option,
     trace_machine_option,
 )
-from opplab.report.text import say
+from opplab.report.text import print_table, say
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
@@ -33,7 +33,6 @@ def _idle_of_run(target: str, output_format: str) -> None:
     """Print decisions of idle governors on a run's sleeps, and what was drawn in each state."""
     from opplab.explanation.cases import find_case
     from opplab.explanation.idle import decisions_of_run, watts_by_state
-    from opplab.report.text import print_table
 
     case = find_case(target)
     decisions, watts = decisions_of_run(case).to_dicts(), watts_by_state(case)

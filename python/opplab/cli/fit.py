@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import interval_option, output_format_option, points_option
 from opplab.errors import InputError
-from opplab.files import write_text
+from opplab.files import read_text, write_text
 
 
 @click.group(name="fit", cls=Group)
@@ -54,8 +55,6 @@ def _text(report: dict[str, Any]) -> str:
 
 
 def _is_machine(source: Path) -> bool:
-    from opplab import catalog
-
     return source.suffix == ".toml" or str(source) in catalog.names("machine")
 
 
@@ -68,9 +67,7 @@ def _fit_machine(
     output_format: str,
 ) -> None:
     """Put the power of sources into a machine; with `check`, compare it with that table instead of printing it."""
-    from opplab import _opplab, catalog
     from opplab.cli.machine import powered
-    from opplab.files import read_text
     from opplab.fit import machine_check
     from opplab.fit.opp_power import Fitted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.shell_completion import CompletionItem
 
-from opplab import files
+from opplab import _opplab, catalog, files
+from opplab.catalog import nearest
 from opplab.cli.ending import DAMAGED_OK
 from opplab.errors import InputError
 from opplab.report.text import FORMATS
@@ -30,7 +32,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _is_kernel(name: str) -> bool:
     """Whether a kernel has this name, listed or not; what the name leaves open goes to standard error."""
-    from opplab.errors import InputError
     from opplab.kernel import KernelProfile, kernel_note
 
     try:
@@ -44,7 +45,6 @@ def _is_kernel(name: str) -> bool:
 
 def _nearest_version(name: str, known: list[str]) -> str:
     """Name the kernel that is nearest by version, the older of two; by spelling what is no version."""
-    from opplab.catalog import nearest
 
     def place(version: str) -> float | None:
         numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
@@ -70,8 +70,6 @@ class BuiltIn(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Give the names, then let the shell complete files."""
-        from opplab import catalog
-
         names = [name for name in (*self.more, *catalog.names(self.name)) if name.startswith(incomplete)]
         return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
@@ -93,14 +91,10 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         self.several = several
 
     def _names(self) -> list[str]:
-        from opplab import _opplab
-
         return [name for name, _ in _opplab.names(self.kind)]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse an unknown name with the nearest one."""
-        from opplab.catalog import nearest
-
         known = self._names()
         if not self.several and "," in value and set(value.split(",")) <= set(known):
             raise click.BadParameter(f"only one {self.name} here; compare several with opplab experiment new")
@@ -123,9 +117,6 @@ def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
     """Add ``--f-max`` as `freq_max`: a name, or `several` with commas; one that no kernel has is refused."""
 
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-        from opplab import _opplab
-        from opplab.catalog import nearest
-
         (values,) = (str(key["values"]) for key in _opplab.policy_keys() if key["name"] == "freq_max")
         known = values.split(", ")
         for name in () if value is None else value.split(",") if several else [value]:
@@ -193,7 +184,6 @@ def trace_machine_option(what: str = "Machine of the trace", **more: Any) -> Cal
 
 def machine_of_trace(name: str, trace: Path) -> Machine:
     """Give the machine of that option."""
-    from opplab import _opplab
     from opplab.simulation.machine import Machine
 
     return Machine(_opplab.traced_machine(str(trace))) if name == "auto" else Machine.load(name)
@@ -359,8 +349,6 @@ def variants_on(
 
 def note_replaced(path: Path, question: str) -> None:
     """Print which answer of another question gives way to a new one: `path` is the JSON of both."""
-    import json
-
     try:
         before = json.loads(files.read_text(path, "an answer"))["question"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
@@ -389,8 +377,6 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
     InputError
         An unknown parameter; names the nearest one.
     """
-    from opplab import _opplab
-    from opplab.catalog import nearest
     from opplab.simulation.workload import Workload
 
     model = next((model for model in _opplab.benchmarks() if model["name"] == name), None)
@@ -498,8 +484,6 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
     click.UsageError
         A key of ``--set`` is not one, or its value is no such value.
     """
-    from opplab import _opplab
-    from opplab.catalog import nearest
     from opplab.sweep.variants import value_of
 
     keys = {name: value for name, value in given.items() if name != "keys" and value not in (None, {}, ())}

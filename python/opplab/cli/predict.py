@@ -12,6 +12,7 @@ import click
 
 from opplab.cli.options import jobs_option, machine_option, policy_of, policy_options, vs_option, workers
 from opplab.errors import InputError
+from opplab.report.text import terminal_width
 from opplab.uncertainty import DRAWS_MAX
 
 if TYPE_CHECKING:
@@ -126,7 +127,6 @@ def _mail(
     from opplab.agreement import robot
     from opplab.comparison.tables import render_all
     from opplab.formats import kernel_robot
-    from opplab.report.text import terminal_width
     from opplab.sweep.progress import progress
 
     answers, refused = [], []

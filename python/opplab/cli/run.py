@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from opplab import _opplab, catalog
 from opplab.cli.options import (
     BuiltIn,
     background_option,
@@ -38,7 +39,7 @@ from opplab.cli.options import (
     workers,
 )
 from opplab.errors import FormatError, InputError
-from opplab.files import printable
+from opplab.files import printable, read_text, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
 from opplab.report.text import flow, print_table, render_table, terminal_width
 
@@ -248,7 +249,6 @@ class How:
 
 def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
     """Write the machines without power into the folder of the results, with a generic curve; give their files."""
-    from opplab.files import write_text
     from opplab.simulation.machine import Machine
 
     bare = [name for name in names if Machine.load(name)._inner.unknown_power] or names
@@ -266,8 +266,6 @@ def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 def _check_name(what: str) -> None:
     """Refuse a word that is neither an experiment nor a file, with the nearest name of what may stand there."""
-    from opplab import _opplab, catalog
-
     known = [*catalog.names("experiment"), *(model["name"] for model in _opplab.benchmarks())]
     if "." in what or "/" in what or Path(what).exists() or what in known:
         return
@@ -283,7 +281,6 @@ def _is_workload(what: str) -> bool:
 
 def _is_model(path: Path) -> bool:
     """Whether a file is a model of `opplab learn`."""
-    from opplab.files import read_text, toml_of
     from opplab.trace.learn import is_model
 
     try:
@@ -294,7 +291,6 @@ def _is_model(path: Path) -> bool:
 
 def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     """Write the rt-app file of a learnt model into the folder of the results, and give its path."""
-    from opplab.files import write_text
     from opplab.trace.learn import read, to_rtapp
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -317,8 +313,6 @@ def _nothing_left(folder: Path) -> Iterator[None]:
 
 def _as_json_c(path: Path, folder: Path) -> Path:
     """Write an rt-app file as json-c reads it, the last value of a repeated key, into the folder of the results."""
-    from opplab.files import read_text, write_text
-
     try:
         # Python's reader keeps the last value, too.
         whole = json.loads(read_text(path, "a workload file"))
@@ -343,7 +337,6 @@ def _write_experiment(
     notes: Sequence[str],
 ) -> Path:
     """Write the experiment of these variants, so that every other command works on what comes of it."""
-    from opplab.files import write_text
     from opplab.simulation.machine import Machine
     from opplab.simulation.run import duration_ns
     from opplab.simulation.workload import Benchmark, Workload, length_of
@@ -495,7 +488,6 @@ def _how_sure(
     experiment: Experiment, results: pl.DataFrame, metrics: list[str], beside: list[str], folder: Path, how: How
 ) -> Sureness:
     """Run the draws, which go to a results folder of their own within the sweep's."""
-    from opplab.files import write_text
     from opplab.sweep.progress import progress
     from opplab.sweep.store import Store
     from opplab.uncertainty.sweep import how_sure
@@ -544,8 +536,6 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
     if tally.problems or how.no_report:
         return
-    from opplab.files import write_text
-
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
     write_text(store.path / "tables.txt", plain)
     publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)

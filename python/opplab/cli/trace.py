@@ -26,6 +26,7 @@ from opplab.cli.options import (
 from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
+from opplab.simulation.machine import Machine
 
 if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
@@ -408,7 +409,6 @@ def idle(
     Too deep (above) and too shallow (below) are counted as in the kernel. Two rivals need no history: `constant` takes
     the most frequent state, and `oracle` the deepest state that the stay was long enough for.
     """
-    from opplab.simulation.machine import Machine
     from opplab.trace import idle as module
     from opplab.trace.recording import Trace
 

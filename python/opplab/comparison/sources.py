@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.files import check_size
-from opplab.metrics import is_answer
-from opplab.mmtests.problems import UnknownName
+from opplab.metrics import answers, is_answer, of_models
+from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
+from opplab.mmtests.problems import UnknownName, nearest
 from opplab.runs import Problem, Run, Series
 
 if TYPE_CHECKING:
@@ -104,14 +105,10 @@ class Tree(Source):
 
     def runs(self) -> list[str]:
         """Names of the runs."""
-        from opplab.mmtests import runs_of
-
         return runs_of(self.directory)
 
     def benchmarks(self, run: str) -> list[str]:
         """Names of the benchmarks of a run that can be read."""
-        from opplab.mmtests import benchmarks_of, find
-
         found = []
         for name in benchmarks_of(self.directory, run):
             try:
@@ -123,25 +120,18 @@ class Tree(Source):
 
     def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
         """One run of one benchmark."""
-        from opplab.mmtests import read_run
-
         return read_run(self.directory, run, benchmark, metric, report)
 
     def default_metric(self, benchmark: str, report: str = "") -> str:
         """Mmtests' own choice."""
-        from opplab.mmtests import find
-
         return find(benchmark, report).default_metric
 
     def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Mean of turbostat's PkgWatt."""
-        from opplab.mmtests import read_monitor
-
         return _package_watts(read_monitor(self.directory, run, "turbostat", benchmark, "PkgWatt"))
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
-        from opplab.mmtests import read_monitor
         from opplab.mmtests.statistics import amean, hmean
 
         found = Run(run.name, run.benchmark)
@@ -157,8 +147,6 @@ class Tree(Source):
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
         """What a monitor recorded."""
-        from opplab.mmtests import read_monitor
-
         return read_monitor(self.directory, run, monitor, benchmark, heading)
 
 
@@ -271,8 +259,6 @@ class Frame(Source):
 
     def declared(self, benchmark: str) -> list[str]:
         """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
-        from opplab.metrics import answers
-
         there = [
             metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows if metric
         ]
@@ -441,7 +427,6 @@ def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
     """Add the energy by unit of work of each case whose energy and work are known."""
     import polars as pl
 
-    from opplab.metrics import of_models
     from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 
     if ENERGY_PER_WORK in table["metric"]:
@@ -470,8 +455,6 @@ def _without_parts(table: pl.DataFrame) -> pl.DataFrame:
 
 def _times() -> list[str]:
     """The metrics that are the time of a whole benchmark."""
-    from opplab.metrics import of_models
-
     return list(dict.fromkeys(one.name for one in of_models() if (one.unit, one.better) == ("s", "lower")))
 
 
@@ -719,7 +702,6 @@ def _read_csv(path: str) -> pl.DataFrame:
     import polars as pl
 
     from opplab import results
-    from opplab.mmtests.problems import nearest
 
     try:
         table = pl.read_csv(check_size(Path(path), "a table"), infer_schema=False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -251,9 +253,6 @@ def flow(text: str, width: int | None) -> str:
 
 def terminal_width() -> int | None:
     """Give the width of the terminal that standard output is, or ``COLUMNS``; None for files and pipes."""
-    import os
-    import shutil
-
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
         return shutil.get_terminal_size().columns
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opplab import _opplab
@@ -139,8 +140,6 @@ class Run:
 
     def view(self, path: str | Path) -> Path:
         """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
-        from tempfile import TemporaryDirectory
-
         from opplab.trace import damage
         from opplab.trace.recording import Trace
 

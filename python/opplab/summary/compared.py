@@ -12,10 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opplab import _opplab
 from opplab.certainty import change_text
+from opplab.errors import InputError
+from opplab.files import write_text
 from opplab.metrics import is_answer
 from opplab.report import svg
 from opplab.report.html import panel, render
@@ -81,8 +85,6 @@ class ComparisonReport:
 
     def to_html(self) -> str:
         """Give the page."""
-        from opplab import _opplab
-
         classes = self.classes()
         others = ", ".join(self.names[1:]) or "nothing else"
         names = [one.name for one in self.benchmarks]
@@ -123,13 +125,9 @@ class ComparisonReport:
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the page, whole or not at all."""
-        from opplab.files import write_text
-
         write_text(Path(path), self.to_html())
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:80vh;border:0"></iframe>'
 
 
@@ -342,7 +340,6 @@ def _rails(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
 
 def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple[str, list[tuple[str, float]]]]:
     """Mean energy or power of each rail of each run: metrics ``energy:RAIL``, or turbostat's watts."""
-    from opplab.errors import InputError
     from opplab.mmtests.statistics import amean
 
     found = []

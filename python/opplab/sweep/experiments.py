@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
-from opplab.errors import FormatError, InputError
-from opplab.files import digest_of, read_text
+from opplab.errors import FormatError, InputError, OpplabError
+from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
-from opplab.sweep.runner import Until
+from opplab.sweep.runner import Until, run_cases
 
 if TYPE_CHECKING:
     import polars as pl
@@ -395,8 +395,6 @@ class Experiment:
         retry_failed: bool,
         progress: Callable[[Tally], None] | None,
     ) -> pl.DataFrame:
-        from opplab.errors import OpplabError
-        from opplab.sweep.runner import run_cases
         from opplab.sweep.tables import Tables
 
         tables = Tables()
@@ -450,8 +448,6 @@ def _check_published(name: str, experiment: Path) -> None:
 
 def _check_names(machines: Mapping[str, tuple[str, str]]) -> None:
     """Refuse two machine files of one name: their results would be mixed."""
-    from opplab.files import toml_of
-
     known: dict[str, str] = {}
     for file, text in machines.values():
         name = str(toml_of(text, file).get("name", ""))
@@ -509,7 +505,6 @@ def file_of_results(folder: Path) -> str:
 
 def _with_generic_power(text: str, file: Path) -> str:
     """Give a machine file without power the generic curve; one with power stays as it is."""
-    from opplab.files import toml_of
     from opplab.fit.machine_power import generic_power
     from opplab.simulation.power import known_power
 

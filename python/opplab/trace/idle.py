@@ -9,14 +9,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
 from opplab.files import read_bytes, unpacked
 from opplab.trace.frames import CPUS_MAX
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
@@ -139,8 +139,6 @@ def decisions(
         state; of those that differ, how many stays ended by no timer (``intercepted``) and how many had no known next
         timer (``no_timer``).
     """
-    import polars as pl
-
     rows = _rows(trace, states, governors, tick_us, kernel)
     depth = max(len(row["time_ns"]) for row in rows)
     flat: list[dict[str, Any]] = []
@@ -174,8 +172,6 @@ def differences(
         One row a governor, ``recorded`` and ``chosen`` state, and what ended the stay (``timer`` or ``other``);
         ``cpus`` are the CPUs that have such, ``share`` is that of all decisions.
     """
-    import polars as pl
-
     rows = _rows(trace, states, governors, tick_us, kernel)
     schema = {"governor": pl.String, "recorded": pl.Int64, "chosen": pl.Int64, "ended_by": pl.String, "cpu": pl.Int64}
     flat = [
