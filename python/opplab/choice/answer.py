@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
 from opplab.report.start import LITTLE, in_words
-from opplab.summary.answer import NEVER_COMPARED, PAIRS, Answer, Change, Line, same_runs, title_of
+from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
@@ -339,11 +339,7 @@ class Choice:
 
     def compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
-        return {
-            metric
-            for metric in columns
-            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in NEVER_COMPARED
-        }
+        return {metric for metric in columns if is_compared(metric, *self.units[metric])}
 
     def _assumed(self) -> str:
         told = list(filter(None, [*self.notes, self.cold, self.boost]))

@@ -54,10 +54,6 @@ def _text(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_machine(source: Path) -> bool:
-    return source.suffix == ".toml" or str(source) in catalog.names("machine")
-
-
 def _fit_machine(
     name: str,
     sources: tuple[Path, ...],
@@ -145,7 +141,8 @@ def power(
     """
     from opplab.fit import freqbench, opp_power
 
-    if _is_machine(sources[0]) and (len(sources) > 1 or check is not None):
+    is_machine = sources[0].suffix == ".toml" or str(sources[0]) in catalog.names("machine")
+    if is_machine and (len(sources) > 1 or check is not None):
         if leave_one_out or cpu is not None:
             raise click.UsageError("--leave-one-out and --cpu are for fits without MACHINE")
         if output_format != "text" and check is None:

@@ -139,22 +139,16 @@ def output_format_option(*more: str, only: Iterable[str] = FORMATS, what: str = 
     )
 
 
-def format_option(function: F) -> F:
-    """Add ``--format`` to a command as `output_format`."""
-    return output_format_option()(function)
-
-
-def points_option(function: F) -> F:
-    """Add ``--points``: which operating points of a table are fitted."""
-    words = "Measured operating points to fit: low,mid,high, kHz, or all."
-    return click.option("--points", default="all", help=words)(function)
-
-
-def interval_option(function: F) -> F:
-    """Add ``--interval``: what intervals of fitted power are of."""
-    words = "Scope of the intervals: one meter and chip, another chip by such a meter, or the kind by any meter."
-    names = click.Choice(["meter", "chip", "kind"])
-    return click.option("--interval", type=names, default="meter", help=words)(function)
+format_option = output_format_option()
+points_option = click.option(
+    "--points", default="all", help="Measured operating points to fit: low,mid,high, kHz, or all."
+)
+interval_option = click.option(
+    "--interval",
+    type=click.Choice(["meter", "chip", "kind"]),
+    default="meter",
+    help="Scope of the intervals: one meter and chip, another chip by such a meter, or the kind by any meter.",
+)
 
 
 def report_option(function: F) -> F:
@@ -189,13 +183,11 @@ def machine_of_trace(name: str, trace: Path) -> Machine:
     return Machine(_opplab.traced_machine(str(trace))) if name == "auto" else Machine.load(name)
 
 
-def half_life_option(function: F) -> F:
-    """Add ``--pelt-half-life-ms`` as `pelt_half_life_ms`: that of a traced kernel."""
-    return click.option(
-        "--pelt-half-life-ms",
-        type=click.Choice([8, 16, 32]),
-        help="Half-life of the traced kernel's load tracking (default: what the trace or the snapshot shows, else 32).",
-    )(function)
+half_life_option = click.option(
+    "--pelt-half-life-ms",
+    type=click.Choice([8, 16, 32]),
+    help="Half-life of the traced kernel's load tracking (default: what the trace or the snapshot shows, else 32).",
+)
 
 
 def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -203,15 +195,14 @@ def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         ctx.meta[DAMAGED_OK] = True
 
 
-def damaged_ok_option(function: F) -> F:
-    """Add ``--damaged-ok``, which `opplab.cli.main` acts on."""
-    return click.option(
-        "--damaged-ok",
-        is_flag=True,
-        expose_value=False,
-        callback=_accept_damage,
-        help="Exit code 0 for a damaged trace.",
-    )(function)
+damaged_ok_option = click.option(
+    "--damaged-ok",
+    is_flag=True,
+    expose_value=False,
+    callback=_accept_damage,
+    help="Exit code 0 for a damaged trace.",
+)
+"""What `opplab.cli.main` acts on."""
 
 
 def trace_argument(name: str, *, exists: bool = False) -> Callable[[F], F]:
@@ -233,20 +224,14 @@ def _draws(_ctx: click.Context, _param: click.Parameter, number: int | None) -> 
     return number
 
 
-def uncertainty_option(function: F) -> F:
-    """Add ``--uncertainty N``."""
-    return click.option(
-        "--uncertainty",
-        type=click.IntRange(2, DRAWS_MAX),
-        callback=_draws,
-        metavar="N",
-        help="Number of draws of the machine's assumed values; intervals then include their effect.",
-    )(function)
-
-
-def jobs_option(function: F) -> F:
-    """Add ``-j/--jobs``."""
-    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one per CPU).")(function)
+uncertainty_option = click.option(
+    "--uncertainty",
+    type=click.IntRange(2, DRAWS_MAX),
+    callback=_draws,
+    metavar="N",
+    help="Number of draws of the machine's assumed values; intervals then include their effect.",
+)
+jobs_option = click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one per CPU).")
 
 
 def workers(jobs: int | None) -> int:
@@ -264,10 +249,12 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     return pairs
 
 
-def background_option(command: F) -> F:
-    """Add the option `--background` for what the system does beside the workload."""
-    words = "Tasks of a quiet system beside the workload: NAME ('opplab list backgrounds') or a file of 'opplab learn'."
-    return click.option("--background", type=BuiltIn("background"), metavar="NAME|FILE", help=words)(command)
+background_option = click.option(
+    "--background",
+    type=BuiltIn("background"),
+    metavar="NAME|FILE",
+    help="Tasks of a quiet system beside the workload: NAME ('opplab list backgrounds') or a file of 'opplab learn'.",
+)
 
 
 def from_folder(name: str, folder: Path) -> str:
@@ -275,10 +262,11 @@ def from_folder(name: str, folder: Path) -> str:
     return os.path.relpath(name, folder) if Path(name).suffix == ".toml" else name
 
 
-def power_option(command: F) -> F:
-    """Add the option `--power` for machines without power."""
-    words = "Power curve for a machine file that has none: the generic curve of its class, with wide ranges."
-    return click.option("--power", type=click.Choice(["generic"]), help=words)(command)
+power_option = click.option(
+    "--power",
+    type=click.Choice(["generic"]),
+    help="Power curve for a machine file that has none: the generic curve of its class, with wide ranges.",
+)
 
 
 def with_generic_power(name: str | Path) -> Machine:

@@ -9,9 +9,9 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -139,7 +139,8 @@ def command(
     """
     from opplab.sweep.store import Store
 
-    how = How(workers(jobs), output_format, everything, **{name: options.pop(name) for name in How.FLAGS})
+    flags = {one.name: options.pop(one.name) for one in fields(How) if one.kw_only}
+    how = How(workers(jobs), output_format, everything, **flags)
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     target = what
     benchmark = benchmark_of(what or "", params)
@@ -234,17 +235,6 @@ class How:
     no_report: bool
     traces: bool
     uncertainty: int | None
-
-    FLAGS: ClassVar = (
-        "dask",
-        "check",
-        "check_determinism",
-        "retry_failed",
-        "replace",
-        "no_report",
-        "traces",
-        "uncertainty",
-    )
 
 
 def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:

@@ -250,7 +250,9 @@ def compare_runs(
         better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
-    _mark_same(compared, overview_rule)
+    for cell in compared:
+        if cell.ratio is not None:
+            cell.same = is_same(cell.ratio, cell.ratio_low, cell.ratio_high, overview_rule)
     layout = {"ratio": "ratios", "significance": "significance"}.get(kind, "blocks")
     units = list(dict.fromkeys(row.unit for row in rows))
     senses = list(dict.fromkeys(row.better for row in rows))
@@ -413,12 +415,6 @@ def _holm(cells: Sequence[Cell]) -> None:
     nan = float("nan")
     for cell, p in zip(cells, stats.holm([nan if cell.p is None else cell.p for cell in cells]), strict=True):
         cell.p_holm = p
-
-
-def _mark_same(cells: Sequence[Cell], overview_rule: bool) -> None:
-    for cell in cells:
-        if cell.ratio is not None:
-            cell.same = is_same(cell.ratio, cell.ratio_low, cell.ratio_high, overview_rule)
 
 
 def is_same(ratio: float, low: float | None, high: float | None, overview_rule: bool) -> bool:

@@ -606,11 +606,6 @@ def _manifest_of(path: Path) -> dict[str, Any]:
     return Store(folder).manifest() if (folder / "manifest.json").is_file() else {}
 
 
-def _baseline_of(path: Path) -> str:
-    """The policy that the experiment of a results folder names as its baseline; empty where none is known."""
-    return str(_manifest_of(path).get("baseline") or "")
-
-
 def _lengths_of(path: Path) -> dict[str, tuple[int, int]]:
     """Length of a run and its warm-up, ns, by machine, benchmark and parameter; older manifests have no warm-up."""
     asked = _manifest_of(path).get("questions", {})
@@ -663,14 +658,12 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
         read = {path: _read_table(path) for path in tables} | {path: _read_csv(path) for path in csv}
         named = [read[path].with_columns(pl.lit(_file_name(Path(path))).alias("file")) for path in dict.fromkeys(paths)]
         lengths_ns = {name: length for path in paths for name, length in _lengths_of(Path(path)).items()}
-        return Frame(pl.concat(named, how="diagonal"), _baseline_of(Path(paths[0])), lengths_ns)
-    if first.is_dir():
-        from opplab.mmtests import runs_of
-
-        if runs_of(str(first)):
-            if len(paths) > 1:
-                raise InputError("one mmtests results folder at a time")
-            return Tree(str(first))
+        baseline = str(_manifest_of(Path(paths[0])).get("baseline") or "")
+        return Frame(pl.concat(named, how="diagonal"), baseline, lengths_ns)
+    if first.is_dir() and runs_of(str(first)):
+        if len(paths) > 1:
+            raise InputError("one mmtests results folder at a time")
+        return Tree(str(first))
     return Files(paths)
 
 

@@ -32,7 +32,7 @@ def read(path: str, name: str, problems: list[Problem]) -> list[Run]:
         Gets what was skipped.
     """
     place = Path(path)
-    text = Logs(str(place.parent), problems).read(_uncompressed(place.name))
+    text = Logs(str(place.parent), problems).read(place.stem if place.suffix in (".gz", ".xz") else place.name)
     if not text:
         if not any(problem.path == path for problem in problems):
             problems.append(Problem(path, "empty or unreadable file"))
@@ -48,7 +48,3 @@ def read(path: str, name: str, problems: list[Problem]) -> list[Run]:
         return found
     problems.append(Problem(path, f"unknown format; known are {', '.join(_MODULES)}"))
     return []
-
-
-def _uncompressed(name: str) -> str:
-    return name[:-3] if name.endswith((".gz", ".xz")) else name

@@ -202,11 +202,12 @@ def _table(rows: Sequence[Mapping[str, str]], names: int, styles: Sequence[Seque
 
     def cell(tag: str, text: str, at: int, style: str = "") -> str:
         number = " class=n" if at in numbers else ""
-        return f"<{tag}{number}{style}>{_breakable(html.escape(text))}</{tag}>"
+        styled = f' style="{style}"' if style else ""
+        return f"<{tag}{number}{styled}>{_breakable(html.escape(text))}</{tag}>"
 
     heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
     cells = [
-        "".join(cell("td", text, at, _style(styles, line, at)) for at, text in enumerate(row.values()))
+        "".join(cell("td", text, at, styles[line][at] if styles else "") for at, text in enumerate(row.values()))
         for line, row in enumerate(rows)
     ]
     body = "".join(f"<tr>{one}</tr>" for one in cells)
@@ -238,10 +239,6 @@ def _breakable(text: str) -> str:
 def unbroken(text: str) -> str:
     """Keep options in one line, which break at their hyphens."""
     return re.sub(r"(?<!\S)--?[a-z][a-z-]*", r'<span style="white-space:nowrap">\g<0></span>', text)
-
-
-def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:
-    return f' style="{styles[line][at]}"' if styles and styles[line][at] else ""
 
 
 _LATEX = {

@@ -432,7 +432,7 @@ def answer_of(
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
             unit, better = units[metric]
             values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
-            if theirs and _is_compared(metric, columns, units):
+            if theirs and is_compared(metric, unit, better):
                 change = paired_change(better, known, {seed: run.get(metric) for seed, run in theirs.items()}, unit)
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
@@ -616,9 +616,9 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     return [metric for metric in wanted if metric in known]
 
 
-def _is_compared(metric: str, columns: Sequence[str], units: Mapping[str, tuple[str, str]]) -> bool:
+def is_compared(metric: str, unit: str, better: str) -> bool:
     """Whether a column has a change: not what follows from another, nor shares in percent."""
-    return bool(units[metric][1]) and units[metric][0] != "%" and metric not in NEVER_COMPARED
+    return bool(better) and unit != "%" and metric not in NEVER_COMPARED
 
 
 def _bases(experiment: Experiment) -> dict[str, str]:
@@ -718,7 +718,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             unsure = "" if one.work.certainty.is_clear else f", {one.work.certainty.words}"
             does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
             work_done.append((work, one, does))
-        base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
+        at = (one.machine, one.workload, one.base)
+        base = next((other for other in answer.lines if (other.machine, other.workload, other.variant) == at), None)
         for metric, words_of in _LATE.items():
             ours, theirs = (None if of is None else of.values.get(metric) for of in (one, base))
             if ours is not None and theirs is not None and ours > theirs + 0.1:
@@ -799,10 +800,6 @@ def _alone(answer: Answer) -> str:
     ]
     runs = "one run, so no interval" if one.n == 1 else f"mean of {one.n} runs"
     return f"{', '.join(words)}; {runs}."
-
-
-def _same_point(one: Line, other: Line) -> bool:
-    return (one.machine, one.workload) == (other.machine, other.workload)
 
 
 def _place(answer: Answer, one: Line) -> str:

@@ -379,14 +379,14 @@ def _residency(
         return []
     import polars as pl
 
-    from opplab.summary.page import residency_panels
+    from opplab.summary.page import Means, residency_panels
 
     own = place.table.filter(pl.col("run").is_in(list(names)) & pl.col("benchmark").is_in(list(benchmarks)))
     own = own.filter(pl.col("metric").str.contains("^(freq_residency|busy|idle_residency):.*@"))
     if own.is_empty():
         return []
     classes = {name: svg.colour(number) for number, name in enumerate(names)}
-    found = residency_panels(own.with_columns(pl.col("run").alias("policy")), classes)
+    found = residency_panels(Means(own.with_columns(pl.col("run").alias("policy"))), classes)
     return [
         (keys, [(f"{machine}, {title}" if machine else title, picture) for title, picture in made])
         for keys, made in found
@@ -416,11 +416,6 @@ def _cell(value: float | None, form: str, class_: str = "") -> dict[str, str]:
     return {"text": format(value, form).replace("-", "\u2212"), "value": f"{value:.9g}", "class": class_}
 
 
-def _side(cell: Cell) -> str:
-    """Whether a clear change is good or bad."""
-    return "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
-
-
 def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
     """Every cell with its test; runs that are compared with nothing stand alone."""
     out = []
@@ -434,7 +429,8 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
             low, high = cell.ratio_low, cell.ratio_high
             known = low is not None and high is not None and math.isfinite(high - low)
             span = f"{low:.3f} to {high:.3f}" if known else "\u2013"
-            change = _cell(cell.change, "+.2f", good := _side(cell))
+            good = "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
+            change = _cell(cell.change, "+.2f", good)
             if cell.in_points and cell.points_low is not None:
                 low, high, known = cell.points_low, cell.points_high, True
                 span = f"{low:+.2f} to {high:+.2f} pp".replace("-", "\u2212")

@@ -112,10 +112,7 @@ class Trace:
 
     def _hear(self, raw: dict[str, Any], machine: Machine | None) -> None:
         self._note(raw["problems"])
-        self._remark([*raw["notes"], *self._misfits(machine)])
-
-    def _remark(self, notes: list[str]) -> None:
-        for text in notes:
+        for text in (*raw["notes"], *self._misfits(machine)):
             self.notes += [text] if text not in self.notes else []
             remark(self.path, text)
 
