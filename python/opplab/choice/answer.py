@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
+from opplab.files import write_text
 from opplab.report.start import LITTLE, in_words
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
@@ -556,7 +557,6 @@ class Choice:
     def write(self, path: str | Path) -> Path:
         """Write the report, one self-contained HTML page."""
         from opplab.choice.page import page
-        from opplab.files import write_text
 
         write_text(Path(path), page(self))
         return Path(path)

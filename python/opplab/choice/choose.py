@@ -31,6 +31,7 @@ from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
+from opplab.summary.answer import cut_of, ends
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import MachineFacts
 from opplab.sweep.missing import missing
@@ -198,8 +199,6 @@ def _cut(
     program: Program, values: Mapping[tuple[Point, str, str], Values], point: Point, labels: Sequence[str], runs: int
 ) -> str:
     """Report that the benchmark did not end in some runs, so that settings have no time to compare."""
-    from opplab.summary.answer import cut_of, ends
-
     base = program.bases[0]
     if not ends(base["workload"]):
         return ""

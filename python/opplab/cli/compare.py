@@ -182,7 +182,6 @@ class Request:
                 one.notes.append(OF_THE_RUNS)
         if tables:
             from opplab.comparison.tables import render_all
-            from opplab.report.text import terminal_width
 
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         if self.form == "csv":

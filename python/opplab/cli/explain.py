@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from opplab import _opplab
 from opplab.cli.options import (
     NameOf,
     damaged_ok_option,
@@ -90,8 +91,6 @@ def command(
     of the trace's clock.
     """
     if target.endswith(".jsonl"):
-        from opplab import _opplab
-
         words = ["govern", "--explain", target]
         words += ["--cpu", str(cpu)] if cpu is not None else []
         words += ["--at", f"{at:.9f}s"] if at is not None else []
