@@ -399,9 +399,7 @@ def _head(metric: str, unit: str, better: str) -> str:
     return f"{title_of(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
 
 
-def answer_of(
-    experiment: Experiment, results: pl.DataFrame, sure: Sureness | None = None, *, command: str = ""
-) -> Answer:
+def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | None = None) -> Answer:
     """Make the answer of finished runs.
 
     Parameters
@@ -411,8 +409,6 @@ def answer_of(
         What came of it.
     sure : Sureness, optional
         Its intervals stand in place of those of the runs alone.
-    command : str
-        What was typed, for the next step.
     """
     cases, units, own_units = _cases(results)
     columns = _columns(units, cases)
@@ -466,7 +462,7 @@ def answer_of(
     beside = [_cold_misses(experiment, cases), *_cold_waits(experiment, lines, policies), _unfinished(cases)]
     beside += [_first_idle(policies, cases), shared, *_lone_boosts(experiment, cases)]
     every_run = [run for of in cases.values() for run in of.values()]
-    answer.assumed = _assumed(experiment, lines, every_run, sure, command, beside)
+    answer.assumed = _assumed(experiment, lines, every_run, sure, beside)
     answer.missing = _cut(experiment, results)
     if is_unknown(results):
         how = how_to_get_power(machines_of(experiment).values())
@@ -947,7 +943,6 @@ def _assumed(
     lines: Sequence[Line],
     runs: Sequence[Mapping[str, float | None]],
     sure: Sureness | None,
-    command: str,
     beside: Sequence[str],
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""

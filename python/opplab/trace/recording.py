@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from opplab.trace.signals import Signals, SignalSums
 
 
-# Columns that every event has, before its own fields.
-CONTEXT = ("time_ns", "cpu", "common_pid", "common_comm", "buffer")
-
-
 MEMORY_BYTES = 2 << 30
 """What the events of a trace may take when all are in memory, unless OPPLAB_MAX_MEMORY is set."""
 
