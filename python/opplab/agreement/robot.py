@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
+from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.formats.kernel_robot import Report
-    from opplab.simulation.machine import Machine
     from opplab.sweep.variants import Variant
 
 
@@ -237,7 +237,6 @@ def answer(
     """
     from opplab.agreement.forecast import Facts, deviation_of
     from opplab.agreement.predict import half_width, known_errors, sign_probability
-    from opplab.simulation.machine import Machine
 
     on = Machine.load(machine)
     model = _model_of(report, on.nr_cpus)
@@ -344,7 +343,6 @@ def _simulated(
     import os
 
     from opplab.files import write_text
-    from opplab.simulation.machine import Machine
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opplab import _opplab, catalog
+from opplab.agreement import scoreboard
+from opplab.agreement.scoreboard import cells_of, sample
 from opplab.files import read_text
 
 if TYPE_CHECKING:
@@ -56,7 +58,6 @@ def verify_published(
     score_only: bool,
 ) -> bool:
     """Do what ``opplab verify published`` does; gives whether something could not be run."""
-    from opplab.agreement import scoreboard
     from opplab.agreement.page import write_page
     from opplab.sweep.experiments import Experiment
 
@@ -116,7 +117,6 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
 
 
 def _sweep_into(store: Store, experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
-    from opplab.agreement.scoreboard import cells_of, sample
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
@@ -153,7 +153,6 @@ def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
 
 
 def _print(board: dict[str, Any]) -> None:
-    from opplab.agreement import scoreboard
     from opplab.report.text import flow, render_table, terminal_width
 
     width = terminal_width()

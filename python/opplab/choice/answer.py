@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
+from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
 from opplab.report.start import LITTLE, in_words
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
@@ -556,8 +557,6 @@ class Choice:
 
     def write(self, path: str | Path) -> Path:
         """Write the report, one self-contained HTML page."""
-        from opplab.choice.page import page
-
         write_text(Path(path), page(self))
         return Path(path)
 
@@ -567,7 +566,6 @@ class Choice:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from opplab.choice.page import pareto_picture
         from opplab.report.notebook import card
 
         return card(

@@ -42,6 +42,8 @@ from opplab.errors import FormatError, InputError
 from opplab.files import printable, read_text, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.sweep.progress import progress
+from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from opplab.summary.pairs import Block
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.runner import Tally
-    from opplab.sweep.store import Store
     from opplab.sweep.variants import Variant
     from opplab.uncertainty.sweep import Sureness
 
@@ -137,8 +138,6 @@ def command(
     every compared change is narrower than this. --uncertainty N also varies the machine's assumed values within
     their ranges. Each interval then has two parts: runs and assumptions.
     """
-    from opplab.sweep.store import Store
-
     flags = {one.name: options.pop(one.name) for one in fields(How) if one.kw_only}
     how = How(workers(jobs), output_format, everything, **flags)
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
@@ -422,15 +421,12 @@ def _tell_unknown_disks(experiment: Experiment) -> None:
 
 
 def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
-    from opplab.sweep.store import Store
-
     with Store(output) as store:
         _run_into(store, experiment, output, how)
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
     from opplab.sweep.missing import missing
-    from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
     for words in (*experiment.notes, *experiment.workload_notes, *missing(experiment.cases)):
@@ -478,8 +474,6 @@ def _how_sure(
     experiment: Experiment, results: pl.DataFrame, metrics: list[str], beside: list[str], folder: Path, how: How
 ) -> Sureness:
     """Run the draws, which go to a results folder of their own within the sweep's."""
-    from opplab.sweep.progress import progress
-    from opplab.sweep.store import Store
     from opplab.uncertainty.sweep import how_sure
 
     assert how.uncertainty is not None

@@ -27,7 +27,11 @@ from opplab.files import check_size
 from opplab.metrics import answers, is_answer, of_models
 from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName, nearest
+from opplab.mmtests.statistics import amean, hmean
+from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
 from opplab.runs import Problem, Run, Series
+from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
+from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -132,8 +136,6 @@ class Tree(Source):
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
-        from opplab.mmtests.statistics import amean, hmean
-
         found = Run(run.name, run.benchmark)
         found.together = True
         power = read_monitor(self.directory, run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
@@ -269,8 +271,6 @@ class Frame(Source):
 
     def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
         """Those metrics; where runs did unlike work, energy by unit of work, of a benchmark in energy's place."""
-        from opplab.simulation.work import ENERGY_PER_WORK
-
         found = self.declared(benchmark)
         if "energy" not in found or not self.unlike_work(benchmark, runs):
             return found
@@ -279,8 +279,6 @@ class Frame(Source):
 
     def unlike_work(self, benchmark: str, runs: Sequence[str]) -> str:
         """Report by how much the work of runs differs from the first one's, of each the parameter with the most."""
-        from opplab.simulation.work import APART, ENERGY_PER_WORK
-
         work: dict[str, dict[str, float]] = {}
         for run in runs:
             rows = self._grouped().get((run, benchmark), [])
@@ -321,7 +319,6 @@ class Frame(Source):
         import polars as pl
 
         from opplab.report.numbers import of_a_part
-        from opplab.report.start import FIRST_IDLE, in_first_idle
 
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
         keys = ["run", "machine", "param", "iteration", "seed"]
@@ -346,8 +343,6 @@ class Frame(Source):
 
     def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
         """Which of some metrics the start of a benchmark's runs may decide, in sentences."""
-        from opplab.report.start import cold_waits
-
         places = self.table.select("machine", "benchmark", "param").unique(maintain_order=True).iter_rows()
         own = (" ".join(filter(None, place)) for place in places if place[1] == benchmark)
         known = (self.lengths_ns[place] for place in own if place in self.lengths_ns)
@@ -426,8 +421,6 @@ def _run_names(table: pl.DataFrame) -> pl.Expr:
 def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
     """Add the energy by unit of work of each case whose energy and work are known."""
     import polars as pl
-
-    from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 
     if ENERGY_PER_WORK in table["metric"]:
         return table
@@ -551,8 +544,6 @@ def run_name(path: Path) -> str:
 
 def _package_watts(run: Run) -> tuple[float, str] | None:
     """Mean package power of what turbostat recorded."""
-    from opplab.mmtests.statistics import amean
-
     series = run.series.get("PkgWatt")
     values = series.values() if series is not None else []
     return (amean(values), "PkgWatt") if values else None
@@ -600,8 +591,6 @@ def _file_name(path: Path) -> str:
 
 def _manifest_of(path: Path) -> dict[str, Any]:
     """What a results folder, or that of a table, has of its experiment; nothing where none is known."""
-    from opplab.sweep.store import Store
-
     folder = path if path.is_dir() else path.parent
     return Store(folder).manifest() if (folder / "manifest.json").is_file() else {}
 
@@ -672,7 +661,6 @@ def _read_table(path: str) -> pl.DataFrame:
 
     from opplab import results
     from opplab.comparison.measured import results_of
-    from opplab.sweep.store import Store
 
     place = Path(path)
     if (place / _RUNS).is_file():

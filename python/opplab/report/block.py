@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opplab.certainty import CONFIDENCE
+from opplab.report.text import flow, render_table
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
@@ -127,7 +128,6 @@ class Block:
     def text(self, width: int | None = None, most: int | None = LINES) -> str:
         """Give it as lines for a terminal."""
         from opplab.files import printable
-        from opplab.report.text import flow, render_table
 
         parts = [flow(line, width) for line in (self.question, self.finding) if line]
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
@@ -139,8 +139,6 @@ class Block:
 
     def markdown(self) -> str:
         """Give it as Markdown."""
-        from opplab.report.text import render_table
-
         tables = [*self.tables(), *(heat.rows for heat in self.heats()[:1])]
         parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in tables)]
         star = STAR if "]*" in "".join(parts) else ""
@@ -166,8 +164,6 @@ class Block:
 
     def form(self, name: str, width: int | None = None, most: int | None = LINES) -> str:
         """Give it in one of `FORMATS`."""
-        from opplab.report.text import render_table
-
         if name == "text":
             return self.text(width, most)
         if name == "csv":

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from opplab import _opplab
 from opplab.certainty import change_text
+from opplab.comparison.overview import gains, is_performance, overall
+from opplab.comparison.sources import Frame, by_machine
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
@@ -162,8 +164,6 @@ def report(
     """
     from opplab.comparison.compare import load_runs, order_runs
     from opplab.comparison.method import compare_runs
-    from opplab.comparison.overview import gains
-    from opplab.comparison.sources import by_machine
     from opplab.runs import Run as Column
 
     places = by_machine(source)
@@ -300,8 +300,6 @@ def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
 
 def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Power against performance, both relative to the baseline, with lines of equal performance per watt."""
-    from opplab.comparison.overview import is_performance, overall
-
     known = list(one.main[0].series.values())
     if not all(is_performance(series.unit) for series in known):
         return []
@@ -373,8 +371,6 @@ def _residency(
     place: Source, names: Sequence[str], benchmarks: Sequence[str], machine: str
 ) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
     """Where the CPUs' time went, if the results have it (`opplab run` writes it)."""
-    from opplab.comparison.sources import Frame
-
     if not isinstance(place, Frame):
         return []
     import polars as pl
@@ -461,8 +457,6 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
 
 def _findings(one: Benchmark, several: bool) -> list[str]:
     """Describe in a sentence a run what the comparison comes to."""
-    from opplab.comparison.overview import overall
-
     out = []
     for column, (ratio, low, high) in enumerate(overall(one.main)):
         if column == 0:

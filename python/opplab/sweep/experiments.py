@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -16,6 +17,7 @@ from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
 from opplab.sweep.runner import Until, run_cases
+from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
     from opplab.sweep.constants import Constants
     from opplab.sweep.runner import Tally
-    from opplab.sweep.store import Store
 
 
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:
@@ -143,8 +144,6 @@ class Experiment:
         **replaced
             As for `load`, instead of what it was run with.
         """
-        from opplab.sweep.store import Store
-
         about = Store(folder).manifest()
         options: dict[str, Any] = {
             "iterations": about.get("iterations"),
@@ -160,8 +159,6 @@ class Experiment:
 
     def constants(self) -> Constants:
         """Give the free constants of its benchmark models that have a range, with what makes cases of others."""
-        import tomllib
-
         from opplab.sweep.constants import Constants, built_in_fits
 
         fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self._fits.items()}
@@ -170,8 +167,6 @@ class Experiment:
     @property
     def unknown_disks(self) -> dict[str, list[str]]:
         """The workloads whose result hangs on a disk that is not described, each with the machines that lack it."""
-        import tomllib
-
         lacking = [tomllib.loads(text) for _, text in self._files[0].values()]
         names = [str(machine["name"]) for machine in lacking if "disk" not in machine]
         return dict.fromkeys(self._inner.on_own_disk(), names) if names else {}
@@ -378,8 +373,6 @@ class Experiment:
         >>> short.run(jobs=1)["policy"].n_unique()
         4
         """
-        from opplab.sweep.store import Store
-
         if folder is None:
             return self._run(None, executor, jobs, check, retry_failed, progress)
         with Store(folder) as store:
@@ -487,8 +480,6 @@ def summaries() -> list[dict[str, Any]]:
 
 def file_of_results(folder: Path) -> str:
     """Give the built-in name, or the file, of the experiment that filled a results folder."""
-    from opplab.sweep.store import Store
-
     if (folder / "experiment.toml").is_file():
         return str(folder / "experiment.toml")
     name = str(Store(folder).manifest()["experiment"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import write_text
+from opplab.report.notebook import card, timeline
 from opplab.trace.damage import note, remark
 from opplab.trace.frames import frame_of
 
@@ -427,8 +428,6 @@ class Trace:
         Picture
             A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
         """
-        from opplab.report.notebook import timeline
-
         first, length = self.info["start_ns"], self.info["duration_ns"]
         window = min(round(seconds * 1e9), length)
         start_ns = first + (length - window) // 2 if start is None else round(start * 1e9)
@@ -451,8 +450,6 @@ class Trace:
         return timeline(self.path.name, span, lanes, clocks, self.task_names(), 0)
 
     def _repr_html_(self) -> str:
-        from opplab.report.notebook import card
-
         info = self.info
         counts = sorted(info["events"].items(), key=lambda pair: (-pair[1], pair[0]))
         rows = [{"event": name, "count": count} for name, count in counts]
