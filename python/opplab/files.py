@@ -13,14 +13,11 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from opplab.errors import FormatError, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
 
 TEXT_BYTES_MAX = 64 << 20
 """The most that is read of a machine, workload, experiment or case: the largest real ones have some hundred kB."""

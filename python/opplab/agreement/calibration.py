@@ -17,19 +17,17 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opplab import _opplab, catalog, stats
 from opplab.agreement.forecast import axes_of, belongs, rows_of
 from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, read_text, toml_of
+from opplab.simulation.cases import Case, Measured
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.fitted import fingerprint
 from opplab.sweep.runner import run_cases
-
-if TYPE_CHECKING:
-    from opplab.simulation.cases import Case, Measured
 
 HIGHEST = 10**15
 """Above any constant; each is kept within its own range."""

@@ -15,13 +15,12 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.agreement import scoreboard
-from opplab.agreement.scoreboard import cells_of, sample
+from opplab.agreement.scoreboard import Cell, cells_of, sample
 from opplab.files import read_text
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from opplab.agreement.scoreboard import Cell
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.store import Store
 

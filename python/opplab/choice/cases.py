@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import CaseError, FormatError, InputError
 from opplab.simulation.cases import Case, measured_time
+from opplab.simulation.machine import Machine
 from opplab.simulation.machine import Machine as Described
+from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
 from opplab.simulation.workload import Benchmark as Model
 from opplab.simulation.workload import Workload as Load
-from opplab.simulation.workload import length_of, load_of
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
-    from opplab.simulation.machine import Machine
-    from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.constants import Constants
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
 from opplab.choice.answer import Choice
@@ -28,9 +28,12 @@ from opplab.choice.criteria import (
 from opplab.choice.ranking import Ranking
 from opplab.choice.settings import Setting, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.simulation.cases import Measured
+from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
+from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import MachineFacts
@@ -40,12 +43,6 @@ from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
-
-if TYPE_CHECKING:
-    from opplab.simulation.cases import Measured
-    from opplab.simulation.machine import Machine
-    from opplab.simulation.workload import Benchmark, Workload
-
 
 _DETAILS = ("freq_residency:", "busy:", "idle_residency:")
 

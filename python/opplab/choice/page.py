@@ -9,11 +9,10 @@ from opplab import _opplab
 from opplab.certainty import quantile_draws
 from opplab.report import svg
 from opplab.summary.answer import title_of
-from opplab.uncertainty.parts import LEVEL
+from opplab.uncertainty.parts import LEVEL, Parts
 
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
-    from opplab.uncertainty.parts import Parts
 
 
 def page(choice: Choice) -> str:

@@ -8,21 +8,15 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
-from typing import TYPE_CHECKING
 
 from opplab import stats
 from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
-from opplab.runs import SHARES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opplab.runs import Run, Series
-
+from opplab.runs import SHARES, Run, Series
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opplab.mmtests.tree import Logs
-from opplab.runs import Problem
-
-if TYPE_CHECKING:
-    from opplab.runs import Run
+from opplab.runs import Problem, Run
 
 _MODULES = ("fio_json", "hackbench", "perf_bench", "rt_app", "turbostat")
 

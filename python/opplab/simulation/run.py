@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import safe_name, write_bytes, write_text
-from opplab.report.notebook import card, timeline
+from opplab.report.notebook import Picture, card, timeline
 from opplab.simulation.cases import Case, rows_of
 from opplab.simulation.machine import Machine
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from opplab.report.notebook import Picture
     from opplab.simulation.metrics import Metrics
 
 _Readings = TypeVar("_Readings", bound="Sized")

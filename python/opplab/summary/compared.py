@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from opplab import _opplab
 from opplab.certainty import change_text
 from opplab.comparison.overview import gains, is_performance, overall
-from opplab.comparison.sources import Frame, by_machine
+from opplab.comparison.sources import Frame, Source, by_machine
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from opplab.comparison.sources import Source
     from opplab.comparison.tables import Cell, Table
     from opplab.runs import Problem, Run, Series
 

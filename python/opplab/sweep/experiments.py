@@ -16,7 +16,7 @@ from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
-from opplab.sweep.runner import Until, run_cases
+from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from opplab.simulation.machine import Machine
     from opplab.sweep.constants import Constants
-    from opplab.sweep.runner import Tally
 
 
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import write_text
-from opplab.report.notebook import card, timeline
+from opplab.report.notebook import Picture, card, timeline
 from opplab.trace.damage import note, remark
 from opplab.trace.frames import frame_of
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from opplab.report.notebook import Picture
     from opplab.simulation.machine import Machine
     from opplab.trace.energy import TraceEnergy
     from opplab.trace.signals import Signals, SignalSums
