@@ -15,6 +15,8 @@ from typing import Any
 
 from opplab import _opplab, catalog
 from opplab.simulation.cases import Case, rows_of
+from opplab.simulation.machine import Machine
+from opplab.simulation.ranges import assumptions_of, with_draw
 
 LEVEL = 0.9
 SECONDS = 0.4
@@ -72,9 +74,7 @@ def coverage(
 
 def _machines() -> list[str]:
     """Give the built-in machines of at most 16 CPUs that know their powers and have ranges."""
-    from opplab.simulation.machine import Machine
     from opplab.simulation.power import known_power
-    from opplab.simulation.ranges import assumptions_of
 
     out = []
     for name in catalog.names("machine"):
@@ -106,8 +106,6 @@ def _one(at: int, machines: list[str], draws: int, iterations: int, truths: int,
     """Make a case: whether the interval of a value holds the truth, and that of a change."""
     import numpy as np
 
-    from opplab.simulation.machine import Machine
-    from opplab.simulation.ranges import assumptions_of, with_draw
     from opplab.uncertainty.draws import Values, latin_hypercube
     from opplab.uncertainty.parts import parts_of
 

@@ -13,14 +13,11 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from opplab.errors import FormatError, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
 
 TEXT_BYTES_MAX = 64 << 20
 """The most that is read of a machine, workload, experiment or case: the largest real ones have some hundred kB."""
@@ -166,9 +163,9 @@ def read_bytes(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     return data
 
 
-def read_text(path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+def read_text(path: Path, what: str) -> str:
     """Read a text file; what is not text is refused with its position."""
-    return decoded(read_bytes(path, what, bytes_max), path, what)
+    return decoded(read_bytes(path, what), path, what)
 
 
 def decoded(data: bytes, path: Path, what: str) -> str:
@@ -238,9 +235,7 @@ def preamble(text: str) -> int:
     return found.end() if found else 0
 
 
-def csv_rows(
-    path: Path, what: str = "a table", *, delimiter: str = ","
-) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def csv_rows(path: Path, *, delimiter: str = ",") -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Read a CSV with a head, also packed with gzip: its columns, and its rows with their lines.
 
     Lines before the head that are empty or begin with # are remarks.  Cells that a row lacks are
@@ -254,6 +249,7 @@ def csv_rows(
     import csv
     import io
 
+    what = "a table"
     text = decoded(unpacked(read_bytes(path, what), path, what), path, what)
     begin = preamble(text)
     before = text.count("\n", 0, begin)

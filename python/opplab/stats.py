@@ -111,36 +111,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return stats_holm(list(p_values))
 
 
-def submean(
-    iterations: Sequence[Sequence[float]],
-    *,
-    harmonic: bool = False,
-    confidence: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 1,
-    stream: int = 0,
-) -> tuple[float, float]:
+def submean(iterations: Sequence[Sequence[float]], *, harmonic: bool = False, seed: int = 1) -> tuple[float, float]:
     """Give mmtests' SubAmean (SubHmean) and half the width of its interval, with a seed that mmtests lacks."""
-    return stats_submean(
-        [list(iteration) for iteration in iterations],
-        harmonic=harmonic,
-        confidence=confidence,
-        resamples=resamples,
-        seed=seed,
-        stream=stream,
-    )
-
-
-def stream_of(*names: str) -> int:
-    """A bootstrap stream from names: adding a cell to a table does not change the draws of another.
-
-    Examples
-    --------
-    >>> stream_of("tbench", "tput-1") != stream_of("tbench", "tput-2")
-    True
-    """
-    # FNV-1a, 64 bits.
-    state = 0xCBF29CE484222325
-    for byte in "\0".join(names).encode():
-        state = (state ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return state
+    return stats_submean([list(iteration) for iteration in iterations], harmonic=harmonic, seed=seed)

@@ -769,7 +769,7 @@ def test_a_machine_without_power_is_refused_before_anything_runs(
     file = tmp_path / "bare.toml"
     file.write_text(text.replace('name = "juno-r2"', 'name = "bare"'))
     load = opplab.Workload.periodic(1, run_us=1000, period_us=16000)
-    monkeypatch.setattr("opplab.sweep.runner.run_cases", lambda *_, **__: pytest.fail("something ran"))
+    monkeypatch.setattr("opplab.choice.choose.run_cases", lambda *_, **__: pytest.fail("something ran"))
     with pytest.raises(opplab.InputError, match="--power generic"):
         opplab.choose(file, load, seconds=0.1)
 

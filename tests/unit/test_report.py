@@ -301,14 +301,14 @@ def test_runs_without_variation_have_no_interval() -> None:
 def test_many_clocks_have_a_continuous_scale() -> None:
     """32 points: as many colours as the scale has, in the order of frequency, and one key that tells its ends."""
     from opplab.results import frame
-    from opplab.summary.page import SHADES, STEPS, residency_panels
+    from opplab.summary.page import SHADES, STEPS, Means, residency_panels
 
     def rows(khz: list[int]) -> pl.DataFrame:
         of = {"benchmark": "b", "param": "n=1", "policy": "p", "unit": "", "better": "", "iteration": 0, "seed": 1}
         return frame([of | {"metric": f"freq_residency:big@{one}", "value": 100 / len(khz)} for one in khz])
 
     many = [800_000 + 100_000 * step for step in range(32)]
-    ((keys, panels),) = residency_panels(rows(many), {"p": "v0"})
+    ((keys, panels),) = residency_panels(Means(rows(many)), {"p": "v0"})
     assert keys == [("big 800 to 3900 MHz", "scale")]
     found = re.findall(r'class="(?:[^"]* )?c(\d+)(?: [^"]*)?"', panels[0][1])
     numbers = [int(number) for number in found]
@@ -316,9 +316,9 @@ def test_many_clocks_have_a_continuous_scale() -> None:
     assert (numbers[0], numbers[-1], len(set(numbers))) == (0, STEPS - 1, STEPS)
     assert "3900 MHz" in panels[0][1], "each bar tells its own clock"
     # A gap between clocks is a gap between colours.
-    ((_, gap),) = residency_panels(rows([*range(100_000, 106_000, 1000), 200_000]), {"p": "v0"})
+    ((_, gap),) = residency_panels(Means(rows([*range(100_000, 106_000, 1000), 200_000])), {"p": "v0"})
     assert set(re.findall(r"\bc(\d+)\b", gap[0][1])) == {"0", "1", "20"}
-    ((few, _),) = residency_panels(rows(many[:SHADES]), {"p": "v0"})
+    ((few, _),) = residency_panels(Means(rows(many[:SHADES])), {"p": "v0"})
     assert len(few) == SHADES
 
 

@@ -13,21 +13,21 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from opplab import _opplab, catalog
+from opplab import _opplab, catalog, stats
 from opplab.agreement.forecast import axes_of, belongs, rows_of
 from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, read_text, toml_of
+from opplab.simulation.cases import Case, Measured
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.fitted import fingerprint
-
-if TYPE_CHECKING:
-    from opplab.simulation.cases import Case, Measured
+from opplab.sweep.runner import run_cases
 
 HIGHEST = 10**15
 """Above any constant; each is kept within its own range."""
@@ -145,8 +145,6 @@ def read_baseline(path: Path, table: str = "", variant: str = "", metric: str = 
 
 def experiment_of(benchmark: str, machine: str) -> tuple[str, str]:
     """Give the built-in experiment, and its workload, that uses the calibration of a benchmark on a machine."""
-    import tomllib
-
     known = []
     for name in catalog.names("experiment"):
         data = tomllib.loads(catalog.find("experiment", name).read_text(encoding="utf-8"))
@@ -275,8 +273,6 @@ def _half_percent(values: Sequence[float]) -> float | None:
     """Give half the width of the 95 % interval of a mean (Student's t) in percent of it; None of one value."""
     if len(values) < 2:
         return None
-    from opplab import stats
-
     centre, (low, high), _ = stats.mean(values)
     return 100 * (high - low) / 2 / centre
 
@@ -313,8 +309,6 @@ def _simulate(
     cases: Sequence[Case], wanted: Mapping[str, float], metrics: Sequence[str], jobs: int
 ) -> dict[str, list[float]]:
     """Run the baseline's cases of the wanted points; gives the simulated values of each, one a seed."""
-    from opplab.sweep.runner import run_cases
-
     places = {case.hash: place for case in cases for place in wanted if belongs(axes_of(place), axes_of(case.param))}
     values: dict[str, dict[int, float]] = {}
 
@@ -392,8 +386,6 @@ def show(where: str = "") -> list[dict[str, Any]]:
     ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
     A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
     """
-    import tomllib
-
     rows: list[dict[str, Any]] = []
 
     def put(where: str, constant: str, value: object, how: str, source: str, residual: object, what: str) -> None:

@@ -245,7 +245,7 @@ def forecasts(
                     name: over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()
                 }
             else:
-                means = {name: _geometric(of) for name, of in values.items()}
+                means = {name: statistics.geometric_mean(of) for name, of in values.items()}
             explanation = facts.explain(used, base, label)
             yield row, anchor, entry, Forecast(names[base], means[label], means[base], len(used), explanation, place)
 
@@ -276,10 +276,6 @@ def deviation_of(values: Sequence[float]) -> float:
 def over_time(values: Sequence[float], times: Sequence[float]) -> float:
     """Give the mean of values that hold for these times."""
     return math.fsum(value * time for value, time in zip(values, times, strict=True)) / math.fsum(times)
-
-
-def _geometric(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
 def governors_of(experiment: Experiment) -> set[str]:

@@ -11,7 +11,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opplab import _opplab
 from opplab.comparison import published
+from opplab.files import write_text
 from opplab.report import svg
 
 if TYPE_CHECKING:
@@ -111,7 +113,6 @@ def _cell_line(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 def page(board: Mapping[str, Any], command: str) -> str:
     """Give the page as Markdown."""
-    from opplab import _opplab
     from opplab.agreement import scoreboard
     from opplab.report.text import render_table
 
@@ -165,8 +166,6 @@ def page(board: Mapping[str, Any], command: str) -> str:
 
 def write_page(board: Mapping[str, Any], cells: Sequence[Cell], command: str, folder: Path) -> list[Path]:
     """Write ``agreement.md`` and its figures to a folder; gives what was written first."""
-    from opplab.files import write_text
-
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for seed in board["seeds"]:
         own = [cell for cell in cells if cell.seed == seed]

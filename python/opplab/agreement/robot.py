@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab import catalog
+from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.report.numbers import several
+from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.formats.kernel_robot import Report
-    from opplab.simulation.machine import Machine
     from opplab.sweep.variants import Variant
 
 
@@ -195,8 +195,6 @@ def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def _by_governor(report: Report) -> bool:
-    from opplab import _opplab
-
     return set(report.commits) <= {name for name, _ in _opplab.names("governors")}
 
 
@@ -264,7 +262,6 @@ def answer(
     """
     from opplab.agreement.forecast import Facts, NotKnown, deviation_of
     from opplab.agreement.predict import half_width, known_errors, sign_probability
-    from opplab.simulation.machine import Machine
 
     on = Machine.load(machine)
     model = _model_of(report, on.nr_cpus)
@@ -381,7 +378,6 @@ def _simulated(
     import os
 
     from opplab.files import write_text
-    from opplab.simulation.machine import Machine
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text

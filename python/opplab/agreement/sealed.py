@@ -16,6 +16,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opplab import _opplab
 from opplab.agreement.predict import benchmark_models, half_width, known_errors
 from opplab.agreement.scoreboard import Cell, score
 from opplab.catalog import nearest
@@ -204,7 +205,6 @@ def seal(
     progress : callable, optional
         Gives a context for so many cases.
     """
-    from opplab import _opplab
     from opplab.comparison.sources import Frame
     from opplab.sweep.fitted import fingerprint
     from opplab.sweep.store import Store

@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab import catalog
+from opplab import _opplab, catalog
+from opplab.agreement import scoreboard
+from opplab.agreement.scoreboard import Cell, cells_of, sample
 from opplab.files import read_text
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from opplab.agreement.scoreboard import Cell
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.store import Store
 
 
 def scored_experiments() -> list[str]:
     """Give the built-in experiments that name what they are compared with."""
-    from opplab import _opplab
-
     found = []
     for name in catalog.names("experiment"):
         path = catalog.find("experiment", name)
@@ -58,7 +57,6 @@ def verify_published(
     score_only: bool,
 ) -> bool:
     """Do what ``opplab verify published`` does; gives whether something could not be run."""
-    from opplab.agreement import scoreboard
     from opplab.agreement.page import write_page
     from opplab.sweep.experiments import Experiment
 
@@ -118,7 +116,6 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
 
 
 def _sweep_into(store: Store, experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
-    from opplab.agreement.scoreboard import cells_of, sample
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
@@ -155,7 +152,6 @@ def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
 
 
 def _print(board: dict[str, Any]) -> None:
-    from opplab.agreement import scoreboard
     from opplab.report.text import flow, render_table, terminal_width
 
     width = terminal_width()

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
+from opplab.choice.page import page, pareto_picture
+from opplab.files import write_text
 from opplab.report.start import LITTLE, in_words
+from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
-    from opplab.summary.answer import Answer
 
 
 COLUMNS = (
@@ -301,8 +303,6 @@ class Choice:
 
     def block(self) -> Answer:
         """Give the block that all answers have: a line a setting, the best first, with changes against the baseline."""
-        from opplab.summary.answer import Answer, Change, Line, title_of
-
         facts = dict(self.facts)
         limited = self.constraints or any(option.meets < 1 for option in self.options)
         shown = [*self.beside, *self.metrics] if self.beside else self.metrics
@@ -341,13 +341,7 @@ class Choice:
 
     def compared(self, columns: Sequence[str]) -> set[str]:
         """Which columns have a change: not what follows from another, nor shares in percent."""
-        from opplab.summary.answer import NEVER_COMPARED
-
-        return {
-            metric
-            for metric in columns
-            if self.units[metric][1] and self.units[metric][0] != "%" and metric not in NEVER_COMPARED
-        }
+        return {metric for metric in columns if is_compared(metric, *self.units[metric])}
 
     def _assumed(self) -> str:
         told = list(filter(None, [*self.notes, self.cold, self.boost]))
@@ -365,8 +359,6 @@ class Choice:
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
-        from opplab.summary.answer import title_of
-
         first = self.options[0]
         chosen = self.recommended
         # What a setting keeps is all of them together, also those that nobody asked for.
@@ -444,8 +436,6 @@ class Choice:
 
     def same(self) -> list[str]:
         """Name the settings that are as good as the recommended one, and those whose runs are another's."""
-        from opplab.summary.answer import same_runs, title_of
-
         chosen = self.recommended
         having = [option for option in self.options if option.twins]
         out = [same_runs(option.twins, option.label) for option in having[:LEFT_OUT]]
@@ -465,8 +455,6 @@ class Choice:
 
         One that is not clear has these words, or how many values are needed to judge it. Empty if there is none.
         """
-        from opplab.summary.answer import PAIRS, title_of
-
         changes = {} if self.recommended is None else self.recommended.changes
         found = [
             (metric, change.value, change.certainty)
@@ -569,9 +557,6 @@ class Choice:
 
     def write(self, path: str | Path) -> Path:
         """Write the report, one self-contained HTML page."""
-        from opplab.choice.page import page
-        from opplab.files import write_text
-
         write_text(Path(path), page(self))
         return Path(path)
 
@@ -581,7 +566,6 @@ class Choice:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from opplab.choice.page import pareto_picture
         from opplab.report.notebook import card
 
         return card(

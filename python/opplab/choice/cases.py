@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import CaseError, FormatError, InputError
 from opplab.simulation.cases import Case, measured_time
+from opplab.simulation.machine import Machine
+from opplab.simulation.machine import Machine as Described
+from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
+from opplab.simulation.workload import Benchmark as Model
+from opplab.simulation.workload import Workload as Load
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
-    from opplab.simulation.machine import Machine
-    from opplab.simulation.workload import Benchmark, Workload
     from opplab.sweep.constants import Constants
 
 
@@ -117,8 +120,6 @@ class Program:
 
 def load_or_trace(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark | str | Path:
     """Read the workload that a file or a benchmark model's name stands for; a trace stays what it is."""
-    from opplab.simulation.workload import load_of
-
     return workload if isinstance(workload, str | Path) and _is_trace(workload) else load_of(workload)
 
 
@@ -144,12 +145,8 @@ def program_of(
     keys : dict
         Keys of the policy that all settings share.
     """
-    from opplab.simulation.machine import Machine as Described
     from opplab.simulation.policy import Policy
     from opplab.simulation.simulate import _benchmark_case, build_case
-    from opplab.simulation.workload import Benchmark as Model
-    from opplab.simulation.workload import Workload as Load
-    from opplab.simulation.workload import length_of
     from opplab.summary.answer import ends
     from opplab.sweep.fitted import constants_on
 
@@ -206,7 +203,6 @@ def _of_trace(
     keys: dict[str, Any],
 ) -> Program:
     """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
-    from opplab.simulation.machine import Machine as Described
     from opplab.trace.replayed import assumed, energy_error, self_check, whole_text
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)

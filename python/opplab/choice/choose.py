@@ -6,11 +6,12 @@ All settings run the same programs with the same seeds, and at the same draws of
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
 from opplab.choice.answer import Choice
@@ -27,22 +28,21 @@ from opplab.choice.criteria import (
 from opplab.choice.ranking import Ranking
 from opplab.choice.settings import Setting, grid, labels_of, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.simulation.cases import Measured
+from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.work import with_energy_per_work
+from opplab.simulation.workload import Benchmark, Workload
+from opplab.summary.answer import cut_of, ends
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import MachineFacts
 from opplab.sweep.missing import missing
 from opplab.sweep.progress import Shown, counted
+from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import told_apart, with_variants
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
-
-if TYPE_CHECKING:
-    from opplab.simulation.cases import Measured
-    from opplab.simulation.machine import Machine
-    from opplab.simulation.workload import Benchmark, Workload
-
 
 _DETAILS = ("freq_residency:", "busy:", "idle_residency:")
 
@@ -133,8 +133,6 @@ def choose(
     >>> [option.label for option in found.options][0]
     'powersave'
     """
-    import os
-
     jobs = jobs or os.cpu_count() or 1
     if iterations < 1 or not goals:
         raise InputError("a choice needs at least one iteration and one goal")
@@ -198,8 +196,6 @@ def _cut(
     program: Program, values: Mapping[tuple[Point, str, str], Values], point: Point, labels: Sequence[str], runs: int
 ) -> str:
     """Report that the benchmark did not end in some runs, so that settings have no time to compare."""
-    from opplab.summary.answer import cut_of, ends
-
     base = program.bases[0]
     if not ends(base["workload"]):
         return ""
@@ -319,8 +315,6 @@ class _Runner:
 
     def own(self, cases: Sequence[Any]) -> tuple[dict[tuple[Point, str, str], Values], dict[str, tuple[str, str]]]:
         """Run cases at the machine file's own numbers: values, and unit and sense of each metric."""
-        from opplab.sweep.runner import run_cases
-
         values: dict[tuple[Point, str, str], Values] = {}
         units: dict[str, tuple[str, str]] = {}
 

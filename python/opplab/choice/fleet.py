@@ -20,6 +20,7 @@ from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError, OpplabError
+from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import several
 
@@ -340,8 +341,6 @@ def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
     InputError
         If there is nothing at a path, or no dump in a folder or list.
     """
-    from opplab.files import read_text
-
     out: list[Path] = []
     for argument in map(Path, arguments):
         found = [argument]
@@ -525,8 +524,6 @@ def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any]) -> Sav
 
 def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:
     """Give the answer that a folder has of this type and question, or run and keep it."""
-    from opplab.files import digest_of, read_text, write_text
-
     if output is None:
         return run(), False
     key = hashlib.sha256(f"{kind.digest}\n{kind.text}\n{question}".encode()).hexdigest()[:16]
@@ -567,22 +564,17 @@ def _question(workload: Any, options: Mapping[str, Any], on: Machine) -> str:
 
 
 def _digest_of_file(file: Path) -> str:
-    from opplab.files import check_size
-
     with check_size(file, "a workload").open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _digest(text: str) -> str:
-    from opplab.files import toml_of
-
     tree = toml_of(text, "the machine file")
     kept = {name: value for name, value in tree.items() if name not in ("name", "provenance", "source")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _has_power(text: str) -> bool:
-    from opplab.files import toml_of
     from opplab.simulation.power import known_power
 
     return any(known_power(toml_of(text, "the machine file")))
@@ -590,8 +582,6 @@ def _has_power(text: str) -> bool:
 
 def _name_of(text: str, source: Path) -> str:
     """Name a type by its processor, without trade marks, and its CPUs."""
-    from opplab.files import toml_of
-
     tree = toml_of(text, "the machine file")
     about, imported, _ = str(tree.get("provenance", "")).partition("; imported from")
     name = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", about if imported else "")

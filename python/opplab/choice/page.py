@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from opplab import _opplab
+from opplab.certainty import quantile_draws
 from opplab.report import svg
 from opplab.summary.answer import title_of
+from opplab.uncertainty.parts import LEVEL, Parts
 
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
-    from opplab.uncertainty.parts import Parts
 
 
 def page(choice: Choice) -> str:
     """Give the page."""
-    from opplab import _opplab
-    from opplab.certainty import quantile_draws
     from opplab.report.html import panel, render
     from opplab.summary.sure import table_of, tornado
-    from opplab.uncertainty.parts import LEVEL
 
     chosen = choice.recommended
     needed = quantile_draws(LEVEL)

@@ -13,9 +13,12 @@ from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from opplab.choice.answer import LATER, Choice, Option
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
+from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
 from opplab.uncertainty.draws import Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import Influence, Parts, without_runs
@@ -76,8 +79,6 @@ class Ranking:
     @cached_property
     def latencies(self) -> Sequence[str]:
         """The waits that are shown beside what was asked for."""
-        from opplab.summary.answer import PAIRS
-
         # With deadlines the time from the timer to the end of the work counts, as in the answer of a run.
         whole = [
             pair
@@ -95,8 +96,6 @@ class Ranking:
 
     def choice(self, iterations: int, drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]) -> Choice:
         """Give the answer; `drawn` runs the draws that it still takes to see what the first place hangs on."""
-        from opplab.summary.answer import ends
-
         program, asked = self.program, self.asked
         ranked, number = self._options()
         gap, hangs = self._gap(ranked, drawn)
@@ -146,8 +145,6 @@ class Ranking:
 
     def _options(self) -> tuple[list[Option], int]:
         """Give the settings, the best first, and how many draws or runs their probabilities are of."""
-        import numpy as np
-
         used = dict.fromkeys([*self.shown, *(metric for metric, _ in self.bounds)])
         found = {metric: [self._of(label, metric) for label in self.labels] for metric in used}
         samples = {name: _samples(one, self.assumed, self.units[name][0] == "%") for name, one in found.items()}
@@ -245,8 +242,6 @@ class Ranking:
 
     def _notes(self, ranked: Sequence[Option], policies: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Give what the numbers are of, for the last line."""
-        from opplab.summary.answer import never_finished, periods_together, start_up, whole_of
-
         cold = [
             policies[option.label]["governor"]
             for metric, _ in self.bounds
@@ -331,8 +326,6 @@ def _twins(
 
 def _half_a_digit(values: Any) -> Any:
     """Give half of the last of the four digits that are printed of a value."""
-    import numpy as np
-
     size = np.abs(values)
     return 0.5 * 10.0 ** (np.floor(np.log10(np.where(size > 0, size, 1.0))) - 3) * (size > 0)
 
@@ -347,8 +340,6 @@ def _judged(
 
     A row a sample, a column a setting.
     """
-    import numpy as np
-
     feasible = np.ones_like(samples[goal], dtype=bool)
     kept = {}
     for metric, limit in bounds:
@@ -366,8 +357,6 @@ def _judged(
 
 def _singles(metrics: Mapping[str, Sequence[Values]], draws: Draws | None) -> dict[str, Any]:
     """Give metrics of settings by what agrees or not: a row a run or, with draws, a draw, the file's own the first."""
-    import numpy as np
-
     every = [one for settings in metrics.values() for one in settings]
     iterations = sorted(set.intersection(*(set(one.own) for one in every)))
     drawn = sorted(set.intersection(*(set(one.drawn) for one in every))) if draws is not None else []
@@ -387,8 +376,6 @@ def _samples(settings: Sequence[Values], draws: Draws | None, share: bool) -> An
     share of missed work is 0 in most draws and more in a few: drawn together, as other metrics are, it would be above
     0 in all.
     """
-    import numpy as np
-
     rng = np.random.default_rng(1)
     iterations = sorted(set.intersection(*(set(one.own) for one in settings)))
     own = np.array([[one.own[at] for at in iterations] for one in settings])

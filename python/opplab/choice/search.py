@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from scipy.optimize import differential_evolution
+
 from opplab.choice.criteria import Asked, Constraint
 from opplab.choice.settings import Setting, has_tunable
 from opplab.errors import InputError
@@ -71,9 +74,6 @@ def _search_one(
     budget: int,
     seed: int,
 ) -> list[Setting]:
-    import numpy as np
-    from scipy.optimize import differential_evolution
-
     names = list(ranges)
     costs: dict[Setting, float] = {}
 
@@ -108,7 +108,6 @@ def _search_one(
 
 
 def _start(population: int, bounds: Sequence[tuple[float, float]], seed: int) -> Any:
-    import numpy as np
 
     from opplab.uncertainty.draws import latin_hypercube
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from opplab.cli.options import format_option, jobs_option, output_option, workers
+from opplab.files import write_text
 from opplab.report.text import print_table
 
 
@@ -91,8 +92,6 @@ def command(
         experiment=experiment,
         progress=progress,
     )
-    from opplab.files import write_text
-
     path = output or Path(f"{benchmark}@{machine}.toml")
     write_text(path, calibration.to_toml(made))
     rows = [

@@ -27,6 +27,8 @@ from opplab.cli.options import (
     with_generic_power,
     workers,
 )
+from opplab.files import check_own, write_text
+from opplab.report.text import render_table, terminal_width
 from opplab.simulation.policy import Policy
 
 
@@ -176,9 +178,7 @@ def command(
     """
     from opplab.choice.choose import choose
     from opplab.cli.run import cluster
-    from opplab.files import check_own, write_text
     from opplab.report.block import LINES
-    from opplab.report.text import render_table, terminal_width
     from opplab.sweep.progress import progress
 
     keys = {name: given.pop(name) for name in ("epp", "energy_model")}

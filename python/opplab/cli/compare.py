@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
-from opplab.comparison.compare import OF_BENCHMARKS, TABLES, mmtests_table, order_runs
+from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, order_runs
 from opplab.comparison.tables import FORMATS
 from opplab.errors import InputError
+from opplab.files import printable
+from opplab.mmtests import runs_of
+from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
+from opplab.report.text import render_table, terminal_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +52,6 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         """Check the name."""
         if value in TABLES or value.startswith("monitor:"):
             return value
-        from opplab.mmtests.problems import UnknownName
-
         raise click.BadParameter(str(UnknownName("table", value, [*TABLES, "monitor:NAME"])), ctx, param)
 
 
@@ -175,7 +179,6 @@ class Request:
                 one.notes.append(OF_THE_RUNS)
         if tables:
             from opplab.comparison.tables import render_all
-            from opplab.report.text import terminal_width
 
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         if self.form == "csv":
@@ -197,8 +200,6 @@ class Request:
 
     def _is_robots(self) -> bool:
         """Whether the sources are texts of the kernel's test robot; both kinds at once are refused."""
-        from pathlib import Path
-
         from opplab.formats.kernel_robot import is_file
 
         plain = [one for one in self.source if Path(one).is_file()]
@@ -225,15 +226,11 @@ class Request:
         left_out = len(table.rows) - SCREENFUL
         if self.options["everything"] or self.form != "text" or left_out <= 0:
             return table
-        from dataclasses import replace
-
         return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, f"{left_out} more rows: --all"])
 
     @cached_property
     def _experiment(self) -> Experiment:
         """The experiment of the results folder, which runs again with draws."""
-        from pathlib import Path
-
         from opplab.sweep.experiments import Experiment
 
         if len(self.source) != 1 or not (Path(self.source[0]) / "manifest.json").is_file():
@@ -242,11 +239,7 @@ class Request:
 
     def _how_sure(self) -> None:
         """Run the draws of a results folder's experiment, and report how sure its changes are."""
-        from pathlib import Path
-
         from opplab import results
-        from opplab.files import printable
-        from opplab.report.text import render_table, terminal_width
         from opplab.summary import publish
         from opplab.sweep.progress import progress
         from opplab.sweep.store import Store
@@ -284,8 +277,6 @@ class Request:
 
     def _by_mmtests(self) -> bool:
         """The quick way: mmtests' own tables of a result tree."""
-        from opplab.comparison.compare import check_layout
-
         check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
         if self.options["method"] != "mmtests" or any(
             self.options[name] for name in ("rules", "junit", "html", "uncertainty")
@@ -297,8 +288,6 @@ class Request:
 
         if len(self.source) > 1 or not isdir(self.source[0]) or not self._asked():  # noqa: PTH112
             return False
-        from opplab.mmtests import runs_of
-
         asked = self.options["runs"]
         names = self._names([] if asked else runs_of(self.source[0]))
         if not names:
@@ -340,8 +329,6 @@ class Request:
 
     def _whole(self, tables: list[Table]) -> list[Table]:
         """Give the tables, and those of every metric beside theirs that a run can be better at: what `any` is about."""
-        from dataclasses import replace
-
         from opplab.comparison.gate import parse
         from opplab.metrics import is_answer
 
@@ -379,7 +366,6 @@ class Request:
             return []
 
     def _tables(self, everything: bool = False, table: str = "") -> list[Table]:
-        from opplab.comparison.compare import compare
         from opplab.comparison.gate import names_of
 
         tables = compare(
@@ -429,8 +415,6 @@ class Request:
     @cached_property
     def _other_questions(self) -> list[str]:
         """Name what is called the same in two results folders, and is other work or runs for another time."""
-        from pathlib import Path
-
         from opplab.simulation.cases import measured_time
         from opplab.sweep.store import Store
 
@@ -450,8 +434,6 @@ class Request:
 
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
-        from pathlib import Path
-
         from opplab.comparison.sources import run_name
         from opplab.sweep.store import Store
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+from opplab import catalog
 from opplab.cli.group import Group
 from opplab.cli.options import (
     BuiltIn,
@@ -25,6 +27,9 @@ from opplab.cli.options import (
     vs_option,
     write_new,
 )
+from opplab.errors import InputError
+from opplab.files import read_text
+from opplab.report.text import print_table
 
 
 @click.group(name="experiment", cls=Group)
@@ -37,9 +42,6 @@ def command() -> None:
 @output_format_option("toml", what="Output format; toml is the file itself.")
 def show(name: str, output_format: str) -> None:
     """Show the machines, workloads, policies and cases of experiment NAME (built in, or a .toml)."""
-    from opplab import catalog
-    from opplab.files import read_text
-    from opplab.report.text import print_table
     from opplab.sweep.experiments import Experiment
 
     if output_format == "toml":
@@ -120,9 +122,6 @@ def new(
     force: bool,
 ) -> None:
     """Write an experiment file that compares governors, as a start for your own."""
-    import os
-
-    from opplab.errors import InputError
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload, length_of
     from opplab.sweep.fitted import with_calibration

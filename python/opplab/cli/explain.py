@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from opplab import _opplab
 from opplab.cli.options import (
     NameOf,
     damaged_ok_option,
@@ -15,7 +16,7 @@ from opplab.cli.options import (
     time_ns,
     trace_machine_option,
 )
-from opplab.report.text import say
+from opplab.report.text import print_table, say
 
 
 def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
@@ -26,7 +27,6 @@ def _idle_of_run(target: str, output_format: str) -> None:
     """Print decisions of idle governors on a run's sleeps, and what was drawn in each state."""
     from opplab.explanation.cases import find_case
     from opplab.explanation.idle import decisions_of_run, watts_by_state
-    from opplab.report.text import print_table
 
     case = find_case(target)
     decisions, watts = decisions_of_run(case).to_dicts(), watts_by_state(case)
@@ -84,8 +84,6 @@ def command(
     of the trace's clock.
     """
     if target.endswith(".jsonl"):
-        from opplab import _opplab
-
         words = ["govern", "--explain", target]
         words += ["--cpu", str(cpu)] if cpu is not None else []
         words += ["--at", f"{at:.9f}s"] if at is not None else []

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from opplab import _opplab, catalog
 from opplab.cli.group import Group
 from opplab.cli.options import interval_option, output_format_option, points_option
 from opplab.errors import InputError
-from opplab.files import write_text
+from opplab.files import read_text, write_text
 
 
 @click.group(name="fit", cls=Group)
@@ -53,12 +54,6 @@ def _text(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_machine(source: Path) -> bool:
-    from opplab import catalog
-
-    return source.suffix == ".toml" or str(source) in catalog.names("machine")
-
-
 def _fit_machine(
     name: str,
     sources: tuple[Path, ...],
@@ -68,9 +63,7 @@ def _fit_machine(
     output_format: str,
 ) -> None:
     """Put the power of sources into a machine; with `check`, compare it with that table instead of printing it."""
-    from opplab import _opplab, catalog
     from opplab.cli.machine import powered
-    from opplab.files import read_text
     from opplab.fit import machine_check
     from opplab.fit.opp_power import Fitted
 
@@ -148,7 +141,8 @@ def power(
     """
     from opplab.fit import freqbench, opp_power
 
-    if _is_machine(sources[0]) and (len(sources) > 1 or check is not None):
+    is_machine = sources[0].suffix == ".toml" or str(sources[0]) in catalog.names("machine")
+    if is_machine and (len(sources) > 1 or check is not None):
         if leave_one_out or cpu is not None:
             raise click.UsageError("--leave-one-out and --cpu are for fits without MACHINE")
         if output_format != "text" and check is None:

@@ -27,6 +27,8 @@ from opplab.cli.options import (
     vs_option,
     workers,
 )
+from opplab.files import check_own, write_text
+from opplab.report.text import terminal_width
 
 COUNT_MAX = 10**9
 
@@ -96,9 +98,7 @@ def command(
     """
     from opplab.choice.fleet import fleet
     from opplab.cli.run import cluster
-    from opplab.files import check_own, write_text
     from opplab.report.block import LINES
-    from opplab.report.text import terminal_width
     from opplab.sweep.progress import progress
 
     check_own(output, ("fleet.json", "report.html", "types"), "the answer")

@@ -13,9 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
+import polars as pl
 
 from opplab import _opplab, results
 from opplab.errors import InputError
+from opplab.files import write_text
 
 
 def _host(words: list[str]) -> int:
@@ -34,8 +36,6 @@ def _parquet(words: list[str]) -> tuple[list[str], str] | None:
 
 
 def _observe_parquet(words: list[str], output: str) -> int:
-    import polars as pl
-
     with TemporaryDirectory() as folder:
         csv = Path(folder) / "observe.csv"
         code = _host([*words, "-o", str(csv)])
@@ -49,7 +49,6 @@ def _observe_parquet(words: list[str], output: str) -> int:
 def _calibrated(folder: Path) -> None:
     """Write the machine file of what ``calibrate`` measured beside it."""
     from opplab.cli.machine import imported
-    from opplab.files import write_text
     from opplab.host.calibrated import calibrated
 
     if not (folder / "calibration.json").is_file():
@@ -84,7 +83,6 @@ def experiment(file: Path, words: tuple[str, ...]) -> None:
     apply here as well. --workload LABEL names the workload that COMMAND runs, if the file has several. A key in which
     policies differ must be settable on a running kernel; otherwise it is refused.
     """
-    from opplab.files import write_text
     from opplab.host.experiment import plan_of
     from opplab.sweep.experiments import Experiment
 

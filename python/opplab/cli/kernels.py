@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import opplab
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, NameOf, format_option
+from opplab.errors import OpplabError
 from opplab.report.text import flow, print_table
 
 if TYPE_CHECKING:
@@ -57,7 +59,6 @@ def diff(
     without the other. Other gates that act only together are not found by it. The table has one row per gate: `runs`
     names the kernel whose runs these are event for event.
     """
-    import opplab
     from opplab.kernel import KernelProfile, kernel_diff
 
     if attribute and machine is None:
@@ -108,7 +109,6 @@ class _Measure:
     """Runs policies of one machine and work with the same seeds."""
 
     def __init__(self, machine: str, workload: str | None, seconds: float, seeds: int) -> None:
-        import opplab
         from opplab.simulation.workload import Benchmark, load_of
         from opplab.sweep.fitted import constants_on
 
@@ -122,8 +122,6 @@ class _Measure:
 
     def run(self, policy: Policy) -> tuple[dict[str, dict[int, float]], list[str]]:
         """Give the values of each metric by seed, and the fingerprints of the runs."""
-        import opplab
-
         found: dict[str, dict[int, float]] = {}
         prints = []
         for seed in range(1, self.seeds + 1):
@@ -207,7 +205,6 @@ def _attributed(
         Fingerprints of the second's.
     """
     import opplab
-    from opplab.errors import OpplabError
     from opplab.kernel.profiles import together
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import Tally

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from opplab.cli.options import format_option, output_option, trace_argument
+from opplab.files import write_text
+from opplab.report.text import print_table
 
 
 @click.command(name="learn")
@@ -26,8 +28,6 @@ def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output
     The model has the wake-up graph and the distributions of run times and waits. Nothing is fitted.
     `opplab run MODEL.toml --machine NAME` runs it.
     """
-    from opplab.files import write_text
-    from opplab.report.text import print_table
     from opplab.trace.learn import learn, to_toml
     from opplab.trace.recording import Trace
 

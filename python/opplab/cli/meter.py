@@ -9,6 +9,8 @@ import click
 
 from opplab.cli.options import BuiltIn, format_option, machine_option, one_policy_options, policy_of
 from opplab.errors import InputError
+from opplab.report.text import print_table
+from opplab.simulation.policy import Policy
 
 if TYPE_CHECKING:
     from opplab.simulation.run import Run
@@ -54,7 +56,6 @@ def command(
     tasks      energy of each task: CPUs while it ran, and shared power
     """  # noqa: D301
     from opplab.simulation.machine import Machine
-    from opplab.simulation.policy import Policy
     from opplab.simulation.simulate import simulate
     from opplab.simulation.workload import Workload
 
@@ -74,8 +75,6 @@ def command(
             raise click.UsageError("turbostat's table has its own format: leave out --format")
         click.echo(run.turbostat(every_s), nl=False)
         return
-    from opplab.report.text import print_table
-
     frame = run.meter(meter, every_s)
     print_table(frame.to_dicts(), output_format)
     if meter == "battery" and output_format == "text":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.shell_completion import CompletionItem
 
-from opplab import files
+from opplab import _opplab, catalog, files
+from opplab.catalog import nearest
 from opplab.cli.ending import DAMAGED_OK
 from opplab.errors import InputError
 from opplab.report.text import FORMATS
@@ -30,7 +32,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _is_kernel(name: str) -> bool:
     """Whether a kernel has this name, listed or not; what the name leaves open goes to standard error."""
-    from opplab.errors import InputError
     from opplab.kernel import KernelProfile, kernel_note
 
     try:
@@ -44,7 +45,6 @@ def _is_kernel(name: str) -> bool:
 
 def _nearest_version(name: str, known: list[str]) -> str:
     """Name the kernel that is nearest by version, the older of two; by spelling what is no version."""
-    from opplab.catalog import nearest
 
     def place(version: str) -> float | None:
         numbers = re.match(r"v?(\d+)\.(\d+)\b", version)
@@ -70,8 +70,6 @@ class BuiltIn(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Give the names, then let the shell complete files."""
-        from opplab import catalog
-
         names = [name for name in (*self.more, *catalog.names(self.name)) if name.startswith(incomplete)]
         return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
 
@@ -93,14 +91,10 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         self.several = several
 
     def _names(self) -> list[str]:
-        from opplab import _opplab
-
         return [name for name, _ in _opplab.names(self.kind)]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse an unknown name with the nearest one."""
-        from opplab.catalog import nearest
-
         known = self._names()
         if not self.several and "," in value and set(value.split(",")) <= set(known):
             raise click.BadParameter(f"only one {self.name} here; compare several with opplab experiment new")
@@ -123,9 +117,6 @@ def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
     """Add ``--f-max`` as `freq_max`: a name, or `several` with commas; one that no kernel has is refused."""
 
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-        from opplab import _opplab
-        from opplab.catalog import nearest
-
         (values,) = (str(key["values"]) for key in _opplab.policy_keys() if key["name"] == "freq_max")
         known = values.split(", ")
         for name in () if value is None else value.split(",") if several else [value]:
@@ -148,11 +139,6 @@ def output_format_option(*more: str, only: Iterable[str] = FORMATS, what: str = 
     )
 
 
-def format_option(function: F) -> F:
-    """Add ``--format`` to a command as `output_format`."""
-    return output_format_option()(function)
-
-
 def time_ns(text: str, like: str) -> int:
     """Read a time such as ``12.5`` (s), ``12.5s`` or ``300ms`` (also us, ns)."""
     match = re.fullmatch(r"(\d*)\.?(\d*)\s*(|s|ms|us|ns)", text.strip())
@@ -164,17 +150,16 @@ def time_ns(text: str, like: str) -> int:
     return int(whole or 0) * factor + int(int(part or 0) * factor // 10 ** len(part))
 
 
-def points_option(function: F) -> F:
-    """Add ``--points``: which operating points of a table are fitted."""
-    words = "Measured operating points to fit: low,mid,high, kHz, or all."
-    return click.option("--points", default="all", help=words)(function)
-
-
-def interval_option(function: F) -> F:
-    """Add ``--interval``: what intervals of fitted power are of."""
-    words = "Scope of the intervals: one meter and chip, another chip by such a meter, or the kind by any meter."
-    names = click.Choice(["meter", "chip", "kind"])
-    return click.option("--interval", type=names, default="meter", help=words)(function)
+format_option = output_format_option()
+points_option = click.option(
+    "--points", default="all", help="Measured operating points to fit: low,mid,high, kHz, or all."
+)
+interval_option = click.option(
+    "--interval",
+    type=click.Choice(["meter", "chip", "kind"]),
+    default="meter",
+    help="Scope of the intervals: one meter and chip, another chip by such a meter, or the kind by any meter.",
+)
 
 
 def report_option(function: F) -> F:
@@ -204,19 +189,16 @@ def trace_machine_option(what: str = "Machine of the trace", **more: Any) -> Cal
 
 def machine_of_trace(name: str, trace: Path) -> Machine:
     """Give the machine of that option."""
-    from opplab import _opplab
     from opplab.simulation.machine import Machine
 
     return Machine(_opplab.traced_machine(str(trace))) if name == "auto" else Machine.load(name)
 
 
-def half_life_option(function: F) -> F:
-    """Add ``--pelt-half-life-ms`` as `pelt_half_life_ms`: that of a traced kernel."""
-    return click.option(
-        "--pelt-half-life-ms",
-        type=click.Choice([8, 16, 32]),
-        help="Half-life of the traced kernel's load tracking (default: what the trace or the snapshot shows, else 32).",
-    )(function)
+half_life_option = click.option(
+    "--pelt-half-life-ms",
+    type=click.Choice([8, 16, 32]),
+    help="Half-life of the traced kernel's load tracking (default: what the trace or the snapshot shows, else 32).",
+)
 
 
 def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -224,15 +206,14 @@ def _accept_damage(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         ctx.meta[DAMAGED_OK] = True
 
 
-def damaged_ok_option(function: F) -> F:
-    """Add ``--damaged-ok``, which `opplab.cli.main` acts on."""
-    return click.option(
-        "--damaged-ok",
-        is_flag=True,
-        expose_value=False,
-        callback=_accept_damage,
-        help="Exit code 0 for a damaged trace.",
-    )(function)
+damaged_ok_option = click.option(
+    "--damaged-ok",
+    is_flag=True,
+    expose_value=False,
+    callback=_accept_damage,
+    help="Exit code 0 for a damaged trace.",
+)
+"""What `opplab.cli.main` acts on."""
 
 
 def trace_argument(name: str, *, exists: bool = False) -> Callable[[F], F]:
@@ -254,20 +235,14 @@ def _draws(_ctx: click.Context, _param: click.Parameter, number: int | None) -> 
     return number
 
 
-def uncertainty_option(function: F) -> F:
-    """Add ``--uncertainty N``."""
-    return click.option(
-        "--uncertainty",
-        type=click.IntRange(2, DRAWS_MAX),
-        callback=_draws,
-        metavar="N",
-        help="Number of draws of the machine's assumed values; intervals then include their effect.",
-    )(function)
-
-
-def jobs_option(function: F) -> F:
-    """Add ``-j/--jobs``."""
-    return click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one per CPU).")(function)
+uncertainty_option = click.option(
+    "--uncertainty",
+    type=click.IntRange(2, DRAWS_MAX),
+    callback=_draws,
+    metavar="N",
+    help="Number of draws of the machine's assumed values; intervals then include their effect.",
+)
+jobs_option = click.option("-j", "--jobs", type=click.IntRange(1, 1024), help="Threads (default: one per CPU).")
 
 
 def workers(jobs: int | None) -> int:
@@ -285,10 +260,12 @@ def _tunables(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     return pairs
 
 
-def background_option(command: F) -> F:
-    """Add the option `--background` for what the system does beside the workload."""
-    words = "Tasks of a quiet system beside the workload: NAME ('opplab list backgrounds') or a file of 'opplab learn'."
-    return click.option("--background", type=BuiltIn("background"), metavar="NAME|FILE", help=words)(command)
+background_option = click.option(
+    "--background",
+    type=BuiltIn("background"),
+    metavar="NAME|FILE",
+    help="Tasks of a quiet system beside the workload: NAME ('opplab list backgrounds') or a file of 'opplab learn'.",
+)
 
 
 def from_folder(name: str, folder: Path) -> str:
@@ -296,10 +273,11 @@ def from_folder(name: str, folder: Path) -> str:
     return os.path.relpath(name, folder) if Path(name).suffix == ".toml" else name
 
 
-def power_option(command: F) -> F:
-    """Add the option `--power` for machines without power."""
-    words = "Power curve for a machine file that has none: the generic curve of its class, with wide ranges."
-    return click.option("--power", type=click.Choice(["generic"]), help=words)(command)
+power_option = click.option(
+    "--power",
+    type=click.Choice(["generic"]),
+    help="Power curve for a machine file that has none: the generic curve of its class, with wide ranges.",
+)
 
 
 def with_generic_power(name: str | Path) -> Machine:
@@ -370,8 +348,6 @@ def variants_on(
 
 def note_replaced(path: Path, question: str) -> None:
     """Print which answer of another question gives way to a new one: `path` is the JSON of both."""
-    import json
-
     try:
         before = json.loads(files.read_text(path, "an answer"))["question"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
@@ -400,8 +376,6 @@ def benchmark_of(name: str, params: Sequence[str]) -> dict[str, Any] | None:
     InputError
         An unknown parameter; names the nearest one.
     """
-    from opplab import _opplab
-    from opplab.catalog import nearest
     from opplab.simulation.workload import Workload
 
     model = next((model for model in _opplab.benchmarks() if model["name"] == name), None)
@@ -509,8 +483,6 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
     click.UsageError
         A key of ``--set`` is not one, or its value is no such value.
     """
-    from opplab import _opplab
-    from opplab.catalog import nearest
     from opplab.sweep.variants import value_of
 
     keys = {name: value for name, value in given.items() if name != "keys" and value not in (None, {}, ())}

@@ -12,6 +12,9 @@ import click
 
 from opplab.cli.options import jobs_option, machine_option, policy_of, policy_options, vs_option, workers
 from opplab.errors import InputError
+from opplab.formats import kernel_robot
+from opplab.report.text import terminal_width
+from opplab.sweep.progress import progress
 from opplab.uncertainty import DRAWS_MAX
 
 if TYPE_CHECKING:
@@ -73,8 +76,6 @@ def command(
     MAIL is a comparison of the robot. --vs describes the change of each commit, and --machine stands for its machine.
     Test, parameters and governor come from the mail. The answer has its layout, with the probability of each sign.
     """
-    from opplab.formats import kernel_robot
-
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     if any(one.is_file() and one.suffix != ".toml" and kernel_robot.is_file(one) for one in sources):
         if len(sources) > 1 or output is not None or metrics or uncertainty:
@@ -96,7 +97,6 @@ def command(
     loaded = [Experiment.load(name) for name in sources]
     if output.suffix == ".json":
         from opplab.agreement import sealed
-        from opplab.sweep.progress import progress
 
         if len(loaded) > 1:
             raise InputError("a seal is of one experiment: give one file, or -o TABLE.csv")
@@ -125,9 +125,6 @@ def _mail(
 ) -> None:
     from opplab.agreement import robot
     from opplab.comparison.tables import render_all
-    from opplab.formats import kernel_robot
-    from opplab.report.text import terminal_width
-    from opplab.sweep.progress import progress
 
     answers, refused = [], []
     for number, report in enumerate(kernel_robot.read_file(path), 1):
@@ -162,7 +159,6 @@ def _mail(
 def _table(loaded: list[Experiment], output: Path, results: Path, jobs: int | None) -> None:
     """Predict the rows of the experiments' table."""
     from opplab.agreement import predict
-    from opplab.sweep.progress import progress
 
     tables = {experiment.published_file for experiment in loaded}
     if len(tables) != 1 or None in tables:

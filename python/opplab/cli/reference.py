@@ -135,7 +135,8 @@ def man_page(page: Page, children: list[Page]) -> str:
         lines.append(".SH COMMANDS")
         for child in children:
             lines += [".TP", f".B {_roff(child.name)}", _roff(child.text.split(". ")[0].replace("\n", " "))]
-    lines += [".SH EXIT STATUS", *_exit_codes()]
+    lines.append(".SH EXIT STATUS")
+    lines += [line for code, words in EXIT_CODES for line in (".TP", f".B {code}", _roff(words))]
     return "\n".join(lines) + "\n"
 
 
@@ -148,10 +149,6 @@ EXIT_CODES = (
     (130, "interrupted by Ctrl-C"),
     (141, "the reader of the output went away"),
 )
-
-
-def _exit_codes() -> list[str]:
-    return [line for code, words in EXIT_CODES for line in (".TP", f".B {code}", _roff(words))]
 
 
 # Option that several commands have -> how it may be written.

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from opplab import _opplab, catalog
+from opplab import _opplab, catalog, stats
 from opplab.certainty import change_text, signed
 from opplab.cli.options import (
     NameOf,
@@ -101,8 +101,6 @@ def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
     Values, verdict, change and interval are of the means of the runs; those of counts are not rounded. Where a mean is
     0 there is no interval. A change whose interval includes 0 is not significant, nor is one within the error.
     """
-    from opplab import stats
-
     for metric in found["metrics"]:
         runs = metric.pop("runs", [])
         if runs and not metric["unit"]:

@@ -9,12 +9,13 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from opplab import _opplab, catalog
 from opplab.cli.options import (
     BuiltIn,
     background_option,
@@ -38,9 +39,11 @@ from opplab.cli.options import (
     workers,
 )
 from opplab.errors import FormatError, InputError
-from opplab.files import printable
+from opplab.files import printable, read_text, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
 from opplab.report.text import flow, print_table, render_table, terminal_width
+from opplab.sweep.progress import progress
+from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from opplab.summary.pairs import Block
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.runner import Tally
-    from opplab.sweep.store import Store
     from opplab.sweep.variants import Variant
     from opplab.uncertainty.sweep import Sureness
 
@@ -136,9 +138,8 @@ def command(
     every compared change is narrower than this. --uncertainty N also varies the machine's assumed values within
     their ranges. Each interval then has two parts: runs and assumptions.
     """
-    from opplab.sweep.store import Store
-
-    how = How(workers(jobs), output_format, everything, **{name: options.pop(name) for name in How.FLAGS})
+    flags = {one.name: options.pop(one.name) for one in fields(How) if one.kw_only}
+    how = How(workers(jobs), output_format, everything, **flags)
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     target = what
     benchmark = benchmark_of(what or "", params)
@@ -234,21 +235,9 @@ class How:
     traces: bool
     uncertainty: int | None
 
-    FLAGS: ClassVar = (
-        "dask",
-        "check",
-        "check_determinism",
-        "retry_failed",
-        "replace",
-        "no_report",
-        "traces",
-        "uncertainty",
-    )
-
 
 def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
     """Write the machines without power into the folder of the results, with a generic curve; give their files."""
-    from opplab.files import write_text
     from opplab.simulation.machine import Machine
 
     bare = [name for name in names if Machine.load(name)._inner.unknown_power] or names
@@ -266,8 +255,6 @@ def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 def _check_name(what: str) -> None:
     """Refuse a word that is neither an experiment nor a file, with the nearest name of what may stand there."""
-    from opplab import _opplab, catalog
-
     known = [*catalog.names("experiment"), *(model["name"] for model in _opplab.benchmarks())]
     if "." in what or "/" in what or Path(what).exists() or what in known:
         return
@@ -283,7 +270,6 @@ def _is_workload(what: str) -> bool:
 
 def _is_model(path: Path) -> bool:
     """Whether a file is a model of `opplab learn`."""
-    from opplab.files import read_text, toml_of
     from opplab.trace.learn import is_model
 
     try:
@@ -294,7 +280,6 @@ def _is_model(path: Path) -> bool:
 
 def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     """Write the rt-app file of a learnt model into the folder of the results, and give its path."""
-    from opplab.files import write_text
     from opplab.trace.learn import read, to_rtapp
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -317,8 +302,6 @@ def _nothing_left(folder: Path) -> Iterator[None]:
 
 def _as_json_c(path: Path, folder: Path) -> Path:
     """Write an rt-app file as json-c reads it, the last value of a repeated key, into the folder of the results."""
-    from opplab.files import read_text, write_text
-
     try:
         # Python's reader keeps the last value, too.
         whole = json.loads(read_text(path, "a workload file"))
@@ -343,7 +326,6 @@ def _write_experiment(
     notes: Sequence[str],
 ) -> Path:
     """Write the experiment of these variants, so that every other command works on what comes of it."""
-    from opplab.files import write_text
     from opplab.simulation.machine import Machine
     from opplab.simulation.run import duration_ns
     from opplab.simulation.workload import Benchmark, Workload, length_of
@@ -439,15 +421,12 @@ def _tell_unknown_disks(experiment: Experiment) -> None:
 
 
 def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
-    from opplab.sweep.store import Store
-
     with Store(output) as store:
         _run_into(store, experiment, output, how)
 
 
 def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
     from opplab.sweep.missing import missing, unable
-    from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
 
     lacking = (*missing(experiment.cases), *unable(experiment.cases))
@@ -496,9 +475,6 @@ def _how_sure(
     experiment: Experiment, results: pl.DataFrame, metrics: list[str], beside: list[str], folder: Path, how: How
 ) -> Sureness:
     """Run the draws, which go to a results folder of their own within the sweep's."""
-    from opplab.files import write_text
-    from opplab.sweep.progress import progress
-    from opplab.sweep.store import Store
     from opplab.uncertainty.sweep import how_sure
 
     assert how.uncertainty is not None
@@ -545,8 +521,6 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
     if tally.problems or how.no_report:
         return
-    from opplab.files import write_text
-
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
     write_text(store.path / "tables.txt", plain)
     publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)

@@ -27,10 +27,11 @@ from opplab.cli.options import (
 from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
+from opplab.simulation.machine import Machine
+from opplab.trace.recording import Trace
 
 if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
-    from opplab.trace.recording import Trace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,8 +111,6 @@ def _span(trace: Trace, from_time: str | None, to_time: str | None) -> tuple[int
 @output_format_option(only=("text", "json"))
 def info(file: Path, output_format: str) -> None:
     """Summarise FILE: events, CPUs, duration, clock and gaps."""
-    from opplab.trace.recording import Trace
-
     trace = Trace(file)
     about = trace.info
     if not about["events"]:
@@ -160,7 +159,6 @@ def events(
     CSV has the columns of all chosen events; a field that an event lacks is empty.
     """
     from opplab.trace.frames import frame_of, one_table
-    from opplab.trace.recording import Trace
 
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
@@ -210,8 +208,6 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
     The output's name selects the format: .parquet (one table), .dat (trace-cmd), .txt (ftrace text), .pftrace
     (Perfetto), or a folder (one Parquet file per event).
     """
-    from opplab.trace.recording import Trace
-
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
     path = trace.export(output, *names, from_ns=from_ns, to_ns=to_ns)
@@ -245,8 +241,6 @@ def signals(
 
     Prints one row per CPU, per cluster (with --machine) and per task; -o writes all tables.
     """
-    from opplab.trace.recording import Trace
-
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     chosen = machine_of_trace(machine, file) if machine else None
     # Tables of each sample are made only to be written.
@@ -307,7 +301,6 @@ def energy(
     belongs to no task. Rails in the trace are printed beside the model.
     """
     from opplab.trace import energy as module
-    from opplab.trace.recording import Trace
 
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
@@ -392,9 +385,7 @@ def idle(
     Too deep (above) and too shallow (below) are counted as in the kernel. Two rivals need no history: `constant` takes
     the most frequent state, and `oracle` the deepest state that the stay was long enough for.
     """
-    from opplab.simulation.machine import Machine
     from opplab.trace import idle as module
-    from opplab.trace.recording import Trace
 
     if (machine is None) == (sysfs is None):
         raise click.UsageError("give the idle states: --machine or --sysfs")
@@ -432,7 +423,6 @@ def sql(
 
     Example: opplab trace sql trace.dat "select comm, max(wait_ns) as worst from waits group by comm"
     """
-    from opplab.trace.recording import Trace
     from opplab.trace.sql import tables_of
 
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
@@ -465,8 +455,6 @@ def view(
 
     The page needs no network and zooms to microseconds.
     """
-    from opplab.trace.recording import Trace
-
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     from_ns, to_ns = _span(trace, from_time, to_time)
     chosen = machine_of_trace(machine, file) if machine else None

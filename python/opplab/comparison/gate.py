@@ -26,26 +26,21 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, hypot, isfinite, isnan, log, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
 from opplab import stats
 from opplab.certainty import CONFIDENCE, change_text
-from opplab.comparison.method import change_of
+from opplab.comparison.method import Sample, change_of
 from opplab.comparison.overview import is_performance
+from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.files import printable, write_text
 from opplab.metrics import ALIASES, is_answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from opplab.comparison.method import Sample
-    from opplab.comparison.tables import Cell, Row, Table
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

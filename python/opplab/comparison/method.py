@@ -8,21 +8,15 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
-from typing import TYPE_CHECKING
 
 from opplab import stats
 from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
-from opplab.runs import SHARES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opplab.runs import Run, Series
-
+from opplab.runs import SHARES, Run, Series
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -250,7 +244,9 @@ def compare_runs(
         better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
-    _mark_same(compared, overview_rule)
+    for cell in compared:
+        if cell.ratio is not None:
+            cell.same = is_same(cell.ratio, cell.ratio_low, cell.ratio_high, overview_rule)
     layout = {"ratio": "ratios", "significance": "significance"}.get(kind, "blocks")
     units = list(dict.fromkeys(row.unit for row in rows))
     senses = list(dict.fromkeys(row.better for row in rows))
@@ -413,12 +409,6 @@ def _holm(cells: Sequence[Cell]) -> None:
     nan = float("nan")
     for cell, p in zip(cells, stats.holm([nan if cell.p is None else cell.p for cell in cells]), strict=True):
         cell.p_holm = p
-
-
-def _mark_same(cells: Sequence[Cell], overview_rule: bool) -> None:
-    for cell in cells:
-        if cell.ratio is not None:
-            cell.same = is_same(cell.ratio, cell.ratio_low, cell.ratio_high, overview_rule)
 
 
 def is_same(ratio: float, low: float | None, high: float | None, overview_rule: bool) -> bool:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import exp, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from opplab.certainty import CONFIDENCE, UNVARIED, certainty
 from opplab.comparison.method import Sample, change_of, compare_cells, digits_of, is_same, same_rule, sample_of
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
-from opplab.runs import SHARES, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from opplab.runs import Series
-
+from opplab.runs import SHARES, Run, Series
 
 Watts = tuple[float, str]
 """Average power, and what it is the average of."""

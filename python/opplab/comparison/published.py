@@ -52,10 +52,8 @@ _REMARKS = {
 }
 
 
-_COLUMNS = (
-    *("seed", "table", "machine", "kernel", "benchmark", "metric", "unit", "better", "parameter", "variant", "value"),
-    *("spread", "spread_kind", "published_ratio_pct", "note"),
-)
+_PLACE = ("seed", "table", "machine", "kernel", "benchmark", "metric", "unit", "better", "parameter", "variant")
+_COLUMNS = (*_PLACE, "value", "spread", "spread_kind", "published_ratio_pct", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +183,7 @@ def _cell(line: dict[str, str]) -> Published:
     if note.startswith("published as ") and "+0" in note:
         text = note.split()[2].rstrip(";").replace("+", "e")
     return Published(
-        seed=line["seed"],
-        table=line["table"],
-        machine=line["machine"],
-        kernel=line["kernel"],
-        benchmark=line["benchmark"],
-        metric=line["metric"],
-        unit=line["unit"],
-        better=line["better"],
-        parameter=line["parameter"],
-        variant=line["variant"],
+        **{name: line[name] for name in _PLACE},
         value=float(line["value"] or math.nan),
         text=text,
         spread=float(line["spread"]) if line["spread"] else None,

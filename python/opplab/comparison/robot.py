@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.formats import kernel_robot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from opplab.formats.kernel_robot import Entry, Failure, Report
+from opplab.formats.kernel_robot import Entry, Failure, Report
 
 METHOD = (
     "means, deviations and changes as the robot printed them; it prints neither intervals nor every run; "

@@ -24,9 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.files import check_size
-from opplab.metrics import is_answer
+from opplab.metrics import answers, is_answer, of_models
+from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
+from opplab.mmtests.statistics import amean, hmean
+from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
 from opplab.runs import Problem, Run, Series
+from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
+from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,8 +127,6 @@ class Tree(Source):
 
     def benchmarks(self, run: str) -> list[str]:
         """Names of the benchmarks of a run that can be read."""
-        from opplab.mmtests import benchmarks_of, find
-
         found = []
         for name in benchmarks_of(*self._at(run)):
             try:
@@ -135,16 +138,12 @@ class Tree(Source):
 
     def load(self, run: str, benchmark: str, metric: str = "", report: str = "") -> Run:
         """One run of one benchmark."""
-        from opplab.mmtests import read_run
-
         found = read_run(*self._at(run), benchmark, metric, report)
         found.name = run
         return found
 
     def default_metric(self, benchmark: str, report: str = "") -> str:
         """Mmtests' own choice."""
-        from opplab.mmtests import find
-
         return find(benchmark, report).default_metric
 
     def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
@@ -153,8 +152,6 @@ class Tree(Source):
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
-        from opplab.mmtests.statistics import amean, hmean
-
         found = Run(run.name, run.benchmark)
         found.together = True
         if run.name not in self._places:
@@ -170,8 +167,6 @@ class Tree(Source):
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
         """What a monitor recorded."""
-        from opplab.mmtests import read_monitor
-
         found = read_monitor(*self._at(run), monitor, benchmark, heading)
         found.name = run
         return found
@@ -286,8 +281,6 @@ class Frame(Source):
 
     def declared(self, benchmark: str) -> list[str]:
         """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
-        from opplab.metrics import answers
-
         there = [
             metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows if metric
         ]
@@ -298,8 +291,6 @@ class Frame(Source):
 
     def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
         """Those metrics; where runs did unlike work, energy by unit of work, of a benchmark in energy's place."""
-        from opplab.simulation.work import ENERGY_PER_WORK
-
         found = self.declared(benchmark)
         if "energy" not in found or not self.unlike_work(benchmark, runs):
             return found
@@ -308,8 +299,6 @@ class Frame(Source):
 
     def unlike_work(self, benchmark: str, runs: Sequence[str]) -> str:
         """Report by how much the work of runs differs from the first one's, of each the parameter with the most."""
-        from opplab.simulation.work import APART, ENERGY_PER_WORK
-
         work: dict[str, dict[str, float]] = {}
         for run in runs:
             rows = self._grouped().get((run, benchmark), [])
@@ -350,7 +339,6 @@ class Frame(Source):
         import polars as pl
 
         from opplab.report.numbers import of_a_part
-        from opplab.report.start import FIRST_IDLE, in_first_idle
 
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
         keys = ["run", "machine", "param", "iteration", "seed"]
@@ -375,8 +363,6 @@ class Frame(Source):
 
     def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
         """Which of some metrics the start of a benchmark's runs may decide, in sentences."""
-        from opplab.report.start import cold_waits
-
         places = self.table.select("machine", "benchmark", "param").unique(maintain_order=True).iter_rows()
         own = (" ".join(filter(None, place)) for place in places if place[1] == benchmark)
         known = (self.lengths_ns[place] for place in own if place in self.lengths_ns)
@@ -456,9 +442,6 @@ def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
     """Add the energy by unit of work of each case whose energy and work are known."""
     import polars as pl
 
-    from opplab.metrics import of_models
-    from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
-
     if ENERGY_PER_WORK in table["metric"]:
         return table
     used = {"energy", "power", "work_done", *(one.name for one in of_models())}
@@ -485,8 +468,6 @@ def _without_parts(table: pl.DataFrame) -> pl.DataFrame:
 
 def _times() -> list[str]:
     """The metrics that are the time of a whole benchmark."""
-    from opplab.metrics import of_models
-
     return list(dict.fromkeys(one.name for one in of_models() if (one.unit, one.better) == ("s", "lower")))
 
 
@@ -583,8 +564,6 @@ def run_name(path: Path) -> str:
 
 def _package_watts(run: Run) -> tuple[float, str] | None:
     """Mean package power of what turbostat recorded."""
-    from opplab.mmtests.statistics import amean
-
     series = run.series.get("PkgWatt")
     values = series.values() if series is not None else []
     return (amean(values), "PkgWatt") if values else None
@@ -636,15 +615,8 @@ def _file_name(path: Path) -> str:
 
 def _manifest_of(path: Path) -> dict[str, Any]:
     """What a results folder, or that of a table, has of its experiment; nothing where none is known."""
-    from opplab.sweep.store import Store
-
     folder = path if path.is_dir() else path.parent
     return Store(folder).manifest() if (folder / "manifest.json").is_file() else {}
-
-
-def _baseline_of(path: Path) -> str:
-    """The policy that the experiment of a results folder names as its baseline; empty where none is known."""
-    return str(_manifest_of(path).get("baseline") or "")
 
 
 def _lengths_of(path: Path) -> dict[str, tuple[int, int]]:
@@ -699,14 +671,12 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
         read = {path: _read_table(path) for path in tables} | {path: _read_csv(path) for path in csv}
         named = [read[path].with_columns(pl.lit(_file_name(Path(path))).alias("file")) for path in dict.fromkeys(paths)]
         lengths_ns = {name: length for path in paths for name, length in _lengths_of(Path(path)).items()}
-        return Frame(pl.concat(named, how="diagonal"), _baseline_of(Path(paths[0])), lengths_ns)
-    if first.is_dir():
-        from opplab.mmtests import runs_of
-
-        if runs_of(str(first)):
-            if len(paths) > 1:
-                raise InputError("one mmtests results folder at a time")
-            return Tree(str(first))
+        baseline = str(_manifest_of(Path(paths[0])).get("baseline") or "")
+        return Frame(pl.concat(named, how="diagonal"), baseline, lengths_ns)
+    if first.is_dir() and runs_of(str(first)):
+        if len(paths) > 1:
+            raise InputError("one mmtests results folder at a time")
+        return Tree(str(first))
     return Files(paths)
 
 
@@ -715,7 +685,6 @@ def _read_table(path: str) -> pl.DataFrame:
 
     from opplab import results
     from opplab.comparison.measured import results_of
-    from opplab.sweep.store import Store
 
     place = Path(path)
     if (place / _RUNS).is_file():

@@ -266,10 +266,6 @@ def _folded(table: Table, width: int | None) -> list[str]:
     return lines
 
 
-def _text_whole(table: Table) -> str:
-    return _text(table)
-
-
 def _number(cell: Cell, digits: int) -> str:
     if cell.text is not None:
         return cell.text
@@ -850,7 +846,7 @@ def _html(table: Table) -> str:
 
 
 _FORMATTERS: dict[str, Callable[[Table], str]] = {
-    "text": _text_whole,
+    "text": _text,
     "markdown": _markdown,
     "html": _html,
     "csv": _csv,

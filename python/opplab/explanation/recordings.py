@@ -15,6 +15,7 @@ from opplab.explanation.placement import candidate_findings, energy_choice, task
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.response import of_trace, response_findings, speeds
 from opplab.explanation.slow import slow_cpus
+from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
 if TYPE_CHECKING:
     from opplab.simulation.machine import Machine
@@ -69,8 +70,6 @@ def explain_trace(
             _refuse(path, governor)
             found = _recorded_task(path, placements, str(task), at_ns)
             return Explanation({**found.about, **zero}, found.findings)
-    from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
-
     slow_task = task is not None and why_slow
     (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(
         str(path), inner, 1, governor, half_life_ms, not slow_task

@@ -168,11 +168,6 @@ def _is_timed(case: _opplab.Case) -> bool:
     return bool(tasks) and all(any(op[0] == "timer" for op in task["ops"]) for task in tasks)
 
 
-def share_of(part_ns: int, whole_ns: int) -> str:
-    """Write a part of the busy time in brackets, or nothing without any."""
-    return f" ({100 * part_ns / whole_ns:.0f} %)" if whole_ns else ""
-
-
 def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome, *, adds_up: bool = False) -> str:
     """Name the tasks that ended late in this run, the most often late first; empty without any.
 
@@ -224,7 +219,8 @@ def slow_cpus(
     share = 100 * slow_ns / busy_ns if busy_ns else 0.0
     fixed_speed = facts["fixed_speed"]
     top_ns = busy_ns if fixed_speed else busy_at_top_ns(outcome)
-    at_top = f"At the highest clocks the same cycles take {length(top_ns)}{share_of(top_ns, busy_ns)}."
+    of_busy = f" ({100 * top_ns / busy_ns:.0f} %)" if busy_ns else ""
+    at_top = f"At the highest clocks the same cycles take {length(top_ns)}{of_busy}."
     nr_missed, of_runs = (outcome["missed_activations"], "") if replayed is None else replayed
     missed = f"{outcome['missed_activations']} of {outcome['activations']} activations were missed"
     took, lost = ("hardware would take", "lost on hardware") if fixed_speed else ("that took", "lost")

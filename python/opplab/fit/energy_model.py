@@ -11,15 +11,6 @@ from opplab.kernel.energy import EmPerfState, EnergyModel
 Tree = Mapping[str, Any]
 
 
-def points_of(cluster: Tree) -> list[tuple[int, int]]:
-    """Give (kHz, uW) of the points of a cluster, as its device tree would have them."""
-    return [(opp.get("khz") or round(1000 * opp["mhz"]), opp.get("uw", 0)) for opp in cluster["opp"]]
-
-
-def _model(cluster: Tree) -> EnergyModel:
-    return EnergyModel(points_of(cluster), cpus=[0], capacity=cluster["capacity"])
-
-
 def inefficient_khz(cluster: Tree) -> list[int]:
     """Give the clocks that the kernel passes over: a higher one costs no more for the same work.
 
@@ -28,7 +19,10 @@ def inefficient_khz(cluster: Tree) -> list[int]:
     InputError
         The kernel refuses the table.
     """
-    return [state.freq_khz for state in map(EmPerfState._make, _model(cluster).states) if state.inefficient]
+    # As its device tree would have them.
+    points = [(opp.get("khz") or round(1000 * opp["mhz"]), opp.get("uw", 0)) for opp in cluster["opp"]]
+    model = EnergyModel(points, cpus=[0], capacity=cluster["capacity"])
+    return [state.freq_khz for state in map(EmPerfState._make, model.states) if state.inefficient]
 
 
 def energy_model_notes(tree: Tree) -> list[str]:

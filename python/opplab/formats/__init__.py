@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opplab.mmtests.tree import Logs
-from opplab.runs import Problem
-
-if TYPE_CHECKING:
-    from opplab.runs import Run
+from opplab.runs import Problem, Run
 
 _MODULES = ("fio_json", "hackbench", "perf_bench", "rt_app", "turbostat")
 
@@ -32,7 +28,7 @@ def read(path: str, name: str, problems: list[Problem]) -> list[Run]:
         Gets what was skipped.
     """
     place = Path(path)
-    text = Logs(str(place.parent), problems).read(_uncompressed(place.name))
+    text = Logs(str(place.parent), problems).read(place.stem if place.suffix in (".gz", ".xz") else place.name)
     if not text:
         if not any(problem.path == path for problem in problems):
             problems.append(Problem(path, "empty or unreadable file"))
@@ -48,7 +44,3 @@ def read(path: str, name: str, problems: list[Problem]) -> list[Run]:
         return found
     problems.append(Problem(path, f"unknown format; known are {', '.join(_MODULES)}"))
     return []
-
-
-def _uncompressed(name: str) -> str:
-    return name[:-3] if name.endswith((".gz", ".xz")) else name

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from opplab.mmtests.fio import JSON_METRICS, jobs
 from opplab.runs import Run, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def sniff(head: str, name: str) -> bool:

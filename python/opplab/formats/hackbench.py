@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from opplab.runs import Run, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HEAD = re.compile(r"Running in (process|thread|threaded) mode with (\d+) groups")
 _WORK = re.compile(r"Each sender will pass (\d+ messages of \d+ bytes)")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from opplab.runs import Run, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _HEAD = re.compile(r"^# Running '?([a-z0-9-]+/[a-z0-9-]+)'? benchmark")
 _GROUPS = re.compile(r"^# (\d+) groups")

@@ -5,12 +5,9 @@ The columns are named by the line that begins with ``#idx``; ``slack`` below zer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from opplab.runs import Run, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SHOWN = ("run", "period", "slack", "wu_lat", "c_duration", "c_period")
 

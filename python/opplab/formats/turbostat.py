@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from opplab.runs import Run, Series
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _IDS = frozenset(("usec", "Time_Of_Day_Seconds", "Package", "Node", "Die", "Core", "CPU", "APIC", "X2APIC"))
 _UNITS = (("Watt", "W"), ("_J", "J"), ("MHz", "MHz"), ("%", "percent"), ("Tmp", "degC"))

@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Any
 
+from opplab import files
 from opplab.errors import FormatError, InputError
 from opplab.groups.settings import Found, Group, safe_part, unique
 
@@ -346,7 +347,5 @@ def _plain(loader: Any, node: Any, known: dict[int, object], depth: int) -> obje
 
 def read(path: Path, node: Node) -> Found:
     """Read the groups of all pods and templates in a file of YAML or JSON."""
-    from opplab import files
-
     text = files.read_text(path, "a pod spec")
     return _Pods(str(path), node).read(_documents(text, str(path)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections import Counter
@@ -191,8 +192,6 @@ def place(puts: Sequence[str], groups: Sequence[Group]) -> dict[str, list[str]]:
         ends = [one.name for one in groups if one.name == name or one.name.endswith("/" + name.lstrip("/"))]
         exact = [end for end in ends if end == name]
         if len(exact or ends) != 1:
-            import difflib
-
             names = ends or difflib.get_close_matches(name, [one.name for one in groups], 3, 0.3)
             near = f"; near: {', '.join(names)}" if names else ""
             raise InputError(f"--put {put}: {'several groups end' if ends else 'no group ends'} with `{name}`{near}")
@@ -204,8 +203,6 @@ def check_names(placed: Mapping[str, Sequence[str]], known: set[str]) -> None:
     """Refuse a word for tasks that no task of the workload has."""
     for pattern in (one for names in placed.values() for one in names):
         if not any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for name in known):
-            import difflib
-
             near = difflib.get_close_matches(pattern.rstrip("*"), sorted(known), 1, 0) if known else []
             raise InputError(f"--put {pattern}: no task is called so{f'; nearest: {near[0]}' if near else ''}")
 

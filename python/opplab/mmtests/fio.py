@@ -9,6 +9,8 @@ bandwidth (KiB/s).
 
 from __future__ import annotations
 
+from os import strerror
+
 from opplab.mmtests.registry import benchmark
 
 TYPE_CHECKING = False
@@ -102,8 +104,6 @@ def ended(job: str, error: object) -> str:
     >>> ended("randread", 5)
     'job randread ended with error 5 (Input/output error): its values are left out'
     """
-    from os import strerror
-
     words = f" ({strerror(int(str(error)))})" if str(error).isdecimal() else ""
     return f"job {job} ended with error {error}{words}: its values are left out"
 

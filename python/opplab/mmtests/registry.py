@@ -6,6 +6,8 @@ A benchmark is found by the name of the module that registers it: ``hackbench-pr
 
 from __future__ import annotations
 
+from os import listdir
+
 from opplab.mmtests.problems import UnknownName
 
 TYPE_CHECKING = False
@@ -164,7 +166,6 @@ _NOT_FORMATS = frozenset(("registry", "tree", "problems", "statistics", "summary
 
 def _names(kind: str) -> list[str]:
     """All registered names of a kind: imports every format module, so only for messages and lists."""
-    from os import listdir
     from os.path import dirname
 
     for file in listdir(dirname(__file__)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opplab.certainty import CONFIDENCE
+from opplab.report.text import flow, render_table
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 
@@ -127,7 +128,6 @@ class Block:
     def text(self, width: int | None = None, most: int | None = LINES) -> str:
         """Give it as lines for a terminal."""
         from opplab.files import printable
-        from opplab.report.text import flow, render_table
 
         parts = [flow(line, width) for line in (self.question, self.finding) if line]
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
@@ -139,8 +139,6 @@ class Block:
 
     def markdown(self) -> str:
         """Give it as Markdown."""
-        from opplab.report.text import render_table
-
         tables = [*self.tables(), *(heat.rows for heat in self.heats()[:1])]
         parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in tables)]
         star = STAR if "]*" in "".join(parts) else ""
@@ -166,8 +164,6 @@ class Block:
 
     def form(self, name: str, width: int | None = None, most: int | None = LINES) -> str:
         """Give it in one of `FORMATS`."""
-        from opplab.report.text import render_table
-
         if name == "text":
             return self.text(width, most)
         if name == "csv":
@@ -202,11 +198,12 @@ def _table(rows: Sequence[Mapping[str, str]], names: int, styles: Sequence[Seque
 
     def cell(tag: str, text: str, at: int, style: str = "") -> str:
         number = " class=n" if at in numbers else ""
-        return f"<{tag}{number}{style}>{_breakable(html.escape(text))}</{tag}>"
+        styled = f' style="{style}"' if style else ""
+        return f"<{tag}{number}{styled}>{_breakable(html.escape(text))}</{tag}>"
 
     heads = "".join(cell("th", name, at) for at, name in enumerate(rows[0]))
     cells = [
-        "".join(cell("td", text, at, _style(styles, line, at)) for at, text in enumerate(row.values()))
+        "".join(cell("td", text, at, styles[line][at] if styles else "") for at, text in enumerate(row.values()))
         for line, row in enumerate(rows)
     ]
     body = "".join(f"<tr>{one}</tr>" for one in cells)
@@ -238,10 +235,6 @@ def _breakable(text: str) -> str:
 def unbroken(text: str) -> str:
     """Keep options in one line, which break at their hyphens."""
     return re.sub(r"(?<!\S)--?[a-z][a-z-]*", r'<span style="white-space:nowrap">\g<0></span>', text)
-
-
-def _style(styles: Sequence[Sequence[str]], line: int, at: int) -> str:
-    return f' style="{styles[line][at]}"' if styles and styles[line][at] else ""
 
 
 _LATEX = {

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from opplab import _opplab
+
 COLD_NS = 200_000_000
 """What counts as the start of a run: the engine's `missed_at_start` is of it."""
 LITTLE = 1.0
@@ -38,8 +40,6 @@ def in_first_idle(shares: Mapping[str, float], governors: Mapping[str, str] | No
     >>> in_first_idle({"a": 3.0})
     ''
     """
-    from opplab import _opplab
-
     reasons = dict(_opplab.names("idle-starts"))
     found: dict[str, dict[str, float]] = {}
     for name, share in shares.items():

@@ -378,7 +378,7 @@ def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[fl
     return element("g", tip(words) + "".join(marks), class_=class_, data_series=one.label)
 
 
-def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_label: str, isolines: bool = True) -> str:
+def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_label: str) -> str:
     """Draw points in a plane, each with words; dashed lines through 0 join what has an equal y for an x."""
     xs = [x for one, _ in series for x, _, _ in one.points] + [1.0]
     ys = [y for one, _ in series for _, y, _ in one.points] + [1.0]
@@ -403,7 +403,7 @@ def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_labe
             out.append(element("line", x1=at_x(tick), x2=at_x(tick), y1=top, y2=height - bottom, class_="grid"))
             out.append(text(at_x(tick), height - bottom + 17, _plain(tick), "middle"))
     slopes = [y_high / x_low if x_low else math.inf, y_low / x_high]
-    for slope in (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0) if isolines else ():
+    for slope in (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0):
         start, end = max(x_low, y_low / slope), min(x_high, y_high / slope)
         if not slopes[1] < slope < slopes[0] or end - start < 0.12 * (x_high - x_low):
             continue

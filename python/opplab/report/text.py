@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -218,8 +221,6 @@ def _heading(name: str, width: int) -> list[str]:
 def _wrapped(text: str, width: int) -> list[str]:
     if len(text) <= width:
         return [text]
-    import textwrap
-
     lines = textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
     return [part for line in lines for part in ([line] if len(line) <= width else _heading(line, width))]
 
@@ -236,7 +237,6 @@ def flow(text: str, width: int | None) -> str:
     """
     if width is None:
         return text
-    import textwrap
 
     def wrapped(line: str) -> list[str]:
         if len(line) <= width:
@@ -251,9 +251,6 @@ def flow(text: str, width: int | None) -> str:
 
 def terminal_width() -> int | None:
     """Give the width of the terminal that standard output is, or ``COLUMNS``; None for files and pipes."""
-    import os
-    import shutil
-
     if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
         return shutil.get_terminal_size().columns
     return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import safe_name, write_bytes, write_text
+from opplab.report.notebook import Picture, card, timeline
 from opplab.simulation.cases import Case, rows_of
 from opplab.simulation.machine import Machine
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from opplab.report.notebook import Picture
     from opplab.simulation.metrics import Metrics
 
 _Readings = TypeVar("_Readings", bound="Sized")
@@ -139,8 +140,6 @@ class Run:
 
     def view(self, path: str | Path) -> Path:
         """Write the run as one HTML page: a time line of each CPU, its frequency, utilisation and power."""
-        from tempfile import TemporaryDirectory
-
         from opplab.trace import damage
         from opplab.trace.recording import Trace
 
@@ -187,8 +186,6 @@ class Run:
         Picture
             A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
         """
-        from opplab.report.notebook import timeline
-
         end_ns, measured_ns = self.outcome["end_ns"], self.outcome["wall_ns"]
         length_ns = min(duration_ns(seconds), end_ns if start is not None else measured_ns)
         start_ns = end_ns - (measured_ns + length_ns) // 2 if start is None else round(start * 1e9)
@@ -211,8 +208,6 @@ class Run:
         return timeline(self._case.label, span, lanes, clocks, names, IDLE_TASK)
 
     def _repr_html_(self) -> str:
-        from opplab.report.notebook import card
-
         short = self.metrics._rows()
         rows = [row for row in short if "@" not in row["metric"] and row["metric"] != "engine_events"]
         facts = {

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from opplab import _opplab
+
 ENERGY_PER_WORK = "energy_per_work"
 """Energy by what the benchmark counts; without a count, by second of work of the biggest CPU (clocks without boost)."""
 
@@ -46,8 +48,6 @@ def with_energy_per_work(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[
 @cache
 def _rates() -> frozenset[str]:
     """Give the metrics of benchmark models that are rates."""
-    from opplab import _opplab
-
     return frozenset(model["metric"] for model in _opplab.benchmarks() if model["higher_is_better"])
 
 

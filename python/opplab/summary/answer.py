@@ -399,9 +399,7 @@ def _head(metric: str, unit: str, better: str) -> str:
     return f"{title_of(metric)}, {unit}" + (f" ({better} is better)" if own and better else "")
 
 
-def answer_of(
-    experiment: Experiment, results: pl.DataFrame, sure: Sureness | None = None, *, command: str = ""
-) -> Answer:
+def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | None = None) -> Answer:
     """Make the answer of finished runs.
 
     Parameters
@@ -411,8 +409,6 @@ def answer_of(
         What came of it.
     sure : Sureness, optional
         Its intervals stand in place of those of the runs alone.
-    command : str
-        What was typed, for the next step.
     """
     cases, units, own_units = _cases(results)
     columns = _columns(units, cases)
@@ -432,7 +428,7 @@ def answer_of(
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
             unit, better = units[metric]
             values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
-            if theirs and _is_compared(metric, columns, units):
+            if theirs and is_compared(metric, unit, better):
                 change = paired_change(better, known, {seed: run.get(metric) for seed, run in theirs.items()}, unit)
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
@@ -466,7 +462,7 @@ def answer_of(
     beside = [_cold_misses(experiment, cases), *_cold_waits(experiment, lines, policies), _unfinished(cases)]
     beside += [_first_idle(policies, cases), shared, *_lone_boosts(experiment, cases)]
     every_run = [run for of in cases.values() for run in of.values()]
-    answer.assumed = _assumed(experiment, lines, every_run, sure, command, beside)
+    answer.assumed = _assumed(experiment, lines, every_run, sure, beside)
     answer.missing = _cut(experiment, results)
     if is_unknown(results):
         how = how_to_get_power(machines_of(experiment).values())
@@ -616,9 +612,9 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     return [metric for metric in wanted if metric in known]
 
 
-def _is_compared(metric: str, columns: Sequence[str], units: Mapping[str, tuple[str, str]]) -> bool:
+def is_compared(metric: str, unit: str, better: str) -> bool:
     """Whether a column has a change: not what follows from another, nor shares in percent."""
-    return bool(units[metric][1]) and units[metric][0] != "%" and metric not in NEVER_COMPARED
+    return bool(better) and unit != "%" and metric not in NEVER_COMPARED
 
 
 def _bases(experiment: Experiment) -> dict[str, str]:
@@ -718,7 +714,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             unsure = "" if one.work.certainty.is_clear else f", {one.work.certainty.words}"
             does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
             work_done.append((work, one, does))
-        base = next((other for other in answer.lines if _same_point(one, other) and other.variant == one.base), None)
+        at = (one.machine, one.workload, one.base)
+        base = next((other for other in answer.lines if (other.machine, other.workload, other.variant) == at), None)
         for metric, words_of in _LATE.items():
             ours, theirs = (None if of is None else of.values.get(metric) for of in (one, base))
             change = one.shares.get(metric)
@@ -801,10 +798,6 @@ def _alone(answer: Answer) -> str:
     ]
     runs = "one run, so no interval" if one.n == 1 else f"mean of {one.n} runs"
     return f"{', '.join(words)}; {runs}."
-
-
-def _same_point(one: Line, other: Line) -> bool:
-    return (one.machine, one.workload) == (other.machine, other.workload)
 
 
 def _place(answer: Answer, one: Line) -> str:
@@ -952,7 +945,6 @@ def _assumed(
     lines: Sequence[Line],
     runs: Sequence[Mapping[str, float | None]],
     sure: Sureness | None,
-    command: str,
     beside: Sequence[str],
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""

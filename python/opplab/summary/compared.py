@@ -12,10 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opplab import _opplab
 from opplab.certainty import change_text
+from opplab.comparison.overview import gains, is_performance, overall
+from opplab.comparison.sources import Frame, Source, by_machine
+from opplab.errors import InputError
+from opplab.files import write_text
 from opplab.metrics import is_answer
 from opplab.report import svg
 from opplab.report.html import panel, render
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from opplab.comparison.sources import Source
     from opplab.comparison.tables import Cell, Table
     from opplab.runs import Problem, Run, Series
 
@@ -81,8 +86,6 @@ class ComparisonReport:
 
     def to_html(self) -> str:
         """Give the page."""
-        from opplab import _opplab
-
         classes = self.classes()
         others = ", ".join(self.names[1:]) or "nothing else"
         names = [one.name for one in self.benchmarks]
@@ -123,13 +126,9 @@ class ComparisonReport:
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the page, whole or not at all."""
-        from opplab.files import write_text
-
         write_text(Path(path), self.to_html())
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:80vh;border:0"></iframe>'
 
 
@@ -164,8 +163,6 @@ def report(
     """
     from opplab.comparison.compare import load_runs, order_runs
     from opplab.comparison.method import compare_runs
-    from opplab.comparison.overview import gains
-    from opplab.comparison.sources import by_machine
     from opplab.runs import Run as Column
 
     places = by_machine(source)
@@ -302,8 +299,6 @@ def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
 
 def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Power against performance, both relative to the baseline, with lines of equal performance per watt."""
-    from opplab.comparison.overview import is_performance, overall
-
     known = list(one.main[0].series.values())
     if not all(is_performance(series.unit) for series in known):
         return []
@@ -342,7 +337,6 @@ def _rails(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
 
 def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple[str, list[tuple[str, float]]]]:
     """Mean energy or power of each rail of each run: metrics ``energy:RAIL``, or turbostat's watts."""
-    from opplab.errors import InputError
     from opplab.mmtests.statistics import amean
 
     found = []
@@ -376,20 +370,18 @@ def _residency(
     place: Source, names: Sequence[str], benchmarks: Sequence[str], machine: str
 ) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
     """Where the CPUs' time went, if the results have it (`opplab run` writes it)."""
-    from opplab.comparison.sources import Frame
-
     if not isinstance(place, Frame):
         return []
     import polars as pl
 
-    from opplab.summary.page import residency_panels
+    from opplab.summary.page import Means, residency_panels
 
     own = place.table.filter(pl.col("run").is_in(list(names)) & pl.col("benchmark").is_in(list(benchmarks)))
     own = own.filter(pl.col("metric").str.contains("^(freq_residency|busy|idle_residency):.*@"))
     if own.is_empty():
         return []
     classes = {name: svg.colour(number) for number, name in enumerate(names)}
-    found = residency_panels(own.with_columns(pl.col("run").alias("policy")), classes)
+    found = residency_panels(Means(own.with_columns(pl.col("run").alias("policy"))), classes)
     return [
         (keys, [(f"{machine}, {title}" if machine else title, picture) for title, picture in made])
         for keys, made in found
@@ -419,11 +411,6 @@ def _cell(value: float | None, form: str, class_: str = "") -> dict[str, str]:
     return {"text": format(value, form).replace("-", "\u2212"), "value": f"{value:.9g}", "class": class_}
 
 
-def _side(cell: Cell) -> str:
-    """Whether a clear change is good or bad."""
-    return "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
-
-
 def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
     """Every cell with its test; runs that are compared with nothing stand alone."""
     out = []
@@ -437,7 +424,8 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
             low, high = cell.ratio_low, cell.ratio_high
             known = low is not None and high is not None and math.isfinite(high - low)
             span = f"{low:.3f} to {high:.3f}" if known else "\u2013"
-            change = _cell(cell.change, "+.2f", good := _side(cell))
+            good = "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
+            change = _cell(cell.change, "+.2f", good)
             if cell.in_points and cell.points_low is not None:
                 low, high, known = cell.points_low, cell.points_high, True
                 span = f"{low:+.2f} to {high:+.2f} pp".replace("-", "\u2212")
@@ -468,8 +456,6 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
 
 def _findings(one: Benchmark, several: bool) -> list[str]:
     """Describe in a sentence a run what the comparison comes to."""
-    from opplab.comparison.overview import overall
-
     out = []
     for column, (ratio, low, high) in enumerate(overall(one.main)):
         if column == 0:

@@ -104,7 +104,7 @@ class Report:
     def to_html(self) -> str:
         """Give the page."""
         classes = {name: svg.colour(number) for number, name in enumerate(_unique(self.results, "policy"))}
-        means = _Means(self.results)
+        means = Means(self.results)
         lines = [line for block in self.blocks for line in block.lines]
         has_published = any(line.published_base is not None for line in lines)
         has_missed = any(line.base_missed is not None or line.variant_missed is not None for line in lines)
@@ -139,14 +139,14 @@ class Report:
             rows=_rows(self.blocks, has_published, has_missed),
             residency=[
                 {"legend": keys, "panels": [panel(*made) for made in panels]}
-                for keys, panels in _residency(means, classes)
+                for keys, panels in residency_panels(means, classes)
             ],
             timelines=[panel(one.title, _timeline(one), classes.get(one.policy, "v0")) for one in self.timelines],
             timeline_note=self.timeline_note,
         )
 
 
-def _heading(by_metric: Sequence[Sequence[Block]], means: _Means) -> str:
+def _heading(by_metric: Sequence[Sequence[Block]], means: Means) -> str:
     """Name what the pictures of values show."""
     what = by_metric[0][0].metric.capitalize() if len(by_metric) == 1 else "What was measured"
     if all(len(params) < 2 for params in means.params.values()):
@@ -162,7 +162,7 @@ Place = tuple[str, str]
 """A machine and a benchmark: values of two places never meet."""
 
 
-class _Means:
+class Means:
     """Values by (metric, place, param, policy), in the order of the experiment."""
 
     def __init__(self, results: pl.DataFrame) -> None:
@@ -183,10 +183,12 @@ class _Means:
         self.iterations = results["iteration"].n_unique()
 
     def estimate(self, metric: str, place: Place, param: str, policy: str, block: Block) -> Estimate | None:
+        """Give the mean with its interval; None of what was not measured."""
         values = self.values.get((metric, place, param, policy))
         return estimate(values, better=block.better, unit=block.unit) if values else None
 
     def mean(self, metric: str, place: Place, param: str, policy: str) -> float:
+        """Give the mean; 0 of what was not measured."""
         values = self.values.get((metric, place, param, policy))
         return math.fsum(values) / len(values) if values else 0.0
 
@@ -313,7 +315,7 @@ def _exceeds_spread(line: Line) -> bool:
 
 
 def _value_panels(
-    means: _Means, classes: Mapping[str, str], published: pl.DataFrame | None, block: Block
+    means: Means, classes: Mapping[str, str], published: pl.DataFrame | None, block: Block
 ) -> list[tuple[str, str]]:
     """Draw a metric of all policies against the load (where there is one load, by name); one panel a benchmark."""
     metric, unit = block.metric, block.unit
@@ -499,14 +501,9 @@ def _rows(blocks: Sequence[Block], has_published: bool, has_missed: bool) -> lis
 
 
 def residency_panels(
-    results: pl.DataFrame, classes: Mapping[str, str]
+    means: Means, classes: Mapping[str, str]
 ) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
     """Draw where the CPUs' time went: one group of panels (legend, then title and picture) a cluster."""
-    return _residency(_Means(results), classes)
-
-
-def _residency(means: _Means, classes: Mapping[str, str]) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
-    """One group of panels a cluster: clock and CPU time for each benchmark."""
     groups = []
     for machine, metrics in means.metrics.items():
         clusters: dict[str, list[int]] = {}
@@ -540,7 +537,7 @@ def _idle_classes(states: Sequence[str]) -> dict[str, str]:
 
 
 def _residency_panels(
-    means: _Means,
+    means: Means,
     classes: Mapping[str, str],
     at: tuple[Place, str],
     cluster: str,

@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab import _opplab
+from opplab import _opplab, catalog
 from opplab.certainty import change_text
-from opplab.files import safe_name, write_bytes
+from opplab.comparison.method import compare_runs
+from opplab.comparison.sources import by_machine
+from opplab.files import safe_name, write_bytes, write_text
 from opplab.metrics import answers, find
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.summary.caveats import machines_of
@@ -144,9 +146,6 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
 
     Only benchmarks with a metric of their own have such tables; the changes are against the experiment's baseline.
     """
-    from opplab.comparison.method import compare_runs
-    from opplab.comparison.sources import by_machine
-
     places = by_machine(results)
     base = experiment.manifest()["baseline"]
     labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
@@ -232,7 +231,6 @@ def write_report(
     answer: Answer,
 ) -> None:
     """Write the HTML report."""
-    from opplab.files import write_text
     from opplab.summary.page import Report
     from opplab.summary.timelines import window
 
@@ -296,8 +294,6 @@ def _classes(cases: Sequence[_opplab.Case]) -> str:
 
 def command_of(experiment: Experiment) -> str:
     """Give the command that makes the same results: the file, and the options that replace its values."""
-    from opplab import catalog
-
     built_in = experiment.name in catalog.names("experiment")
     words = ["opplab", "run", experiment.name if built_in else Path(experiment.file).name]
     for option, value in experiment.adjusted.items():

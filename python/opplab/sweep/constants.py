@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from opplab import catalog
+from opplab import _opplab, catalog
 from opplab.files import read_text
 from opplab.simulation.ranges import Assumption
 
@@ -62,8 +62,6 @@ def range_of(
 
 def flush_of_any_disk() -> tuple[int, tuple[float, float]]:
     """Give the flush in us that stands in where a disk is unknown, and the range of all classes as factors of it."""
-    from opplab import _opplab
-
     classes = _opplab.disk_classes()
     middle = next(one["flush_us"] for one in classes if one["stands_in"])
     bounds = [bound for one in classes for bound in one["flush_range_us"]]

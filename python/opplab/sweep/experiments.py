@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -11,19 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
-from opplab.errors import FormatError, InputError
-from opplab.files import digest_of, read_text
+from opplab.errors import FormatError, InputError, OpplabError
+from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
-from opplab.sweep.runner import Until
+from opplab.sweep.runner import Tally, Until, run_cases
+from opplab.sweep.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
 
     from opplab.simulation.machine import Machine
     from opplab.sweep.constants import Constants
-    from opplab.sweep.runner import Tally
-    from opplab.sweep.store import Store
 
 
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:
@@ -143,8 +143,6 @@ class Experiment:
         **replaced
             As for `load`, instead of what it was run with.
         """
-        from opplab.sweep.store import Store
-
         about = Store(folder).manifest()
         options: dict[str, Any] = {
             "iterations": about.get("iterations"),
@@ -160,8 +158,6 @@ class Experiment:
 
     def constants(self) -> Constants:
         """Give the free constants of its benchmark models that have a range, with what makes cases of others."""
-        import tomllib
-
         from opplab.sweep.constants import Constants, built_in_fits
 
         fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self._fits.items()}
@@ -170,8 +166,6 @@ class Experiment:
     @property
     def unknown_disks(self) -> dict[str, list[str]]:
         """The workloads whose result hangs on a disk that is not described, each with the machines that lack it."""
-        import tomllib
-
         lacking = [tomllib.loads(text) for _, text in self._files[0].values()]
         names = [str(machine["name"]) for machine in lacking if "disk" not in machine]
         return dict.fromkeys(self._inner.on_own_disk(), names) if names else {}
@@ -378,8 +372,6 @@ class Experiment:
         >>> short.run(jobs=1)["policy"].n_unique()
         4
         """
-        from opplab.sweep.store import Store
-
         if folder is None:
             return self._run(None, executor, jobs, check, retry_failed, progress)
         with Store(folder) as store:
@@ -395,8 +387,6 @@ class Experiment:
         retry_failed: bool,
         progress: Callable[[Tally], None] | None,
     ) -> pl.DataFrame:
-        from opplab.errors import OpplabError
-        from opplab.sweep.runner import run_cases
         from opplab.sweep.tables import Tables
 
         tables = Tables()
@@ -450,8 +440,6 @@ def _check_published(name: str, experiment: Path) -> None:
 
 def _check_names(machines: Mapping[str, tuple[str, str]]) -> None:
     """Refuse two machine files of one name: their results would be mixed."""
-    from opplab.files import toml_of
-
     known: dict[str, str] = {}
     for file, text in machines.values():
         name = str(toml_of(text, file).get("name", ""))
@@ -491,8 +479,6 @@ def summaries() -> list[dict[str, Any]]:
 
 def file_of_results(folder: Path) -> str:
     """Give the built-in name, or the file, of the experiment that filled a results folder."""
-    from opplab.sweep.store import Store
-
     if (folder / "experiment.toml").is_file():
         return str(folder / "experiment.toml")
     name = str(Store(folder).manifest()["experiment"])
@@ -509,7 +495,6 @@ def file_of_results(folder: Path) -> str:
 
 def _with_generic_power(text: str, file: Path) -> str:
     """Give a machine file without power the generic curve; one with power stays as it is."""
-    from opplab.files import toml_of
     from opplab.fit.machine_power import generic_power
     from opplab.simulation.power import known_power
 

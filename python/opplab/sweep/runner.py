@@ -19,10 +19,10 @@ from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from opplab import _opplab
 from opplab.errors import CheckError, InputError, OpplabError
 
 if TYPE_CHECKING:
-    from opplab import _opplab
     from opplab.simulation.cases import Case, Measured
     from opplab.sweep.store import Store
 
@@ -165,8 +165,6 @@ class _Plan:
 
 def run_one(case: _opplab.Case | str, check: bool, check_determinism: bool, latencies: bool = False) -> _opplab.Outcome:
     """Run a case; what a worker does, which in another process has it as text."""
-    from opplab import _opplab
-
     if isinstance(case, str):
         case = _opplab.Case.from_json(case)
     outcome = case.run(check, latencies)

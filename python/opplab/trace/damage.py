@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 SHOWN = 10
 """Damaged places that are printed of each trace."""

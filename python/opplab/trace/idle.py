@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from opplab import _opplab
 from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
@@ -16,8 +18,6 @@ from opplab.files import read_bytes, unpacked
 from opplab.trace.frames import CPUS_MAX
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
 
@@ -138,8 +138,6 @@ def decisions(
         state; of those that differ, how many stays ended by no timer (``intercepted``) and how many had no known next
         timer (``no_timer``).
     """
-    import polars as pl
-
     rows = _rows(trace, states, governors, tick_us, kernel)
     depth = max(len(row["time_ns"]) for row in rows)
     flat: list[dict[str, Any]] = []
@@ -173,8 +171,6 @@ def differences(
         One row a governor, ``recorded`` and ``chosen`` state, and what ended the stay (``timer`` or ``other``);
         ``cpus`` are the CPUs that have such, ``share`` is that of all decisions.
     """
-    import polars as pl
-
     rows = _rows(trace, states, governors, tick_us, kernel)
     schema = {"governor": pl.String, "recorded": pl.Int64, "chosen": pl.Int64, "ended_by": pl.String, "cpu": pl.Int64}
     flat = [

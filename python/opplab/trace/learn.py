@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
-from opplab.files import toml_of
+from opplab.files import read_text, toml_of
 from opplab.trace.frames import check_fields
 
 if TYPE_CHECKING:
@@ -406,8 +406,6 @@ def read(path: Path) -> Model:
     InputError
         If it is none, with what is missing.
     """
-    from opplab.files import read_text
-
     text = read_text(path, "a model file")
     data = toml_of(text, path)
     if not is_model(data):

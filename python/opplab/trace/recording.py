@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import write_text
+from opplab.report.notebook import Picture, card, timeline
 from opplab.trace.damage import note, remark
 from opplab.trace.frames import frame_of
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from opplab.report.notebook import Picture
     from opplab.simulation.machine import Machine
     from opplab.trace.energy import TraceEnergy
     from opplab.trace.signals import Signals, SignalSums
@@ -108,10 +108,7 @@ class Trace:
 
     def _hear(self, raw: dict[str, Any], machine: Machine | None) -> None:
         self._note(raw["problems"])
-        self._remark([*raw["notes"], *self._misfits(machine)])
-
-    def _remark(self, notes: list[str]) -> None:
-        for text in notes:
+        for text in (*raw["notes"], *self._misfits(machine)):
             self.notes += [text] if text not in self.notes else []
             remark(self.path, text)
 
@@ -432,8 +429,6 @@ class Trace:
         Picture
             A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
         """
-        from opplab.report.notebook import timeline
-
         first, length = self.info["start_ns"], self.info["duration_ns"]
         window = min(round(seconds * 1e9), length)
         start_ns = first + (length - window) // 2 if start is None else round(start * 1e9)
@@ -456,8 +451,6 @@ class Trace:
         return timeline(self.path.name, span, lanes, clocks, self.task_names(), 0)
 
     def _repr_html_(self) -> str:
-        from opplab.report.notebook import card
-
         info = self.info
         counts = sorted(info["events"].items(), key=lambda pair: (-pair[1], pair[0]))
         rows = [{"event": name, "count": count} for name, count in counts]

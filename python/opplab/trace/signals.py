@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,6 @@ class Signals:
 
     def task_summary(self) -> pl.DataFrame:
         """Give one row a task: running time, utilisation, waits, energy, activations missed; the busiest first."""
-        import polars as pl
-
         util = self.tasks.group_by("pid").agg(
             pl.col("util_avg").mean().alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
         )
@@ -124,8 +122,6 @@ class SignalSums:
 def _task_summary(
     running: pl.DataFrame, util: pl.DataFrame, others: list[pl.DataFrame], task_energy: pl.DataFrame | None
 ) -> pl.DataFrame:
-    import polars as pl
-
     table = running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
     for other in [util.with_columns(pl.col("util_avg_mean").round(1)), *others]:
         table = table.join(other, on="pid", how="left")
@@ -135,8 +131,6 @@ def _task_summary(
 
 
 def _cpu_summary(of: Signals | SignalSums) -> pl.DataFrame:
-    import polars as pl
-
     cpus = pl.concat(
         [of.running.select("cpu"), of.idle_residency.select("cpu"), of.freq_residency.select("cpu")]
     ).unique()
@@ -154,16 +148,12 @@ def _cpu_summary(of: Signals | SignalSums) -> pl.DataFrame:
 
 
 def _with_share(table: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     share = pl.col("time_ns") / pl.col("time_ns").sum().over("cpu")
     return table.with_columns(share.fill_nan(None).alias("share"))
 
 
 def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFrame:
     """Add the time to the task's next wake-up, the deadline, and whether it was missed."""
-    import polars as pl
-
     to_next = (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
     table = table.sort("pid", "time_ns").with_columns(to_next).join(deadlines, on="pid", how="left")
     missed = (pl.col("response_ns") > pl.col("deadline_ns")).alias("missed")
@@ -176,8 +166,6 @@ def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFram
 
 def _named(columns: dict[str, Any], names: dict[int, str]) -> pl.DataFrame:
     """Make a table; where it has pids, the tasks' names are behind them."""
-    import polars as pl
-
     made = pl.DataFrame(columns)
     if "pid" not in made.columns:
         return made
@@ -210,8 +198,6 @@ def unjudged(raw: dict[str, Any], names: dict[int, str]) -> list[str]:
 
 def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
     """Make tables of what `_opplab.trace_signals` gave as sums."""
-    import polars as pl
-
     missed = pl.when(pl.col("missed") >= 0).then("missed")
     latencies = pl.DataFrame(raw["task_latency"]).with_columns(missed.alias("missed"))
     # Tasks without a wake-up or activation have no number of the kind.
@@ -233,7 +219,6 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
 
 def make(raw: dict[str, Any], names: dict[int, str]) -> Signals:
     """Make tables of what `_opplab.trace_signals` gave; `names` are those of tasks by pid."""
-    import polars as pl
 
     def table(name: str) -> pl.DataFrame:
         return _named(raw[name], names)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from opplab.catalog import nearest
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import polars as pl
 
     from opplab.simulation.machine import Machine
     from opplab.trace.recording import Trace
@@ -45,8 +45,6 @@ MACHINE = {"cpus": "cluster, capacity and highest frequency of each CPU", "opps"
 
 
 def _machine_table(name: str, machine: Machine) -> pl.DataFrame:
-    import polars as pl
-
     rows: list[dict[str, Any]] = []
     for cluster in machine._inner.describe()["clusters"]:
         top = cluster["opps"][-1]["khz"]
@@ -103,8 +101,6 @@ def query(trace: Trace, text: str, machine: Machine | None = None, *, files: boo
     InputError
         If a table or column does not exist, or the statement reads files and may not, or polars does not understand it.
     """
-    import polars as pl
-
     from opplab.trace.frames import frame_of
 
     if not files and (function := _reads_files(text)):
