@@ -163,7 +163,7 @@ def test_a_measured_idle_column_is_named_where_it_is_left_out(tmp_path: Path, co
     assert "cluster.opp.idle_uw: [A] none: what a CPU draws in WFI was not measured" in words
     table.write_text("\n".join([f"{head},{column}", *(f"{row},11" for row in rows)]) + "\n")
     words = run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made, "--force")
-    why = f"`{column}` left out: the table does not tell which of the machine's idle states"
+    why = f"`{column}` left out: the table does not have which of the machine's idle states"
     assert "not measured" not in words.partition("cluster.opp.idle_uw")[2].partition("\n")[0]
     assert f"cluster.opp.idle_uw: [A] none: {why}" in words
     assert f"power, unknown: {why}" in words

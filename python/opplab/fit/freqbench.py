@@ -205,7 +205,7 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
 
 def idle_left_out(files: Iterable[Path]) -> list[str]:
-    """Say of tables with idle power why no machine takes it, naming their columns; nothing without any."""
+    """Name columns of idle power, and why no machine takes them; empty without any."""
     columns: dict[str, None] = {}
     for file in files:
         if file.suffix == ".json":
@@ -217,7 +217,7 @@ def idle_left_out(files: Iterable[Path]) -> list[str]:
     if not columns:
         return []
     told = ", ".join(f"`{name}`" for name in columns)
-    return [f"{told} left out: the table does not tell which of the machine's idle states it is of, in what shares"]
+    return [f"{told} left out: the table does not have which of the machine's idle states it is of, in what shares"]
 
 
 def powered(points: Sequence[Point], files: Path | str) -> tuple[list[Point], list[str]]:

@@ -26,7 +26,7 @@ def check_text(check: dict[str, Any]) -> str:
 
 
 def between_points(path: Path, machine: _opplab.Machine | None) -> list[str]:
-    """Say of which policies recorded clocks are none of the machine's points: a residency does not see how far off."""
+    """Report recorded clocks that are none of the machine's points: a residency does not see how far off they are."""
     from opplab import _opplab
     from opplab.trace.recording import Trace
     from opplab.trace.sql import cpus_of
