@@ -1,7 +1,7 @@
 """Samples in memory: what every reader produces and every comparison consumes.
 
 A `Run` is one column of a comparison (a kernel, a governor, a policy); it holds one `Series` for each operation, and a
-series keeps its values grouped by iteration of the whole benchmark. The module is deliberately free of imports: it is
+series keeps its values grouped by iteration of the whole benchmark. The module imports nothing when it is loaded: it is
 on the path from a cold command line to a printed table.
 """
 
@@ -9,9 +9,6 @@ from __future__ import annotations
 
 SHARES = frozenset(("%", "percent"))
 """Units of shares, whose changes are in percentage points."""
-
-AMOUNTS = frozenset("1 s sec seconds ms msec us usec ns nsec J mJ uJ kJ Wh mWh".split())  # noqa: SIM905 - in one line
-"""Units of counts, times and energies: more of them may be better, and yet they are no rates."""
 
 
 def is_rate(higher: bool, unit: str = "") -> bool:
@@ -22,7 +19,9 @@ def is_rate(higher: bool, unit: str = "") -> bool:
     >>> is_rate(True, "MB/s"), is_rate(True), is_rate(True, "s"), is_rate(True, "%"), is_rate(False, "s")
     (True, True, False, False, False)
     """
-    return higher and unit not in SHARES and unit not in AMOUNTS
+    from opplab._opplab import stats_is_rate
+
+    return stats_is_rate(higher, unit)
 
 
 class Series:

@@ -127,7 +127,8 @@ fn grouped(root: &Root, name: &str, numbers: &[u32], file: impl Fn(&str) -> Stri
             continue;
         }
         // A list of nothing but its own CPU would be a row of its own for each of hundreds of CPUs.
-        let value = if value == Ok(number.to_string()) { Ok(OWN.to_owned()) } else { value };
+        let is_own = name.ends_with("cpus") && value == Ok(number.to_string());
+        let value = if is_own { Ok(OWN.to_owned()) } else { value };
         match found.iter_mut().find(|(known, _)| *known == value) {
             Some((_, list)) => list.push(number),
             None => found.push((value, vec![number])),

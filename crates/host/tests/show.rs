@@ -47,6 +47,23 @@ fn a_virtual_machine_without_cpufreq_is_no_error() {
 }
 
 #[test]
+fn a_number_that_is_a_cpus_own_is_equal_to_that_of_others() {
+    let mut files = vec![("sys/devices/system/cpu/online".to_owned(), "0-1")];
+    for cpu in 0..2 {
+        for (state, latency) in ["0", "1"].into_iter().enumerate() {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
+            files.push((format!("{folder}/latency"), latency));
+        }
+    }
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let report = show(&tree("latencies", &files));
+    let cpuidle = report.sections.iter().find(|section| section.name == "cpuidle").expect("is there");
+    let rows: Vec<_> =
+        cpuidle.items.iter().map(|item| (item.name.as_str(), item.value.clone(), item.of.len())).collect();
+    assert_eq!(rows, [("state0/latency", Ok("0".to_owned()), 2), ("state1/latency", Ok("1".to_owned()), 2)]);
+}
+
+#[test]
 fn equal_values_are_one_row_with_the_files() {
     let mut files = vec![("sys/devices/system/cpu/online".to_owned(), "0-2")];
     for policy in 0..3 {

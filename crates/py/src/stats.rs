@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 ///
 /// What Python raises when an attribute cannot be set.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(stats_is_rate, module)?)?;
     module.add_function(wrap_pyfunction!(stats_mean, module)?)?;
     module.add_function(wrap_pyfunction!(stats_ratio, module)?)?;
     module.add_function(wrap_pyfunction!(stats_holm, module)?)?;
@@ -24,6 +25,13 @@ fn kind(harmonic: bool) -> Mean {
 
 fn pair(interval: Interval) -> (f64, f64) {
     (interval.low, interval.high)
+}
+
+/// Whether the mean of a metric in `unit` is harmonic.
+#[guarded]
+#[pyfunction]
+fn stats_is_rate(higher_is_better: bool, unit: &str) -> bool {
+    Mean::of_metric(higher_is_better, unit) == Mean::Harmonic
 }
 
 /// The mean of `values`, its Student-t interval, and its BCa interval when `resamples` is not 0.

@@ -44,7 +44,20 @@ pub enum Mean {
     Harmonic,
 }
 
+/// Units of shares.
+const SHARES: [&str; 2] = ["%", "percent"];
+
+/// Units of counts, times and energies: more of them may be better, and yet they are no rates.
+const AMOUNTS: [&str; 16] =
+    ["1", "s", "sec", "seconds", "ms", "msec", "us", "usec", "ns", "nsec", "J", "mJ", "uJ", "kJ", "Wh", "mWh"];
+
 impl Mean {
+    /// The mean of a metric in `unit`: more of a rate is better, and it is neither a share nor an amount.
+    pub fn of_metric(higher_is_better: bool, unit: &str) -> Self {
+        let is_rate = higher_is_better && !SHARES.contains(&unit) && !AMOUNTS.contains(&unit);
+        if is_rate { Self::Harmonic } else { Self::Arithmetic }
+    }
+
     /// The mean of `values`; NaN for none, and for a harmonic mean of values that are not all positive.
     pub fn of(self, values: &[f64]) -> f64 {
         match self {

@@ -1,6 +1,7 @@
 //! The report of an experiment: a line a metric, the change of each variant with its interval, and what is sure.
 
 use opplab_model::tree::{Node, Value, to_json};
+use opplab_stats::Mean;
 
 use super::design::{Change, change};
 use super::log::{Kind, Log};
@@ -12,7 +13,7 @@ struct Row {
     metric: String,
     unit: String,
     better: String,
-    /// Of the baseline, the geometric mean over blocks.
+    /// The baseline's mean over blocks, as `opplab compare` has it.
     base: f64,
     /// Of each other variant; `None` where a value is missing or 0.
     changes: Vec<Option<Change>>,
@@ -23,9 +24,8 @@ fn rows(log: &Log) -> Vec<Row> {
     let Some(first) = blocks.first().and_then(|runs| runs.first()) else { return Vec::new() };
     let main = log.metric();
     let one = |quantity: &super::measure::Quantity| {
-        let values: Vec<f64> =
-            blocks.iter().filter_map(|runs| runs.first()?.value(&quantity.name)).filter(|value| *value > 0.0).collect();
-        let base = (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp();
+        let values: Vec<f64> = blocks.iter().filter_map(|runs| runs.first()?.value(&quantity.name)).collect();
+        let base = Mean::of_metric(quantity.better == "higher", &quantity.unit).of(&values);
         let changes = (1..log.head.variants.len()).map(|variant| {
             let logs = log.logs(&quantity.name, variant).filter(|logs| !logs.is_empty())?;
             // The rule's interval is of the metric that ended the experiment; the others have the usual one.
@@ -36,8 +36,8 @@ fn rows(log: &Log) -> Vec<Row> {
         Row { metric: quantity.name.clone(), unit, better, base, changes: changes.collect() }
     };
     let mut rows: Vec<Row> = first.values.iter().map(one).collect();
-    // What was 0 in each block has no ratio.
-    rows.retain(|row| row.base.is_finite() || row.metric == main);
+    // What was 0 in each block is left out.
+    rows.retain(|row| row.base != 0.0 || row.metric == main);
     rows.sort_by_key(|row| row.metric != main);
     rows
 }
@@ -105,7 +105,7 @@ pub fn text(log: &Log) -> String {
     for row in &rows {
         let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
         let mut line = vec![format!("{}{unit}", row.metric), four(row.base)];
-        line.extend(row.changes.iter().map(|change| change.as_ref().map_or_else(|| "unknown".to_owned(), words)));
+        line.extend(row.changes.iter().map(|change| change.as_ref().map_or_else(|| "no ratio".to_owned(), words)));
         lines.push(line);
     }
     let n_columns = lines.first().map_or(0, Vec::len);
@@ -124,6 +124,10 @@ pub fn text(log: &Log) -> String {
         f64::from(head.within_ppm) / 1e4,
         head.pilot
     );
+    out += "Values are means, of rates harmonic; changes are ratios of geometric means.\n";
+    if rows.iter().any(|row| row.changes.contains(&None)) {
+        out += "No ratio: a value is 0 or missing; `opplab compare` has the change of the means.\n";
+    }
     if let Some(found) = resolution(log) {
         out += &format!(
             "A/A: runs of {} differ by {:.2} %.\n",
@@ -184,4 +188,51 @@ pub fn json(log: &Log) -> String {
         ("metrics", Node::list(rows.iter().map(of_row).collect::<Vec<_>>())),
     ]);
     to_json(&whole) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::log::{Head, Run};
+    use crate::compare::measure::Quantity;
+
+    /// Goal: the baseline's column is the mean of all runs, also where some are 0, and there is no ratio then. Method: by hand.
+    #[test]
+    fn the_baseline_is_the_mean_of_all_runs() {
+        let head = Head {
+            seed: 1,
+            variants: vec!["a".to_owned(), "b".to_owned()],
+            command: String::new(),
+            benchmark: "x".to_owned(),
+            machine: "m".to_owned(),
+            kernel: "6.12".to_owned(),
+            metric: "wall".to_owned(),
+            pilot: 4,
+            within_ppm: 10_000,
+        };
+        let run = |block: u32, variant: usize| {
+            let value = |name: &str, unit: &str, better: &str, value: f64| Quantity {
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                better: better.to_owned(),
+                value,
+            };
+            let system = if block == 0 { 0.04 } else { 0.0 };
+            let values = vec![
+                value("wall", "s", "lower", [1.0, 1.0, 1.0, 5.0][block as usize]),
+                value("system", "s", "lower", system),
+                value("rate", "1/s", "higher", [4.0, 12.0][block as usize % 2]),
+            ];
+            Run { kind: Kind::Block, block, repeat: 0, variant, start_s: 0.0, values, spoilt: Vec::new() }
+        };
+        let mut log = Log::of(head);
+        log.runs = (0..4).flat_map(|block| [run(block, 0), run(block, 1)]).collect();
+        let bases: Vec<_> =
+            rows(&log).into_iter().map(|row| (row.metric, row.base, row.changes[0].is_some())).collect();
+        let expected = [("wall", 2.0, true), ("system", 0.01, false), ("rate", 6.0, true)];
+        assert_eq!(bases, expected.map(|(name, base, has)| (name.to_owned(), base, has)));
+        let text = text(&log);
+        assert!(text.contains("system, s  0.01000  no ratio\n"), "{text}");
+        assert!(text.contains("No ratio: a value is 0 or missing"), "{text}");
+    }
 }
