@@ -42,6 +42,8 @@ test-rust: $(VENV)/.pip ## Run the tests of the crates.
 	@echo cargo test --workspace --locked --quiet; OPPLAB_SKIPPED=$(SKIPPED) cargo test --workspace --locked --quiet; status=$$?; \
 	if [ -s $(SKIPPED) ]; then echo "$$(wc -l < $(SKIPPED)) tests of the crates did nothing:"; sort $(SKIPPED); fi; exit $$status
 
+# Hundreds of tests start a program of their own: bytecode is written for once (`make clean` removes it).
+test-python: export PYTHONDONTWRITEBYTECODE :=
 test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
