@@ -45,7 +45,7 @@ test-rust: $(VENV)/.pip ## Run the tests of the crates.
 # Hundreds of tests start a program of their own: bytecode is written for once (`make clean` removes it).
 test-python: export PYTHONDONTWRITEBYTECODE :=
 test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 	cargo fmt --all --check
