@@ -42,8 +42,10 @@ test-rust: $(VENV)/.pip ## Run the tests of the crates.
 	@echo cargo test --workspace --locked --quiet; OPPLAB_SKIPPED=$(SKIPPED) cargo test --workspace --locked --quiet; status=$$?; \
 	if [ -s $(SKIPPED) ]; then echo "$$(wc -l < $(SKIPPED)) tests of the crates did nothing:"; sort $(SKIPPED); fi; exit $$status
 
+# Hundreds of tests start a program of their own: bytecode is written for once (`make clean` removes it).
+test-python: export PYTHONDONTWRITEBYTECODE :=
 test-python: $(VENV)/.dev $(VENV)/.tools ## Run the tests of the Python package.
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev $(VENV)/.tools ## Check form, lints, types and licences.
 	cargo fmt --all --check
@@ -93,7 +95,7 @@ agreement: dev ## Compare with the published tables and with recorded kernels, a
 	else echo "skipped: no recordings at ../shared/traces beside the repository"; fi
 
 swarm: ## Random machines and workloads under the invariant checks; OPPLAB_SEED=... replays one.
-	OPPLAB_SWARM=$(or $(OPPLAB_SWARM),5000) cargo test --release --locked -p opplab-sim --test swarm -- --nocapture
+	OPPLAB_SWARM=$(or $(OPPLAB_SWARM),5000) cargo test --release --locked -p opplab-sim --test all swarm:: -- --nocapture
 
 fuzz-cli: dev ## Call every command with damaged files and odd words: FUZZ_CALLS (2000), FUZZ_MINUTES (60), OPPLAB_SEED.
 	$(BIN)/python tools/fuzz_cli.py --calls $(or $(FUZZ_CALLS),2000) --minutes $(or $(FUZZ_MINUTES),60) --seed $(or $(OPPLAB_SEED),1) -o out/fuzz-cli
@@ -102,7 +104,7 @@ gate-property: dev ## A worse value makes no gate pass that failed: GATE_RESULTS
 	$(BIN)/python tests/results/test_gate.py $(or $(GATE_RESULTS),100000) $(or $(OPPLAB_SEED),0)
 
 kill-test: dev ## Kill sweeps, their workers and the power 300 times; what is resumed must be the undisturbed folder. Also host compare.
-	OPPLAB_KILLS=50 cargo test -p opplab-host --locked --quiet --test compare_reboot --test compare_cli -- --nocapture
+	OPPLAB_KILLS=50 cargo test -p opplab-host --locked --quiet --test all compare_reboot:: -- compare_cli:: --nocapture
 	$(BIN)/python tools/kill_test.py --share $(or $(KILL_SHARE),1) --seed $(or $(OPPLAB_SEED),1)
 
 deny: ## Check crates for advisories, licences, bans and sources (needs cargo-deny).
@@ -125,7 +127,7 @@ host-test: dev agent ## Run opplab-agent as root in emulated machines with stock
 	$(BIN)/python tools/host_test.py target/opplab-agent
 
 host-coverage: ## Make 10,000 experiments of `host compare` on made machines: intervals must hold their truth.
-	cargo test --locked --release -p opplab-host --test compare_made -- --ignored --nocapture
+	cargo test --locked --release -p opplab-host --test all compare_made:: -- --ignored --nocapture
 
 soak: agent ## Govern and observe for SOAK_MINUTES (60) in an emulated machine while CPUs, settings, clocks and sleep disturb it.
 	$(PYTHON) tools/host_test.py target/opplab-agent --soak $(or $(SOAK_MINUTES),60)

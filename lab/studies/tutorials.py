@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from lab.studies import pages
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tutorials", "howto")
+OPPLAB = (sys.executable, "-m", "opplab")
 # So many lines of output, of so many characters, are shown.
 LINES_MAX = 40
 CHARS_MAX = 160
@@ -34,16 +36,18 @@ class Sandbox:
         An empty folder.
     width : int
         Columns of the terminal that the commands see.
+    opplab : sequence of str
+        What ``opplab`` is.
     """
 
-    def __init__(self, folder: Path, width: int = 88) -> None:
+    def __init__(self, folder: Path, width: int = 88, opplab: Sequence[str] = OPPLAB) -> None:
         self.folder = folder
         self.blocks: list[str] = []
         tools = folder / ".bin"
         tools.mkdir()
-        for name, words in (("opplab", "-m opplab"), ("python", "")):
+        for name, words in (("opplab", opplab), ("python", (sys.executable,))):
             script = tools / name
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             script.chmod(0o755)
         (folder / "tests").symlink_to(ROOT / "tests")
         self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "COLUMNS": str(width)}
@@ -99,10 +103,10 @@ def _shown(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def render(text: str) -> str:
-    """Run the blocks of a page; give it with what they print."""
+def render(text: str, opplab: Sequence[str] = OPPLAB) -> str:
+    """Run the blocks of a page, with what `opplab` is; give it with what they print."""
     with TemporaryDirectory() as folder:
-        box = Sandbox(Path(folder))
+        box = Sandbox(Path(folder), opplab=opplab)
 
         def fill(match: re.Match[str]) -> str:
             kind, body = match.groups()

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from opplab.errors import FormatError, InputError
 from opplab.sweep.confidence import paired_half
 from opplab.sweep.runner import Until, run_cases
 from opplab.sweep.store import Store
+
+import forked
 
 CI = 1.5
 
@@ -64,12 +65,12 @@ def test_resumed_and_wider_folders_give_the_same(stopped: pl.DataFrame, tmp_path
 def test_command_and_status(stopped: pl.DataFrame, tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     options = ["--iterations", "8", "--seconds", "0.1", "--until-ci", f"{CI}%", "--no-report"]
-    command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", "-o", str(folder), *options]
+    command = [*forked.words(), "run", "juno-eas", "-o", str(folder), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     spared = 36 * 8 - stopped.select("policy", "benchmark", "param", "iteration").n_unique()
     assert f"{spared} were not needed" in done.stderr
     assert results.read(folder).equals(stopped)
-    status = [sys.executable, "-m", "opplab.cli.main", "status", str(folder)]
+    status = [*forked.words(), "status", str(folder)]
     said = subprocess.run([*status], capture_output=True, text=True, check=True).stdout
     assert f"0 left, 0 failed, {spared} not needed" in said
     rows = json.loads(subprocess.run([*status, "--format", "json"], capture_output=True, check=True).stdout)

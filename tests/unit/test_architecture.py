@@ -145,6 +145,15 @@ def test_modules_of_a_crate_have_no_circle(crate: str) -> None:
     assert circle(needs) == []
 
 
+@pytest.mark.parametrize("main", sorted(ROOT.glob("crates/*/tests/main.rs")), ids=lambda path: path.parts[-3])
+def test_no_file_of_tests_is_left_out(main: Path) -> None:
+    """A crate whose tests are one program names each file there, or makes it a program of its own."""
+    manifest = tomllib.loads((main.parents[1] / "Cargo.toml").read_text(encoding="utf-8"))
+    named = {*re.findall(r"^mod (\w+);", main.read_text(encoding="utf-8"), re.MULTILINE), "main"}
+    named |= {test["name"] for test in manifest["test"]}
+    assert {file.stem for file in main.parent.glob("*.rs")} - named == set()
+
+
 def test_the_product_does_not_know_the_lab() -> None:
     for file in [*PACKAGE.rglob("*.py"), *(ROOT / "tools").glob("*.py")]:
         assert not [name for name in imports(file) if name.split(".")[0] == "lab"], file

@@ -5,7 +5,6 @@ import json
 import random
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from opplab.trace.replayed import self_check
 from opplab.uncertainty.draws import Draws, Values
 from opplab.uncertainty.parts import Parts
 
+import forked
 from testdata import shared
 
 LOAD = {
@@ -452,7 +452,7 @@ def test_a_limit_that_only_the_means_keep_is_named_as_that() -> None:
 
 def test_the_command_line_has_the_words_of_the_other_commands(tmp_path: Path) -> None:
     (tmp_path / "load.json").write_text(json.dumps(LOAD))
-    command = [sys.executable, "-m", "opplab.cli.main", "choose", "load.json", "-m", "juno-r2", "--seconds", "0.2"]
+    command = [*forked.words(), "choose", "load.json", "-m", "juno-r2", "--seconds", "0.2"]
     command += ["--governor", "schedutil,performance", "--iterations", "2", "--uncertainty", "3", "-o", "out"]
     done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

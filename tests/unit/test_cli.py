@@ -13,9 +13,11 @@ import pytest
 from opplab.cli.options import time_ns
 from opplab.report.text import flow, render_table
 
+import forked
+
 
 def opplab(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opplab.cli.main", *args]
+    command = [*forked.words(), *args]
     env = {**os.environ, "COLUMNS": "120", **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 

@@ -18,6 +18,8 @@ import opplab
 from lab.studies import tutorials
 from opplab.cli.main import opplab as command_line
 
+import forked
+
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
 TOURS = ("a-wake-up.md", "deadline.md", "why-this-cpu.md")
@@ -179,7 +181,7 @@ def _furnish(folder: Path) -> None:
 def test_commands_run(page: str, tmp_path: Path) -> None:
     folder = tmp_path / "place"
     folder.mkdir()
-    box = tutorials.Sandbox(folder, WIDTH)
+    box = tutorials.Sandbox(folder, WIDTH, forked.words())
     _furnish(folder)
     if page == "docs/comparing.md":
         box.shell("opplab run juno-eas --iterations 2 --seconds 0.05 -o out/sweep")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import polars as pl
 
+import forked
 from testdata import shared
 
 
 def opplab(*args: str | Path) -> subprocess.CompletedProcess[str]:
     # Whoever imports readline exports the width of its terminal, which need not be there.
     env = {**os.environ, "COLUMNS": "1000"}
-    command = [sys.executable, "-m", "opplab", *map(str, args)]
+    command = [*forked.words(), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 

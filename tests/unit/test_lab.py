@@ -23,6 +23,8 @@ from test_browser import CHROMIUM, Browser
 import opplab
 from opplab import kernel
 
+import forked
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import make_pages  # noqa: E402
@@ -130,7 +132,7 @@ def test_the_bench_has_the_command_lines_energies(tmp_path: Path) -> None:
     """The command that the page shows gives the table that it shows, with the same changes and intervals."""
     answer = json.loads(native(["bench#length_ms=300&seeds=4"])[0])
     (tmp_path / "workload.json").write_text(answer["values"]["workload"])
-    command = [sys.executable, "-m", "opplab.cli.main", *shlex.split(answer["command"])[1:]]
+    command = [*forked.words(), *shlex.split(answer["command"])[1:]]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     for label, energy, change, *_ in answer["tables"][0]["rows"]:
         row = next(line for line in done.stdout.splitlines() if line.split()[0] == label.split("=")[1])
@@ -180,7 +182,7 @@ def test_a_dropped_trace_has_the_command_lines_numbers(browser: Browser, folder:
     tables = {table["title"]: table["rows"] for table in answer["tables"]}
 
     def of_cli(*words: str) -> Any:
-        command = [sys.executable, "-m", "opplab.cli.main", *words, "-m", "juno-r2", "--format", "json"]
+        command = [*forked.words(), *words, "-m", "juno-r2", "--format", "json"]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     def ms(ns: int) -> str:
@@ -295,7 +297,7 @@ def test_the_benchs_runs_go_to_perfetto(browser: Browser, folder: Path, tmp_path
 @pytest.mark.parametrize("form", ["toml", "dts", "debugfs", "wattson"])
 def test_a_dropped_machine_becomes_the_table(browser: Browser, folder: Path, tmp_path: Path, form: str) -> None:
     """Each form that `machine export` writes has the energy model of the machine; the link then holds it."""
-    machine = [sys.executable, "-m", "opplab.cli.main", "machine"]
+    machine = [*forked.words(), "machine"]
     if form == "toml":
         path = ROOT / "python" / "opplab" / "data" / "machines" / "juno-r2.toml"
     else:
@@ -369,7 +371,7 @@ def test_a_quota_is_the_command_lines(tmp_path: Path) -> None:
     answer = json.loads(native(["quota#burst_us=30000&length_ms=800"])[0])
     for name, content in answer["sources"]:
         (tmp_path / name).write_text(content)
-    command = [sys.executable, "-m", "opplab.cli.main", *shlex.split(answer["command"])[1:], "-o", "out"]
+    command = [*forked.words(), *shlex.split(answer["command"])[1:], "-o", "out"]
     subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
     results = pl.read_parquet(tmp_path / "out" / "results.parquet")
     found = {
@@ -393,7 +395,7 @@ def test_a_quota_is_the_command_lines(tmp_path: Path) -> None:
 def test_choices_of_f_max_are_the_command_lines(tmp_path: Path) -> None:
     """`opplab fmax` has the ratios and what kernels take, `opplab run` of the page's files what is missed."""
     answer = json.loads(native(["invariance#machine=epyc-7742-2s&run_us=15000&length_ms=300"])[0])
-    command = [sys.executable, "-m", "opplab.cli.main", "fmax", "epyc-7742-2s", "--format", "json"]
+    command = [*forked.words(), "fmax", "epyc-7742-2s", "--format", "json"]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     report = report[0] if isinstance(report, list) else report
     ratios = {one["name"]: one["ratio"] for one in report["candidates"]}
@@ -404,7 +406,7 @@ def test_choices_of_f_max_are_the_command_lines(tmp_path: Path) -> None:
     assert answer["tables"][0]["rows"][answer["tables"][0]["chosen"]][0] == own["candidate"]
     for name, content in answer["sources"]:
         (tmp_path / name).write_text(content)
-    command = [sys.executable, "-m", "opplab.cli.main", *shlex.split(answer["command"])[1:], "-o", "out"]
+    command = [*forked.words(), *shlex.split(answer["command"])[1:], "-o", "out"]
     subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
     results = pl.read_parquet(tmp_path / "out" / "results.parquet").filter(pl.col("metric") == "missed_activations")
     for policy, value in results.select("policy", "value").iter_rows():

@@ -24,6 +24,8 @@ from opplab.simulation.cases import Measured
 from opplab.sweep import runner
 from opplab.sweep.store import Store
 
+import forked
+
 
 class AtOnce(Executor):
     """Works in this thread, and notes the sizes of what it is given."""
@@ -42,7 +44,7 @@ SHORT = ("--iterations", "2", "--seconds", "0.2")
 
 
 def run(folder: Path, *options: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opplab.cli.main", "run", "juno-eas", "-o", str(folder), *options]
+    command = [*forked.words(), "run", "juno-eas", "-o", str(folder), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == expect, done.stderr
     return done

@@ -10,6 +10,8 @@ import pytest
 from lab.studies import tutorials
 from opplab.cli.main import opplab
 
+import forked
+
 ROOT = Path(__file__).parents[2]
 MEASURED = ("which-governor",)
 """Pages whose commands measure the machine that they run on."""
@@ -19,7 +21,7 @@ MEASURED = ("which-governor",)
 def test_a_page_runs(file: Path) -> None:
     text = file.read_text()
     assert "```console" in text
-    again = tutorials.render(text)
+    again = tutorials.render(text, forked.words())
     assert "Traceback" not in again
     # A build's name changes with it; what the machine of the page was measured to do is that machine's.
     masked = [r"build [0-9a-f]{12}", *([r"```(?:console|text)\n.*?```"] if file.stem in MEASURED else [])]

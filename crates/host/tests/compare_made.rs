@@ -1,7 +1,7 @@
 //! `compare` on made machines, whose truth is known: do intervals hold it, is nothing called a change, is everything put
 //! back? Beside it what people do without the command: all runs of one setting, then all of the other.
 //!
-//! `cargo test -p opplab-host --release --test compare_made -- --ignored --nocapture` makes 2,000 experiments of each kind,
+//! `cargo test -p opplab-host --release --test all compare_made:: -- --ignored --nocapture` makes 2,000 experiments of each kind,
 //! or `OPPLAB_EXPERIMENTS`.
 
 use opplab_host::HostError;
@@ -16,10 +16,9 @@ use opplab_host::root::{Made, Root};
 use opplab_stats::Mean;
 use opplab_stats::interval::ratio_interval;
 
-use self::bench::Kind;
+use crate::bench::Kind;
 
-mod bench;
-
+use crate::bench;
 const CPU: &str = "/sys/devices/system/cpu";
 const ZONE: &str = "/sys/class/powercap/intel-rapl:0";
 /// The counter wraps after 2.6 kJ, some 40 s of this machine.

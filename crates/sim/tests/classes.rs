@@ -1,10 +1,8 @@
 //! The classes above the fair one on several CPUs: who runs where, and when they are through.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::juno_r2;
+use crate::common::juno_r2;
 use opplab_model::event::{Event, Sink, TaskIdx};
 use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine, Opp};
 use opplab_model::policy::Policy;

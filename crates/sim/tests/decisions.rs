@@ -1,11 +1,9 @@
 //! Decision records and policies from outside: records leave a run as it is and add up; a re-written schedutil decides
 //! as the engine's own.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{juno_r2, periodic, ping_pong};
+use crate::common::{juno_r2, periodic, ping_pong};
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::decision::{CODES, Decision, NONE};
 use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};

@@ -1,8 +1,6 @@
 //! Whole runs: invariants, determinism, directions that the published experiment shows.
 
-mod common;
-
-use common::{juno_r2, periodic, ping_pong};
+use crate::common::{juno_r2, periodic, ping_pong};
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_model::event::NullSink;
 use opplab_model::policy::Policy;

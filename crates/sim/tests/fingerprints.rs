@@ -1,7 +1,7 @@
 //! The same case has the same fingerprint in every build: `tests/data/fingerprints.txt` holds those that the debug build of this
 //! test and the release build under the Python package both must give.
 //!
-//! `OPPLAB_UPDATE=1 cargo test -p opplab-sim --test fingerprints` writes the file anew, after a change of behaviour that is
+//! `OPPLAB_UPDATE=1 cargo test -p opplab-sim --test all fingerprints::` writes the file anew, after a change of behaviour that is
 //! meant.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads its data and may be told to write it")]

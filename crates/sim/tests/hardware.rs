@@ -1,10 +1,8 @@
 //! What the hardware grants: turbo bins by active cores, boost beyond the table.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::Clocks;
+use crate::common::Clocks;
 use opplab_kernel::cpufreq::GOVERNORS;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::decision::{Decision, GrantLimit};

@@ -1,8 +1,6 @@
 //! intel_pstate with and without hardware P-states, and text 001's chain: short fsyncs, low clocks, boosts, the GPU.
 
-mod common;
-
-use common::Clocks;
+use crate::common::Clocks;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_model::event::NullSink;
 use opplab_model::file::parse_machine;

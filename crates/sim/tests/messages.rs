@@ -1,8 +1,6 @@
 //! Threads with many connections (`SendFrom`, `SendBack`), as a client has that waits in poll(2).
 
-mod common;
-
-use common::juno_r2;
+use crate::common::juno_r2;
 use opplab_model::event::{Event, Sink, Tee};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{ChannelSpec, Op, TaskSpec, Workload};

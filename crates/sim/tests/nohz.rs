@@ -1,8 +1,6 @@
 //! What idle CPUs do for each other: who lets whose load decay, and when.
 
-mod common;
-
-use common::juno_r2;
+use crate::common::juno_r2;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};

@@ -1,8 +1,6 @@
 //! The emulated machine: one instruction stream for all CPUs.
 
-mod common;
-
-use common::{juno_r2, periodic, ping_pong};
+use crate::common::{juno_r2, periodic, ping_pong};
 use opplab_model::policy::Policy;
 use opplab_model::workload::Workload;
 use opplab_sim::check::Check;

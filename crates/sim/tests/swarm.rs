@@ -1,6 +1,6 @@
 //! Swarm test: random machines, workloads and policies run without breaking an invariant, and twice the same way.
 //!
-//! The seed of a failing case is printed; `OPPLAB_SEED=N cargo test -p opplab-sim --test swarm` runs it alone.
+//! The seed of a failing case is printed; `OPPLAB_SEED=N cargo test -p opplab-sim --test all swarm::` runs it alone.
 
 #![expect(clippy::print_stdout, reason = "the seed of a failing case is for the reader")]
 

@@ -1,8 +1,6 @@
 //! What fair tasks get beside real-time tasks that never sleep: 5 % by throttling before v6.12, 50 ms a second of their server since.
 
-mod common;
-
-use common::juno_r2;
+use crate::common::juno_r2;
 use opplab_model::event::NullSink;
 use opplab_model::machine::{Cluster, Costs, CpuPlace, Machine};
 use opplab_model::policy::Policy;

@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 target=$1
 seconds=${2:-60}
 seeds=$PWD/target/seeds
-OPPLAB_FUZZ_SEEDS=$seeds cargo test -q --manifest-path ../Cargo.toml --test hostile write_seeds >/dev/null
+OPPLAB_FUZZ_SEEDS=$seeds cargo test -q --manifest-path ../Cargo.toml --test all hostile::write_seeds >/dev/null
 mkdir -p "corpus/$target" "artifacts/$target"
 RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address --cfg fuzzing -Cdebug-assertions" \

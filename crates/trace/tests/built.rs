@@ -1,8 +1,7 @@
 //! trace.dat files of every kind, built here: what they hold is known, and `trace-cmd` reads the same from them.
 
-mod common;
-
-use common::build::{self, Kind};
+use crate::common;
+use crate::common::build::{self, Kind};
 use opplab_trace::{Column, ReadOptions, Trace, TraceFile, UnpackLimits};
 
 fn read(bytes: Vec<u8>) -> Trace {

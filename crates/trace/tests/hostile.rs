@@ -1,11 +1,9 @@
 //! No bytes make a reader panic or take memory without limit; damage leaves what stands before it readable.
 
-mod common;
-
 use std::io::Write as _;
 
-use common::build::{self, Kind};
-use common::perf;
+use crate::common::build::{self, Kind};
+use crate::common::perf;
 use opplab_trace::{ReadOptions, Trace, TraceFile, UnpackLimits};
 use proptest::prelude::*;
 
@@ -342,7 +340,7 @@ proptest! {
     }
 }
 
-/// `OPPLAB_FUZZ_SEEDS=DIR cargo test -p opplab-trace --test hostile write_seeds` writes the seeds as a start for the fuzz targets.
+/// `OPPLAB_FUZZ_SEEDS=DIR cargo test -p opplab-trace --test all hostile::write_seeds` writes the seeds as a start for the fuzz targets.
 #[test]
 fn write_seeds() {
     let Ok(dir) = std::env::var("OPPLAB_FUZZ_SEEDS") else { return };

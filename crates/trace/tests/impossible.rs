@@ -1,9 +1,7 @@
 //! Times and CPUs that cannot be are damage with its place, in every format; no reader gives them as values.
 
-mod common;
-
-use common::build::{self, Kind};
-use common::perf;
+use crate::common::build::{self, Kind};
+use crate::common::perf;
 use opplab_trace::{ReadOptions, Trace, TraceFile};
 
 fn read(bytes: &[u8]) -> Trace {

@@ -1,8 +1,7 @@
 //! Raw ring-buffer pages with the formats beside them: as a tar, as a folder, alone.
 
-mod common;
-
-use common::build::{self, Kind};
+use crate::common;
+use crate::common::build::{self, Kind};
 use opplab_trace::{ReadOptions, TraceFile};
 
 fn counts(file: &std::path::Path, options: &ReadOptions) -> Vec<(String, u64)> {

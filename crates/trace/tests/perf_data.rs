@@ -1,12 +1,10 @@
 //! perf.data: built files of all kinds, and files that `perf` records here against `perf script`.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::perf::{self, Kind};
+use crate::common::perf::{self, Kind};
 use opplab_trace::{ReadOptions, Trace, TraceFile};
 
 fn read(bytes: Vec<u8>) -> Trace {

@@ -1,7 +1,6 @@
 //! Text traces: every shared one opens, and `trace-cmd report`'s text of a trace.dat gives the tables of the trace.dat.
 
-mod common;
-
+use crate::common;
 use opplab_trace::{Column, Kind, ReadOptions, Trace, TraceFile};
 
 fn value(trace: &Trace, column: &Column, row: usize) -> String {

@@ -1,7 +1,6 @@
 //! Every shared trace.dat against Debian's `trace-cmd report`: events per name, and all fields of the first 10 000 events.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 
 use opplab_trace::{Column, ReadOptions, Trace, TraceFile};

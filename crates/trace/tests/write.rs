@@ -1,10 +1,9 @@
 //! What is written is read back the same, and trace-cmd reads it the same.
 
-mod common;
-
+use crate::common;
 use std::collections::BTreeMap;
 
-use common::build::{self, Kind as FileKind};
+use crate::common::build::{self, Kind as FileKind};
 use opplab_trace::write::{self, Annotation, PerfettoWriter, TraceBuilder};
 use opplab_trace::{Column, Kind, ReadOptions, Trace, TraceFile, Value};
 

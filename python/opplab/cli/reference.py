@@ -66,13 +66,26 @@ def _walk(command: click.Command, words: tuple[str, ...]) -> Iterator[Page]:
                 yield from _walk(sub, (*words, name))
 
 
+_HELPS = """
+import sys
+from opplab.cli.main import opplab
+
+for name in sys.argv[1:]:
+    try:
+        opplab.main(["host", name, "--help"], prog_name="opplab", standalone_mode=False)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    print(end="\\f", flush=True)
+"""
+
+
 def _host() -> Iterator[Page]:
     """Give the pages of the commands that crate ``host`` has."""
-    for name in HOST_COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", "opplab", "host", name, "--help"], capture_output=True, text=True, check=True
-        )
-        head, _, rest = done.stdout.partition("\n\n")
+    # They print past Python: another process, one for all, has its output read.
+    done = subprocess.run([sys.executable, "-c", _HELPS, *HOST_COMMANDS], capture_output=True, text=True, check=True)
+    for name, text in zip(HOST_COMMANDS, done.stdout.split("\f"), strict=False):
+        head, _, rest = text.partition("\n\n")
         blocks = rest.rstrip().split("\n\n")
         options: list[tuple[str, str]] = []
         for line in blocks[-1].splitlines():

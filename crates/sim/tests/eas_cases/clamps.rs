@@ -12,9 +12,9 @@ use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, Workload};
 use opplab_sim::{Case, run};
 
-use crate::faithful;
-use crate::machines::{classes, cluster_of_class, first_task, machines};
-use crate::recipes::{PERIOD_NS, Phase, task};
+use crate::eas_cases::faithful;
+use crate::eas_cases::machines::{classes, cluster_of_class, first_task, machines};
+use crate::eas_cases::recipes::{PERIOD_NS, Phase, task};
 
 /// Activations of a phase, and how many of them are left for settling.
 const LOOPS: u32 = 60;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use opplab_model::event::{Event, IDLE_TASK, Sink};
 use opplab_model::machine::Machine;
 
-use crate::recipes::{EasCase, swing_above};
+use crate::eas_cases::recipes::{EasCase, swing_above};
 
 /// Share of a domain's capacity that its tasks may use, in percent.
 const ROOM: f64 = 80.0;
@@ -190,7 +190,7 @@ fn optimum(domains: &[Domain], nr_cpus: usize, utils: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machines::machines;
+    use crate::eas_cases::machines::machines;
 
     /// Goal: two tasks that fill a little CPU each are not packed, one that does not fit there goes to a big one.
     #[test]

@@ -9,8 +9,8 @@ use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::{Case, run};
 
-use crate::faithful;
-use crate::machines::{classes, first_task, machines};
+use crate::eas_cases::faithful;
+use crate::eas_cases::machines::{classes, first_task, machines};
 
 /// Each task of the case is pinned and idle until then, in ns.
 const START_NS: u64 = 1_000_000_000;

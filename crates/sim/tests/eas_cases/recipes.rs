@@ -5,7 +5,7 @@
 use opplab_model::machine::Machine;
 use opplab_model::workload::{Op, PhaseSpec, TaskSpec, Workload};
 
-use crate::machines::{classes, cluster_of_class, cpus_of_class};
+use crate::eas_cases::machines::{classes, cluster_of_class, cpus_of_class};
 
 /// Period of every task, in ns.
 pub(crate) const PERIOD_NS: u64 = 16_000_000;

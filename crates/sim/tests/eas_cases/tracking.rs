@@ -7,9 +7,9 @@ use opplab_model::policy::Policy;
 use opplab_model::workload::{Op, TaskSpec, Workload};
 use opplab_sim::{Case, run};
 
-use crate::faithful;
-use crate::machines::{classes, cluster_of_class, cpus_of_class, first_task, machines};
-use crate::recipes::{Phase, task};
+use crate::eas_cases::faithful;
+use crate::eas_cases::machines::{classes, cluster_of_class, cpus_of_class, first_task, machines};
+use crate::eas_cases::recipes::{Phase, task};
 
 /// Behaviour may be off by this much of full scale.
 const BEHAVIOUR: f64 = 0.05 * 1024.0;
