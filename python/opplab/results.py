@@ -120,14 +120,9 @@ def from_published(path: str | Path) -> pl.DataFrame:
         row = {
             "experiment": line["table"],
             "source": "published",
-            "machine": line["machine"],
-            "kernel": line["kernel"],
+            **{name: line[name] for name in ("machine", "kernel", "benchmark", "metric", "unit", "better")},
             "policy": line["variant"],
-            "benchmark": line["benchmark"],
             "param": re.sub(";", " ", line["parameter"] or ""),
-            "metric": line["metric"],
-            "unit": line["unit"],
-            "better": line["better"],
             "value": float(line["value"]),
         }
         rows.append(row)

@@ -156,6 +156,8 @@ class Cell:
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
 
 
+_OF_ROW = ("table", "machine", "benchmark", "metric", "unit", "better", "parameter", "variant")
+
 SAMPLE = 5
 """One of so many rows is in the part that stands for the whole."""
 
@@ -233,16 +235,9 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowNam
         ratio, spread = _ratio(row, anchor, is_ratio)
         found.append(
             Cell(
+                **{name: getattr(row, name) for name in _OF_ROW},
                 seed=seed,
-                table=row.table,
                 experiment=experiment.name,
-                machine=row.machine,
-                benchmark=row.benchmark,
-                metric=row.metric,
-                unit=row.unit,
-                better=row.better,
-                parameter=row.parameter,
-                variant=row.variant,
                 baseline=forecast.baseline,
                 published=ratio,
                 predicted=forecast.ratio,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -49,17 +50,11 @@ from opplab.report.text import print_table
 def command(
     benchmark: str | None,
     machine: str | None,
-    baseline: Path | None,
-    only: tuple[str, ...],
-    points: tuple[str, ...],
-    rounds: int,
-    steps: int,
-    seeds: int,
-    experiment: Path | None,
     jobs: int | None,
     output: Path | None,
     show: bool,
     output_format: str,
+    **given: Any,
 ) -> None:
     """Fit the free constants of BENCHMARK on MACHINE to the baseline's column only.
 
@@ -79,19 +74,7 @@ def command(
         words = ", ".join(f"{name} = {value}" for name, value in values.items())
         click.echo(f"{words}: {100 * distance:.2f} % off", err=True)
 
-    made = calibration.fit(
-        benchmark,
-        machine,
-        baseline=baseline,
-        only=only,
-        points=points,
-        rounds=rounds,
-        steps=steps,
-        jobs=workers(jobs),
-        seeds=seeds,
-        experiment=experiment,
-        progress=progress,
-    )
+    made = calibration.fit(benchmark, machine, jobs=workers(jobs), progress=progress, **given)
     path = output or Path(f"{benchmark}@{machine}.toml")
     write_text(path, calibration.to_toml(made))
     rows = [

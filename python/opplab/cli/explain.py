@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -68,9 +69,8 @@ def command(
     why_slow: bool,
     idle: bool,
     machine: str,
-    recorded_governor: str | None,
-    pelt_half_life_ms: int | None,
     output_format: str,
+    **given: Any,
 ) -> None:
     """Explain the frequency and placement decisions of a run or a trace.
 
@@ -109,16 +109,7 @@ def command(
     from opplab.simulation.machine import Machine
 
     ran_on = None if machine == "auto" else Machine.load(machine)
-    found = explain(
-        target,
-        cpu=cpu,
-        task=task,
-        at=at,
-        why_slow=why_slow,
-        machine=ran_on,
-        recorded_governor=recorded_governor,
-        pelt_half_life_ms=pelt_half_life_ms,
-    )
+    found = explain(target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on, **given)
     if output_format == "json":
         click.echo(found.to_json())
         return

@@ -84,7 +84,8 @@ def command(
             )
         if machine is None:
             raise click.UsageError("give --machine: what stands for the mail's machine (opplab list machines)")
-        _mail(sources[0], machine, policy_of(given), vs, results, iterations, seconds, form, jobs)
+        how = {"vs": vs, "iterations": iterations, "seconds": seconds, "jobs": jobs}
+        _mail(sources[0], machine, results, form, policy=policy_of(given), **how)
         return
     if given or machine or vs or seconds:
         raise click.UsageError(
@@ -112,17 +113,7 @@ def command(
     _table(loaded, output, results, jobs)
 
 
-def _mail(
-    path: Path,
-    machine: str,
-    policy: dict[str, Any],
-    vs: tuple[str, ...],
-    results: Path,
-    iterations: int,
-    seconds: float | None,
-    form: str,
-    jobs: int | None,
-) -> None:
+def _mail(path: Path, machine: str, results: Path, form: str, **how: Any) -> None:
     from opplab.agreement import robot
     from opplab.comparison.tables import render_all
 
@@ -130,19 +121,7 @@ def _mail(
     for number, report in enumerate(kernel_robot.read_file(path), 1):
         folder = results / f"{path.stem}-{number}"
         try:
-            answers.append(
-                robot.answer(
-                    report,
-                    machine,
-                    policy=policy,
-                    vs=vs,
-                    folder=folder,
-                    iterations=iterations,
-                    seconds=seconds,
-                    jobs=jobs,
-                    progress=progress,
-                )
-            )
+            answers.append(robot.answer(report, machine, folder=folder, progress=progress, **how))
         except InputError as error:
             refused.append(f"{path}:{report.line}:1: {error}")
     if not answers:

@@ -97,16 +97,11 @@ class Measured:
     @classmethod
     def of(cls, case: Case, outcome: _opplab.Outcome) -> Measured:
         """Put a case's labels beside what ``_opplab.Case.run`` gave."""
+        place = ("machine", "kernel", "policy", "benchmark", "param", "iteration", "seed")
         labels = {
             "experiment": case.experiment,
             "source": "sim",
-            "machine": case.machine,
-            "kernel": case.kernel,
-            "policy": case.policy,
-            "benchmark": case.benchmark,
-            "param": case.param,
-            "iteration": case.iteration,
-            "seed": case.seed,
+            **{name: getattr(case, name) for name in place},
             "fingerprint": f"{outcome['fingerprint']:016x}",
         }
         return cls(labels, outcome["rows"])

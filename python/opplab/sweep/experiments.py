@@ -8,6 +8,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -372,41 +373,29 @@ class Experiment:
         >>> short.run(jobs=1)["policy"].n_unique()
         4
         """
-        if folder is None:
-            return self._run(None, executor, jobs, check, retry_failed, progress)
-        with Store(folder) as store:
-            store.create(self.manifest(), replace=replace)
-            return self._run(store, executor, jobs, check, retry_failed, progress)
-
-    def _run(
-        self,
-        store: Store | None,
-        executor: Executor | None,
-        jobs: int | None,
-        check: bool,
-        retry_failed: bool,
-        progress: Callable[[Tally], None] | None,
-    ) -> pl.DataFrame:
         from opplab.sweep.tables import Tables
 
         tables = Tables()
-        tally = run_cases(
-            self.cases,
-            store,
-            executor=executor,
-            jobs=jobs or os.cpu_count() or 1,
-            check=check,
-            retry_failed=retry_failed,
-            until=self.until,
-            latencies=self.latencies,
-            progress=progress,
-            keep=None if store else lambda case, measured: tables.add(case.hash, measured),
-        )
-        for note in store.notes if store else ():
-            warnings.warn(note, stacklevel=3)
-        if tally.problems:
-            raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
-        return store.merge(tally.wanted) if store else tables.frame(tally.wanted)
+        with nullcontext() if folder is None else Store(folder) as store:
+            if store is not None:
+                store.create(self.manifest(), replace=replace)
+            tally = run_cases(
+                self.cases,
+                store,
+                executor=executor,
+                jobs=jobs or os.cpu_count() or 1,
+                check=check,
+                retry_failed=retry_failed,
+                until=self.until,
+                latencies=self.latencies,
+                progress=progress,
+                keep=None if store else lambda case, measured: tables.add(case.hash, measured),
+            )
+            for note in store.notes if store else ():
+                warnings.warn(note, stacklevel=2)
+            if tally.problems:
+                raise OpplabError(f"{tally.failed} of {tally.total} cases failed: {tally.problems[0]}")
+            return store.merge(tally.wanted) if store else tables.frame(tally.wanted)
 
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card
