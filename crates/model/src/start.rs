@@ -13,9 +13,6 @@ pub struct Start {
     /// Timers of the kernel's own in the timer wheel: ns after the start of the run, and the CPU. An idle CPU whose tick is stopped has
     /// a tick for each.
     pub wheel: Vec<(u64, u32)>,
-    /// A kworker takes the samples of ondemand and conservative (cpufreq_governor.c:dbs_work_handler()), which waits for the CPU as any task
-    /// does; without, they are taken at once.
-    pub dbs_kworkers: bool,
     /// How long wake-ups on idle CPUs take.
     pub wakes: Wakes,
     /// By how much ticks come late, ns, as measured: each draws one. Empty: never.
@@ -63,14 +60,13 @@ fn pair(one: impl Into<i128>, other: impl Into<i128>) -> Node {
 
 impl Start {
     /// Its keys and values; no value of what a start as always has.
-    fn entries(&self) -> [(&'static str, Option<Node>); 12] {
-        let Self { khz, blocked, wheel, dbs_kworkers, wakes, tick_late_ns } = self;
+    fn entries(&self) -> [(&'static str, Option<Node>); 11] {
+        let Self { khz, blocked, wheel, wakes, tick_late_ns } = self;
         let Wakes { kernel_ns, user_ns, preempt_ns, by_op_ns, kernel_tasks } = wakes;
         [
             ("khz", numbers(khz)),
             ("blocked", list(blocked, |&(util, load)| pair(util, load))),
             ("wheel", list(wheel, |&(ns, cpu)| pair(ns, cpu))),
-            ("dbs_kworkers", dbs_kworkers.then(|| Node::bool(true))),
             ("tick_late_ns", numbers(tick_late_ns)),
             ("kernel_irq_ns", numbers(&kernel_ns[0])),
             ("kernel_task_ns", numbers(&kernel_ns[1])),
@@ -108,7 +104,6 @@ impl Start {
             khz: each(&table, "khz", |item, key| item.as_int(key, 1, U32))?,
             blocked: each(&table, "blocked", |item, key| two(item, key, U32))?,
             wheel: each(&table, "wheel", |item, key| two(item, key, NS))?,
-            dbs_kworkers: table.bool_or("dbs_kworkers", false)?,
             tick_late_ns: times("tick_late_ns")?,
             wakes: Wakes {
                 kernel_ns: [times("kernel_irq_ns")?, times("kernel_task_ns")?],

@@ -200,7 +200,6 @@ fn every_kind_of_step_survives_the_trip() {
         khz: vec![450_000, 1_100_000],
         blocked: vec![(100, 200), (0, 7)],
         wheel: vec![(5_000_000_000, 3)],
-        dbs_kworkers: true,
         wakes: Wakes {
             kernel_ns: [vec![1], vec![2, 3]],
             user_ns: [vec![], vec![4]],

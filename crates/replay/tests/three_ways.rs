@@ -306,10 +306,9 @@ fn every_governor_asks_for_the_same_three_ways() {
             };
             let found = ways(&machine, &policy(governor.name, kernel, tunables));
             let what = format!("{governor} on {name} under {kernel}");
-            // Where a kthread carries requests out, the engine asks an outside governor at other times than its own one samples, so
-            // that ondemand's load is another: there the open loop is compared only.
-            let at_once = machine.cpufreq.fast_switch || governor.worker != Worker::Kworker;
-            if at_once {
+            // The engine asks an outside governor at other times than its kworker samples, so that ondemand's load is another:
+            // there the open loop is compared only.
+            if governor.worker != Worker::Kworker {
                 assert_eq!(found.engine, found.govern, "{what}: govern");
             }
             // The open loop rebuilds utilisation and the times of reports, so that some requests come later or earlier; another

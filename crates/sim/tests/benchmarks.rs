@@ -384,3 +384,20 @@ fn a_warm_up_does_not_count() {
     let energy = |outcome: &Outcome| outcome.cluster_energy_fj.iter().sum::<u128>();
     assert_eq!(energy(&later) + energy(&before), energy(&whole));
 }
+
+/// Goal: a sample of ondemand is taken by a kworker of the CPU where it is due, so that who is woken meanwhile goes to another
+/// CPU. Method: a pair that wake each other in turn stays under `performance`, and moves under ondemand, with some of its samples.
+#[test]
+fn a_sample_keeps_its_cpu_for_the_kworker_that_takes_it() {
+    let moves = |governor: &str| {
+        let set = [("clients", 1), ("launched", 0)];
+        let case = case("tbench", &set, machine("epyc-7742-2s"), policy(governor), 400);
+        let outcome = checked(&case);
+        (outcome.migrations, outcome.task_names.iter().filter(|name| name.ends_with(":dbs")).count())
+    };
+    let (stays, threads) = moves("performance");
+    assert!(stays <= 2 && threads == 0, "{stays} moves, {threads} threads");
+    let (moved, threads) = moves("ondemand");
+    assert!((5..100).contains(&moved), "{moved} moves");
+    assert_eq!(threads, 256);
+}

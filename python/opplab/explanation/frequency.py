@@ -188,11 +188,14 @@ def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
         f"{seconds(since_ns)}: CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most of those "
         f"that share it; its decision:"
     )
-    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns)]
+    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, grant["granted_khz"])]
 
 
-def _of_policy(records: Records, cpu: int, at_ns: int) -> list[Finding]:
-    """Explain what the policy of a CPU asked for at a point in time, and what it got."""
+def _of_policy(records: Records, cpu: int, at_ns: int, least_khz: int = 0) -> list[Finding]:
+    """Explain what the policy of a CPU asked for at a point in time, and what it got.
+
+    If it made a clock of `least_khz`, a last decision for less was still on its way: the one before made it.
+    """
     policy = records.policy_of[cpu]["cpus"][0]
     rows = records.where("sugov_decision", policy_cpu=policy)
     end = records.until("sugov_decision", rows, at_ns)
@@ -201,7 +204,8 @@ def _of_policy(records: Records, cpu: int, at_ns: int) -> list[Finding]:
     findings: list[Finding | None] = []
     if len(asked):
         # A request that the kthread has not delivered yet: the one before made the clock.
-        place = int(asked[-1])
+        asks_less = records.tables["sugov_decision"]["next_khz"][rows[asked[-1]]] < least_khz
+        place = int(asked[-2 if asks_less and len(asked) > 1 else -1])
         request = _request(records, rows, place)
         findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
         findings.append(_since(records, rows, place + 1, end, at_ns))
@@ -210,6 +214,9 @@ def _of_policy(records: Records, cpu: int, at_ns: int) -> list[Finding]:
         samples = records.where(table, policy_cpu=policy)
         count = records.until(table, samples, at_ns)
         if count:
+            next_khz = records.tables[table].get("next_khz")
+            if next_khz is not None and count > 1 and next_khz[samples[count - 1]] < least_khz:
+                count -= 1
             row = records.row(table, int(samples[count - 1]))
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
             findings.append(Finding(row["time_ns"], "frequency", text, row))

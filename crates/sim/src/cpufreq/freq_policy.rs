@@ -65,7 +65,10 @@ pub(crate) struct FreqPolicy {
     pub(crate) switching_for_ns: Option<u64>,
     /// The operating point that the hardware is asked for.
     pub(crate) wanted: u32,
+    /// schedutil's thread.
     pub(crate) kthread: Option<TaskId>,
+    /// Who takes the samples of ondemand and conservative.
+    pub(crate) kworker: Option<TaskId>,
     /// Hardware P-states, if they are on.
     pub(crate) hwp: Option<Hwp>,
     /// intel_cpufreq's state.

@@ -154,7 +154,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.emit(Event::FreqRequest { cpu: cpu.0, khz: freq_khz, util: util as u32, max: max as u32 });
                 self.fast_switch(index, freq_khz);
             }
-            Some(Request::QueueWork) if worker == Worker::Kworker => self.sample_is_due(index, cpu),
+            Some(Request::QueueWork) if worker == Worker::Kworker => self.queue_sugov_work(index),
             Some(Request::QueueWork) => {
                 self.emit(Event::FreqRequest { cpu: cpu.0, khz: next_khz, util: util as u32, max: max as u32 });
                 self.queue_sugov_work(index);
@@ -172,17 +172,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             uclamp_used: self.uclamp_used,
             members: &self.policies[policy].cpus,
             gates: &self.gates,
-        }
-    }
-
-    /// A sample that is due is taken by a kworker, or at once on this CPU, which then spends the time of a frequency
-    /// change.
-    fn sample_is_due(&mut self, index: PolicyId, cpu: CpuId) {
-        if self.policies[index].kthread.is_some() {
-            self.queue_sugov_work(index);
-        } else if let Some(khz) = self.dbs_work_handler(index, cpu) {
-            self.spend(self.here, self.case.machine.costs.sugov_work_ns);
-            self.fast_switch(index, khz);
         }
     }
 
@@ -236,7 +225,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[cold]
     fn run_all_irq_work(&mut self) {
         while let Some((cpu, policy)) = self.irq_work.pop_front() {
-            let Some(kthread) = self.policies[policy].kthread else { continue };
+            let state = &self.policies[policy];
+            let samples = state.governor.samples();
+            let Some(kthread) = (if samples { state.kworker } else { state.kthread }) else { continue };
+            self.bind_worker(kthread, cpu);
             let here = std::mem::replace(&mut self.here, cpu);
             let was = std::mem::replace(&mut self.in_interrupt, true);
             let state = &mut self.tasks[kthread];
@@ -248,7 +240,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// One step of a sugov kthread; `true` when it now takes time or sleeps. `dead_children` counts queued work.
+    /// One step of a sugov kthread, or of the kworker that takes samples; `true` when it now takes time or sleeps. `dead_children` counts queued work.
     pub(crate) fn sugov_step(&mut self, kthread: TaskId, policy: PolicyId) -> bool {
         match self.tasks[kthread].stage {
             0 if self.tasks[kthread].dead_children == 0 => {
@@ -264,10 +256,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.tasks[kthread].doing = Doing::Wall { left_ns: work_ns };
                 work_ns > 0
             }
-            1 if self.policies[policy].governor.samples() => {
+            1 if self.policies[policy].kworker == Some(kthread) => {
                 self.tasks[kthread].stage = 0;
                 let cpu = self.tasks[kthread].cpu;
-                if let Some(khz) = self.dbs_work_handler(policy, cpu) {
+                // cpufreq_governor.c:gov_cancel_work(): a governor that came meanwhile has no sample.
+                if self.policies[policy].governor.samples()
+                    && let Some(khz) = self.dbs_work_handler(policy, cpu)
+                {
                     self.fast_switch(policy, khz);
                 }
                 false

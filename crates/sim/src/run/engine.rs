@@ -50,8 +50,6 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     /// When the first period of real-time tasks began; 0 before.
     pub(crate) rt_period_start_ns: u64,
     pub(crate) tick_ns: u64,
-    /// Kworkers take samples.
-    pub(crate) dbs_kworkers: bool,
     /// [`crate::Start::wakes`].
     pub(crate) wakes: Wakes,
     /// There are such wakes.

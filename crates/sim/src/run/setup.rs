@@ -110,7 +110,6 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             now: BOOT_NS,
             rt_period_start_ns: 0,
             tick_ns,
-            dbs_kworkers: false,
             wakes: Wakes::default(),
             wakes_late: false,
             tick_late_ns: Vec::new(),
@@ -163,7 +162,6 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             (avg.util_sum, avg.runnable_sum) = ((avg.util_avg * divider) as u32, avg.runnable_avg * divider);
             avg.load_sum = avg.load_avg * divider;
         }
-        self.dbs_kworkers = start.dbs_kworkers;
         if !self.stream.shared {
             self.wakes.clone_from(&start.wakes);
             self.tick_late_ns.clone_from(&start.tick_late_ns);
@@ -298,11 +296,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let governor = &self.policies[policy].governor;
         let by_kthread = matches!(governor, Governor::Kernel { worker: Worker::Kthread, .. } | Governor::Custom(_));
         let slow = by_kthread && !self.driver.fast_switch;
-        let samples = governor.samples() && self.dbs_kworkers;
-        if !slow && !samples || self.policies[policy].kthread.is_some() {
+        let samples = governor.samples();
+        let state = &self.policies[policy];
+        let has_one = if samples { state.kworker.is_some() } else { state.kthread.is_some() };
+        if !slow && !samples || has_one {
             return;
         }
-        // The kthread "sugov:N" of the slow path: SCHED_DEADLINE with SCHED_FLAG_SUGOV.
+        // The kthread "sugov:N" of the slow path: SCHED_DEADLINE with SCHED_FLAG_SUGOV. Samples are a bound kworker's.
         let cpus = self.policies[policy].cpus.clone();
         let wanted = &self.case.policy.sugov_cpus;
         let mask: CpuMask = if wanted.is_empty() || samples {
@@ -335,8 +335,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             self.init_entity_runnable_average(task);
             // It has slept for long.
             self.tasks[task].sa = SchedAvg::default();
+            self.tasks[task].is_bound_worker = true;
+            self.policies[policy].kworker = Some(task);
+        } else {
+            self.policies[policy].kthread = Some(task);
         }
-        self.policies[policy].kthread = Some(task);
     }
 }
 
@@ -519,6 +522,7 @@ pub(super) fn freq_policies(
             switching_for_ns: None,
             wanted: 0,
             kthread: None,
+            kworker: None,
             hwp,
             passive,
             amd,

@@ -18,8 +18,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         match state.sugov {
             Some(policy) => {
                 let policy = &self.policies[policy];
-                let samples = policy.governor.samples();
-                if samples { format!("kworker/{}:dbs", policy.cpus[0]) } else { format!("sugov:{}", policy.cpus[0]) }
+                if policy.kworker == Some(task) {
+                    format!("kworker/{}:dbs", policy.cpus[0])
+                } else {
+                    format!("sugov:{}", policy.cpus[0])
+                }
             }
             None => self.case.workload.tasks[state.spec as usize].name.clone(),
         }

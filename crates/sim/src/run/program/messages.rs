@@ -93,7 +93,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// kernel/workqueue.c:queue_work_on(), v5.0: work of a bound workqueue is done on the CPU that queues it. Who has not quite left
     /// the queue of another CPU goes on there.
-    pub(super) fn bind_worker(&mut self, server: TaskId, cpu: CpuId) {
+    pub(crate) fn bind_worker(&mut self, server: TaskId, cpu: CpuId) {
         if self.tasks[server].is_bound_worker && !self.entities[server].on_rq {
             self.tasks[server].allowed = self.cpu_sets.of_cpu(cpu);
         }
