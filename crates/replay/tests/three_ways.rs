@@ -299,7 +299,10 @@ fn every_governor_asks_for_the_same_three_ways() {
         for governor in GovernorId::all().filter(|governor| all || governor.worker == Worker::Kthread) {
             let long = [("sampling_rate", "40000")];
             let directions = [("up_rate_limit_us", "40000"), ("down_rate_limit_us", "500")];
+            // In one step: of several, a sample that comes some us later than the other's ends the climb one lower, for good.
+            let steep = [long[0], ("freq_step", "100")];
             let tunables: &[(&str, &str)] = match (governor.worker, kernel) {
+                (Worker::Kworker, _) if governor.name == "conservative" => &steep,
                 (Worker::Kworker, _) => &long,
                 (Worker::Kthread, "4.14-android") => &directions,
                 _ => &[],
