@@ -30,9 +30,10 @@ def words() -> list[str]:
 
     folder = TemporaryDirectory(prefix="opplab-forked-")
     place = str(Path(folder.name) / "server")
-    server = subprocess.Popen(
-        [sys.executable, __file__, "serve", place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, __file__, "serve", place]
+    # Without threads of BLAS, which would be gone after a fork.
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=alone)
 
     def end() -> None:
         server.communicate()

@@ -19,10 +19,7 @@ from opplab.agreement.scoreboard import Cell, cells_of, sample
 from opplab.files import read_text
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from opplab.sweep.experiments import Experiment
-    from opplab.sweep.store import Store
 
 
 def scored_experiments() -> list[str]:
@@ -48,7 +45,7 @@ class _Swept:
 
 
 def verify_published(
-    names: Sequence[str],
+    experiments: Sequence[str],
     output: Path,
     quick: bool,
     jobs: int | None,
@@ -60,12 +57,12 @@ def verify_published(
     from opplab.agreement.page import write_page
     from opplab.sweep.experiments import Experiment
 
-    chosen = list(names) or scored_experiments()
+    chosen = list(experiments) or scored_experiments()
     loaded = [Experiment.load(name) for name in chosen]
     for experiment in loaded:
         if not experiment.compare:
             raise click.UsageError(f"experiment {experiment.name} has no `[[compare]]`: nothing is published for it")
-    if not (names or score_only):
+    if not (experiments or score_only):
         total = sum(len(experiment.cases) for experiment in loaded)
         note = "every fifth row of them" if quick else "many minutes on few cores; --quick runs every fifth row"
         click.echo(f"{len(loaded)} experiments with {total} cases: {note}", err=True)
@@ -77,7 +74,7 @@ def verify_published(
         click.echo(f"{experiment.name}: {one.cases} cases in {one.seconds:.0f} s, {len(one.cells)} cells", err=True)
     cells = [cell for one in swept for cell in one.cells]
     written = []
-    if docs is not None and not names and not quick:
+    if docs is not None and not experiments and not quick:
         from opplab.agreement.predict import write_errors
 
         written.append(write_errors(cells))
@@ -98,7 +95,7 @@ def verify_published(
         click.echo(f"opplab: {problem}", err=True)
     if len(problems) > 5:
         click.echo(f"opplab: {len(problems)} cases failed in all", err=True)
-    arguments = [*names, *(["--quick"] if quick else [])]
+    arguments = [*experiments, *(["--quick"] if quick else [])]
     line = " ".join(["opplab verify published", *arguments])
     written += write_page(board, cells, line, output)
     if docs is not None:
@@ -109,46 +106,36 @@ def verify_published(
 
 def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     """Run an experiment's cases that are not there yet, and compare."""
-    from opplab.sweep.store import Store
-
-    with Store(folder) as store:
-        return _sweep_into(store, experiment, folder, quick, jobs, score_only)
-
-
-def _sweep_into(store: Store, experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
+    from opplab.sweep.store import Store
 
     start = time.monotonic()
     rows, points = sample(experiment) if quick else (None, set())
     cases = [case for case in experiment.cases if not quick or (case.benchmark, case.param) in points]
     problems: list[str] = []
-    if score_only:
-        store.manifest()
-    else:
-        click.echo(f"{experiment.name}: {len(cases)} cases", err=True)
-        try:
-            if store.create(experiment.manifest(), replace=True):
-                click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
-            with progress(len(cases)) as shown:
-                tally = run_cases(cases, store, jobs=jobs, progress=shown, retry_failed=True)
-        except KeyboardInterrupt:
-            done = len(store.finished() & {case.hash for case in cases})
-            click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
-            raise click.exceptions.Exit(130) from None
-        for note in store.notes:
-            click.echo(f"opplab: {note}", err=True)
-        problems = [f"{experiment.name}: {problem}" for problem in tally.problems]
-    hashes = [case.hash for case in cases]
-    results = _results(store, hashes)
-    finished = len(store.finished().intersection(hashes))
-    cells = [] if results is None else cells_of(experiment, results, rows)
-    return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases), finished)
-
-
-def _results(store: Store, hashes: Sequence[str]) -> pl.DataFrame | None:
-    table = store.merge(hashes)
-    return None if table.is_empty() else table
+    with Store(folder) as store:
+        if score_only:
+            store.manifest()
+        else:
+            click.echo(f"{experiment.name}: {len(cases)} cases", err=True)
+            try:
+                if store.create(experiment.manifest(), replace=True):
+                    click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
+                with progress(len(cases)) as shown:
+                    tally = run_cases(cases, store, jobs=jobs, progress=shown, retry_failed=True)
+            except KeyboardInterrupt:
+                done = len(store.finished() & {case.hash for case in cases})
+                click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
+                raise click.exceptions.Exit(130) from None
+            for note in store.notes:
+                click.echo(f"opplab: {note}", err=True)
+            problems = [f"{experiment.name}: {problem}" for problem in tally.problems]
+        hashes = [case.hash for case in cases]
+        results = store.merge(hashes)
+        finished = len(store.finished().intersection(hashes))
+        cells = [] if results.is_empty() else cells_of(experiment, results, rows)
+        return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases), finished)
 
 
 def _print(board: dict[str, Any]) -> None:

@@ -215,7 +215,8 @@ def command(
                 chosen = _loaded(target, False, **adjusted)
         if how.uncertainty:
             chosen.adjusted["uncertainty"] = how.uncertainty
-        _run_experiment(chosen, output or Path("out") / chosen.name, how)
+        with Store(output or Path("out") / chosen.name) as store:
+            _run_experiment(store, chosen, how)
 
 
 @dataclass
@@ -420,12 +421,7 @@ def _tell_unknown_disks(experiment: Experiment) -> None:
         )
 
 
-def _run_experiment(experiment: Experiment, output: Path, how: How) -> None:
-    with Store(output) as store:
-        _run_into(store, experiment, output, how)
-
-
-def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> None:
+def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     from opplab.sweep.missing import missing, unable
     from opplab.sweep.runner import run_cases
 
@@ -436,7 +432,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     start = time.monotonic()
     try:
         if store.create(experiment.manifest(), replace=how.replace):
-            click.echo(f"opplab: {output} held results of another build; they are made anew", err=True)
+            click.echo(f"opplab: {store.path} held results of another build; they are made anew", err=True)
         with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(
                 experiment.cases,
@@ -452,7 +448,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
             )
     except KeyboardInterrupt:
         done = len(store.finished() & {case.hash for case in experiment.cases})
-        kept = f"{done} of {len(experiment.cases)} cases are kept in {output}"
+        kept = f"{done} of {len(experiment.cases)} cases are kept in {store.path}"
         click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
         raise click.exceptions.Exit(130) from None
     for words in store.notes:
@@ -467,7 +463,7 @@ def _run_into(store: Store, experiment: Experiment, output: Path, how: How) -> N
     if tally.problems:
         for problem in tally.problems[:5]:
             click.echo(f"opplab: {problem}", err=True)
-        click.echo(f"opplab: {tally.failed} of {tally.total} cases failed (opplab status {output})", err=True)
+        click.echo(f"opplab: {tally.failed} of {tally.total} cases failed (opplab status {store.path})", err=True)
         raise click.exceptions.Exit(1)
 
 

@@ -188,15 +188,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     help="Folder for agreement.md and its figures; a full run also writes the models' errors.",
 )
 @click.option("--score-only", is_flag=True, help="Score the results in -o without a run.")
-def published(
-    experiments: tuple[str, ...],
-    output: Path,
-    quick: bool,
-    jobs: int | None,
-    output_format: str,
-    docs: Path | None,
-    score_only: bool,
-) -> None:
+def published(**given: Any) -> None:
     """Predict the published results of five texts, and report the errors beside those of "no change".
 
     Runs EXPERIMENTs (default: all with published tables), and compares each variant's ratio to the baseline with the
@@ -209,7 +201,7 @@ def published(
     """
     from opplab.agreement.verify import verify_published
 
-    failed = verify_published(experiments, output, quick, jobs, output_format, docs, score_only)
+    failed = verify_published(**given)
     sys.stdout.flush()
     raise click.exceptions.Exit(1 if failed else 0)
 

@@ -247,15 +247,21 @@ class Trace:
         from opplab.trace import signals
 
         self.check_memory(SIGNAL_BYTES)
+        raw = self._raw_signals(machine, invariance, deadline_us, every_us * 1000)
+        return signals.make(raw, self.task_names())
+
+    def _raw_signals(
+        self, machine: Machine | None, invariance: bool, deadline_us: int | None, every_ns: int = 0, sums: bool = False
+    ) -> dict[str, Any]:
+        from opplab.trace import signals
+
         deadline_ns = None if deadline_us is None else deadline_us * 1000
         inner = machine._inner if machine else None
         half_life_ms = self.pelt_half_life_ms
-        raw = _opplab.trace_signals(
-            self.path, inner, invariance, every_us * 1000, deadline_ns, half_life_ms=half_life_ms
-        )
+        raw = _opplab.trace_signals(self.path, inner, invariance, every_ns, deadline_ns, sums, half_life_ms)
         raw["notes"] += signals.unjudged(raw, self.task_names())
         self._hear(raw, machine)
-        return signals.make(raw, self.task_names())
+        return raw
 
     def signal_sums(
         self, machine: Machine | None = None, *, invariance: bool = True, deadline_us: int | None = None
@@ -266,15 +272,7 @@ class Trace:
         """
         from opplab.trace import signals
 
-        deadline_ns = None if deadline_us is None else deadline_us * 1000
-        inner = machine._inner if machine else None
-        half_life_ms = self.pelt_half_life_ms
-        raw = _opplab.trace_signals(
-            self.path, inner, invariance, deadline_ns=deadline_ns, sums=True, half_life_ms=half_life_ms
-        )
-        raw["notes"] += signals.unjudged(raw, self.task_names())
-        self._hear(raw, machine)
-        return signals.sums(raw, self.task_names())
+        return signals.sums(self._raw_signals(machine, invariance, deadline_us, sums=True), self.task_names())
 
     def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
         """Report what the trace cost on `machine`, and who caused it.
