@@ -113,7 +113,7 @@ def test_each_setting_of_the_list_sets_its_key(row: dict[str, str], tmp_path: Pa
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    (found,) = power_profiles(str(file), drivers, hwp=True, idle=[("POLL", 0), ("C1", 2), ("C6", 50)])
+    (found,) = power_profiles(str(file), MachineFacts(drivers, True, [("POLL", 0), ("C1", 2), ("C6", 50)]))
     assert ", ".join(found.keys) == key, found.notes
 
 
