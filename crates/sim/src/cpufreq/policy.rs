@@ -240,7 +240,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// One step of a sugov kthread, or of the kworker that takes samples; `true` when it now takes time or sleeps. `dead_children` counts queued work.
+    /// One step of a sugov kthread, or of the kworker that takes samples; `true` when it now takes time or sleeps.
+    /// `dead_children` counts queued work.
     pub(crate) fn sugov_step(&mut self, kthread: TaskId, policy: PolicyId) -> bool {
         match self.tasks[kthread].stage {
             0 if self.tasks[kthread].dead_children == 0 => {
