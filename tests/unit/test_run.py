@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import opplab
 from opplab import _opplab
 from opplab.errors import InputError
 
@@ -152,3 +153,18 @@ def test_traces_for_other_tools(small_case: _opplab.Case) -> None:
     assert small_case.trace("trace.dat").startswith(b"\x17\x08Dtracing")
     with pytest.raises(InputError, match="unknown form of trace `perfeto`"):
         small_case.trace("perfeto")
+
+
+def test_latency_is_of_the_workload_s_tasks() -> None:
+    """Goal: threads of governors are in no latency. Method: waits of the tasks by events of a run under ondemand."""
+    machine, workload = opplab.Machine.load("skylake-sp-2s"), opplab.Workload.periodic(4, run_us=900, period_us=10_000)
+    run = opplab.simulate(machine, workload, opplab.Policy(governor="ondemand"), seconds=1)
+    threads = {at for at, name in enumerate(run.outcome["task_names"]) if name.endswith(":dbs")}
+    assert threads
+    waits = [
+        wait
+        for task, wait in zip(*(run.events("activation")[name] for name in ("task", "wu_lat_ns")), strict=True)
+        if task not in threads
+    ]
+    (longest,) = run.metrics.filter(metric="latency_max")["value"].to_list()
+    assert longest == pytest.approx(max(waits) / 1e6, rel=0.2)

@@ -28,13 +28,13 @@ impl Latencies {
         Self { from_ns, ..Self::default() }
     }
 
-    /// To running, of all tasks: from the due time of the timer that woke the task, as rt-app's `wu_lat` is, and of other wake-ups
+    /// To running: from the due time of the timer that woke the task, as rt-app's `wu_lat` is, and of other wake-ups
     /// from `sched_waking`. And from a loop's timer to its end: each a value for each of
     /// [`PERCENTILES`]; `None` if there was nothing.
     ///
-    /// Tasks of `background`, in ascending order, do not count.
-    pub fn percentiles(&self, background: &[TaskIdx]) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
-        let own = |task: &TaskIdx| background.binary_search(task).is_err();
+    /// Tasks of `not_own`, in ascending order, do not count.
+    pub fn percentiles(&self, not_own: &[TaskIdx]) -> (Option<[u64; 5]>, Option<[u64; 5]>) {
+        let own = |task: &TaskIdx| not_own.binary_search(task).is_err();
         let of = |waits: &[(TaskIdx, u64)]| {
             percentiles(waits.iter().filter(|(task, _)| own(task)).map(|&(_, wait_ns)| wait_ns).collect())
         };

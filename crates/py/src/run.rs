@@ -94,9 +94,9 @@ pub(crate) fn metrics<'py>(
         (true, false) => {
             rows_with(py, case, new_check(), |check, outcome| hold(py, case, check, outcome).and(Ok(no_waits)))
         }
-        (false, true) => rows_with(py, case, new_waits(), |waits, outcome| Ok(waits.percentiles(&outcome.background))),
+        (false, true) => rows_with(py, case, new_waits(), |waits, outcome| Ok(waits.percentiles(&outcome.not_own))),
         (true, true) => rows_with(py, case, Tee(new_check(), new_waits()), |Tee(check, waits), outcome| {
-            hold(py, case, check, outcome).and(Ok(waits.percentiles(&outcome.background)))
+            hold(py, case, check, outcome).and(Ok(waits.percentiles(&outcome.not_own)))
         }),
     }
 }

@@ -74,7 +74,7 @@ metrics! {
     "work_done", "s", Higher, Detail, "work that was done, in seconds of the biggest CPU at its highest frequency without boost",
         |r| r.one((r.outcome.work_done - r.outcome.background_work) as f64 / f64::from(1 << 20) / 1e9);
     "engine_events", "1", Neither, Detail, "events that the simulator handled", |r| r.one(r.outcome.engine_events as f64);
-    "latency_PERCENTILE", "ms", Lower, Whole, "from the due time of the timer that wakes a task, of other wake-ups from sched_waking, to its running; of a benchmark where somebody asks for it (choose)",
+    "latency_PERCENTILE", "ms", Lower, Whole, "from the due time of the timer that wakes a task of the workload, of other wake-ups from sched_waking, to its running; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.0);
     "response_PERCENTILE", "ms", Lower, Whole, "from an activation's timer to its end, or to the end of the run if it was due and did not end; of a benchmark where somebody asks for it (choose)",
         |r| by_percentile(r.waits.1);

@@ -151,8 +151,8 @@ pub struct Outcome {
     pub task_ns_by_cluster: Vec<Vec<u64>>,
     /// Names of the tasks that lived, by task index.
     pub task_names: Vec<String>,
-    /// The tasks of the background, in ascending order.
-    pub background: Vec<u32>,
+    /// The tasks that are not the workload's, in ascending order: the background's and the threads of governors.
+    pub not_own: Vec<u32>,
     /// Per task: its group, an index into the workload's groups; `None`: the root.
     pub task_groups: Vec<Option<u32>>,
     /// Per group: what `cpu.stat` has of its quota.

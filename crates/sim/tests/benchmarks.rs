@@ -393,7 +393,9 @@ fn a_sample_keeps_its_cpu_for_the_kworker_that_takes_it() {
         let set = [("clients", 1), ("launched", 0)];
         let case = case("tbench", &set, machine("epyc-7742-2s"), policy(governor), 400);
         let outcome = checked(&case);
-        (outcome.migrations, outcome.task_names.iter().filter(|name| name.ends_with(":dbs")).count())
+        let threads = outcome.task_names.iter().filter(|name| name.ends_with(":dbs")).count();
+        assert_eq!(outcome.not_own.len(), threads);
+        (outcome.migrations, threads)
     };
     let (stays, threads) = moves("performance");
     assert!(stays <= 2 && threads == 0, "{stays} moves, {threads} threads");

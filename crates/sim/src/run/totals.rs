@@ -122,8 +122,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             outcome.finished_ns = Some(outcome.wall_ns);
         }
         outcome.task_names = self.tasks.ids().map(|task| self.task_name(task)).collect();
-        outcome.background =
-            self.tasks.ids().filter(|&task| self.tasks[task].is_background).map(|task| task.0).collect();
+        let is_own = |task| !self.tasks[task].is_background && self.tasks[task].sugov.is_none();
+        outcome.not_own = self.tasks.ids().filter(|&task| !is_own(task)).map(|task| task.0).collect();
         outcome.task_groups = self.tasks.iter().map(|task| task.group.0.checked_sub(1)).collect();
         outcome.fingerprint = self.journal.fingerprint();
         outcome.subtract(before);

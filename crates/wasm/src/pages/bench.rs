@@ -198,7 +198,7 @@ impl Job for Bench {
             + outcome.floor_energy_fj
             + outcome.consumers.iter().map(|consumer| consumer.energy_fj).sum::<u128>();
         one.energy_j.push(energy_fj as f64 / 1e15);
-        if let Some(percentiles) = latencies.percentiles(&[]).0 {
+        if let Some(percentiles) = latencies.percentiles(&outcome.not_own).0 {
             one.latency_p99_ms.push(percentiles[3] as f64 / 1e6);
         }
         if outcome.activations > 0 {
