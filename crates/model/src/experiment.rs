@@ -18,7 +18,7 @@ use crate::file::{check_format, parse_machine};
 use crate::groups::GroupEntry;
 use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::policy_keys::{POLICY_KEY_NAMES, policy_from};
+use crate::policy_keys::{POLICY_KEY_NAMES, changes_from, policy_from};
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
 use crate::start::Start;
 use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
@@ -326,18 +326,22 @@ fn experiment_from(file: &str, root: &Node) -> Result<Experiment, Fault> {
         Some(node) if node.as_str("power")? == "generic" => true,
         Some(node) => return Err(Fault::unknown(node.at, "power", node.as_str("power")?, ["generic"])),
     };
-    let base = match table.get("defaults") {
-        Some(node) => {
-            node.as_table("defaults", &POLICY_KEY_NAMES[1..])?;
-            policy_from(node, &Policy::of_files())?
-        }
-        None => Policy::of_files(),
-    };
+    let mut base = Policy::of_files();
+    let mut changes = None;
+    if let Some(node) = table.get("defaults") {
+        changes = node.as_table("defaults", &POLICY_KEY_NAMES[1..])?.get("changes");
+        base = policy_from(node, &base)?;
+        // A change is one of each policy: what it does not set is the policy's own.
+        base.changes = Vec::new();
+    }
     let policy_nodes = table.need("policy").map_err(|_| Fault::new(table.at, "there is no `[[policy]]`"))?;
     let mut policies: Vec<PolicyEntry> = Vec::new();
     for node in policy_nodes.as_list("policy")? {
-        let policy = policy_from(node, &base)?;
+        let mut policy = policy_from(node, &base)?;
         let entry = node.as_table("policy", POLICY_KEY_NAMES)?;
+        if let (Some(changes), None) = (changes, entry.get("changes")) {
+            policy.changes = changes_from(changes, &policy)?;
+        }
         entry.need_str("label")?;
         if policies.iter().any(|earlier| earlier.policy.label == policy.label) {
             return Err(Fault::new(node.at, format!("two policies are called `{}`", shorten(&policy.label))));

@@ -312,7 +312,7 @@ pub(crate) fn policy_node(policy: &Policy) -> Node {
 }
 
 /// What is changed in a run that starts with `policy`.
-fn changes_from(node: &Node, policy: &Policy) -> Result<Vec<PolicyChange>, Fault> {
+pub(crate) fn changes_from(node: &Node, policy: &Policy) -> Result<Vec<PolicyChange>, Fault> {
     let mut changes: Vec<PolicyChange> = Vec::new();
     for item in node.as_list("changes")? {
         let Value::Table(entries) = &item.value else {

@@ -240,6 +240,21 @@ fn small_files() -> BTreeMap<String, SourceText> {
 }
 
 #[test]
+fn a_change_of_the_defaults_leaves_each_policy_what_it_does_not_set() {
+    let text = SMALL
+        .replace("kernel = \"5.18\"\n", "changes = [{ at_ms = 1000, scaling_max_freq = 800000 }]\n")
+        .replace("label = \"a\"\ntunables = { rate_limit_us = 500 }", "label = \"a\"\ngovernor = \"performance\"")
+        .replace("label = \"b\"", "label = \"b\"\nchanges = [{ at_ms = 7, governor = \"powersave\" }]");
+    let experiment = parse_experiment("e.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let cases = experiment.expand(&machines(), &small_files()).unwrap_or_else(|error| panic!("{error}"));
+    let changes: Vec<_> = cases[..2]
+        .iter()
+        .map(|case| case.policy.changes.iter().map(|one| (one.at_ms, &*one.policy.governor)).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(changes, [vec![(1000, "performance")], vec![(7, "powersave")]]);
+}
+
+#[test]
 fn axes_are_lists_and_defaults_are_shared() {
     let experiment = parse_experiment("e.toml", SMALL).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(experiment.rtapp_files().collect::<Vec<_>>(), ["w.json"]);

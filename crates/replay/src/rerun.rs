@@ -26,7 +26,7 @@ use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, meas
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Recorded, Setup, recording_files, shows_requests, snapped_governor, speed_note};
+use crate::setup::{Recorded, Setup, common_value, recording_files, shows_requests, speed_note};
 use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
@@ -255,12 +255,25 @@ impl Replay {
         let (has_machine, has_snapshot) = (machine.is_some(), files.text(SYSFS).is_some());
         let mut setup = match machine {
             Some(machine) => {
-                // Another machine's description does not change under which governor the recording was made.
-                let snapped = || snapped_governor(&files.text(SYSFS)?);
-                let governor = recorded.governor.clone().or_else(snapped);
-                let speed = speed_note(&files, &machine);
-                let mut setup = Setup::of_machine(machine, &events, &Recorded { governor, ..recorded.clone() })?;
-                setup.notes.extend(speed);
+                // Another machine's description does not change under which governor and driver the recording was made.
+                let snapped = |name: &str| common_value(&files.text(SYSFS)?, name);
+                let governor = recorded.governor.clone().or_else(|| snapped("scaling_governor"));
+                let mut notes: Vec<String> = speed_note(&files, &machine).into_iter().collect();
+                let driver = recorded.driver.clone().or_else(|| {
+                    let own = snapped("scaling_driver")?;
+                    if machine.driver(&own).is_some() {
+                        return Some(own);
+                    }
+                    let first = machine.cpufreq.driver.name;
+                    notes.push(format!(
+                        "the recording's cpufreq driver is {own}, which {} lacks: {first} is assumed",
+                        machine.name
+                    ));
+                    Some(first.to_owned())
+                });
+                let mut setup =
+                    Setup::of_machine(machine, &events, &Recorded { governor, driver, ..recorded.clone() })?;
+                setup.notes.extend(notes);
                 setup
             }
             None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,

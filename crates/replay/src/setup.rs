@@ -331,7 +331,7 @@ impl Setup {
         let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
         let snapped = facts.policies.values().find_map(|policy| policy.governor.clone());
         let snapshot = lines(&snapshot);
-        let own = governors(&snapshot);
+        let own = values(&snapshot, "scaling_governor");
         let governor_known = recorded.governor.is_some() || own.len() == 1;
         if recorded.governor.is_none() && own.len() > 1 {
             let all = own.iter().copied().collect::<Vec<_>>().join(", ");
@@ -426,16 +426,16 @@ impl Setup {
     }
 }
 
-/// The governors of a snapshot's cpufreq policies.
-fn governors(snapshot: &[(String, String)]) -> BTreeSet<&str> {
-    let of = snapshot.iter().filter(|(path, _)| path.ends_with("/scaling_governor"));
-    of.map(|(_, governor)| governor.as_str()).filter(|governor| !governor.is_empty()).collect()
+/// What the files of a snapshot that are called `name` have, one of each cpufreq policy.
+fn values<'a>(snapshot: &'a [(String, String)], name: &str) -> BTreeSet<&'a str> {
+    let of = snapshot.iter().filter(|(path, _)| path.rsplit('/').next() == Some(name));
+    of.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty()).collect()
 }
 
-/// The governor that all cpufreq policies of a snapshot have.
-pub(crate) fn snapped_governor(snapshot: &str) -> Option<String> {
+/// What all cpufreq policies of a snapshot have in their files `name`.
+pub(crate) fn common_value(snapshot: &str, name: &str) -> Option<String> {
     let snapshot = lines(snapshot);
-    let own = governors(&snapshot);
+    let own = values(&snapshot, name);
     (own.len() == 1).then(|| own.into_iter().collect())
 }
 

@@ -27,7 +27,7 @@ from opplab.cli.options import (
 )
 from opplab.comparison.method import change_of
 from opplab.cpulist import cpus_in
-from opplab.errors import InputError, OpplabError
+from opplab.errors import InputError
 from opplab.explanation.slow import late_tasks
 from opplab.files import write_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
@@ -53,18 +53,6 @@ def _machine(name: str, trace: Path) -> _opplab.Machine | None:
         hint = f"of the built-in machines {', '.join(fitting)} would fit" if fitting else "no built-in machine fits"
         raise InputError(f"{trace}: {misfit}; {hint}")
     return machine
-
-
-def _driver_of_snapshot(trace: Path, machine: _opplab.Machine) -> tuple[str | None, list[str]]:
-    """Give the recorded cpufreq driver as the snapshot beside a trace names it, and a note where `machine` lacks it."""
-    try:
-        own = _opplab.traced_machine(str(trace)).drivers[0]
-    except OpplabError:
-        return None, []
-    if own in machine.drivers:
-        return own, []
-    driver = machine.drivers[0]
-    return driver, [f"the recording's cpufreq driver is {own}, which {machine.name} lacks: {driver} is assumed"]
 
 
 def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -296,13 +284,10 @@ def command(
     if len(kernels) > 1:
         vs = (*(f"kernel={kernel}" for kernel in kernels), *vs)
     on = _machine(machine, trace)
-    said: list[str] = []
-    if on is not None and recorded_driver is None:
-        recorded_driver, said = _driver_of_snapshot(trace, on)
     recorded = (recorded_governor, recorded_driver, recorded_kernel, pelt_half_life_ms)
     if vs and not governor:
         recorded_governor = recorded_governor or _opplab.replayed_frequencies(str(trace), on)[1][0]["governor"]
-    said += between_points(trace, on)
+    said = between_points(trace, on)
     left_out: list[str] = []
     changes = _variants(given, recorded_governor, vs, left_out.append, first=first)
     for words in left_out:
@@ -327,8 +312,7 @@ def command(
         )
         loaded = json.loads(text)
         # Cases made anew have the machine's f_max and energy model.
-        driver = recorded_driver and not (on and recorded_driver == on.drivers[0])
-        other = driver or recorded_kernel or {"freq_max", "energy_model"} & set(change)
+        other = recorded_driver or recorded_kernel or {"freq_max", "energy_model"} & set(change)
         own = None if other else (recorded_governor, pelt_half_life_ms)
         told = [*_moved(loaded, on or _opplab.traced_machine(str(trace))), *_late(loaded, trace, on, own, change)]
         found = with_intervals(loaded)
