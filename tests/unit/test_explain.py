@@ -1379,3 +1379,24 @@ def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["decisions"] and found["power"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "policy", "offline"),
+    [
+        ("juno-r2", {"offline_cpus": [1, 2]}, {1: "offline_cpus", 2: "offline_cpus"}),
+        ("skylake-8x-uma", {"nosmt": True}, dict.fromkeys(range(4, 8), "nosmt")),
+        ("juno-r2", {"changes": [{"at_ms": 200, "offline_cpus": [5]}]}, {5: "offline_cpus"}),
+    ],
+)
+def test_a_cpu_that_is_offline_is_told(machine: str, policy: dict[str, Any], offline: dict[int, str]) -> None:
+    """Goal: a CPU without clock and tasks is said to be offline, and by which key, from when on it is."""
+    made = opplab.simulate(
+        machine, opplab.Workload.periodic(3, run_us=1600, period_us=16000), opplab.Policy(**policy), seconds=0.4
+    )
+    for cpu, at in itertools.product(range(opplab.Machine.load(machine).nr_cpus), (0.1, 0.3)):
+        told = next(iter(opplab.explain(made, cpu=cpu, at=at)))
+        is_off = cpu in offline and ("changes" not in policy or at > 0.2)
+        assert told.kind == ("offline" if is_off else "running")
+        if is_off:
+            assert f"CPU {cpu} is offline ({offline[cpu]})" in told.text

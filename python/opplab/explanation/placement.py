@@ -202,6 +202,10 @@ def _running(records: Records, cpu: int, at_ns: int) -> tuple[int, Finding]:
 
 def cpu_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
     """Describe what a CPU ran at a point in time, at which clock, and why."""
+    why = records.why_offline(cpu, at_ns)
+    if why is not None:
+        text = f"At {seconds(at_ns)} CPU {cpu} is offline ({why}): it runs no task, and no governor asks for its clock."
+        return [Finding(at_ns, "offline", text, {"cpu": cpu, "setting": why})]
     task, running = _running(records, cpu, at_ns)
     findings = [running, *frequency_findings(records, cpu, at_ns)]
     if task != IDLE_TASK:
