@@ -1121,6 +1121,28 @@ def test_a_shared_clock_is_explained_by_the_request_that_made_it() -> None:
     assert others > 30
 
 
+def test_a_shared_clock_has_the_last_request_for_its_point() -> None:
+    """Goal: the request behind a shared clock is the last one for that clock's P-state.
+
+    Method: schedutil without a table, whose requests lie between P-states, so that the clock is above each of them.
+    """
+    work = opplab.Workload.periodic(5, run_us=3000, period_us=16000)
+    policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil", kernel="5.8")
+    run = opplab.simulate("skylake-8x-uma", work, policy, seconds=1)
+    requests = run.events("sugov_decision").filter(pl.col("outcome") == 4)
+    shared_clocks = 0
+    for cpu, at_ns in itertools.product(range(8), range(300_000_000, 1_000_000_000, 50_000_000)):
+        found = {one.kind: one for one in opplab.explain(run, cpu=cpu, at=at_ns / 1e9)}
+        if "shared" not in found or "grant" in found or "frequency" not in found:
+            continue
+        khz, since_ns, by_cpu = (found["shared"].data[name] for name in ("granted_khz", "time_ns", "by_cpu"))
+        its = requests.filter((pl.col("policy_cpu") == by_cpu) & (pl.col("time_ns") <= since_ns))
+        made = its.filter((pl.col("next_khz") <= khz) & (pl.col("next_khz") > khz - 100_000))
+        assert found["frequency"].data["time_ns"] == made["time_ns"][-1]
+        shared_clocks += 1
+    assert shared_clocks > 30
+
+
 def test_of_changes_at_one_time_the_last_one_stands() -> None:
     """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask at once."""
     policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")

@@ -188,14 +188,24 @@ def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
         f"{seconds(since_ns)}: CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most of those "
         f"that share it; its decision:"
     )
-    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, grant["granted_khz"])]
+    wish = _granted(records, by_cpu, since_ns)
+    wish_khz = None if wish is None else wish["requested_khz"]
+    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, wish_khz)]
 
 
-def _of_policy(records: Records, cpu: int, at_ns: int, least_khz: int = 0) -> list[Finding]:
-    """Explain what the policy of a CPU asked for at a point in time, and what it got.
+def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz: int | None) -> int:
+    """Give the number of the last decision that asks for the point `wish_khz`: a later one is still on its way.
 
-    If it made a clock of `least_khz`, a last decision for less was still on its way: the one before made it.
+    It is the last of all if none does so, or no point is named.
     """
+    points = np.array(records.policy_of[cpu]["opps_khz"])
+    reached = np.searchsorted(points, next_khz).clip(max=len(points) - 1)
+    found = np.flatnonzero(points[reached] == wish_khz)
+    return int(found[-1]) if len(found) else len(next_khz) - 1
+
+
+def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = None) -> list[Finding]:
+    """Explain what the policy of a CPU asked for at a point in time, and what it got; `wish_khz` if that is known."""
     policy = records.policy_of[cpu]["cpus"][0]
     rows = records.where("sugov_decision", policy_cpu=policy)
     end = records.until("sugov_decision", rows, at_ns)
@@ -203,9 +213,8 @@ def _of_policy(records: Records, cpu: int, at_ns: int, least_khz: int = 0) -> li
     asked = np.flatnonzero(outcomes == records.codes["outcome"].index(REQUESTED))
     findings: list[Finding | None] = []
     if len(asked):
-        # A request that the kthread has not delivered yet: the one before made the clock.
-        asks_less = records.tables["sugov_decision"]["next_khz"][rows[asked[-1]]] < least_khz
-        place = int(asked[-2 if asks_less and len(asked) > 1 else -1])
+        asked_khz = records.tables["sugov_decision"]["next_khz"][rows[asked]]
+        place = int(asked[_last(records, cpu, asked_khz, wish_khz)])
         request = _request(records, rows, place)
         findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
         findings.append(_since(records, rows, place + 1, end, at_ns))
@@ -215,9 +224,8 @@ def _of_policy(records: Records, cpu: int, at_ns: int, least_khz: int = 0) -> li
         count = records.until(table, samples, at_ns)
         if count:
             next_khz = records.tables[table].get("next_khz")
-            if next_khz is not None and count > 1 and next_khz[samples[count - 1]] < least_khz:
-                count -= 1
-            row = records.row(table, int(samples[count - 1]))
+            last = count - 1 if next_khz is None else _last(records, cpu, next_khz[samples[:count]], wish_khz)
+            row = records.row(table, int(samples[last]))
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
             findings.append(Finding(row["time_ns"], "frequency", text, row))
             break
