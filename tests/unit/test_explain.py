@@ -1422,3 +1422,34 @@ def test_a_cpu_that_is_offline_is_told(machine: str, policy: dict[str, Any], off
         assert told.kind == ("offline" if is_off else "running")
         if is_off:
             assert f"CPU {cpu} is offline ({offline[cpu]})" in told.text
+
+
+def test_a_change_of_governor_or_limit_is_why_a_clock_is_as_it_is() -> None:
+    """Goal: a clock after a change in a run is explained by that change, not by the governor's decisions before it.
+
+    Method: the clocks by hand: performance has the highest, powersave the lowest, a limit the highest below it.
+    """
+    changes = [
+        {"at_ms": 100, "governor": "performance"},
+        {"at_ms": 200, "governor": "powersave"},
+        {"at_ms": 300, "governor": "conservative", "tunables": {"freq_step": "10"}},
+    ]
+    work = opplab.Workload.periodic(8, run_us=3000, period_us=16000)
+    made = opplab.simulate("juno-r2", work, opplab.Policy(governor="ondemand", changes=changes), seconds=0.6)
+    for at, name, khz in ((0.15, "performance", 950_000), (0.25, "powersave", 450_000)):
+        running, change = list(opplab.explain(made, cpu=0, at=at))[:2]
+        assert (change.kind, change.data["set"]) == ("change", {"governor": name})
+        assert running.data["khz"] == change.data["granted_khz"] == khz
+        assert not [one for one in opplab.explain(made, cpu=0, at=at) if one.kind == "frequency"]
+    assert [one.kind for one in opplab.explain(made, cpu=0, at=0.09)][1] == "frequency"
+    found = {one.kind: one for one in opplab.explain(made, cpu=0, at=0.55)}
+    assert "governor=conservative, freq_step=10" in found["change"].text
+    assert "conservative took a sample" in found["frequency"].text
+
+    changes = [{"at_ms": 100, "scaling_max_freq": 900_000}]
+    work = opplab.Workload.periodic(8, run_us=15_000, period_us=16000)
+    limited = opplab.simulate("juno-r2", work, opplab.Policy(changes=changes), seconds=0.3)
+    found = {one.kind: one for one in opplab.explain(limited, cpu=0, at=0.2)}
+    assert "the run set scaling_max_freq=900000" in found["change"].text
+    assert found["running"].data["khz"] == 800_000
+    assert all(one.time_ns >= 100_000_000 for one in found.values() if one.kind in ("frequency", "delivery"))

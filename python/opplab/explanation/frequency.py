@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 REQUESTED = "requested"
 RATE_LIMITED = "rate-limited"
 SAMPLERS = ("dbs_decision", "custom_decision", "hwp_decision")
+CLOCK_KEYS = {
+    *("governor", "tunables", "epp", "no_turbo"),
+    *("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct"),
+}
+"""Keys of a policy that decide on clocks and may change in a run."""
 
 
 def point_name(records: Records, cpu: int, khz: int) -> str:
@@ -204,10 +209,48 @@ def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz
     return int(found[-1]) if len(found) else len(next_khz) - 1
 
 
+def _decided(records: Records, policy: int, start_ns: int, end_ns: int) -> bool:
+    """Tell whether a policy's governor asked for a clock or took a sample in a time."""
+    asks = records.where("sugov_decision", policy_cpu=policy, outcome=records.codes["outcome"].index(REQUESTED))
+    tables = [("sugov_decision", asks), *((table, records.where(table, policy_cpu=policy)) for table in SAMPLERS)]
+    return any(records.until(table, rows, end_ns) > records.until(table, rows, start_ns - 1) for table, rows in tables)
+
+
+def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]]:
+    """Name the changes of governor and limits that count for the clock at a point in time.
+
+    Given is also since when decisions count: a new governor knows none of those before it, and a clock that changed
+    after a change is not theirs.
+    """
+    clocks = records.where("cpu_frequency", cpu=cpu)
+    times_ns = records.tables["cpu_frequency"]["time_ns"][clocks[: records.until("cpu_frequency", clocks, at_ns)]]
+    changes = [(ns, keys) for ns, keys in records.changes if ns <= at_ns and CLOCK_KEYS & keys.keys()]
+    since_ns = max((ns for ns, keys in changes if "governor" in keys or times_ns[-1] >= ns), default=0)
+    findings = []
+    for changed_ns, keys in changes:
+        if changed_ns < since_ns:
+            continue
+        values = {key: value for key, value in keys.items() if key != "tunables"} | keys.get("tunables", {})
+        text = f"{seconds(changed_ns)}: the run set {', '.join(f'{name}={value}' for name, value in values.items())}"
+        first = int(np.searchsorted(times_ns, changed_ns))
+        clock = records.row("cpu_frequency", int(clocks[min(first, len(times_ns) - 1)]))
+        data: dict[str, Any] = {"set": values}
+        if first == len(times_ns):
+            text += f"; the clock is still {point_name(records, cpu, clock['khz'])}"
+        elif not _decided(records, records.policy_of[cpu]["cpus"][0], changed_ns, clock["time_ns"]):
+            data |= {"granted_khz": clock["khz"], "delay_ns": clock["time_ns"] - changed_ns}
+            after = f"{length(data['delay_ns'])} after that" if data["delay_ns"] else "at once"
+            text += f"; the clock became {point_name(records, cpu, clock['khz'])}, {after}"
+        findings.append(Finding(changed_ns, "change", text + ".", data))
+    return since_ns, findings
+
+
 def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = None) -> list[Finding]:
     """Explain what the policy of a CPU asked for at a point in time, and what it got; `wish_khz` if that is known."""
     policy = records.policy_of[cpu]["cpus"][0]
+    since_ns, changes = _changes(records, cpu, at_ns)
     rows = records.where("sugov_decision", policy_cpu=policy)
+    rows = rows[records.until("sugov_decision", rows, since_ns - 1) :]
     end = records.until("sugov_decision", rows, at_ns)
     outcomes = records.tables["sugov_decision"]["outcome"][rows[:end]]
     asked = np.flatnonzero(outcomes == records.codes["outcome"].index(REQUESTED))
@@ -218,9 +261,12 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
         request = _request(records, rows, place)
         findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
         findings.append(_since(records, rows, place + 1, end, at_ns))
+    elif changes:
+        findings.append(_since(records, rows, 0, end, at_ns))
     count = 0
     for table in SAMPLERS:
         samples = records.where(table, policy_cpu=policy)
+        samples = samples[records.until(table, samples, since_ns - 1) :]
         count = records.until(table, samples, at_ns)
         if count:
             next_khz = records.tables[table].get("next_khz")
@@ -230,10 +276,11 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             findings.append(Finding(row["time_ns"], "frequency", text, row))
             break
     grant = _grant(records, cpu, at_ns)
-    if not end and not count and grant is None:
+    if not end and not count and grant is None and not changes:
         text = (
             f"The governor {records.facts['governor']} decided nothing until then; the clock is what it started with."
         )
         findings.append(Finding(0, "frequency", text))
-    findings.append(grant)
-    return [finding for finding in findings if finding is not None]
+    told = [finding for finding in [*findings, grant] if finding is not None]
+    # What was decided before a change comes before it.
+    return sorted([*changes, *told], key=lambda one: one.time_ns) if changes else told

@@ -52,7 +52,8 @@ class Records:
         self.fingerprint = f"{outcome['fingerprint']:016x}"
         self.end_ns: int = outcome["end_ns"]
         self.facts = case.facts()
-        self.policy = json.loads(case.to_json())["policy"]
+        self.policy = json.loads(case.to_json())["policy"] | {"governor": self.facts["governor"]}
+        self.changes = [(one.pop("at_ms") * 1_000_000, one) for one in self.policy.get("changes", [])]
         self.warmup_ns = self.end_ns - outcome["wall_ns"]
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())
@@ -62,8 +63,8 @@ class Records:
 
     def setting(self, key: str, at_ns: int) -> Any:
         """Give the value of a policy's key at a point in time; None if the policy leaves it as it is."""
-        changes = [one for one in self.policy.get("changes", []) if one["at_ms"] * 1_000_000 <= at_ns]
-        return next((one[key] for one in reversed(changes) if key in one), self.policy.get(key))
+        changes = [keys for time_ns, keys in self.changes if time_ns <= at_ns and key in keys]
+        return changes[-1][key] if changes else self.policy.get(key)
 
     def why_offline(self, cpu: int, at_ns: int) -> str | None:
         """Give the policy's key that has a CPU offline at a point in time; None if it is online."""
@@ -89,7 +90,8 @@ class Records:
     def words(self, table: str, row: dict[str, Any], cpu: int, *lines: tuple[str, dict[str, Any]]) -> dict[str, str]:
         """Give the content of a record about a CPU; `lines` are the other records of the decision."""
         policy = self.policy_of[cpu]
-        names = (self.facts["governor"], self.facts["driver"], policy["opps_khz"], policy["cpus"], True)
+        governor = self.setting("governor", row.get("time_ns", 0))
+        names = (governor, self.facts["driver"], policy["opps_khz"], policy["cpus"], True)
         return _opplab.decision_words(table, row, names, self.task, list(lines))
 
     def where(self, table: str, **wanted: int) -> npt.NDArray[np.intp]:
