@@ -1424,6 +1424,17 @@ def test_a_cpu_that_is_offline_is_told(machine: str, policy: dict[str, Any], off
             assert f"CPU {cpu} is offline ({offline[cpu]})" in told.text
 
 
+def test_a_cpu_that_comes_online_has_no_clock_before_an_event_names_it() -> None:
+    """Goal: a policy without CPUs at the start has no event of its clock; once one is online, that is said."""
+    changes = [{"at_ms": 100, "offline_cpus": [2], "scaling_max_freq": 900_000}]
+    policy = opplab.Policy(offline_cpus=[1, 2], changes=changes)
+    made = opplab.simulate("juno-r2", opplab.Workload.periodic(3, run_us=1600, period_us=16000), policy, seconds=0.3)
+    assert not made.events("cpu_frequency").filter(pl.col("cpu") == 1).height
+    running = next(iter(opplab.explain(made, cpu=1, at=0.2)))
+    assert running.data["khz"] is None
+    assert "at a clock that no event has named yet" in running.text
+
+
 def test_a_change_of_governor_or_limit_is_why_a_clock_is_as_it_is() -> None:
     """Goal: a clock after a change in a run is explained by that change, not by the governor's decisions before it.
 

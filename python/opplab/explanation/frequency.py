@@ -223,24 +223,26 @@ def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]
     after a change is not theirs.
     """
     clocks = records.where("cpu_frequency", cpu=cpu)
-    times_ns = records.tables["cpu_frequency"]["time_ns"][clocks[: records.until("cpu_frequency", clocks, at_ns)]]
+    clocks = clocks[: records.until("cpu_frequency", clocks, at_ns)]
+    times_ns = records.tables["cpu_frequency"]["time_ns"][clocks]
     changes = [(ns, keys) for ns, keys in records.changes if ns <= at_ns and CLOCK_KEYS & keys.keys()]
-    since_ns = max((ns for ns, keys in changes if "governor" in keys or times_ns[-1] >= ns), default=0)
+    since_ns = max((ns for ns, keys in changes if "governor" in keys or (times_ns >= ns).any()), default=0)
     findings = []
     for changed_ns, keys in changes:
         if changed_ns < since_ns:
             continue
         values = {key: value for key, value in keys.items() if key != "tunables"} | keys.get("tunables", {})
         text = f"{seconds(changed_ns)}: the run set {', '.join(f'{name}={value}' for name, value in values.items())}"
-        first = int(np.searchsorted(times_ns, changed_ns))
-        clock = records.row("cpu_frequency", int(clocks[min(first, len(times_ns) - 1)]))
         data: dict[str, Any] = {"set": values}
-        if first == len(times_ns):
-            text += f"; the clock is still {point_name(records, cpu, clock['khz'])}"
-        elif not _decided(records, records.policy_of[cpu]["cpus"][0], changed_ns, clock["time_ns"]):
-            data |= {"granted_khz": clock["khz"], "delay_ns": clock["time_ns"] - changed_ns}
-            after = f"{length(data['delay_ns'])} after that" if data["delay_ns"] else "at once"
-            text += f"; the clock became {point_name(records, cpu, clock['khz'])}, {after}"
+        after = clocks[times_ns >= changed_ns]
+        if len(after):
+            clock = records.row("cpu_frequency", int(after[0]))
+            if not _decided(records, records.policy_of[cpu]["cpus"][0], changed_ns, clock["time_ns"]):
+                data |= {"granted_khz": clock["khz"], "delay_ns": clock["time_ns"] - changed_ns}
+                delay = f"{length(data['delay_ns'])} after that" if data["delay_ns"] else "at once"
+                text += f"; the clock became {point_name(records, cpu, clock['khz'])}, {delay}"
+        else:
+            text += "; the clock is still the one before"
         findings.append(Finding(changed_ns, "change", text + ".", data))
     return since_ns, findings
 
