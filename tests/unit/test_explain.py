@@ -1464,3 +1464,15 @@ def test_a_change_of_governor_or_limit_is_why_a_clock_is_as_it_is() -> None:
     assert "the run set scaling_max_freq=900000" in found["change"].text
     assert found["running"].data["khz"] == 800_000
     assert all(one.time_ns >= 100_000_000 for one in found.values() if one.kind in ("frequency", "delivery"))
+
+
+def test_a_request_for_the_same_clock_is_not_instead_of_it() -> None:
+    """Goal: a superfluous request has its reason. Method: a limit that binds nothing makes schedutil ask anew."""
+    policy = opplab.Policy(kernel="6.1", changes=[{"at_ms": 100, "scaling_max_freq": 2_000_000}])
+    made = opplab.simulate("juno-r2", opplab.Workload.periodic(8, run_us=3000, period_us=16000), policy, seconds=0.3)
+    same = (pl.col("outcome") == 4) & (pl.col("next_khz") == pl.col("prev_khz"))
+    (*_, row) = made.events("sugov_decision").filter(same).to_dicts()
+    found = {one.kind: one for one in opplab.explain(made, cpu=row["policy_cpu"], at=row["time_ns"] / 1e9)}
+    assert found["frequency"].time_ns == row["time_ns"]
+    assert "the same as before: deadline bandwidth or a limit changed" in found["frequency"].text
+    assert "instead of" not in found["frequency"].text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opplab import _opplab
-from opplab.explanation.findings import Finding, length, seconds
+from opplab.explanation.findings import Finding, length, mhz, seconds
 from opplab.explanation.records import Records
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
         before = (records.row("sugov_decision", int(index)) for index in reversed(rows[: place - len(held)]))
         asked_ns = (one["time_ns"] for one in before if one["outcome"] == REQUESTED)
         text += _held_text(row, held, next(asked_ns, None))
-    text += f" {words['outcome']}"
+    if 0 < row["next_khz"] == row["prev_khz"]:
+        same = "the same as before: deadline bandwidth or a limit changed, after which the kernel asks anew"
+        text += f" Requested {mhz(row['next_khz'])}, {same}."
+    else:
+        text += f" {words['outcome']}"
     return Finding(row["time_ns"], "frequency", text, row)
 
 
@@ -210,7 +214,7 @@ def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz
 
 
 def _decided(records: Records, policy: int, start_ns: int, end_ns: int) -> bool:
-    """Tell whether a policy's governor asked for a clock or took a sample in a time."""
+    """Report whether a policy's governor asked for a clock or took a sample in a time."""
     asks = records.where("sugov_decision", policy_cpu=policy, outcome=records.codes["outcome"].index(REQUESTED))
     tables = [("sugov_decision", asks), *((table, records.where(table, policy_cpu=policy)) for table in SAMPLERS)]
     return any(records.until(table, rows, end_ns) > records.until(table, rows, start_ns - 1) for table, rows in tables)
