@@ -1121,6 +1121,28 @@ def test_a_shared_clock_is_explained_by_the_request_that_made_it() -> None:
     assert others > 30
 
 
+def test_a_shared_clock_has_the_last_request_for_its_point() -> None:
+    """Goal: the request behind a shared clock is the last one for that clock's P-state.
+
+    Method: schedutil without a table, whose requests lie between P-states, so that the clock is above each of them.
+    """
+    work = opplab.Workload.periodic(5, run_us=3000, period_us=16000)
+    policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil", kernel="5.8")
+    run = opplab.simulate("skylake-8x-uma", work, policy, seconds=1)
+    requests = run.events("sugov_decision").filter(pl.col("outcome") == 4)
+    shared_clocks = 0
+    for cpu, at_ns in itertools.product(range(8), range(300_000_000, 1_000_000_000, 50_000_000)):
+        found = {one.kind: one for one in opplab.explain(run, cpu=cpu, at=at_ns / 1e9)}
+        if "shared" not in found or "grant" in found or "frequency" not in found:
+            continue
+        khz, since_ns, by_cpu = (found["shared"].data[name] for name in ("granted_khz", "time_ns", "by_cpu"))
+        its = requests.filter((pl.col("policy_cpu") == by_cpu) & (pl.col("time_ns") <= since_ns))
+        made = its.filter((pl.col("next_khz") <= khz) & (pl.col("next_khz") > khz - 100_000))
+        assert found["frequency"].data["time_ns"] == made["time_ns"][-1]
+        shared_clocks += 1
+    assert shared_clocks > 30
+
+
 def test_of_changes_at_one_time_the_last_one_stands() -> None:
     """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask at once."""
     policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")
@@ -1379,3 +1401,78 @@ def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["decisions"] and found["power"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "policy", "offline"),
+    [
+        ("juno-r2", {"offline_cpus": [1, 2]}, {1: "offline_cpus", 2: "offline_cpus"}),
+        ("skylake-8x-uma", {"nosmt": True}, dict.fromkeys(range(4, 8), "nosmt")),
+        ("juno-r2", {"changes": [{"at_ms": 200, "offline_cpus": [5]}]}, {5: "offline_cpus"}),
+    ],
+)
+def test_a_cpu_that_is_offline_is_told(machine: str, policy: dict[str, Any], offline: dict[int, str]) -> None:
+    """Goal: a CPU without clock and tasks is said to be offline, and by which key, from when on it is."""
+    made = opplab.simulate(
+        machine, opplab.Workload.periodic(3, run_us=1600, period_us=16000), opplab.Policy(**policy), seconds=0.4
+    )
+    for cpu, at in itertools.product(range(opplab.Machine.load(machine).nr_cpus), (0.1, 0.3)):
+        told = next(iter(opplab.explain(made, cpu=cpu, at=at)))
+        is_off = cpu in offline and ("changes" not in policy or at > 0.2)
+        assert told.kind == ("offline" if is_off else "running")
+        if is_off:
+            assert f"CPU {cpu} is offline ({offline[cpu]})" in told.text
+
+
+def test_a_cpu_that_comes_online_has_no_clock_before_an_event_names_it() -> None:
+    """Goal: a policy without CPUs at the start has no event of its clock; once one is online, that is said."""
+    changes = [{"at_ms": 100, "offline_cpus": [2], "scaling_max_freq": 900_000}]
+    policy = opplab.Policy(offline_cpus=[1, 2], changes=changes)
+    made = opplab.simulate("juno-r2", opplab.Workload.periodic(3, run_us=1600, period_us=16000), policy, seconds=0.3)
+    assert not made.events("cpu_frequency").filter(pl.col("cpu") == 1).height
+    running = next(iter(opplab.explain(made, cpu=1, at=0.2)))
+    assert running.data["khz"] is None
+    assert "at a clock that no event has named yet" in running.text
+
+
+def test_a_change_of_governor_or_limit_is_why_a_clock_is_as_it_is() -> None:
+    """Goal: a clock after a change in a run is explained by that change, not by the governor's decisions before it.
+
+    Method: the clocks by hand: performance has the highest, powersave the lowest, a limit the highest below it.
+    """
+    changes = [
+        {"at_ms": 100, "governor": "performance"},
+        {"at_ms": 200, "governor": "powersave"},
+        {"at_ms": 300, "governor": "conservative", "tunables": {"freq_step": "10"}},
+    ]
+    work = opplab.Workload.periodic(8, run_us=3000, period_us=16000)
+    made = opplab.simulate("juno-r2", work, opplab.Policy(governor="ondemand", changes=changes), seconds=0.6)
+    for at, name, khz in ((0.15, "performance", 950_000), (0.25, "powersave", 450_000)):
+        running, change = list(opplab.explain(made, cpu=0, at=at))[:2]
+        assert (change.kind, change.data["set"]) == ("change", {"governor": name})
+        assert running.data["khz"] == change.data["granted_khz"] == khz
+        assert not [one for one in opplab.explain(made, cpu=0, at=at) if one.kind == "frequency"]
+    assert [one.kind for one in opplab.explain(made, cpu=0, at=0.09)][1] == "frequency"
+    found = {one.kind: one for one in opplab.explain(made, cpu=0, at=0.55)}
+    assert "governor=conservative, freq_step=10" in found["change"].text
+    assert "conservative took a sample" in found["frequency"].text
+
+    changes = [{"at_ms": 100, "scaling_max_freq": 900_000}]
+    work = opplab.Workload.periodic(8, run_us=15_000, period_us=16000)
+    limited = opplab.simulate("juno-r2", work, opplab.Policy(changes=changes), seconds=0.3)
+    found = {one.kind: one for one in opplab.explain(limited, cpu=0, at=0.2)}
+    assert "the run set scaling_max_freq=900000" in found["change"].text
+    assert found["running"].data["khz"] == 800_000
+    assert all(one.time_ns >= 100_000_000 for one in found.values() if one.kind in ("frequency", "delivery"))
+
+
+def test_a_request_for_the_same_clock_is_not_instead_of_it() -> None:
+    """Goal: a superfluous request has its reason. Method: a limit that binds nothing makes schedutil ask anew."""
+    policy = opplab.Policy(kernel="6.1", changes=[{"at_ms": 100, "scaling_max_freq": 2_000_000}])
+    made = opplab.simulate("juno-r2", opplab.Workload.periodic(8, run_us=3000, period_us=16000), policy, seconds=0.3)
+    same = (pl.col("outcome") == 4) & (pl.col("next_khz") == pl.col("prev_khz"))
+    (*_, row) = made.events("sugov_decision").filter(same).to_dicts()
+    found = {one.kind: one for one in opplab.explain(made, cpu=row["policy_cpu"], at=row["time_ns"] / 1e9)}
+    assert found["frequency"].time_ns == row["time_ns"]
+    assert "the same as before: deadline bandwidth or a limit changed" in found["frequency"].text
+    assert "instead of" not in found["frequency"].text

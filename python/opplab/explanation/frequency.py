@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opplab import _opplab
-from opplab.explanation.findings import Finding, length, seconds
+from opplab.explanation.findings import Finding, length, mhz, seconds
 from opplab.explanation.records import Records
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 REQUESTED = "requested"
 RATE_LIMITED = "rate-limited"
 SAMPLERS = ("dbs_decision", "custom_decision", "hwp_decision")
+CLOCK_KEYS = {
+    *("governor", "tunables", "epp", "no_turbo"),
+    *("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct"),
+}
+"""Keys of a policy that decide on clocks and may change in a run."""
 
 
 def point_name(records: Records, cpu: int, khz: int) -> str:
@@ -67,7 +72,11 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
         before = (records.row("sugov_decision", int(index)) for index in reversed(rows[: place - len(held)]))
         asked_ns = (one["time_ns"] for one in before if one["outcome"] == REQUESTED)
         text += _held_text(row, held, next(asked_ns, None))
-    text += f" {words['outcome']}"
+    if 0 < row["next_khz"] == row["prev_khz"]:
+        same = "the same as before: deadline bandwidth or a limit changed, after which the kernel asks anew"
+        text += f" Requested {mhz(row['next_khz'])}, {same}."
+    else:
+        text += f" {words['outcome']}"
     return Finding(row["time_ns"], "frequency", text, row)
 
 
@@ -188,44 +197,96 @@ def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
         f"{seconds(since_ns)}: CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most of those "
         f"that share it; its decision:"
     )
-    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, grant["granted_khz"])]
+    wish = _granted(records, by_cpu, since_ns)
+    wish_khz = None if wish is None else wish["requested_khz"]
+    return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, wish_khz)]
 
 
-def _of_policy(records: Records, cpu: int, at_ns: int, least_khz: int = 0) -> list[Finding]:
-    """Explain what the policy of a CPU asked for at a point in time, and what it got.
+def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz: int | None) -> int:
+    """Give the number of the last decision that asks for the point `wish_khz`: a later one is still on its way.
 
-    If it made a clock of `least_khz`, a last decision for less was still on its way: the one before made it.
+    It is the last of all if none does so, or no point is named.
     """
+    points = np.array(records.policy_of[cpu]["opps_khz"])
+    reached = np.searchsorted(points, next_khz).clip(max=len(points) - 1)
+    found = np.flatnonzero(points[reached] == wish_khz)
+    return int(found[-1]) if len(found) else len(next_khz) - 1
+
+
+def _decided(records: Records, policy: int, start_ns: int, end_ns: int) -> bool:
+    """Report whether a policy's governor asked for a clock or took a sample in a time."""
+    asks = records.where("sugov_decision", policy_cpu=policy, outcome=records.codes["outcome"].index(REQUESTED))
+    tables = [("sugov_decision", asks), *((table, records.where(table, policy_cpu=policy)) for table in SAMPLERS)]
+    return any(records.until(table, rows, end_ns) > records.until(table, rows, start_ns - 1) for table, rows in tables)
+
+
+def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]]:
+    """Name the changes of governor and limits that count for the clock at a point in time.
+
+    Given is also since when decisions count: a new governor knows none of those before it, and a clock that changed
+    after a change is not theirs.
+    """
+    clocks = records.where("cpu_frequency", cpu=cpu)
+    clocks = clocks[: records.until("cpu_frequency", clocks, at_ns)]
+    times_ns = records.tables["cpu_frequency"]["time_ns"][clocks]
+    changes = [(ns, keys) for ns, keys in records.changes if ns <= at_ns and CLOCK_KEYS & keys.keys()]
+    since_ns = max((ns for ns, keys in changes if "governor" in keys or (times_ns >= ns).any()), default=0)
+    findings = []
+    for changed_ns, keys in changes:
+        if changed_ns < since_ns:
+            continue
+        values = {key: value for key, value in keys.items() if key != "tunables"} | keys.get("tunables", {})
+        text = f"{seconds(changed_ns)}: the run set {', '.join(f'{name}={value}' for name, value in values.items())}"
+        data: dict[str, Any] = {"set": values}
+        after = clocks[times_ns >= changed_ns]
+        if len(after):
+            clock = records.row("cpu_frequency", int(after[0]))
+            if not _decided(records, records.policy_of[cpu]["cpus"][0], changed_ns, clock["time_ns"]):
+                data |= {"granted_khz": clock["khz"], "delay_ns": clock["time_ns"] - changed_ns}
+                delay = f"{length(data['delay_ns'])} after that" if data["delay_ns"] else "at once"
+                text += f"; the clock became {point_name(records, cpu, clock['khz'])}, {delay}"
+        else:
+            text += "; the clock is still the one before"
+        findings.append(Finding(changed_ns, "change", text + ".", data))
+    return since_ns, findings
+
+
+def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = None) -> list[Finding]:
+    """Explain what the policy of a CPU asked for at a point in time, and what it got; `wish_khz` if that is known."""
     policy = records.policy_of[cpu]["cpus"][0]
+    since_ns, changes = _changes(records, cpu, at_ns)
     rows = records.where("sugov_decision", policy_cpu=policy)
+    rows = rows[records.until("sugov_decision", rows, since_ns - 1) :]
     end = records.until("sugov_decision", rows, at_ns)
     outcomes = records.tables["sugov_decision"]["outcome"][rows[:end]]
     asked = np.flatnonzero(outcomes == records.codes["outcome"].index(REQUESTED))
     findings: list[Finding | None] = []
     if len(asked):
-        # A request that the kthread has not delivered yet: the one before made the clock.
-        asks_less = records.tables["sugov_decision"]["next_khz"][rows[asked[-1]]] < least_khz
-        place = int(asked[-2 if asks_less and len(asked) > 1 else -1])
+        asked_khz = records.tables["sugov_decision"]["next_khz"][rows[asked]]
+        place = int(asked[_last(records, cpu, asked_khz, wish_khz)])
         request = _request(records, rows, place)
         findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
         findings.append(_since(records, rows, place + 1, end, at_ns))
+    elif changes:
+        findings.append(_since(records, rows, 0, end, at_ns))
     count = 0
     for table in SAMPLERS:
         samples = records.where(table, policy_cpu=policy)
+        samples = samples[records.until(table, samples, since_ns - 1) :]
         count = records.until(table, samples, at_ns)
         if count:
             next_khz = records.tables[table].get("next_khz")
-            if next_khz is not None and count > 1 and next_khz[samples[count - 1]] < least_khz:
-                count -= 1
-            row = records.row(table, int(samples[count - 1]))
+            last = count - 1 if next_khz is None else _last(records, cpu, next_khz[samples[:count]], wish_khz)
+            row = records.row(table, int(samples[last]))
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
             findings.append(Finding(row["time_ns"], "frequency", text, row))
             break
     grant = _grant(records, cpu, at_ns)
-    if not end and not count and grant is None:
+    if not end and not count and grant is None and not changes:
         text = (
             f"The governor {records.facts['governor']} decided nothing until then; the clock is what it started with."
         )
         findings.append(Finding(0, "frequency", text))
-    findings.append(grant)
-    return [finding for finding in findings if finding is not None]
+    told = [finding for finding in [*findings, grant] if finding is not None]
+    # What was decided before a change comes before it.
+    return sorted([*changes, *told], key=lambda one: one.time_ns) if changes else told

@@ -190,18 +190,25 @@ def _running(records: Records, cpu: int, at_ns: int) -> tuple[int, Finding]:
         until_ns = int(records.tables["sched_switch"]["time_ns"][switches[count]])
     clocks = records.where("cpu_frequency", cpu=cpu)
     number = records.until("cpu_frequency", clocks, at_ns)
-    clock = records.row("cpu_frequency", int(clocks[number - 1]))
-    text = (
-        f"At {seconds(at_ns)} CPU {cpu} ran {records.task(task)} (from {seconds(since_ns)} to {seconds(until_ns)}) "
-        f"at {point_name(records, cpu, clock['khz'])}, its clock since {seconds(clock['time_ns'])}."
-    )
-    data = {"cpu": cpu, "task": None if task == IDLE_TASK else records.task(task), "khz": clock["khz"]}
-    data |= {"since_ns": since_ns, "until_ns": until_ns, "clock_since_ns": clock["time_ns"]}
+    at = "at a clock that no event has named yet"
+    data = {"cpu": cpu, "task": None if task == IDLE_TASK else records.task(task), "khz": None}
+    data |= {"since_ns": since_ns, "until_ns": until_ns, "clock_since_ns": None}
+    # A CPU that comes online has the clock that its policy started with, without an event.
+    if number:
+        clock = records.row("cpu_frequency", int(clocks[number - 1]))
+        data |= {"khz": clock["khz"], "clock_since_ns": clock["time_ns"]}
+        at = f"at {point_name(records, cpu, clock['khz'])}, its clock since {seconds(clock['time_ns'])}"
+    span = f"from {seconds(since_ns)} to {seconds(until_ns)}"
+    text = f"At {seconds(at_ns)} CPU {cpu} ran {records.task(task)} ({span}) {at}."
     return task, Finding(at_ns, "running", text, data)
 
 
 def cpu_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
     """Describe what a CPU ran at a point in time, at which clock, and why."""
+    why = records.why_offline(cpu, at_ns)
+    if why is not None:
+        text = f"At {seconds(at_ns)} CPU {cpu} is offline ({why}): it runs no task, and no governor asks for its clock."
+        return [Finding(at_ns, "offline", text, {"cpu": cpu, "setting": why})]
     task, running = _running(records, cpu, at_ns)
     findings = [running, *frequency_findings(records, cpu, at_ns)]
     if task != IDLE_TASK:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,27 @@ class Records:
         self.fingerprint = f"{outcome['fingerprint']:016x}"
         self.end_ns: int = outcome["end_ns"]
         self.facts = case.facts()
+        self.policy = json.loads(case.to_json())["policy"] | {"governor": self.facts["governor"]}
+        self.changes = [(one.pop("at_ms") * 1_000_000, one) for one in self.policy.get("changes", [])]
         self.warmup_ns = self.end_ns - outcome["wall_ns"]
         self.tables = case.events(list(TABLES))
         self.codes = dict(_opplab.decision_codes())
         self.phrases = {(column, word): phrase for column, word, phrase in _opplab.decision_phrases()}
         self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
         self.policy_of = {cpu: policy for policy in self.facts["policies"] for cpu in policy["cpus"]}
+
+    def setting(self, key: str, at_ns: int) -> Any:
+        """Give the value of a policy's key at a point in time; None if the policy leaves it as it is."""
+        changes = [keys for time_ns, keys in self.changes if time_ns <= at_ns and key in keys]
+        return changes[-1][key] if changes else self.policy.get(key)
+
+    def why_offline(self, cpu: int, at_ns: int) -> str | None:
+        """Give the policy's key that has a CPU offline at a point in time; None if it is online."""
+        if cpu in (self.setting("offline_cpus", at_ns) or []):
+            return "offline_cpus"
+        cores = self.facts["cores"]
+        is_second = cores.index(cores[cpu]) != cpu
+        return "nosmt" if self.setting("nosmt", at_ns) and is_second else None
 
     def row(self, table: str, index: int) -> dict[str, Any]:
         """Give a row with words for codes and truth for flags."""
@@ -74,7 +90,8 @@ class Records:
     def words(self, table: str, row: dict[str, Any], cpu: int, *lines: tuple[str, dict[str, Any]]) -> dict[str, str]:
         """Give the content of a record about a CPU; `lines` are the other records of the decision."""
         policy = self.policy_of[cpu]
-        names = (self.facts["governor"], self.facts["driver"], policy["opps_khz"], policy["cpus"], True)
+        governor = self.setting("governor", row.get("time_ns", 0))
+        names = (governor, self.facts["driver"], policy["opps_khz"], policy["cpus"], True)
         return _opplab.decision_words(table, row, names, self.task, list(lines))
 
     def where(self, table: str, **wanted: int) -> npt.NDArray[np.intp]:
