@@ -202,7 +202,7 @@ RECIPES = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[2] / "docs/tra
 @pytest.mark.parametrize("recipe", range(len(RECIPES)))
 def test_recipes_of_the_documentation_have_answers(recipe: int, metered: tuple[pl.DataFrame, Path, str]) -> None:
     _, path, name = metered
-    assert len(RECIPES) == 10
+    assert len(RECIPES) == 11
     query = RECIPES[recipe]
     trace, machine = opplab.read_trace(path), opplab.Machine.load(name)
     if "cpu_idle_miss" in query:
