@@ -136,7 +136,7 @@ class Table:
 
         columns: dict[str, Any] = {
             name: pl.String if kind is str else pl.Boolean if kind is bool else pl.Int64 if kind is int else pl.Float64
-            for name, kind in _TIDY.items()
+            for name, kind in _TIDY
         }
         return pl.DataFrame(list(tidy(self)), schema=columns)
 
@@ -624,16 +624,35 @@ _LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
 
 # --- other formats ----------------------------------------------------------------------------------------------------
 
-_TEXTS = ("machine", "benchmark", "group", "statistic", "operation", "metric", "run", "unit", "better")
-_MEASURED = ("value", "spread", "low", "high")
-_CHANGES = ("change_pct", "change_points", "points_low", "points_high")
-_TESTED = ("ratio", "ratio_low", "ratio_high", "p", "p_holm", "hedges_g")
-_TIDY: dict[str, type] = {
-    **dict.fromkeys(_TEXTS, str),
-    **dict.fromkeys((*_MEASURED, *_CHANGES, *_TESTED), float),
-    **{"n": int, "significant": bool, "certain": str, "same": bool},
-}
-"""Columns of `tidy`."""
+_TIDY: tuple[tuple[str, type], ...] = (
+    ("machine", str),
+    ("benchmark", str),
+    ("group", str),
+    ("statistic", str),
+    ("operation", str),
+    ("metric", str),
+    ("run", str),
+    ("unit", str),
+    ("better", str),
+    ("value", float),
+    ("spread", float),
+    ("low", float),
+    ("high", float),
+    ("change_pct", float),
+    ("change_points", float),
+    ("points_low", float),
+    ("points_high", float),
+    ("ratio", float),
+    ("ratio_low", float),
+    ("ratio_high", float),
+    ("p", float),
+    ("p_holm", float),
+    ("hedges_g", float),
+    ("n", int),
+    ("significant", bool),
+    ("certain", str),
+    ("same", bool),
+)
 
 
 def tidy(table: Table) -> Iterable[dict[str, Any]]:
@@ -644,15 +663,34 @@ def tidy(table: Table) -> Iterable[dict[str, Any]]:
             if cell is None:
                 continue
             machine, tab, own = head.rpartition("\t")
-            place = (machine if tab else table.machine, table.benchmark, row.group, row.stat, row.operation, row.metric)
-            change = _finite(cell.change)
-            changes = (None, change) if cell.in_points else (change, None)
             yield {
-                **dict(zip(_TEXTS, (*place, own, row.unit or table.unit, row.better or table.better), strict=True)),
-                **{name: _finite(getattr(cell, name)) for name in _MEASURED},
-                **dict(zip(_CHANGES, (*changes, cell.points_low, cell.points_high), strict=True)),
-                **{name: _finite(getattr(cell, name)) for name in _TESTED},
-                **{name: getattr(cell, name) for name in ("n", "significant", "certain", "same")},
+                "machine": machine if tab else table.machine,
+                "benchmark": table.benchmark,
+                "group": row.group,
+                "statistic": row.stat,
+                "operation": row.operation,
+                "metric": row.metric,
+                "run": own,
+                "unit": row.unit or table.unit,
+                "better": row.better or table.better,
+                "value": _finite(cell.value),
+                "spread": _finite(cell.spread),
+                "low": _finite(cell.low),
+                "high": _finite(cell.high),
+                "change_pct": None if cell.in_points else _finite(cell.change),
+                "change_points": _finite(cell.change) if cell.in_points else None,
+                "points_low": cell.points_low,
+                "points_high": cell.points_high,
+                "ratio": _finite(cell.ratio),
+                "ratio_low": _finite(cell.ratio_low),
+                "ratio_high": _finite(cell.ratio_high),
+                "p": _finite(cell.p),
+                "p_holm": _finite(cell.p_holm),
+                "hedges_g": _finite(cell.hedges_g),
+                "n": cell.n,
+                "significant": cell.significant,
+                "certain": cell.certain,
+                "same": cell.same,
             }
 
 
@@ -667,7 +705,7 @@ def _csv(*tables: Table) -> str:
     from opplab.report.text import harmless
 
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(_TIDY), lineterminator="\n")
+    writer = csv.DictWriter(buffer, [name for name, _ in _TIDY], lineterminator="\n")
     writer.writeheader()
     for row in (row for table in tables for row in tidy(table)):
         writer.writerow({name: "" if value is None else harmless(value) for name, value in row.items()})
@@ -682,8 +720,13 @@ def _json(table: Table) -> str:
 
 def _whole(table: Table) -> dict[str, Any]:
     return {
-        **{name: getattr(table, name) for name in ("layout", "title", "machine", "benchmark")},
-        **{name: getattr(table, name) for name in ("parameter", "unit", "better")},
+        "layout": table.layout,
+        "title": table.title,
+        "machine": table.machine,
+        "benchmark": table.benchmark,
+        "parameter": table.parameter,
+        "unit": table.unit,
+        "better": table.better,
         "baseline": table.runs[0] if table.runs else None,
         "runs": table.runs,
         "method": table.method,
