@@ -16,9 +16,8 @@ use opplab_host::root::{Made, Root};
 use opplab_stats::Mean;
 use opplab_stats::interval::ratio_interval;
 
-use crate::bench::Kind;
+use crate::bench::{self, Kind};
 
-use crate::bench;
 const CPU: &str = "/sys/devices/system/cpu";
 const ZONE: &str = "/sys/class/powercap/intel-rapl:0";
 /// The counter wraps after 2.6 kJ, some 40 s of this machine.

@@ -17,6 +17,7 @@ use opplab_host::compare::variants::{Level, Variant, variants};
 use opplab_host::root::{Made, Root};
 
 use crate::bench;
+
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const GRUBENV: &str = "/boot/grub/grubenv";

@@ -283,11 +283,12 @@ def command(
     first = bool(vs and given)
     if len(kernels) > 1:
         vs = (*(f"kernel={kernel}" for kernel in kernels), *vs)
-    on = _machine(machine, trace)
     recorded = (recorded_governor, recorded_driver, recorded_kernel, pelt_half_life_ms)
+    on = _machine(machine, trace)
+    ran_on = on or _opplab.traced_machine(str(trace))
     if vs and not governor:
         recorded_governor = recorded_governor or _opplab.replayed_frequencies(str(trace), on)[1][0]["governor"]
-    said = between_points(trace, on)
+    said = between_points(trace, ran_on)
     left_out: list[str] = []
     changes = _variants(given, recorded_governor, vs, left_out.append, first=first)
     for words in left_out:
@@ -314,7 +315,7 @@ def command(
         # Cases made anew have the machine's f_max and energy model.
         other = recorded_driver or recorded_kernel or {"freq_max", "energy_model"} & set(change)
         own = None if other else (recorded_governor, pelt_half_life_ms)
-        told = [*_moved(loaded, on or _opplab.traced_machine(str(trace))), *_late(loaded, trace, on, own, change)]
+        told = [*_moved(loaded, ran_on), *_late(loaded, trace, on, own, change)]
         found = with_intervals(loaded)
         found["notes"] += [*said, *told, *left_out]
         found["notes"] += [refusal(asked, kept)] if kept else []
@@ -356,13 +357,14 @@ def _late(
         (one["runs"] for one in found["metrics"] if one["metric"] == MISSED and "runs" in one), []
     )
     words: list[str] = []
-    if recorded is None or not runs:
+    if recorded is None or not any(map(any, runs)):
         return words
+    cases = _opplab.replayed_cases(str(trace), machine, len(runs), *recorded, False)[0]
     for at, name in enumerate(("replayed", "changed")[: len(runs[0])]):
         most, nth = max((run[at], -number) for number, run in enumerate(runs))
         if not most:
             continue
-        case = _opplab.replayed_cases(str(trace), machine, 1 - nth, recorded[0], recorded[1], False)[0][-nth]
+        case = cases[-nth]
         if at:
             whole = json.loads(case.to_json())
             case = _opplab.Case.from_json(json.dumps({**whole, "policy": _changed(whole["policy"], change)}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opplab import _opplab
-from opplab.explanation.findings import Finding, length, mhz, seconds
+from opplab.explanation.findings import Finding, length, seconds
 from opplab.explanation.records import Records
 
 if TYPE_CHECKING:
@@ -72,11 +72,7 @@ def _request(records: Records, rows: npt.NDArray[np.intp], place: int) -> Findin
         before = (records.row("sugov_decision", int(index)) for index in reversed(rows[: place - len(held)]))
         asked_ns = (one["time_ns"] for one in before if one["outcome"] == REQUESTED)
         text += _held_text(row, held, next(asked_ns, None))
-    if 0 < row["next_khz"] == row["prev_khz"]:
-        same = "the same as before: deadline bandwidth or a limit changed, after which the kernel asks anew"
-        text += f" Requested {mhz(row['next_khz'])}, {same}."
-    else:
-        text += f" {words['outcome']}"
+    text += f" {words['outcome']}"
     return Finding(row["time_ns"], "frequency", text, row)
 
 

@@ -23,24 +23,22 @@ def check_text(check: dict[str, Any]) -> str:
     return f"frequency residency within {residency} points, {energy} of the trace: {near}"
 
 
-def between_points(path: Path, machine: _opplab.Machine | None) -> list[str]:
+def between_points(path: Path, machine: _opplab.Machine) -> list[str]:
     """Report policies whose recorded clocks are none of the machine's points: a residency does not see how far off."""
-    from opplab import _opplab
     from opplab.cpulist import cpus_in
     from opplab.trace.recording import Trace
 
-    on = _opplab.traced_machine(str(path)) if machine is None else machine
     events = Trace(path).events("cpu_frequency", missing_ok=True)
     if "cpu_id" not in events.columns:
         return []
     said = []
-    for cluster in on.describe()["clusters"]:
+    for cluster in machine.describe()["clusters"]:
         own = events.filter(events["cpu_id"].is_in(cpus_in(cluster["cpus"])))["state"].unique()
         others = own.filter(~own.is_in([opp["khz"] for opp in cluster["opps"]]))
         if len(others):
             said.append(
                 f"{len(others)} of {len(own)} recorded clocks of {cluster['name']} are none of its operating points "
-                f"on {on.name}: residency and energy count them as the next higher one, the mean clock as recorded"
+                f"on {machine.name}: residency and energy count them as the next higher one, the mean clock as recorded"
             )
     return said
 

@@ -173,6 +173,10 @@ fn asked(outcome: u8, prev_khz: u32, next_khz: u32, names: &Names<'_>) -> String
     match word("outcome", outcome) {
         Some("requested") if next_khz == 0 => "Requested.".to_owned(),
         Some("requested") if prev_khz == 0 => "Requested for the first time.".to_owned(),
+        Some("requested") if prev_khz == next_khz => format!(
+            "Requested {}, the same as before: deadline bandwidth or a limit changed, after which the kernel asks anew.",
+            mhz(next_khz)
+        ),
         Some("requested") => format!("Requested instead of {}.", mhz(prev_khz)),
         Some("held") if next_khz == 0 => {
             "The level before stays: the CPU had not idled with its tick stopped.".to_owned()
