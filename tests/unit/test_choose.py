@@ -24,6 +24,7 @@ from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.cli.main import opplab as program
 from opplab.trace.replayed import self_check
+from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Values
 from opplab.uncertainty.parts import Parts
 
@@ -444,7 +445,17 @@ def test_a_limit_that_only_the_means_keep_is_named_as_that() -> None:
     late = Option(Setting((("governor", "b"),)), "b", parts, 0, 0.2, [], [text], kept_by_means=[text])
     units = {"energy": ("J", "lower"), "missed": ("%", "lower")}
     choice = Choice(
-        [base, late], ["energy"], ["energy"], units, [], None, [], {}, baseline="a", work=[text], samples=(40, "draws")
+        [base, late],
+        ["energy"],
+        ["energy"],
+        units,
+        [],
+        None,
+        Causes(),
+        {},
+        baseline="a",
+        work=[text],
+        samples=(40, "draws"),
     )
     (line,) = (one for one in choice.findings() if one.startswith("Left out: b"))
     assert line.endswith("2.878 % (baseline 2.818 %), in most draws more than the limit, although not on the mean.")

@@ -26,7 +26,7 @@ from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
-from opplab.uncertainty.parts import CHANCE
+from opplab.uncertainty.causes import CHANCE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -741,6 +741,11 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
     if own_rows and not keys and sure is not None:
         depends = [f"No assumed value stands out in {sure.number} draws."]
+    apart = [line for line in sure.lines if line.base and line.regime and line.metric in found_of] if sure else []
+    if apart:
+        more = f" So it is with {len(apart) - 1} more changes." if len(apart) > 1 else ""
+        whose = f"{apart[0].variant}: " if len(compared) > 1 else ""
+        depends.append(f"{whose}{apart[0].regime}{more}")
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
     less = [_worst_first(answer, found) for found in (*late.values(), work_done) if found]
     shown = max(SENTENCES - len(depends) - len(less), 0)
