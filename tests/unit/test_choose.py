@@ -154,6 +154,7 @@ def test_settings_that_are_equal_in_the_goal_are_all_the_best() -> None:
     assert {option.parts["energy"].value for option in found.options if option.twins} == set()
     assert {(option.best, option.parts["missed_activations"].value) for option in found.options} == {(0.25, 0.0)}
     assert {option.ties for option in found.options} == {1.0}
+    assert {row["ties"] for row in found.rows()} == {1.0}, "CSV and JSON have them, too"
     words = "performance, schedutil, ondemand and powersave are equally good: missed is the same in all printed digits."
     assert words in found.findings()
     assert [len(one["equals"]) for one in json.loads(found.to_json())["settings"]] == [3] * 4

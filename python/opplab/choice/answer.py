@@ -257,8 +257,9 @@ class Choice:
         """Give one row a setting, the best first."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            rank, best = (None, None) if self.unranked else (place, round(option.best, 4))
-            row: dict[str, Any] = {"rank": rank, "setting": option.label, "best": best}
+            known = not self.unranked
+            row: dict[str, Any] = {"rank": place if known else None, "setting": option.label}
+            row |= {"best": round(option.best, 4) if known else None, "ties": round(option.ties, 4) if known else None}
             if self.constraints or self.work:
                 row["meets"] = round(option.meets, 4)
             for metric in (*self.metrics, *self.beside):

@@ -859,6 +859,8 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     >>> tasks = [{"initial": True, "delay_ns": 10**9}, {"initial": False, "delay_ns": 0}]
     >>> start_up([({"tasks": tasks}, 4 * 10**9)])
     'energy and misses include the first 1 s (25 %), until all tasks but forked ones have begun'
+    >>> start_up([({"tasks": tasks}, 10**9 // 2)])
+    'some tasks never begin: the last would after 1 s'
     """
     found = (0.0, 0.0)
     for work, duration_ns in workloads:
@@ -869,6 +871,8 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     share, begun_s = found
     if share <= 0.01:
         return ""
+    if share >= 1:
+        return f"some tasks never begin: the last would after {begun_s:.3g} s"
     forked = any(not task["initial"] for work, _ in workloads for task in _own_tasks(work))
     tasks = "all tasks but forked ones" if forked else "all tasks"
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until {tasks} have begun"
