@@ -838,6 +838,7 @@ def test_draws_that_do_not_agree_are_not_called_all_or_none(choice: opplab.Choic
     words = ["98 %", "2 %", "all 40 draws", "over 99 %"]
     assert [drawn.best_in(one) for one in (most, least, sure, twice)] == words
     assert [drawn.keeps_in(one) for one in (most, least, sure, twice)] == words
+    assert [drawn.chance(one, 39, 1) for one in (0.995, 0.005)] == ["over 99 %", "under 1 %"], "not 100 % and 0 %"
 
 
 def test_the_draws_that_agree_are_counted_by_their_own_runs() -> None:

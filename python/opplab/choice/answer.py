@@ -222,7 +222,7 @@ class Choice:
         if probability < 1 / (number + 1) and not tied:
             return f"none of {number} {what}"
         percent = 100 * probability
-        return "over 99 %" if percent > 99.5 else "under 1 %" if percent < 0.5 else f"{percent:.0f} %"
+        return "over 99 %" if percent >= 99.5 else "under 1 %" if percent <= 0.5 else f"{percent:.0f} %"
 
     def _in(self, words: str) -> str:
         return f"with a probability of {words}" if "%" in words.partition(" (")[0] else f"in {words}"
