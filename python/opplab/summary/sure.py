@@ -93,7 +93,7 @@ def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str])
 
 
 def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Draw how much of a change's variance each assumption explains: to the right it grows with the number."""
+    """Draw how much of a change's variance each assumption explains: to the left it falls as the number grows."""
     left, right, top, step = 190, 14, 8, 19
     middle_x = left + (svg.WIDTH - left - right) / 2
     half = (svg.WIDTH - left - right) / 2
@@ -119,7 +119,5 @@ def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
         strong = " zero" if value == 0 else ""
         out.append(svg.element("line", x1=x, x2=x, y1=top, y2=y, class_="grid" + strong))
         out.append(svg.text(x, y + 15, f"{100 * abs(value):g} %", "middle", "tiny"))
-    out.append(
-        svg.text(middle_x, y + 31, "explains of the variance; to the left it falls (pale: may be chance)", "middle")
-    )
+    out.append(svg.text(middle_x, y + 31, "share of the variance (pale: may be chance)", "middle"))
     return svg.document(y + 38, title, out)
