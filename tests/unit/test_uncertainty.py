@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -510,6 +511,10 @@ def test_a_regime_that_several_numbers_make_has_no_cause_and_one_group_is_none()
     mine = causes(shares, keys, [one - 20 * (at not in range(6)) for at, one in enumerate(whole)]).regime
     assert mine is not None
     assert (mine.draws, mine.ends[1] < mine.others[0]) == (33, True)
+    line = SureLine(("m", "b", ""), "energy", "J", "lower", "old", "new", parts_of(whole, []), Causes([], far))
+    (row,) = Sureness([line, replace(line, causes=Causes())], None, 40).regimes()
+    assert (row["draws"], row["of"], row["ends"], row["assumptions"]) == (6, 40, far.ends, [])
+    assert "6 of 40 draws are in another regime (" in Sureness([line], Draws({"m": []}, {}, [], 1), 40).findings()[-1]
     assert causes(shares, keys, [0.0] * 36 + [5.0] * 3).regime is not None
     assert causes(shares, keys, [0.0] * 37 + [5.0] * 2).regime is None, "two draws are no regime"
 

@@ -14,7 +14,7 @@ from opplab.runs import is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.sweep.progress import Shown, counted
-from opplab.uncertainty.causes import Causes, Influence, causes
+from opplab.uncertainty.causes import Causes, Influence, causes, standing_out
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import LEVEL, Parts, parts_of, why_open
@@ -192,6 +192,25 @@ class Sureness:
                 "draws": line.change.draws,
             }
             for line in lines
+        ]
+
+    def regimes(self) -> list[dict[str, Any]]:
+        """Give the draws that are in another regime, a row a change that has some."""
+        return [
+            {
+                **({"machine": line.point[0]} if self._several else {}),
+                "benchmark": line.point[1],
+                "param": line.point[2],
+                "metric": line.metric,
+                "change": line.name,
+                "draws": found.draws,
+                "of": found.of,
+                "ends": found.ends,
+                "others": found.others,
+                "assumptions": [one.key for one in standing_out(found.deciding)],
+            }
+            for line in self.lines
+            if (found := line.causes.regime) is not None
         ]
 
     def text_rows(self) -> list[dict[str, str]]:
