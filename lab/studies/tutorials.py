@@ -1,6 +1,6 @@
 """Runs the tutorials and how-tos of the documentation and writes what their commands print under them.
 
-A block ``console`` holds commands after ``$``; a block ``python`` is run after the blocks before it, and what it prints
+A block ``console`` holds commands after ``$``; a block ``python`` is a program of its own, and what it prints
 follows as a block ``text``.  All blocks of a page run in one folder, in order.  Tests run every page and compare what
 is printed, but for what is measured of the machine; ``make docs`` writes it anew.
 """
@@ -42,7 +42,6 @@ class Sandbox:
 
     def __init__(self, folder: Path, width: int = 88, opplab: Sequence[str] = OPPLAB) -> None:
         self.folder = folder
-        self.blocks: list[str] = []
         tools = folder / ".bin"
         tools.mkdir()
         for name, words in (("opplab", opplab), ("python", (sys.executable,))):
@@ -75,12 +74,8 @@ class Sandbox:
         return self._started(["bash", "-c", command], f"$ {command}")
 
     def python(self, code: str) -> str:
-        """Run a block after the blocks before it; give what it alone prints."""
-        mark = "<<<this block>>>"
-        script = "\n".join([*self.blocks, f"print({mark!r})", code])
-        self.blocks.append(code)
-        printed, _ = self._started([sys.executable, "-c", script], code)
-        return printed.partition(f"{mark}\n")[2]
+        """Run a block; give what it prints."""
+        return self._started([sys.executable, "-c", code], code)[0]
 
     def _started(self, words: Sequence[str], shown: str) -> tuple[str, str]:
         """Run a program in the folder; `shown` stands for it if it fails."""

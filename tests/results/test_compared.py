@@ -196,3 +196,18 @@ def test_energy_of_unlike_work_is_compared_by_work_or_named() -> None:
         assert asked.notes == (words if unlike else [])
     change = {row.metric: row.cells[1].change for row in opplab.compare(table, baseline="old", everything=True)[0].rows}
     assert change["energy"] == pytest.approx(10.0)
+
+
+def test_unlike_work_is_the_mean_of_the_runs_own_work() -> None:
+    """Goal: the percent that the answer of the runs has. Method: runs whose energy is not as their work."""
+
+    def rows(policy: str, iteration: int, energy: float, work: float) -> list[dict[str, object]]:
+        base = {"policy": policy, "benchmark": "load", "iteration": iteration, "source": "sim"}
+        both = (("energy", "J", "lower", energy), ("work_done", "s", "higher", work))
+        return [
+            {**base, "metric": name, "unit": unit, "better": side, "value": value} for name, unit, side, value in both
+        ]
+
+    own = [rows("old", 0, 1.0, 1.0), rows("old", 1, 9.0, 3.0), rows("new", 0, 1.0, 2.0), rows("new", 1, 9.0, 3.0)]
+    (table,) = opplab.compare(results.frame([row for one in own for row in one]), baseline="old", metric="energy")
+    assert table.notes == ["energy is of unlike work (new +25 %): energy_per_work is of equal work"]

@@ -134,7 +134,7 @@ def test_runs_in_which_placement_was_not_energy_aware_are_counted(tmp_path: Path
     words = "most of the time in 2 of 4 runs of schedutil (metric overutilized)."
     assert eas_off({("a", "schedutil"): [1.2, 99.8, 0.4, 50.0], ("a", "eas=false"): on}, eas).endswith(words)
     assert eas_off({("a", "schedutil"): on, ("a", "eas=false"): on}, eas) == ""
-    assert "2 of 2 runs of schedutil" in eas_off({("a", "schedutil"): off, ("b", "schedutil"): on}, eas)
+    assert "2 of 4 runs of schedutil" in eas_off({("a", "schedutil"): off, ("b", "schedutil"): on}, eas)
     assert eas_off({("a", "schedutil"): off, ("a", "hz=1000"): off}, {"schedutil": {}, "hz=1000": {}}) == ""
     assert "1 of 2 runs of schedutil and 2 of 2 runs of x" in eas_off(
         {("a", "schedutil"): [0.0, 99.0], ("a", "x"): off}, {"schedutil": {"eas": True}, "x": {"eas": False}}

@@ -24,6 +24,7 @@ from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.cli.main import opplab as program
 from opplab.trace.replayed import self_check
+from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Values
 from opplab.uncertainty.parts import Parts
 
@@ -153,6 +154,7 @@ def test_settings_that_are_equal_in_the_goal_are_all_the_best() -> None:
     assert {option.parts["energy"].value for option in found.options if option.twins} == set()
     assert {(option.best, option.parts["missed_activations"].value) for option in found.options} == {(0.25, 0.0)}
     assert {option.ties for option in found.options} == {1.0}
+    assert {row["ties"] for row in found.rows()} == {1.0}, "CSV and JSON have them, too"
     words = "performance, schedutil, ondemand and powersave are equally good: missed is the same in all printed digits."
     assert words in found.findings()
     assert [len(one["equals"]) for one in json.loads(found.to_json())["settings"]] == [3] * 4
@@ -444,7 +446,17 @@ def test_a_limit_that_only_the_means_keep_is_named_as_that() -> None:
     late = Option(Setting((("governor", "b"),)), "b", parts, 0, 0.2, [], [text], kept_by_means=[text])
     units = {"energy": ("J", "lower"), "missed": ("%", "lower")}
     choice = Choice(
-        [base, late], ["energy"], ["energy"], units, [], None, [], {}, baseline="a", work=[text], samples=(40, "draws")
+        [base, late],
+        ["energy"],
+        ["energy"],
+        units,
+        [],
+        None,
+        Causes(),
+        {},
+        baseline="a",
+        work=[text],
+        samples=(40, "draws"),
     )
     (line,) = (one for one in choice.findings() if one.startswith("Left out: b"))
     assert line.endswith("2.878 % (baseline 2.818 %), in most draws more than the limit, although not on the mean.")
@@ -826,6 +838,7 @@ def test_draws_that_do_not_agree_are_not_called_all_or_none(choice: opplab.Choic
     words = ["98 %", "2 %", "all 40 draws", "over 99 %"]
     assert [drawn.best_in(one) for one in (most, least, sure, twice)] == words
     assert [drawn.keeps_in(one) for one in (most, least, sure, twice)] == words
+    assert [drawn.chance(one, 39, 1) for one in (0.995, 0.005)] == ["over 99 %", "under 1 %"], "not 100 % and 0 %"
 
 
 def test_the_draws_that_agree_are_counted_by_their_own_runs() -> None:

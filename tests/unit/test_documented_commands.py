@@ -226,7 +226,7 @@ CODE = [
 
 @pytest.mark.parametrize("file", CODE, ids=lambda file: file.stem)
 def test_code_runs(file: Path, tmp_path: Path) -> None:
-    """The Python blocks of a page, one after the other, as they are written."""
+    """The Python blocks of a page as they are written, each a program of its own."""
     folder = tmp_path / "place"
     folder.mkdir()
     box = tutorials.Sandbox(folder)

@@ -94,6 +94,29 @@ def test_a_recording_is_a_test_of_its_kinds() -> None:
     assert (True, "pelt_se") in kinds
 
 
+def test_a_recording_marks_what_fails_and_what_was_not_compared() -> None:
+    """Goal: no 100 % of nothing, and the line for which the exit code is 1. Method: one recording that passes, one not.
+
+    The help names all kinds that a single difference fails.
+    """
+    for name, fails in (("x86-612-xeon16-any1-ondemand-ramp_up", False), ("arm64-612-pixel4-eas-homog6", True)):
+        done = CliRunner().invoke(main, ["verify", "traces", str(shared(f"traces/{name}"))])
+        assert done.exit_code == int(fails)
+        marked = [line for line in done.stdout.splitlines() if line.endswith(" FAILS")]
+        assert {line.split()[1] for line in marked} == {
+            line.split()[1].rstrip(":") for line in done.stderr.splitlines() if "bound" in line or "differs" in line
+        }
+        assert bool(marked) == fails
+        nothing = "placement_slow" if fails else "switch_target"
+        assert f"{name} {nothing} - - - not compared: " in done.stdout
+        assert " 0 0 " not in done.stdout
+    source = (Path(__file__).parents[2] / "crates" / "verify" / "src" / "traces" / "report.rs").read_text()
+    kinds = re.findall(r'^    "(\w+)",$', source.partition("pub const BIT_EXACT")[2].partition("];")[0], re.MULTILINE)
+    text = CliRunner().invoke(main, ["verify", "traces", "--help"]).stdout
+    assert kinds
+    assert not [kind for kind in kinds if not re.search(rf"\b{kind}\b", text)]
+
+
 def test_two_forms_are_refused() -> None:
     done = CliRunner().invoke(main, ["machine", "check", "juno-r2", "--tap", "--format", "json"])
     assert done.exit_code == 2

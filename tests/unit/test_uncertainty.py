@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from opplab.simulation.simulate import build_case
 from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
+from opplab.uncertainty.causes import Causes, Influence, Regime, causes, influences, standing_out
 from opplab.uncertainty.draws import Draws, Values, collected, latin_hypercube, run_draws
 from opplab.uncertainty.ends import Hanging, moving
-from opplab.uncertainty.parts import Influence, influences, parts_of, standing_out, why_open
+from opplab.uncertainty.parts import parts_of, why_open
 from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, change_of, how_sure
 
 LOAD = {
@@ -355,7 +357,8 @@ def test_what_moves_nothing_at_the_ends_of_its_range_is_not_named(tmp_path: Path
     assert set(keys) <= {one.key for one in draws.assumptions["skylake-8x-uma"]}
     stands_out = [Influence(key, 0.6, 0.36, 0.01) for key in keys]
     pale = Influence("costs.sugov_work_ns", 0.3, 0.09, 0.4)
-    hanging = [Hanging(point, "throughput", base, "s", [*stands_out, pale]) for base in ("p", "")]
+    of = Causes([*stands_out, pale], Regime(8, 40, (0.0, 1.0), (2.0, 3.0), stands_out))
+    hanging = [Hanging(point, "throughput", base, "s", of) for base in ("p", "")]
     ran: list[int] = []
 
     def run(drawn: Draws, into: dict[Any, Values]) -> None:
@@ -363,11 +366,13 @@ def test_what_moves_nothing_at_the_ends_of_its_range_is_not_named(tmp_path: Path
         run_draws(drawn, into, {"throughput", "energy"}.__contains__)
 
     for found in moving(draws, hanging, values, run):
-        assert found == [*stands_out[1:3], pale]
+        assert found.influences == [*stands_out[1:3], pale]
+        assert found.regime is not None
+        assert found.regime.deciding == stands_out[1:3]
     assert ran == [4 * 2 * 2 * 2], "each of four numbers, two ends, two policies, two iterations"
-    (found,) = moving(draws, [Hanging(point, "energy", "", "s", stands_out)], values, run)
-    assert found == stands_out[1:]
-    assert moving(draws, [Hanging(point, "energy", "", "s", [pale])], values, run) == [[pale]]
+    (found,) = moving(draws, [Hanging(point, "energy", "", "s", Causes(stands_out))], values, run)
+    assert found.influences == stands_out[1:]
+    assert moving(draws, [Hanging(point, "energy", "", "s", Causes([pale]))], values, run) == [Causes([pale])]
     assert len(ran) == 2, "nothing stands out, nothing runs"
 
 
@@ -435,7 +440,7 @@ def test_several_machines_are_named_and_each_has_shares_of_its_own() -> None:
 
     parts = parts_of([1.0, 1.1], [[-1.0], [1.0]] * 20, around=(1.05, 0.5, 1.6))
     lines = [
-        SureLine((machine, "b", ""), "energy", "J", "lower", "old", "new", parts, [influence(key)])
+        SureLine((machine, "b", ""), "energy", "J", "lower", "old", "new", parts, Causes([influence(key)]))
         for machine, key in (("x", "idle"), ("y", "opp"))
     ]
     both = Sureness(lines, None, 40)
@@ -461,6 +466,57 @@ def test_only_what_is_beyond_chance_stands_out() -> None:
         found += [one.key for one in standing_out(influences(shares.tolist(), keys, moved.tolist()))][:1] == ["k3"]
     assert named <= 10, "5 % of questions whose answer hangs on nothing"
     assert found == 100
+
+
+def test_what_makes_the_interval_is_named_and_not_what_moves_most_draws_a_little() -> None:
+    """Goal: of many small shifts and eight large ones the large make the interval. Method: numbers that cause each."""
+    named, apart = 0, 0
+    for seed in range(50):
+        shares = latin_hypercube(39, 11, seed=seed)
+        far = shares[:, 4] > 0.79
+        found = causes(shares, [f"k{at}" for at in range(11)], (0.05 * shares[:, 2] - 0.3 * far).tolist())
+        named += [one.key for one in standing_out(found.influences)][:1] == ["k4"]
+        assert found.regime is not None
+        assert (found.regime.draws, found.regime.of) == (int(far.sum()), 40)
+        assert found.regime.ends[1] < found.regime.others[0]
+        apart += [one.key for one in standing_out(found.regime.deciding)] == ["k4"]
+    assert named == 50
+    assert apart >= 40, "others may stand out by chance"
+
+
+def test_an_effect_that_turns_within_its_range_is_found() -> None:
+    shares = latin_hypercube(39, 11, seed=1)
+    (first, *_) = influences(shares, [f"k{at}" for at in range(11)], ((shares[:, 5] - 0.5) ** 2).tolist())
+    assert (first.key, first.p < 0.001, first.share > 0.9, abs(first.rank_correlation) < 0.3) == (
+        "k5",
+        True,
+        True,
+        True,
+    )
+
+
+def test_a_regime_that_several_numbers_make_has_no_cause_and_one_group_is_none() -> None:
+    rng = np.random.default_rng(8)
+    shares = latin_hypercube(39, 11, seed=2)
+    keys = [f"k{at}" for at in range(11)]
+    whole = [float(one) for one in rng.normal(0, 1, 39)]
+    assert causes(shares, keys, whole).regime is None
+    far = causes(shares, keys, [one - 20 * (at in range(6)) for at, one in enumerate(whole)]).regime
+    assert far is not None
+    assert far.words("{:.0f}".format) == (
+        f"6 of 40 draws are in another regime ({far.ends[0]:.0f} to {far.ends[1]:.0f}, the others "
+        f"{far.others[0]:.0f} to {far.others[1]:.0f}), which no assumed value alone decides."
+    )
+    # The file's own numbers are a draw, too: theirs is never the other regime.
+    mine = causes(shares, keys, [one - 20 * (at not in range(6)) for at, one in enumerate(whole)]).regime
+    assert mine is not None
+    assert (mine.draws, mine.ends[1] < mine.others[0]) == (33, True)
+    line = SureLine(("m", "b", ""), "energy", "J", "lower", "old", "new", parts_of(whole, []), Causes([], far))
+    (row,) = Sureness([line, replace(line, causes=Causes())], None, 40).regimes()
+    assert (row["draws"], row["of"], row["ends"], row["assumptions"]) == (6, 40, far.ends, [])
+    assert "6 of 40 draws are in another regime (" in Sureness([line], Draws({"m": []}, {}, [], 1), 40).findings()[-1]
+    assert causes(shares, keys, [0.0] * 36 + [5.0] * 3).regime is not None
+    assert causes(shares, keys, [0.0] * 37 + [5.0] * 2).regime is None, "two draws are no regime"
 
 
 def test_a_draw_without_an_effect_does_not_turn_the_sign() -> None:

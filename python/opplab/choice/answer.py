@@ -13,7 +13,8 @@ from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
 from opplab.report.start import LITTLE, in_words
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
-from opplab.uncertainty.parts import LEVEL, Influence, Parts, standing_out
+from opplab.uncertainty.causes import Causes, standing_out
+from opplab.uncertainty.parts import LEVEL, Parts
 
 if TYPE_CHECKING:
     from opplab.choice.settings import Setting
@@ -138,8 +139,8 @@ class Choice:
     gap : Parts or None
         By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
         deciding metric, in percent; None if there is none.
-    hangs : list of Influence
-        Assumptions that this gap hangs on, the strongest first.
+    hangs : Causes
+        What this gap hangs on.
     assumptions : dict of str to str
         Everything that was drawn, with its range.
     facts : list of (str, str)
@@ -173,7 +174,7 @@ class Choice:
     units: dict[str, tuple[str, str]]
     constraints: list[str]
     gap: Parts | None
-    hangs: list[Influence]
+    hangs: Causes
     assumptions: dict[str, str]
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
@@ -221,7 +222,7 @@ class Choice:
         if probability < 1 / (number + 1) and not tied:
             return f"none of {number} {what}"
         percent = 100 * probability
-        return "over 99 %" if percent > 99.5 else "under 1 %" if percent < 0.5 else f"{percent:.0f} %"
+        return "over 99 %" if percent >= 99.5 else "under 1 %" if percent <= 0.5 else f"{percent:.0f} %"
 
     def _in(self, words: str) -> str:
         return f"with a probability of {words}" if "%" in words.partition(" (")[0] else f"in {words}"
@@ -256,8 +257,9 @@ class Choice:
         """Give one row a setting, the best first."""
         rows = []
         for place, option in enumerate(self.options, start=1):
-            rank, best = (None, None) if self.unranked else (place, round(option.best, 4))
-            row: dict[str, Any] = {"rank": rank, "setting": option.label, "best": best}
+            known = not self.unranked
+            row: dict[str, Any] = {"rank": place if known else None, "setting": option.label}
+            row |= {"best": round(option.best, 4) if known else None, "ties": round(option.ties, 4) if known else None}
             if self.constraints or self.work:
                 row["meets"] = round(option.meets, 4)
             for metric in (*self.metrics, *self.beside):
@@ -410,11 +412,13 @@ class Choice:
         if not self.assumptions:
             none = "Nothing was drawn" if self.undrawn else "The machine file states no ranges"
             out.append(f"{none}: what its numbers leave open is not in this.")
-        keys = [one.key for one in standing_out(self.hangs)][:3]
+        keys = [one.key for one in standing_out(self.hangs.influences)][:3]
         if keys:
             out.append(f"Between these two it depends on {', '.join(keys)}.")
-        elif self.hangs:
+        elif self.hangs.influences:
             out.append(f"Between these two no assumed value stands out in {self.samples[0]} draws.")
+        if self.hangs.regime is not None:
+            out.append(self.hangs.regime.words(change_text))
         if max(chosen.best, chosen.ties) < SURE and not same:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
@@ -507,7 +511,7 @@ class Choice:
     def measures(self) -> list[str]:
         """Describe what to measure, or to run, to be surer."""
         out = []
-        for one in standing_out(self.hangs)[:3]:
+        for one in standing_out(self.hangs.influences)[:3]:
             words = next((words for end, words in _MEASURES if one.key.endswith(end) or one.key.startswith(end)), "")
             out.append(f"measure {one.key} (assumed {self.assumptions[one.key]}){': ' + words if words else ''}")
         gap = self.gap
@@ -548,7 +552,7 @@ class Choice:
             "assumed": self._assumed(),
             "hangs_on": [
                 {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}
-                for one in self.hangs
+                for one in self.hangs.influences
             ],
             "assumptions": self.assumptions,
             "level": LEVEL,

@@ -25,12 +25,12 @@ def page(choice: Choice) -> str:
     panels = [panel(picture_title(choice), pareto_picture(choice))]
     if not choice.unranked:
         panels.append(panel("Probability of being the best", probabilities(choice)))
-    if choice.hangs and len(choice.options) > 1:
+    if choice.hangs.influences and len(choice.options) > 1:
         first, second = choice.options[:2]
         title = f"{title_of(choice.goals[0])}, {second.label} against {first.label}: what decides"
         rows = [
             {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}
-            for one in choice.hangs
+            for one in choice.hangs.influences
         ]
         panels.append(panel(title, tornado(title, rows)))
     limits = f" with {' and '.join(choice.constraints)}" if choice.constraints else ""

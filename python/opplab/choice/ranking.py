@@ -19,10 +19,11 @@ from opplab.choice.answer import LATER, Choice, Option
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
+from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
-from opplab.uncertainty.parts import Influence, Parts, without_runs
-from opplab.uncertainty.sweep import change_of, deciding_of
+from opplab.uncertainty.parts import Parts, without_runs
+from opplab.uncertainty.sweep import causes_of, change_of
 
 if TYPE_CHECKING:
     from opplab.choice.cases import Program
@@ -224,19 +225,17 @@ class Ranking:
 
     def _gap(
         self, ranked: Sequence[Option], drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]
-    ) -> tuple[Parts | None, list[Influence]]:
+    ) -> tuple[Parts | None, Causes]:
         """Give by how much the next setting is off from the first, and the assumptions that this hangs on."""
         rest = [one for one in ranked[1:] if one.meets >= 0.5 and one.label not in ranked[0].equals]
         if not rest or self.unranked:
-            return None, []
+            return None, Causes()
         unit, better = self.units[self.goal]
         found = change_of(self._of(rest[0].label, self.goal), self._of(ranked[0].label, self.goal), better, unit=unit)
         if found is None or self.assumed is None:
-            return (found[0] if found else None), []
+            return (found[0] if found else None), Causes()
         gap, shifts = found
-        # Where the runs explain all that the draws differ by, no assumption decides.
-        moved = gap.assumed is not None and gap.assumed[0] < gap.assumed[1]
-        hangs = deciding_of(self.assumed, self.point[0], shifts) if moved else []
+        hangs = causes_of(self.assumed, self.point[0], gap, shifts, True)
         asked = Hanging(self.point, self.goal, ranked[0].label, rest[0].label, hangs)
         return gap, moving(self.assumed, [asked], self.values, drawn)[0]
 

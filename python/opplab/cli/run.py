@@ -486,7 +486,12 @@ def _how_sure(
             progress=progress,
             beside=beside,
         )
-    whole = {"changes": sure.rows(), "deciding": sure.deciding(), "assumptions": sure.assumptions}
+    whole = {
+        "changes": sure.rows(),
+        "deciding": sure.deciding(),
+        "regimes": sure.regimes(),
+        "assumptions": sure.assumptions,
+    }
     write_text(folder / "uncertainty.json", json.dumps(whole, indent=1) + "\n")
     return sure
 

@@ -68,9 +68,13 @@ def _family(row: dict[str, Any], strict: bool) -> Test:
     return Test(row["family"], not row["mismatches"], remarks=tuple(filter(None, remarks)))
 
 
+def _kind_of(failure: str) -> str:
+    return failure.split(maxsplit=1)[0].rstrip(":")
+
+
 def _recording(name: str, rows: list[dict[str, Any]], failures: list[str]) -> Test:
     """Give a recording as a test of its kinds; comparisons with runs (`sim_*`) are remarks, for they fail nothing."""
-    wrong = {failure.split()[0].rstrip(":"): failure for failure in failures}
+    wrong = {_kind_of(failure): failure for failure in failures}
     kinds, remarks = [], []
     for row in rows:
         told = f"{row['exact']} of {row['total']} {row['remark']}"
@@ -124,12 +128,15 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     PATHS are recordings (folders with a trace.dat, archives of `opplab host record`) or folders of recordings. Other
     paths are skipped with a note.
 
-    Prints one line per recording and kind: exact results, their number and share, and the reasons for the others.
+    Prints one line per recording and kind: exact results, their number and share, and the causes of the others.
+    Dashes stand where nothing was compared. `unexplained` counts differences without a known cause.
     The kinds `sim_*` run the recording's own workload nine times on its machine, and compare the mean. They pass if a
     policy's frequency residency is within 5 points, and a task's residency by CPU class within 10.
 
-    Exit code 1: a result differs that follows from recorded numbers alone, or a rebuilt signal leaves its stated
-    bound without a stopped virtual CPU.
+    Exit code 1: a line ends with `FAILS`. A kind fails where a result differs that follows from recorded numbers alone:
+    clock_pelt, clock_pelt_idle, compute_energy, effective_perf, freq_scale_ref, next_freq, pd_max_util,
+    pelt_blocked_se, pelt_cfs, pelt_hw, pelt_se, raw_freq and util_est_se. The kinds `signal_*` fail where a rebuilt
+    signal leaves its stated bound without a stopped virtual CPU. Other kinds, and `sim_*`, fail nothing.
     """
     folders: list[Path] = []
     for path in paths:
@@ -148,17 +155,17 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
         recording, kinds, failures = _opplab.verify_recording(folder)
         failed = failed or bool(failures)
         first = len(rows)
-        for kind, exact, total, share, remark in kinds:
-            rows.append(
-                {"recording": recording, "kind": kind, "exact": exact, "total": total, "share": share, "remark": remark}
-            )
-            if output_format == "text":
-                say(f"{recording} {kind} {exact} {total} {share:.3f}% {remark}".rstrip())
-        for row in _simulated(folder):
-            rows.append({"recording": recording, **row})
+        wrong_kinds = {_kind_of(failure) for failure in failures}
+        found = [
+            {"kind": kind, "exact": exact, "total": total, "share": share if total else None, "remark": remark}
+            for kind, exact, total, share, remark in kinds
+        ]
+        for row in (*found, *_simulated(folder)):
+            rows.append({"recording": recording, **row, "fails": row["kind"] in wrong_kinds})
             if output_format == "text":
                 counts = f"{row['exact']} {row['total']} {row['share']:.3f}%" if row["total"] else "- - -"
-                say(f"{recording} {row['kind']} {counts} {row['remark']}")
+                fails = "FAILS" if row["kind"] in wrong_kinds else ""
+                say(" ".join(filter(None, (recording, row["kind"], counts, row["remark"], fails))))
         for wrong in failures:
             click.echo(f"{recording}: {wrong}", err=True)
         tests.append(_recording(recording, rows[first:], list(failures)))

@@ -302,11 +302,15 @@ class Frame(Source):
         work: dict[str, dict[str, float]] = {}
         for run in runs:
             rows = self._grouped().get((run, benchmark), [])
-            known = {(row[0], row[1]): [one for one in row[-1] if one is not None and isfinite(one)] for row in rows}
-            means = {place: fmean(values) for place, values in known.items() if values}
-            for (metric, param), energy in means.items():
-                if metric == "energy" and (per_work := means.get((ENERGY_PER_WORK, param))):
-                    work.setdefault(param, {})[run] = energy / per_work
+            known = {(row[0], row[1]): row[-1] for row in rows}
+            for (metric, param), energies in known.items():
+                per_work = known.get((ENERGY_PER_WORK, param), [])
+                # Each run's own work, as the answer of the runs has it, where no run lacks it: both are in one order.
+                alike = len(energies) == len(per_work)
+                pairs = zip(energies, per_work, strict=True) if alike else [(_mean(energies), _mean(per_work))]
+                done = [energy / one for energy, one in pairs if energy is not None and one and isfinite(energy / one)]
+                if metric == "energy" and done:
+                    work.setdefault(param, {})[run] = fmean(done)
         words = []
         for run in runs[1:]:
             of_run = [100 * (own[run] / own[runs[0]] - 1) for own in work.values() if run in own and own.get(runs[0])]
@@ -436,6 +440,11 @@ def _run_names(table: pl.DataFrame) -> pl.Expr:
         names.remove("experiment")
     parts = [pl.col(name).fill_null("") for name in (*names, "policy")]
     return pl.concat_str(parts, separator=" ").str.strip_chars()
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [one for one in values if one is not None and isfinite(one)]
+    return fmean(known) if known else None
 
 
 def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:

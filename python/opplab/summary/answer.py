@@ -26,7 +26,7 @@ from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
-from opplab.uncertainty.parts import CHANCE
+from opplab.uncertainty.causes import CHANCE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -741,6 +741,11 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
     if own_rows and not keys and sure is not None:
         depends = [f"No assumed value stands out in {sure.number} draws."]
+    apart = [line for line in sure.lines if line.base and line.regime and line.metric in found_of] if sure else []
+    if apart:
+        more = f" So it is with {len(apart) - 1} more changes." if len(apart) > 1 else ""
+        whose = f"{apart[0].variant}: " if len(compared) > 1 else ""
+        depends.append(f"{whose}{apart[0].regime}{more}")
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
     less = [_worst_first(answer, found) for found in (*late.values(), work_done) if found]
     shown = max(SENTENCES - len(depends) - len(less), 0)
@@ -854,6 +859,8 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     >>> tasks = [{"initial": True, "delay_ns": 10**9}, {"initial": False, "delay_ns": 0}]
     >>> start_up([({"tasks": tasks}, 4 * 10**9)])
     'energy and misses include the first 1 s (25 %), until all tasks but forked ones have begun'
+    >>> start_up([({"tasks": tasks}, 10**9 // 2)])
+    'some tasks never begin: the last would after 1 s'
     """
     found = (0.0, 0.0)
     for work, duration_ns in workloads:
@@ -864,6 +871,8 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
     share, begun_s = found
     if share <= 0.01:
         return ""
+    if share >= 1:
+        return f"some tasks never begin: the last would after {begun_s:.3g} s"
     forked = any(not task["initial"] for work, _ in workloads for task in _own_tasks(work))
     tasks = "all tasks but forked ones" if forked else "all tasks"
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until {tasks} have begun"

@@ -250,8 +250,8 @@ def lone_boost(name: str, machine: Mapping[str, Any], cpus: float) -> str:
 def eas_off(shares: Mapping[tuple[Any, str], Sequence[float | None]], policies: Mapping[str, Mapping[str, Any]]) -> str:
     """Report the runs of variants in which energy-aware placement was off for overload most of the time.
 
-    All runs of a variant are named only where the question is of energy-aware scheduling; some of them always, as
-    their mean is then of two states.
+    Where it was off in all runs or none of each point, that is named only if the question is of energy-aware
+    scheduling. Where a point has both, its mean is of two states, and every variant is named that has it off.
 
     Parameters
     ----------
@@ -264,15 +264,18 @@ def eas_off(shares: Mapping[tuple[Any, str], Sequence[float | None]], policies: 
     --------
     >>> eas_off({("t", "EAS"): [0.6, 99.8, 1.0], ("t", "no EAS"): [0.0, 0.0, 0.0]}, {"EAS": {}, "no EAS": {}})
     'Energy-aware placement was off for overload most of the time in 1 of 3 runs of EAS (metric overutilized).'
+    >>> eas_off({("t", "a"): [99.0, 0.0], ("u", "a"): [99.0, 99.0], ("u", "b"): [99.0, 99.0]}, {"a": {}, "b": {}})[-63:]
+    'in 3 of 4 runs of a and 2 of 2 runs of b (metric overutilized).'
     """
     asked = any(len({keys.get(name) for keys in policies.values()}) > 1 for name in ("eas", "energy_model"))
     found: dict[str, tuple[int, int]] = {}
     for (_, variant), of in shares.items():
         off = sum((share or 0.0) >= _EAS_OFF for share in of)
-        if off and (asked or off < len(of)):
-            before = found.get(variant, (0, 0))
-            found[variant] = before[0] + off, before[1] + len(of)
-    if not found:
+        asked = asked or 0 < off < len(of)
+        before = found.get(variant, (0, 0))
+        found[variant] = before[0] + off, before[1] + len(of)
+    found = {variant: (off, runs) for variant, (off, runs) in found.items() if off}
+    if not asked or not found:
         return ""
     words = in_words([f"{off} of {runs} runs of {variant}" for variant, (off, runs) in found.items()])
     return f"Energy-aware placement was off for overload most of the time in {words} (metric overutilized)."

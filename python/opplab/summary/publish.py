@@ -21,7 +21,8 @@ from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.summary.caveats import machines_of
 from opplab.summary.pairs import Block, pair_blocks, places_of, render
 from opplab.sweep.confidence import mean_of
-from opplab.uncertainty.parts import CHANCE, LEVEL
+from opplab.uncertainty.causes import CHANCE
+from opplab.uncertainty.parts import LEVEL
 
 if TYPE_CHECKING:
     import polars as pl
@@ -136,7 +137,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        title = "what the changes depend on (share of their order over the draws, each alone: shares overlap)"
+        title = "what the changes depend on (share of their variance over the draws that each explains alone)"
         made.append((title, deciding))
     return made
 

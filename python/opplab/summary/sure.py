@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from opplab.certainty import change_text, signed
 from opplab.report import svg
 from opplab.report.html import panel
-from opplab.uncertainty.parts import CHANCE, LEVEL
+from opplab.uncertainty.causes import CHANCE
+from opplab.uncertainty.parts import LEVEL
 
 if TYPE_CHECKING:
     from opplab.uncertainty.sweep import SureLine, Sureness
@@ -92,13 +93,13 @@ def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str])
 
 
 def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Draw how strongly a change hangs on each assumption: to the right it grows with the number, else it falls."""
+    """Draw how much of a change's variance each assumption explains: to the left it falls as the number grows."""
     left, right, top, step = 190, 14, 8, 19
     middle_x = left + (svg.WIDTH - left - right) / 2
     half = (svg.WIDTH - left - right) / 2
     out, y = [], float(top)
     for row in rows[:MOST_BARS]:
-        signed = math.copysign(math.sqrt(row["share"]), row["rank_correlation"])
+        signed = math.copysign(row["share"], row["rank_correlation"])
         name = str(row["assumption"])
         shown = name if len(name) <= 32 else "\u2026" + name[-31:]
         words = f"{name}: rank correlation {row['rank_correlation']:+.2f}, alone explains {100 * row['share']:.0f} %"
@@ -117,6 +118,6 @@ def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
         x = middle_x + value * half
         strong = " zero" if value == 0 else ""
         out.append(svg.element("line", x1=x, x2=x, y1=top, y2=y, class_="grid" + strong))
-        out.append(svg.text(x, y + 15, f"{value:g}".replace("-", "\u2212"), "middle", "tiny"))
-    out.append(svg.text(middle_x, y + 31, "rank correlation (pale: may be chance)", "middle"))
+        out.append(svg.text(x, y + 15, f"{100 * abs(value):g} %", "middle", "tiny"))
+    out.append(svg.text(middle_x, y + 31, "share of the variance (pale: may be chance)", "middle"))
     return svg.document(y + 38, title, out)

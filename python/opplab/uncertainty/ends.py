@@ -1,15 +1,15 @@
 """Which assumptions move a value at all: runs with one number at the ends of its range, all else as the files have it.
 
-A correlation over the draws may be chance, however seldom that is: a number that the runs never read gets one, too.
+A share of the draws' variance may be chance, however seldom that is: a number that the runs never read gets one, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from opplab.uncertainty.causes import Causes, Influence, standing_out
 from opplab.uncertainty.draws import Draws, Point, Values
-from opplab.uncertainty.parts import Influence, standing_out
 
 SAME = 1e-9
 """What values differ by that are equal but for rounding, as a share."""
@@ -26,15 +26,14 @@ class Hanging:
     metric : str
     base, variant : str
         Policies; without a base the variant's own value.
-    deciding : sequence of Influence
-        Assumptions, the strongest first.
+    causes : Causes
     """
 
     point: Point
     metric: str
     base: str
     variant: str
-    deciding: Sequence[Influence]
+    causes: Causes
 
 
 def moving(
@@ -42,7 +41,7 @@ def moving(
     hanging: Sequence[Hanging],
     values: Mapping[tuple[Point, str, str], Values],
     run: Callable[[Draws, dict[tuple[Point, str, str], Values]], object],
-) -> list[list[Influence]]:
+) -> list[Causes]:
     """Leave out what stands out in the draws and moves nothing by itself.
 
     Parameters
@@ -56,12 +55,12 @@ def moving(
 
     Returns
     -------
-    list of list of Influence
-        For each of `hanging`, those that may be named, and those that do not stand out.
+    list of Causes
+        For each of `hanging`, what may be named, and what does not stand out.
     """
     asked: dict[tuple[str, str], set[tuple[Point, str]]] = {}
     for one in hanging:
-        for influence in standing_out(one.deciding):
+        for influence in standing_out(_every(one.causes)):
             policies = {(one.point, label) for label in (one.base, one.variant) if label}
             asked.setdefault((one.point[0], influence.key), set()).update(policies)
     ends: dict[tuple[Point, str, str], Values] = {}
@@ -85,7 +84,16 @@ def moving(
             for shift in shifts
         )
 
-    return [
-        [found for found in one.deciding if found not in standing_out([found]) or moves(one, found.key)]
-        for one in hanging
-    ]
+    def those(one: Hanging, found: Sequence[Influence]) -> list[Influence]:
+        return [each for each in found if each not in standing_out([each]) or moves(one, each.key)]
+
+    named = []
+    for one in hanging:
+        regime = one.causes.regime
+        own = regime and replace(regime, deciding=those(one, regime.deciding))
+        named.append(Causes(those(one, one.causes.influences), own))
+    return named
+
+
+def _every(causes: Causes) -> list[Influence]:
+    return [*causes.influences, *(causes.regime.deciding if causes.regime else ())]

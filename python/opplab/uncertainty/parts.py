@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
-from opplab.stats import holm
 from opplab.sweep.confidence import estimate
+from opplab.uncertainty.causes import Influence, standing_out
 
 LEVEL = CONFIDENCE
 """Coverage of intervals."""
-
-CHANCE = 0.05
-"""A correlation that chance gives more often than this is not reported."""
 
 SEPARATED = 0.95
 """One-sided confidence of the most that the assumptions' variance may be, where runs within draws vary, too."""
@@ -88,27 +85,6 @@ class Parts:
     def is_clear(self) -> bool:
         """Whether the interval is on one side of 0; a value without an interval is not."""
         return self.certainty.is_clear
-
-
-@dataclass(frozen=True, slots=True)
-class Influence:
-    """How a value hangs on an assumption.
-
-    Attributes
-    ----------
-    key : str
-    rank_correlation : float
-        Spearman's, of the number and the value over the draws.
-    share : float
-        Its square: the part of the value's order that this number alone explains.
-    p : float
-        Probability that chance gives one of all assumptions such a correlation (Spearman's test, by Holm).
-    """
-
-    key: str
-    rank_correlation: float
-    share: float = field(default=0.0)
-    p: float = 1.0
 
 
 def parts_of(
@@ -244,38 +220,6 @@ def _pooled(shifts: Sequence[Sequence[float]]) -> tuple[float, int]:
         squares += sum((value - mean) ** 2 for value in one)
         freedom += len(one) - 1
     return (squares / freedom if freedom else 0.0), freedom
-
-
-def influences(shares: Sequence[Sequence[float]], keys: Sequence[str], values: Sequence[float]) -> list[Influence]:
-    """Report how a value hangs on each assumption, the strongest first.
-
-    Parameters
-    ----------
-    shares : sequence of sequence of float
-        The draws: a row a draw, a column an assumption.
-    keys : sequence of str
-        The assumptions.
-    values : sequence of float
-        The value at each draw.
-    """
-    import numpy as np
-    from scipy import stats
-
-    table = np.asarray(shares, dtype=float)
-    found = []
-    if len(values) > 2 and np.ptp(values) > 1e-12 * max(abs(float(np.max(values))), 1e-300):
-        tests = [stats.spearmanr(column, values) for column in table.T]
-        by_chance = holm([float(p) for _, p in tests])
-        found = [
-            Influence(key, float(rho), float(rho) ** 2, p)
-            for key, (rho, _), p in zip(keys, tests, by_chance, strict=True)
-        ]
-    return sorted(found, key=lambda one: -one.share)
-
-
-def standing_out(deciding: Sequence[Influence]) -> list[Influence]:
-    """Give the assumptions that a value hangs on beyond chance, in their order."""
-    return [one for one in deciding if one.p < CHANCE]
 
 
 def why_open(parts: Parts, deciding: Sequence[Influence]) -> str:

@@ -14,9 +14,10 @@ from opplab.runs import is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.sweep.progress import Shown, counted
+from opplab.uncertainty.causes import Causes, Influence, causes, standing_out
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
 from opplab.uncertainty.ends import Hanging, moving
-from opplab.uncertainty.parts import LEVEL, Influence, Parts, influences, parts_of, why_open
+from opplab.uncertainty.parts import LEVEL, Parts, parts_of, why_open
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -42,8 +43,8 @@ class SureLine:
     base, variant : str
     change : Parts
         In percent; of a policy that is compared with nothing (no base) its value.
-    deciding : list of Influence
-        Assumptions, the strongest first.
+    causes : Causes
+        What it hangs on.
     """
 
     point: Point
@@ -53,7 +54,7 @@ class SureLine:
     base: str
     variant: str
     change: Parts
-    deciding: list[Influence] = field(default_factory=list)
+    causes: Causes = field(default_factory=Causes)
 
     @property
     def name(self) -> str:
@@ -65,9 +66,15 @@ class SureLine:
         return change_text(value, digits=2) if self.base else f"{value:.4g} {self.unit}"
 
     @property
+    def regime(self) -> str:
+        """The draws that are in another regime, as a sentence; empty if none are."""
+        found = self.causes.regime
+        return "" if found is None else found.words(self.number)
+
+    @property
     def words(self) -> str:
         """Why its sign is open; empty if it is clear."""
-        return "" if not self.base else why_open(self.change, self.deciding)
+        return "" if not self.base else why_open(self.change, self.causes.influences)
 
 
 @dataclass
@@ -107,7 +114,7 @@ class Sureness:
             own = [line for line in self.lines if (line.metric, line.name, line.point[0]) == key]
             found: dict[str, list[Influence]] = {}
             for line in own:
-                for one in line.deciding:
+                for one in line.causes.influences:
                     found.setdefault(one.key, []).append(one)
             means = {name: sum(one.share for one in ones) / len(own) for name, ones in found.items()}
             for name in sorted(means, key=lambda one: -means[one])[:MOST_INFLUENCES]:
@@ -158,6 +165,10 @@ class Sureness:
         ]
         if len(opened) > MOST_INFLUENCES:
             out.append(f"And {len(opened) - MOST_INFLUENCES} more.")
+        apart = [line for line in changes if line.regime]
+        out += [f"{self._where(line)}: {line.name}, {line.metric}: {line.regime}" for line in apart[:MOST_INFLUENCES]]
+        if len(apart) > MOST_INFLUENCES:
+            out.append(f"So it is with {len(apart) - MOST_INFLUENCES} more changes.")
         return out
 
     def rows(self) -> list[dict[str, Any]]:
@@ -181,6 +192,25 @@ class Sureness:
                 "draws": line.change.draws,
             }
             for line in lines
+        ]
+
+    def regimes(self) -> list[dict[str, Any]]:
+        """Give the draws that are in another regime, a row a change that has some."""
+        return [
+            {
+                **({"machine": line.point[0]} if self._several else {}),
+                "benchmark": line.point[1],
+                "param": line.point[2],
+                "metric": line.metric,
+                "change": line.name,
+                "draws": found.draws,
+                "of": found.of,
+                "ends": found.ends,
+                "others": found.others,
+                "assumptions": [one.key for one in standing_out(found.deciding)],
+            }
+            for line in self.lines
+            if (found := line.causes.regime) is not None
         ]
 
     def text_rows(self) -> list[dict[str, str]]:
@@ -304,11 +334,21 @@ def _of_runs(ours: Values, theirs: Values | None, better: str, level: float, uni
     return value, low, high
 
 
-def deciding_of(draws: Draws, machine: str, shifts: Mapping[int, Sequence[float]]) -> list[Influence]:
-    """Describe what a value hangs on, from what the draws of a machine shift it by."""
+def causes_of(
+    draws: Draws, machine: str, parts: Parts, shifts: Mapping[int, Sequence[float]], is_change: bool
+) -> Causes:
+    """Describe what a value, or a change in percent, hangs on, from what the draws of a machine shift it by."""
+    # Where the runs explain all that the draws differ by, no assumption decides.
+    if parts.assumed is None or parts.assumed[0] >= parts.assumed[1]:
+        return Causes()
     keys = [one.key for one in draws.assumptions[machine]]
     shares = [draws.shares[machine][draw - 1] for draw in shifts]
-    return influences(shares, keys, [sum(values) / len(values) for values in shifts.values()])
+    found = causes(shares, keys, [fmean(values) for values in shifts.values()])
+
+    def value_of(shift: float) -> float:
+        return _percent(_log(parts.value) + shift) if is_change else parts.value + shift
+
+    return replace(found, regime=found.regime and found.regime.through(value_of))
 
 
 def _rounded(value: float | None) -> float | None:
@@ -397,15 +437,13 @@ def how_sure(
                     if found is None:
                         continue
                     parts, shifts = found
-                    # Where the runs explain all that the draws differ by, no assumption decides.
-                    moved = parts.assumed is not None and parts.assumed[0] < parts.assumed[1]
-                    deciding = deciding_of(draws, point[0], shifts) if moved else []
-                    lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, deciding))
+                    of = causes_of(draws, point[0], parts, shifts, bool(base))
+                    lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, of))
         return lines
 
     ranged = draws if any(draws.assumptions.values()) else None
     lines = lines_of(metrics)
-    hanging = [Hanging(one.point, one.metric, one.base, one.variant, one.deciding) for one in lines]
+    hanging = [Hanging(one.point, one.metric, one.base, one.variant, one.causes) for one in lines]
     named = moving(draws, hanging, values, run)
-    lines = [replace(one, deciding=deciding) for one, deciding in zip(lines, named, strict=True)]
+    lines = [replace(one, causes=of) for one, of in zip(lines, named, strict=True)]
     return Sureness(lines, ranged, number, lines_of(beside))
