@@ -452,6 +452,10 @@ gates! {
         Queue = "queue" since (4, 14), "its queue, with all tasks in it, wherever they are", [Replaced("e1fad12dcb66"), Code("fair.c:throttle_cfs_rq()", "6.12.117")];
         Task = "task" since (6, 18), recorded "6.18", "each task when it is about to return to user space", [Commit("e1fad12dcb66")];
     }
+    throttled_time: ThrottledTime, "From when a queue that a quota stopped counts as throttled (`throttled_usec`)." {
+        Stopped = "stopped" since (4, 14), "from its stop on, empty or not", [Replaced("79462e8c879a"), Code("fair.c:throttle_cfs_rq()", "6.1.192")];
+        WithTask = "with-task" since (6, 6), "from when it has a task", [Commit("79462e8c879a")];
+    }
     cpu_pressure: CpuPressure, "What counts as pressure of CPUs (PSI)." {
         Absent = "absent" since (4, 14), "nothing: there is no PSI", [Memory];
         MoreThanOne = "more-than-one" since (4, 20), "some: a CPU has more than one task of the group that could run", [Memory];
