@@ -462,6 +462,10 @@ gates! {
         Waiting = "waiting" since (5, 7), "some: a task of the group could run and does not, throttled or behind another group's too", [Commit("b05e75d61138")];
         WithFull = "with-full" since (5, 13), "the same; full: none of those that could run does", [Commit("e7fcd7622823"), Code("psi.c:test_states()", "6.12.117")];
     }
+    residual_tick: ResidualTick, "Who ticks once a second for a CPU of `nohz_full` whose tick is stopped." {
+        Own = "own" since (4, 14), "the CPU itself", [Replaced("d84b31313ef8")];
+        Remote = "remote" since (4, 17), "a CPU with housekeeping, which may not change every clock", [Commit("d84b31313ef8"), Code("core.c:sched_tick_remote()", "6.1.192")];
+    }
     rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
         Period = "period" since (4, 14), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];
         FairServer = "fair-server" since (6, 12), "fair tasks have a deadline server of 50 ms in a second, deferred", [Commit("5f6bd380c7bd"), Commit("d741f297bcea"), Code("deadline.c:dl_server_start()", "6.12.117")];
