@@ -350,7 +350,7 @@ gates! {
         UtilOnly = "util-only" since (4, 14), "nothing", [Replaced("d37aee9018e6"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "5.10.262")];
         BoostToo = "boost-too" since (5, 18), vectors ["sugov_iowait_v61", "sugov_seq_v61"], "the boost for I/O too, and a cap lets the frequency of a busy CPU fall", [Commit("d37aee9018e6"), Commit("7a17e1db1265"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "6.1.192")];
     }
-    rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
+    rate_limit: RateLimit, "The transition delay if the driver suggests none: schedutil's default rate limit, and ondemand's and conservative's default time between samples where that is over two ticks." {
         Latency1000Max10ms = "latency-x1000-10ms" since (4, 14), "a thousand transition latencies, at most 10 ms", [Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.1.192")];
         Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", [Commit("e13aa799c2a6")];
         Latency1_5 = "latency-x1.5" since (6, 12), vectors ["schedutil_map"], "one and a half transition latencies", [Commit("37c6dccd6837"), Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.12.117")];
