@@ -445,14 +445,34 @@ pub(crate) fn assumed_preferences(case: &Case) -> Result<Vec<u8>, CaseError> {
     Ok(found.collect::<BTreeSet<_>>().into_iter().collect())
 }
 
+/// A policy of the case, and those that it changes to.
+fn policies_of(case: &Case) -> impl Iterator<Item = &Policy> {
+    std::iter::once(&case.policy).chain(case.policy.changes.iter().map(|change| &change.policy))
+}
+
+/// Whether a case runs without energy-aware scheduling, and with it under schedutil; tunables and later settings are the governor's.
+///
+/// # Errors
+/// [`CaseError`] as of a run.
+pub(crate) fn eas_needs_schedutil(case: &Case) -> Result<bool, CaseError> {
+    for policy in policies_of(case) {
+        if why_no_eas(&Case { policy: policy.clone(), ..case.clone() })?.is_none() {
+            return Ok(false);
+        }
+    }
+    let (tunables, changes) = (Vec::new(), Vec::new());
+    let policy = Policy { governor: String::from("schedutil"), tunables, changes, ..case.policy.clone() };
+    // A driver may not have that governor.
+    Ok(why_no_eas(&Case { policy, ..case.clone() }).is_ok_and(|why| why.is_none()))
+}
+
 pub(crate) fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {
     let mut unreached = Vec::new();
-    let policies = || std::iter::once(&case.policy).chain(case.policy.changes.iter().map(|change| &change.policy));
     for text in &case.policy.proposals {
         let (entry, _) = parse(text).map_err(|error| CaseError(error.to_string()))?;
         let Some(within) = entry.within else { continue };
         let mut is_reached = false;
-        for policy in policies() {
+        for policy in policies_of(case) {
             is_reached |= match within {
                 Within::EnergyAware => why_no_eas(&Case { policy: policy.clone(), ..case.clone() })?.is_none(),
                 Within::Governor(name) => policy.governor == name,
