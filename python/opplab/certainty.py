@@ -1,7 +1,7 @@
 """When a change is certain: the one rule of tables, pages, gates, choices and draws.
 
 A change is *clear* when its confidence interval excludes zero, and only clear changes have a star.  So is a change that
-is equal in all runs, which has no interval.  An interval needs a number of values: two iterations for Student's t,
+is the same in all runs, which has no interval.  An interval needs a number of values: two iterations for Student's t,
 `quantile_draws` draws for quantiles of draws.  With fewer there is no interval, and the words name how many are needed.
 So they do where the interval of few runs leaves everything open (`FACTOR`, `POINTS`).
 """
@@ -36,7 +36,10 @@ TIMES = 1000.0
 _TIMES_MOST = 1e6
 
 UNVARIED = "equal in all runs"
-"""Why a change of values that do not vary has no interval."""
+"""Why values that do not vary, and are the same on both sides, have no interval of their change."""
+
+SAME_CHANGE = "same change in all runs"
+"""Why a change that does not vary has no interval; it is clear."""
 
 EQUAL = 1e-9
 """What is nearer to no change than this is none but for the last digits of doubles."""
@@ -58,7 +61,7 @@ class Certainty:
     reason : str
         Why there is no interval; empty if there is one.
     is_clear : bool
-        Whether the interval excludes zero, or the change is equal in all runs.
+        Whether the interval excludes zero, or the change is the same in all runs.
     is_open : bool
         Whether there are enough values for an interval, and it leaves everything open.
     """
@@ -181,7 +184,7 @@ def certainty(
         ``%`` of a change in percent, ``points`` of one of a share in percentage points: an interval that leaves
         everything open is not given then, but how many values would narrow it.
     value : float or None
-        The change, which is clear where it is equal in all runs and is one.
+        The change, which is clear where it is the same in all runs and is one.
 
     Examples
     --------
@@ -197,7 +200,8 @@ def certainty(
     if n < needed:
         return Certainty(None, None, f"needs {needed} {of}, has {n}", is_clear=False)
     if not varies:
-        return Certainty(None, None, UNVARIED, is_clear=value is not None and abs(value - null) > EQUAL)
+        is_clear = value is not None and abs(value - null) > EQUAL
+        return Certainty(None, None, SAME_CHANGE if is_clear else UNVARIED, is_clear=is_clear)
     if low is None or high is None or not (isfinite(low) and isfinite(high)):
         return Certainty(None, None, "no interval", is_clear=False)
     if unit and (more := _more(low, high, n, unit)):

@@ -622,12 +622,12 @@ def sim_rows(values, metric="energy", policy="a", better="lower"):
     ]
 
 
-def test_a_change_that_is_equal_in_all_runs_is_clear_without_an_interval():
+def test_a_change_that_is_the_same_in_all_runs_is_clear_without_an_interval():
     rows = sim_rows([10.0] * 4) + sim_rows([8.0] * 4, policy="new")
     (table,) = compare(results.frame(rows))
     cell = table.rows[0].cells[1]
     assert (cell.change, cell.spread, cell.ratio_low) == (pytest.approx(20), None, None)
-    assert (cell.certain, cell.significant) == ("equal in all runs", True)
+    assert (cell.certain, cell.significant) == ("same change in all runs", True)
     assert "no interval where the values" in table.method and "+-" not in str(table)
 
 

@@ -43,6 +43,8 @@ def test_more_runs_than_anybody_makes_are_no_advice() -> None:
 def test_equal_values_are_no_lack_of_variation() -> None:
     """A count of whole units is the same in runs that differ."""
     assert certainty(0.0, 0.0, n=3, varies=False).words == "equal in all runs"
+    same = certainty(None, None, n=3, varies=False, value=14.5)
+    assert (same.words, same.is_clear) == ("same change in all runs", True)
 
 
 def test_a_change_that_is_equal_in_all_runs_is_clear() -> None:

@@ -1143,6 +1143,23 @@ def test_a_shared_clock_has_the_last_request_for_its_point() -> None:
     assert shared_clocks > 30
 
 
+@pytest.mark.parametrize(
+    ("governor", "words"),
+    [
+        ("powersave", "the firmware's at boot, taken to be the register's default, as no machine file has it."),
+        ("performance", "set by the governor performance."),
+    ],
+)
+def test_a_clock_that_is_left_to_the_firmware_has_its_preference_named(governor: str, words: str) -> None:
+    work = opplab.Workload.periodic(2, run_us=9_000, period_us=10_000)
+    policy = opplab.Policy(driver="amd-pstate-epp", governor=governor)
+    run = opplab.simulate("epyc-7742-2s", work, policy, seconds=0.2)
+    busy = next(cpu for cpu, *_ in run.events("sched_switch").filter(pl.col("next") > 0).select("cpu").rows())
+    text = " ".join(str(opplab.explain(run, cpu=busy, at=0.15)).split())
+    assert f"leaves the clock to the firmware, whose energy-performance preference is 0: {words}" in text
+    assert "started with" not in text
+
+
 def test_of_changes_at_one_time_the_last_one_stands() -> None:
     """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask at once."""
     policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")

@@ -135,10 +135,10 @@ def test_a_quota_is_a_reason(folder: Path) -> None:
     ("governor", "at"), [("powersave", "at these clocks: at the highest ones"), ("performance", "")]
 )
 def test_a_quota_that_acts_at_low_clocks_only_says_so(governor: str, at: str, tmp_path: Path) -> None:
-    """Goal: 0.8 CPUs of work fit into a quota of one at the highest clocks, and not at the lowest."""
+    """Goal: 0.8 CPUs of work fit into a quota of 0.9 at the highest clocks, and not at the lowest."""
     tasks = {"req": {"instance": 8, "loop": -1, "taskgroup": "/svc", "run": 2000}}
     tasks["req"]["timer"] = {"ref": "unique", "period": 20000, "mode": "absolute"}
-    groups = {"/svc": {"max": "100000 100000"}}
+    groups = {"/svc": {"max": "90000 100000"}}
     settings = {"duration": 1, "calibration": "CPU0"}
     (tmp_path / "w.json").write_text(json.dumps({"global": settings, "groups": groups, "tasks": tasks}))
     words = ["run", str(tmp_path / "w.json"), "-m", "skylake-8x-uma", "--governor", governor]

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import opplab
 from opplab.choice.cases import program_of
+from opplab.cli.kernels import _attribution_words, _Measure, _rows
 from opplab.cli.main import opplab as cli
 from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
 from opplab.kernel.profiles import halves, together
@@ -179,6 +180,18 @@ def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone() -> None:
     assert rows[one]["response_p50"] == pytest.approx(100 * (ratio - 1), abs=0.005)
     alone = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--attribute"])
     assert alone.exit_code == 2 and "--attribute needs --machine" in alone.output
+
+
+def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> None:
+    measure = _Measure("pixel6", None, 0.1, 3)
+    measure.units = {"latency_max": ("s", "lower"), "activations": ("", "higher")}
+    before = {"latency_max": {1: 0.012, 2: 0.012, 3: 0.012}, "activations": {1: 7.0, 2: 7.0, 3: 7.0}}
+    after = {**before, "latency_max": {1: 0.009, 2: 0.009, 3: 0.009}}
+    changed, equal = _rows(("6.1", "6.12"), measure, before, after)
+    assert (changed["change"], changed["low"], changed["certainty"]) == (-25, None, "same change in all runs")
+    assert (equal["change"], equal["certainty"]) == (0, "equal in all runs")
+    gates = [{"gate": "teo", "latency_max": -25.0, "activations": 0.0}]
+    assert _attribution_words([changed, equal], gates) == ["latency_max -25.0 %: teo alone reproduces it."]
 
 
 def test_gates_of_one_commit_are_attributed_as_one_and_a_half_of_it_is_named(tmp_path: Path) -> None:

@@ -313,6 +313,15 @@ def test_idle_power_by_clock_is_shown() -> None:
     assert "idle mW" not in run("machine", "show", "juno-r2").output
 
 
+def test_the_cluster_power_that_acts_while_its_cpus_idle_is_shown() -> None:
+    """A cluster whose CPUs all idle draws `cluster_idle_uw`; `cluster_uw` is that of an awake one."""
+    of_prime = run("machine", "show", "pixel4").output.partition("cluster A76 prime")[2]
+    head, first = [line for line in of_prime.splitlines() if line.startswith("  ")][:2]
+    assert head.endswith("cluster mW  all idle mW")
+    assert first.split()[-2:] == ["81.4", "32.3"]
+    assert "all idle mW: of the cluster while all its CPUs are in idle states" in of_prime
+
+
 def test_one_power_for_the_energy_model_and_the_chip_is_called_so() -> None:
     """Goal: a measurement does not stand there as the model that the phone's kernel has."""
     words = "model mW: the file has one power of these points, for the energy model and for a busy CPU"

@@ -350,7 +350,7 @@ gates! {
         UtilOnly = "util-only" since (4, 14), "nothing", [Replaced("d37aee9018e6"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "5.10.262")];
         BoostToo = "boost-too" since (5, 18), vectors ["sugov_iowait_v61", "sugov_seq_v61"], "the boost for I/O too, and a cap lets the frequency of a busy CPU fall", [Commit("d37aee9018e6"), Commit("7a17e1db1265"), Code("cpufreq_schedutil.c:sugov_iowait_apply()", "6.1.192")];
     }
-    rate_limit: RateLimit, "schedutil's default rate limit if the driver suggests none." {
+    rate_limit: RateLimit, "The transition delay if the driver suggests none: schedutil's default rate limit, and ondemand's and conservative's default time between samples where that is over two ticks." {
         Latency1000Max10ms = "latency-x1000-10ms" since (4, 14), "a thousand transition latencies, at most 10 ms", [Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.1.192")];
         Latency1000Max2ms = "latency-x1000-2ms" since (6, 9), "a thousand transition latencies, at most 2 ms", [Commit("e13aa799c2a6")];
         Latency1_5 = "latency-x1.5" since (6, 12), vectors ["schedutil_map"], "one and a half transition latencies", [Commit("37c6dccd6837"), Code("cpufreq.c:cpufreq_policy_transition_delay_us()", "6.12.117")];
@@ -452,11 +452,19 @@ gates! {
         Queue = "queue" since (4, 14), "its queue, with all tasks in it, wherever they are", [Replaced("e1fad12dcb66"), Code("fair.c:throttle_cfs_rq()", "6.12.117")];
         Task = "task" since (6, 18), recorded "6.18", "each task when it is about to return to user space", [Commit("e1fad12dcb66")];
     }
+    throttled_time: ThrottledTime, "From when a queue that a quota stopped counts as throttled (`throttled_usec`)." {
+        Stopped = "stopped" since (4, 14), "from its stop on, empty or not", [Replaced("79462e8c879a"), Code("fair.c:throttle_cfs_rq()", "6.1.192")];
+        WithTask = "with-task" since (6, 6), "from when it has a task", [Commit("79462e8c879a")];
+    }
     cpu_pressure: CpuPressure, "What counts as pressure of CPUs (PSI)." {
         Absent = "absent" since (4, 14), "nothing: there is no PSI", [Memory];
         MoreThanOne = "more-than-one" since (4, 20), "some: a CPU has more than one task of the group that could run", [Memory];
         Waiting = "waiting" since (5, 7), "some: a task of the group could run and does not, throttled or behind another group's too", [Commit("b05e75d61138")];
         WithFull = "with-full" since (5, 13), "the same; full: none of those that could run does", [Commit("e7fcd7622823"), Code("psi.c:test_states()", "6.12.117")];
+    }
+    residual_tick: ResidualTick, "Who ticks once a second for a CPU of `nohz_full` whose tick is stopped." {
+        Own = "own" since (4, 14), "the CPU itself", [Replaced("d84b31313ef8")];
+        Remote = "remote" since (4, 17), "a CPU with housekeeping, which may not change every clock", [Commit("d84b31313ef8"), Code("core.c:sched_tick_remote()", "6.1.192")];
     }
     rt_throttling: RtThrottling, "What keeps fair tasks from starving behind real-time tasks." {
         Period = "period" since (4, 14), "real-time tasks have 950 ms of each second of a CPU", [Code("rt.c:sched_rt_runtime_exceeded()", "6.1.192")];

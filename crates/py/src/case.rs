@@ -3,6 +3,8 @@
 use opplab_guarded::guarded;
 use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::experiment::parse_policy;
+use opplab_model::policy_values::EnergyModelSource;
+use opplab_replay::Change;
 use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -13,6 +15,22 @@ use crate::meter;
 use crate::policies::Policies;
 use crate::run::{self, HookedCase};
 use crate::workload::PyWorkload;
+
+/// The change that options name.
+pub(crate) fn change_of(
+    governor: Option<String>,
+    freq_max: Option<String>,
+    energy_model: Option<&str>,
+    kernel: Option<String>,
+    tunables: Vec<(String, String)>,
+) -> Change {
+    let energy_model = energy_model.map(|name| match name {
+        "artificial" => EnergyModelSource::Artificial,
+        "registered" => EnergyModelSource::Registered,
+        _ => EnergyModelSource::None,
+    });
+    Change { governor, freq_max, energy_model, kernel, tunables }
+}
 
 /// One run to be made, with the labels that its results carry.
 #[pyclass(frozen, name = "Case", module = "opplab._opplab")]
@@ -88,6 +106,21 @@ impl PyCase {
         Self { file, policies: Some(Policies { governor, placement }) }
     }
 
+    /// The same case under its policy with a change, as `replay_trace` runs it.
+    #[pyo3(signature = (tunables, governor=None, freq_max=None, energy_model=None, kernel=None))]
+    fn changed(
+        &self,
+        tunables: Vec<(String, String)>,
+        governor: Option<String>,
+        freq_max: Option<String>,
+        energy_model: Option<&str>,
+        kernel: Option<String>,
+    ) -> Self {
+        let mut file = self.file.clone();
+        file.policy = change_of(governor, freq_max, energy_model, kernel, tunables).apply(&file.policy);
+        Self::new(file)
+    }
+
     /// The case as canonical JSON.
     fn to_json(&self) -> String {
         self.file.to_json()
@@ -161,6 +194,11 @@ impl PyCase {
         let case = self.case(py);
         let why = opplab_sim::why_no_eas(&case.case).map_err(|error| raise(py, "CaseError", error.0))?;
         Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
+    }
+
+    /// Whether it runs without energy-aware scheduling, and with it under schedutil.
+    fn eas_needs_schedutil(&self, py: Python<'_>) -> PyResult<bool> {
+        opplab_sim::eas_needs_schedutil(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
     }
 
     /// Each proposal that no policy of it reaches: its name, and the part of the kernel that it changes.

@@ -179,6 +179,7 @@ fn describe_cluster<'py>(py: Python<'py>, cluster: &Cluster) -> PyResult<Bound<'
     }
     dict.set_item("opps", opps)?;
     dict.set_item("idle", describe_idle(py, &cluster.idle, powered)?)?;
+    dict.set_item("cluster_idle_uw", cluster.cluster_idle_uw)?;
     dict.set_item("cluster_idle", describe_idle(py, &cluster.cluster_idle, powered)?)?;
     dict.set_item("efficiency_class", cluster.efficiency_class)?;
     dict.set_item("base_khz", known(cluster.base_khz))?;

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use opplab_guarded::guarded;
 use opplab_model::decision::Decision;
-use opplab_model::policy_values::EnergyModelSource;
 use opplab_replay::events::What;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json, speed_json};
@@ -12,7 +11,7 @@ use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayEr
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::case::PyCase;
+use crate::case::{PyCase, change_of};
 use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::{note_damage, note_remark};
@@ -88,13 +87,7 @@ pub(crate) fn replay_trace(
         "closed" => Some(Mode::Closed),
         _ => None,
     };
-    let energy_model = match energy_model {
-        Some("artificial") => Some(EnergyModelSource::Artificial),
-        Some("registered") => Some(EnergyModelSource::Registered),
-        Some(_) => Some(EnergyModelSource::None),
-        None => None,
-    };
-    let change = Change { governor, freq_max, energy_model, kernel, tunables };
+    let change = change_of(governor, freq_max, energy_model, kernel, tunables);
     let change = (change != Change::default()).then_some(change);
     let (recorded_governor, driver, recorded_kernel, half_life_ms) = recorded;
     let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel, half_life_ms };

@@ -211,7 +211,7 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
     dict.set_item("machine", &case.machine.name)?;
     dict.set_item("workload", &case.workload.name)?;
     set_fields!(dict, case.policy; kernel, governor, proposals);
-    set_fields!(dict, facts; driver, fast_switch, rate_limit_us);
+    set_fields!(dict, facts; driver, fast_switch, rate_limit_us, epp);
     dict.set_item("fixed_speed", case.machine.speed_is_constant())?;
     dict.set_item("smt_yield", case.workload.smt_yield.unwrap_or(case.machine.smt_yield))?;
     dict.set_item("cores", case.machine.cpus.iter().map(|cpu| cpu.core).collect::<Vec<_>>())?;

@@ -291,6 +291,14 @@ pub fn why_no_eas(case: &Case) -> Result<Option<NoEas>, CaseError> {
     run::setup::why_no_eas(case)
 }
 
+/// Whether `case` runs without energy-aware scheduling, and with it under schedutil.
+///
+/// # Errors
+/// As [`run`].
+pub fn eas_needs_schedutil(case: &Case) -> Result<bool, CaseError> {
+    run::setup::eas_needs_schedutil(case)
+}
+
 /// Whether real-time tasks of `case` avoid small CPUs only because its kernel is taken to be built with CONFIG_UCLAMP_TASK.
 ///
 /// # Errors

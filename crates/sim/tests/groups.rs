@@ -313,6 +313,35 @@ fn throttled_time_is_that_of_a_recorded_kernel_that_nothing_disturbs() {
     }
 }
 
+/// A task whose work overruns the quota sleeps as its queue stops: from v6.6 on that is no throttled time until somebody is in the
+/// queue, here a second task, 14 ms later.
+#[test]
+fn a_stopped_queue_counts_from_its_first_task_on_since_6_6() {
+    let throttled_ms = |kernel: &str, with_second: bool| {
+        // Periods begin 26 ms after the start, and the first task 30 ms after it.
+        let mut tasks = vec![TaskSpec { delay_ns: 30 * MS, ..periodic("first", 25_900_000, 1000 * MS) }];
+        if with_second {
+            tasks.push(TaskSpec { delay_ns: 70 * MS, ..periodic("second", MS, 1000 * MS) });
+        }
+        let mut limited = group("/limited", None, if with_second { &[0, 1] } else { &[0] });
+        limited.quota = quota(25_000, 100_000);
+        let workload = Workload { tasks, groups: vec![limited], ..Workload::default() };
+        let gates = std::iter::once((String::from("cfs_period_timer"), String::from("aligned"))).collect();
+        let policy =
+            Policy { governor: "performance".into(), kernel: kernel.into(), gates, hz: 250, ..Policy::default() };
+        let case = Case { machine: machine(1), workload, policy, seed: 7, duration_ns: 900 * MS };
+        let outcome = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(outcome.groups[0].nr_throttled, 1, "{kernel}");
+        outcome.groups[0].throttled_ns / MS
+    };
+    for (kernels, expected) in [(["5.10", "6.1.192", "6.5"], [70, 70]), (["6.6", "6.12.117", "6.18"], [0, 56])] {
+        for kernel in kernels {
+            let found = [false, true].map(|with_second| throttled_ms(kernel, with_second));
+            assert_eq!(found, expected, "{kernel}");
+        }
+    }
+}
+
 /// Recorded in a guest whose CPUs had other work, at a load of 14 beside the group of the highest weight. Periods, throttled ones,
 /// usage and pressure are within 3 %, throttled time too where periods are 50 and 100 ms. Those of 20 ms miss it on idle CPUs (4.1 %)
 /// and meet it beside six other tasks on each CPU: with those, tasks stop later.

@@ -1,6 +1,7 @@
 //! What users set in sysfs and at boot: limits of frequency, marks of inefficient operating points.
 
 use opplab_kernel::cpufreq::drivers::DriverId;
+use opplab_model::event::NullSink;
 use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
@@ -513,6 +514,34 @@ fn the_tick_stops_for_one_task_on_nohz_full() {
     assert!(with_tick > 400 && without < 10 && two > 400, "{with_tick} {without} {two} ms at the highest clock");
     let all = Policy { nohz_full: (0..6).collect(), ..of("6.12.117", "", "schedutil") };
     assert!(refused(&machine, &load(&machine, 1, 100), all).contains("no CPU is left"));
+}
+
+/// The tick that is left of such a CPU is another CPU's from v4.17 on. That may not change the clock under a driver without
+/// `dvfs_possible_from_any_cpu`, and may under one with it, or where it is of the same policy.
+#[test]
+fn what_is_left_of_the_tick_is_remote_since_4_17() {
+    let machine = machine!("haswell-48x-numa");
+    let runs = |kernel: &str, from_any_cpu: bool| {
+        let mut machine = machine.clone();
+        let drivers = std::iter::once(&mut machine.cpufreq).chain(&mut machine.other_drivers);
+        drivers.for_each(|driver| driver.dvfs_possible_from_any_cpu = from_any_cpu);
+        let mut workload = load(&machine, 3, 1_000_000);
+        workload.tasks[0].delay_ns = 300 * MS;
+        let policy = Policy { nohz_full: vec![3], ..of(kernel, "intel_cpufreq", "schedutil") };
+        let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 4000 * MS };
+        let outcome = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
+        // How long it ran at each clock from the lowest on, ms.
+        outcome.busy_ns_by_opp[3].iter().map(|ns| ns / MS).filter(|&ms| ms > 0).collect::<Vec<_>>()
+    };
+    // It starts at 300 ms, and its own tick comes a second after the first report of it.
+    for from_any_cpu in [false, true] {
+        assert_eq!(runs("4.16", from_any_cpu), [998, 1000, 1000, 701]);
+    }
+    assert_eq!(runs("4.17", false), [3699]);
+    assert_eq!(runs("4.17", true), [702, 1004, 1004, 989]);
+    for kernel in ["6.1", "6.12.117"] {
+        assert_eq!([runs(kernel, false), runs(kernel, true)], [vec![3699], vec![702, 2997]], "{kernel}");
+    }
 }
 
 /// Where a task with work for `permille` of each 10 ms of the biggest CPU runs, by cluster in permille of its time.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import opplab
+from opplab.certainty import SAME_CHANGE
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, NameOf, format_option
 from opplab.errors import OpplabError
@@ -180,6 +181,9 @@ def _rows(
     return rows
 
 
+CLEAR = ("clear", SAME_CHANGE)
+"""Words of `certainty` for a change that is attributed."""
+
 REPRODUCED = 0.1
 """The part of a change by which that of one gate may be off it, and still be named as it."""
 
@@ -209,7 +213,7 @@ def _attributed(
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import Tally
 
-    shown = [row for row in whole if row["certainty"] == "clear"]
+    shown = [row for row in whole if row["certainty"] in CLEAR]
     rows: list[dict[str, Any]] = []
     parts = together(changes)
     tally = Tally(total=len(parts))
@@ -245,7 +249,7 @@ def _attribution_words(whole: Sequence[Mapping[str, Any]], rows: Sequence[Mappin
     out = []
     for one in whole:
         name, change = one["metric"], one["change"]
-        if one["certainty"] != "clear" or not change:
+        if one["certainty"] not in CLEAR or not change:
             continue
         known = [(row["gate"], row[name]) for row in rows if row.get(name)]
         head = f"{name} {change_text(change, unit=one['in'])}"

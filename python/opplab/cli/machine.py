@@ -40,14 +40,16 @@ def _mw(uw: int | None) -> str:
 
 
 IDLE_BY_CLOCK = {"idle_uw": "idle mW", "cluster_idle_uw": "all idle mW"}
-"""What idle CPUs, and their cluster, draw at a clock, where the machine file has it."""
+"""What idle CPUs, and their cluster, draw, where the machine file has other numbers of it than the states'."""
 
 
-def _idle_mw(cluster: dict[str, Any], opp: dict[str, Any], key: str) -> str:
-    """Give the idle power at an operating point: that of the state, where the file has none of the point."""
-    if opp[key] is None and key == "idle_uw":
-        return _mw(cluster["idle"][0]["power_uw"] if cluster["idle"] else None)
-    return _mw(opp[key])
+def _idle_uw(cluster: dict[str, Any], opp: dict[str, Any], key: str) -> int | None:
+    """Give the idle power that acts at an operating point: that of any clock, where the file has none of the point."""
+    if opp[key] is not None:
+        return int(opp[key])
+    if key == "idle_uw":
+        return cluster["idle"][0]["power_uw"] if cluster["idle"] else None
+    return opp["cluster_uw"] if cluster[key] is None else int(cluster[key])
 
 
 def _text(facts: dict[str, Any]) -> str:
@@ -67,13 +69,17 @@ def _text(facts: dict[str, Any]) -> str:
             f"cluster {cluster['name']}: CPUs {cluster['cpus']}, capacity {cluster['capacity']}, "
             f"policy {cluster['policy']}, efficiency class {cluster['efficiency_class']}"
         )
-        by_clock = [key for key in IDLE_BY_CLOCK if any(opp[key] is not None for opp in cluster["opps"])]
+        by_clock = [
+            key
+            for key in IDLE_BY_CLOCK
+            if cluster.get(key) is not None or any(opp[key] is not None for opp in cluster["opps"])
+        ]
         heads = "".join(f"  {IDLE_BY_CLOCK[key]}" for key in by_clock)
         lines.append(f"  opp       MHz      mV   model mW    busy mW  cluster mW{heads}")
         lines += [
             f"  {number:>3} {opp['khz'] / 1000:>9g} {_number(opp['mv']):>7} {_mw(opp['power_uw']):>10} "
             f"{_mw(opp['busy_uw']):>10} {_mw(opp['cluster_uw']):>11}"
-            + "".join(f"  {_idle_mw(cluster, opp, key):>{len(IDLE_BY_CLOCK[key])}}" for key in by_clock)
+            + "".join(f"  {_mw(_idle_uw(cluster, opp, key)):>{len(IDLE_BY_CLOCK[key])}}" for key in by_clock)
             for number, opp in enumerate(cluster["opps"])
         ]
         if all(opp["busy_uw"] is not None and opp["busy_uw"] == opp["power_uw"] for opp in cluster["opps"]):
@@ -82,7 +88,10 @@ def _text(facts: dict[str, Any]) -> str:
             first = cluster["idle"][0]["name"] if cluster["idle"] else "the first idle state"
             lines.append(f"  idle mW: of a CPU in {first} at this clock, in place of the state's own power")
         if "cluster_idle_uw" in by_clock:
-            lines.append("  all idle mW: of the cluster at this clock while its CPUs idle and it does not sleep")
+            lines.append(
+                "  all idle mW: of the cluster while all its CPUs are in idle states and it does not sleep; "
+                "cluster mW: while one is awake"
+            )
         for title, states in (("idle", cluster["idle"]), ("cluster idle", cluster["cluster_idle"])):
             lines += [
                 f"  {title} {state['name']}: entry {_us(state['entry_latency_ns'])} us, exit "

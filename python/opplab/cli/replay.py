@@ -294,11 +294,11 @@ def command(
     for words in left_out:
         note(words)
     sampled = any(RATE in change["tunables"] for _, change in changes)
-    case: dict[str, Any] = json.loads(_opplab.replayed_cases(str(trace), on, 1)[0][0].to_json()) if sampled else {}
+    case = _opplab.replayed_cases(str(trace), on, 1, recorded_governor)[0][0] if sampled else None
     made = []
     for label, change in changes:
         asked = change["tunables"].get(RATE, "")
-        kept = _kept(case, change, recorded_governor) if asked else ""
+        kept = _kept(case, change) if case and asked else ""
         tunables_of = {**change["tunables"], **({RATE: kept} if kept else {})}
         text = _opplab.replay_trace(
             str(trace),
@@ -332,17 +332,15 @@ def command(
         )
 
 
-def _kept(case: dict[str, Any], change: dict[str, Any], recorded_governor: str | None) -> str:
+def _kept(case: _opplab.Case, change: dict[str, Any]) -> str:
     """Give the time between samples that stays where the kernel of a replayed case refuses that of a change."""
-    own = {**case["policy"], **({"governor": recorded_governor} if recorded_governor else {})}
-    return kept_rate(case["machine"], _changed(own, change))
+    file = json.loads(_changed(case, change).to_json())
+    return kept_rate(file["machine"], file["policy"])
 
 
-def _changed(own: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Give the policy of a replayed case with a change; another governor does not have the recorded one's tunables."""
-    policy: dict[str, Any] = {**own, **{key: change[key] for key in ("governor", "kernel") if key in change}}
-    kept = own.get("tunables", {}) if policy["governor"] == own["governor"] else {}
-    return {**policy, "tunables": {**kept, **change["tunables"]}}
+def _changed(case: _opplab.Case, change: dict[str, Any]) -> _opplab.Case:
+    """Give a replayed case with a change."""
+    return case.changed(**{**change, "tunables": list(change["tunables"].items())})
 
 
 def _late(
@@ -364,10 +362,7 @@ def _late(
         most, nth = max((run[at], -number) for number, run in enumerate(runs))
         if not most:
             continue
-        case = cases[-nth]
-        if at:
-            whole = json.loads(case.to_json())
-            case = _opplab.Case.from_json(json.dumps({**whole, "policy": _changed(whole["policy"], change)}))
+        case = _changed(cases[-nth], change) if at else cases[-nth]
         outcome = case.run(False)
         if outcome["missed_activations"] == most:
             words.append(f"late under the {name} policy, in the run with the most: {late_tasks(case, outcome)}")

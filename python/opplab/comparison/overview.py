@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import exp, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
 
-from opplab.certainty import CONFIDENCE, UNVARIED, certainty
+from opplab.certainty import CONFIDENCE, SAME_CHANGE, UNVARIED, certainty
 from opplab.comparison.method import Sample, change_of, compare_cells, digits_of, is_same, same_rule, sample_of
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
@@ -307,7 +307,7 @@ def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
             low,
             high,
             n=min(min(len(sample.base), len(sample.new)) for _, sample in cells),
-            varies=not all(cell.same or cell.certain == UNVARIED for cell, _ in cells),
+            varies=not all(cell.same or cell.certain in (UNVARIED, SAME_CHANGE) for cell, _ in cells),
             unit="points",
             value=middle,
         )

@@ -279,9 +279,14 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             break
     grant = _grant(records, cpu, at_ns)
     if not end and not count and grant is None and not changes:
-        text = (
-            f"The governor {records.facts['governor']} decided nothing until then; the clock is what it started with."
-        )
+        governor, epp = records.facts["governor"], records.facts.get("epp")
+        text = f"The governor {governor} decided nothing until then; the clock is what it started with."
+        if epp is not None:
+            value, whose = epp
+            text = (
+                f"The governor {governor} leaves the clock to the firmware, whose energy-performance preference is "
+                f"{value}: {whose}. It takes the highest level that it may, at any load."
+            )
         findings.append(Finding(0, "frequency", text))
     told = [finding for finding in [*findings, grant] if finding is not None]
     # What was decided before a change comes before it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from opplab import _opplab
-from opplab.errors import CaseError, OpplabError
+from opplab.errors import CaseError
 from opplab.kernel.profiles import halves
 
 if TYPE_CHECKING:
@@ -20,16 +20,6 @@ BOOSTED = (
     "CONFIG_UCLAMP_TASK do; Debian's are built without it: uclamp=absent (--gate, --vs)"
 )
 """The note on real-time tasks on CPUs of several capacities, where nothing in a case shows the kernel's build."""
-
-
-_OF_EAS = "lone-task"
-"""A proposal that changes energy-aware placement: a case without that does not reach it."""
-
-
-def _has_eas(case: Mapping[str, Any], **policy: Any) -> bool:
-    """Report whether a case's tree, with these keys of its policy, has energy-aware scheduling."""
-    keys = {**case["policy"], **policy, "proposals": [_OF_EAS]}
-    return not _opplab.Case.from_json(json.dumps({**case, "policy": keys})).unreached_proposals()
 
 
 def unable(cases: Sequence[Case]) -> list[str]:
@@ -65,12 +55,8 @@ def missing(cases: Sequence[Case]) -> list[str]:
                 told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
             if not case.has_clamps():
                 clampless.add(place)
-            tree = json.loads(one.json)
-            if why is None and tree["policy"].get("governor") != "schedutil" and not _has_eas(tree):
-                # What goes with a governor or a later setting is not schedutil's.
-                with contextlib.suppress(OpplabError):
-                    if _has_eas(tree, governor="schedutil", tunables={}, changes=[]):
-                        without.setdefault(case.machine, {})[one.policy] = None
+            if case.eas_needs_schedutil():
+                without.setdefault(case.machine, {})[one.policy] = None
     for machine, policies in without.items():
         told[
             f"{', '.join(policies)}: no energy-aware scheduling on {machine}, which the kernel has under schedutil only"

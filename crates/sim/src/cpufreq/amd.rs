@@ -22,7 +22,9 @@ use crate::hardware::hwp::{Hwp, Preference};
 
 /// The firmware's preference at boot: the register's default value, performance (commit message of "cpufreq/amd-pstate:
 /// Set different default EPP policy for Epyc and Ryzen", M. Limonciello, December 2024).
-const EPP_AT_BOOT: u8 = 0;
+const EPP_AT_BOOT: u8 = EPP_PERFORMANCE;
+/// The preference for performance alone.
+const EPP_PERFORMANCE: u8 = 0;
 /// What the driver sets in its place on machines that are no servers ([`AmdEppDefault::Balanced`]).
 const EPP_BALANCED: u8 = 0x80;
 
@@ -201,6 +203,24 @@ impl AmdPassive {
 pub(crate) fn default_epp(profile: &KernelProfile, pm_profile: PmProfile) -> u8 {
     let keeps = pm_profile.is_server() || matches!(pm_profile, PmProfile::SohoServer | PmProfile::Unspecified);
     if keeps || profile.amd_epp_default == AmdEppDefault::Firmware { EPP_AT_BOOT } else { EPP_BALANCED }
+}
+
+/// The preference that a policy under active mode has, and in words whose it is.
+pub(crate) fn epp_and_source(
+    policy: &Policy,
+    profile: &KernelProfile,
+    pm_profile: PmProfile,
+) -> Result<(u8, &'static str), CaseError> {
+    if PstatePolicy::named(&policy.governor) == Some(PstatePolicy::Performance) {
+        return Ok((EPP_PERFORMANCE, "set by the governor performance"));
+    }
+    let default = default_epp(profile, pm_profile);
+    let whose = match policy.epp.as_str() {
+        "" | "default" if default == EPP_BALANCED => "the driver's for machines that are no servers",
+        "" | "default" => "the firmware's at boot, taken to be the register's default, as no machine file has it",
+        _ => "the policy's key `epp`",
+    };
+    Ok((preference(&policy.epp, default)?, whose))
 }
 
 /// The preference that a policy names: empty, one of sysfs's names, or a number.

@@ -1,6 +1,6 @@
 //! A cpufreq policy and who governs it.
 
-use opplab_kernel::cpufreq::driver::Governors;
+use opplab_kernel::cpufreq::driver::{AmdMode, DriverKind, Governors};
 use opplab_kernel::cpufreq::freq_table::FreqLimits;
 use opplab_kernel::cpufreq::governor::{self as kernel, GovernorSetup, Worker};
 use opplab_kernel::cpufreq::intel_pstate::{ActiveCpu, HwpBoost, HwpRequest, PassiveCpu, PstatePolicy};
@@ -8,7 +8,7 @@ use opplab_model::governor::{governor_setup, start_governor};
 use opplab_model::machine::{Cpufreq, Machine};
 use opplab_model::policy::Policy;
 
-use crate::cpufreq::amd::AmdPassive;
+use crate::cpufreq::amd::{AmdPassive, epp_and_source};
 use crate::hardware::hwp::Hwp;
 use crate::ids::{ClusterId, CpuId, PackageId, TaskId};
 use crate::run::hooks::CustomGovernor;
@@ -96,6 +96,8 @@ pub struct CpufreqFacts {
     pub fast_switch: bool,
     /// schedutil's rate limit in us.
     pub rate_limit_us: u32,
+    /// The energy-performance preference under amd-pstate's active mode, and whose it is.
+    pub epp: Option<(u8, &'static str)>,
     /// The CPUs of each cpufreq policy, and its cluster.
     pub policies: Vec<(u32, Vec<u32>)>,
 }
@@ -111,7 +113,14 @@ pub fn cpufreq_facts(case: &Case) -> Result<CpufreqFacts, CaseError> {
     let driver = driver_of(&case.machine, &case.policy);
     let setup = governor_setup(&case.machine, &driver, &case.policy, 0, 1)?;
     let given = setup.tunable(case.policy.governor_id()?.entry(), "rate_limit_us");
+    let epp = match driver.driver.kind {
+        DriverKind::Amd(AmdMode::Active) => {
+            Some(epp_and_source(&case.policy, &case.policy.profile()?, case.machine.pm_profile)?)
+        }
+        _ => None,
+    };
     Ok(CpufreqFacts {
+        epp,
         driver: driver.driver.name.to_owned(),
         fast_switch: driver.fast_switch,
         rate_limit_us: given.map_err(|error| CaseError(error.to_string()))?.unwrap_or_else(|| setup.rate_limit_us()),

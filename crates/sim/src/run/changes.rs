@@ -102,7 +102,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.here = left;
         let watchdog_ns = self.watchdog_period_ns();
         for cpu in all {
-            if self.cpus[cpu].tick_stopped {
+            if self.cpus[cpu].tick_stopped && self.cpus[cpu].curr == TaskId::IDLE {
                 self.balancer.nohz.nohz_balance_enter_idle(cpu.index());
             }
             match (before.offline[cpu], self.topology.offline[cpu]) {

@@ -7,8 +7,8 @@ use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
     self, BlockedUpdate, CfsThrottle, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling,
     Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtCapacity, RtThrottling,
-    SchedIdleCpu, SelectIdleScan, SingleStateTick, TgLoad, Uclamp, UclampInc, UtilEstDecay, UtilEstDequeue,
-    WakeAffineSync,
+    SchedIdleCpu, SelectIdleScan, SingleStateTick, TgLoad, ThrottledTime, Uclamp, UclampInc, UtilEstDecay,
+    UtilEstDequeue, WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
@@ -69,6 +69,8 @@ pub(crate) struct Gates {
     pub(crate) tg_load_ratelimit: bool,
     /// A group without quota stops its tasks one by one, as they return to user space (v6.18).
     pub(crate) throttle_tasks: bool,
+    /// A stopped queue is throttled time only from its first task on (v6.6).
+    pub(crate) throttled_with_task: bool,
     /// How energies are computed.
     pub(crate) em: EmCost,
     /// What limits the CPUs that a wake-up looks at.
@@ -152,6 +154,7 @@ impl Gates {
             sync_leaves_out_delayed: profile.wake_affine_sync == WakeAffineSync::LeftOut,
             tg_load_ratelimit: profile.tg_load == TgLoad::OncePerMs,
             throttle_tasks: profile.cfs_throttle == CfsThrottle::Task,
+            throttled_with_task: profile.throttled_time == ThrottledTime::WithTask,
             em: profile.em_cost,
             select_idle_scan: profile.select_idle_scan,
             newidle_skip: profile.newidle_skip,

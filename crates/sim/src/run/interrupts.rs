@@ -9,7 +9,7 @@ use crate::run::agenda::Wait;
 use crate::run::cpu::{BOOT_NS, Interrupt};
 use crate::run::engine::Engine;
 use crate::run::task::{Life, WORK_SHIFT};
-use crate::run::timers::{Timer, TimerKind};
+use crate::run::timers::{RESIDUAL_TICK_NS, Timer, TimerKind};
 
 impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     // ---- interrupts ----
@@ -197,7 +197,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 TimerKind::CfsPeriod(group) => self.cfs_period_timer(cpu, group),
                 TimerKind::CfsSlack(group) => self.cfs_slack_timer(cpu, group),
                 TimerKind::Watchdog => self.watchdog_timer(cpu, time),
-                TimerKind::Kernel => {}
+                TimerKind::RemoteTick(_) | TimerKind::Kernel => {}
             }
         }
         self.rearm_timer(cpu);
@@ -234,18 +234,28 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn run_wheel(&mut self, cpu: CpuId) {
         while self.wheel_is_due(cpu) {
             let Some(timer) = self.cpus[cpu].timers.pop_wheel() else { break };
-            // One of the kernel's own that wakes nobody has had its tick.
-            if let TimerKind::Wake(task) = timer.kind {
-                self.timer_wakes(task, timer.latest_ns);
+            match timer.kind {
+                TimerKind::Wake(task) => self.timer_wakes(task, timer.latest_ns),
+                TimerKind::RemoteTick(other) => {
+                    self.tick_remote(other);
+                    self.run_briefly(cpu);
+                    self.add_timer(cpu, self.now + RESIDUAL_TICK_NS, timer.kind);
+                }
+                // One of the kernel's own that wakes nobody has had its tick.
+                _ => {}
             }
         }
         self.rearm_timer(cpu);
     }
 
-    /// kernel/watchdog.c:watchdog_timer_fn(), v6.12: arms itself again and has the stopper run, which starts the tick of
-    /// an idle CPU again.
+    /// kernel/watchdog.c:watchdog_timer_fn(), v6.12: arms itself again and has the stopper run.
     fn watchdog_timer(&mut self, cpu: CpuId, time_ns: u64) {
         self.add_timer(cpu, time_ns + self.watchdog_period_ns(), TimerKind::Watchdog);
+        self.run_briefly(cpu);
+    }
+
+    /// A thread of the kernel runs on `cpu` for no time of its own, which starts the tick of an idle CPU again.
+    fn run_briefly(&mut self, cpu: CpuId) {
         let costs = self.case.machine.costs;
         if self.cpus[cpu].curr == TaskId::IDLE {
             self.restart_tick(cpu);
@@ -267,6 +277,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let timers = &mut self.cpus[cpu].timers;
         match kind {
             TimerKind::Wake(task) if self.tasks[task].timers_by_tick => timers.add_to_wheel(timer),
+            TimerKind::RemoteTick(_) => timers.add_to_wheel(timer),
             _ => timers.add(timer),
         }
         self.rearm_timer(cpu);

@@ -9,7 +9,7 @@ use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
 use opplab_kernel::pelt::{HalfLife, SchedAvg, get_pelt_divider};
-use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, IntelHwpTarget, Uclamp, XfsCil};
+use opplab_kernel::profile::{CfsFirstRuntime, CfsPeriodTimer, IntelHwpTarget, ResidualTick, Uclamp, XfsCil};
 use opplab_kernel::proposals::Within;
 use opplab_kernel::proposals::proposal::parse;
 use opplab_kernel::sched::cfs::{CfsRq, CfsTunables};
@@ -43,7 +43,7 @@ use crate::run::objects::Objects;
 use crate::run::resched::Resched;
 use crate::run::stream::Stream;
 use crate::run::task::{Life, NO_PROGRAM, Task};
-use crate::run::timers::{Timer, TimerKind};
+use crate::run::timers::{RESIDUAL_TICK_NS, Timer, TimerKind};
 use crate::sched::balancer::Balancer;
 use crate::sched::eas_model::{EasState, NoEas};
 use crate::sched::fair_rq::FairRq;
@@ -210,6 +210,20 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             }
             self.arm_tick(cpu);
             self.enter_idle(cpu);
+        }
+        self.start_remote_ticks();
+    }
+
+    /// core.c:sched_tick_start(): the work is unbound, and is taken to stay on the first CPU that has housekeeping.
+    fn start_remote_ticks(&mut self) {
+        let (topology, cpus) = (&self.topology, || self.cpus.ids());
+        let keeps = |cpu: &CpuId| !topology.nohz_full[*cpu] && !topology.offline[*cpu];
+        let Some(keeper) = cpus().filter(keeps).min_by_key(|&cpu| topology.excluded[cpu]) else { return };
+        let full: Vec<CpuId> = cpus().filter(|&cpu| topology.nohz_full[cpu]).collect();
+        if self.gates.profile.residual_tick == ResidualTick::Remote {
+            for cpu in full {
+                self.add_timer(keeper, self.now + RESIDUAL_TICK_NS, TimerKind::RemoteTick(cpu));
+            }
         }
     }
 
@@ -431,14 +445,34 @@ pub(crate) fn assumed_preferences(case: &Case) -> Result<Vec<u8>, CaseError> {
     Ok(found.collect::<BTreeSet<_>>().into_iter().collect())
 }
 
+/// A policy of the case, and those that it changes to.
+fn policies_of(case: &Case) -> impl Iterator<Item = &Policy> {
+    std::iter::once(&case.policy).chain(case.policy.changes.iter().map(|change| &change.policy))
+}
+
+/// Whether a case runs without energy-aware scheduling, and with it under schedutil; tunables and later settings are the governor's.
+///
+/// # Errors
+/// [`CaseError`] as of a run.
+pub(crate) fn eas_needs_schedutil(case: &Case) -> Result<bool, CaseError> {
+    for policy in policies_of(case) {
+        if why_no_eas(&Case { policy: policy.clone(), ..case.clone() })?.is_none() {
+            return Ok(false);
+        }
+    }
+    let (tunables, changes) = (Vec::new(), Vec::new());
+    let policy = Policy { governor: String::from("schedutil"), tunables, changes, ..case.policy.clone() };
+    // A driver may not have that governor.
+    Ok(why_no_eas(&Case { policy, ..case.clone() }).is_ok_and(|why| why.is_none()))
+}
+
 pub(crate) fn unreached_proposals(case: &Case) -> Result<Vec<(&'static str, Within)>, CaseError> {
     let mut unreached = Vec::new();
-    let policies = || std::iter::once(&case.policy).chain(case.policy.changes.iter().map(|change| &change.policy));
     for text in &case.policy.proposals {
         let (entry, _) = parse(text).map_err(|error| CaseError(error.to_string()))?;
         let Some(within) = entry.within else { continue };
         let mut is_reached = false;
-        for policy in policies() {
+        for policy in policies_of(case) {
             is_reached |= match within {
                 Within::EnergyAware => why_no_eas(&Case { policy: policy.clone(), ..case.clone() })?.is_none(),
                 Within::Governor(name) => policy.governor == name,

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::ids::{GroupId, TaskId};
+use crate::ids::{CpuId, GroupId, TaskId};
+
+/// How often a CPU of `nohz_full` that runs one task is ticked for (HZ jiffies).
+pub(crate) const RESIDUAL_TICK_NS: u64 = 1_000_000_000;
 
 /// What a timer does when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +25,8 @@ pub(crate) enum TimerKind {
     CfsSlack(GroupId),
     /// Runs the soft lockup detector (kernel/watchdog.c:watchdog_timer_fn()).
     Watchdog,
+    /// Has a kworker tick for another CPU whose tick is stopped (core.c:sched_tick_remote()).
+    RemoteTick(CpuId),
     /// One of the kernel's own that wakes nobody.
     Kernel,
 }

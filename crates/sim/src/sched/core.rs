@@ -5,7 +5,7 @@ use opplab_kernel::pelt::{
     HalfLife, update_class_avg_scaled, update_dl_rq_load_avg, update_irq_load_avg, update_rt_rq_load_avg,
 };
 use opplab_kernel::pelt_scaled::Scales;
-use opplab_kernel::profile::{SelectIdleScan, WakeQueue};
+use opplab_kernel::profile::{ResidualTick, SelectIdleScan, WakeQueue};
 use opplab_kernel::sched::nohz::nohz_run_idle_balance;
 use opplab_model::event::{Event, PlacementRule, QueueChange, Sink, TaskState};
 use opplab_model::machine::InvarianceSource;
@@ -16,6 +16,7 @@ use crate::run::agenda::Wait;
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
 use crate::run::task::{Class, Doing, Enqueue, Life, NO_PROGRAM, WORK_SHIFT};
+use crate::run::timers::RESIDUAL_TICK_NS;
 
 /// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
 const RR_TIMESLICE_NS: u64 = 100_000_000;
@@ -329,6 +330,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.idle_cpus.remove(cpu);
             if self.topology.nohz_full[cpu] && state.nr_running == 2 {
                 // sched.h:sched_update_tick_dependency().
+                state.tick_stopped = false;
                 self.arm_tick(cpu);
             }
         }
@@ -870,22 +872,40 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             {
                 self.cpus[cpu].idle_times.niced(self.tick_ns);
             }
-            match self.tasks[curr].class {
-                Class::Fair => self.task_tick_fair(cpu, curr),
-                Class::Deadline => {
-                    self.update_curr_dl(cpu);
-                    self.update_dl_avg(cpu);
-                }
-                Class::RealTime => {
-                    self.update_rt_avg(cpu);
-                    self.task_tick_rt(cpu, curr);
-                }
-            }
+            self.task_tick(cpu, curr);
         }
         self.trigger_load_balance(cpu);
         if self.gates.profile.proposals.push_eas {
             self.push_stuck(cpu);
         }
+    }
+
+    /// The part of a tick that is the class's (`sched_class->task_tick()`).
+    fn task_tick(&mut self, cpu: CpuId, curr: TaskId) {
+        match self.tasks[curr].class {
+            Class::Fair => self.task_tick_fair(cpu, curr),
+            Class::Deadline => {
+                self.update_curr_dl(cpu);
+                self.update_dl_avg(cpu);
+            }
+            Class::RealTime => {
+                self.update_rt_avg(cpu);
+                self.task_tick_rt(cpu, curr);
+            }
+        }
+    }
+
+    /// core.c:sched_tick_remote(), v4.17: another CPU, the one that acts, ticks for `cpu` while its own tick is stopped.
+    pub(crate) fn tick_remote(&mut self, cpu: CpuId) {
+        let curr = self.cpus[cpu].curr;
+        if !self.cpus[cpu].tick_stopped || curr == TaskId::IDLE {
+            return;
+        }
+        self.bring_up_to_date(cpu);
+        if self.charge_starvation(cpu) {
+            self.resched_cpu(cpu);
+        }
+        self.task_tick(cpu, curr);
     }
 
     fn task_tick_rt(&mut self, cpu: CpuId, curr: TaskId) {
@@ -908,9 +928,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn arm_tick(&mut self, cpu: CpuId) {
         if !self.cpus[cpu].tick_stopped {
             let mut time = self.next_tick_ns() + self.drawn_ns(|engine| &engine.tick_late_ns);
-            if self.topology.nohz_full[cpu] && self.cpus[cpu].nr_running <= 1 {
-                // core.c:sched_can_stop_tick(); another CPU ticks for it once a second (sched_tick_remote()).
-                time += 1_000_000_000 - self.tick_ns;
+            // core.c:sched_can_stop_tick(); an idle CPU's tick is its idle governor's.
+            if self.topology.nohz_full[cpu] && self.cpus[cpu].nr_running == 1 {
+                if self.gates.profile.residual_tick == ResidualTick::Remote {
+                    self.cpus[cpu].tick_stopped = true;
+                    self.disarm(cpu, Wait::Tick);
+                    return self.rearm_timer(cpu);
+                }
+                time += RESIDUAL_TICK_NS - self.tick_ns;
             }
             self.arm(cpu, Wait::Tick, time);
         }

@@ -193,10 +193,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if stops_queue {
             self.leave_with_tasks(group, cpu, uncounted);
-            let clock = self.cpus[cpu].clk.clock;
-            self.groups.queue_mut(group, cpu).throttled_clock = Some(clock);
         }
         self.groups.queue_mut(group, cpu).bandwidth.throttled = true;
+        if stops_queue && (!self.gates.throttled_with_task || self.groups.queue(group, cpu).fair.nr_entities() > 0) {
+            self.record_throttle_clock(group, cpu);
+        }
         self.update_idle_like(cpu);
         true
     }
@@ -317,7 +318,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.update_idle_like(cpu);
     }
 
-    /// The first of its tasks has stopped: from here on the queue counts as throttled.
+    /// From here on a throttled queue counts as such: it is stopped, or the first of its tasks is (v6.18).
     pub(super) fn record_throttle_clock(&mut self, group: GroupId, cpu: CpuId) {
         if self.groups.is_throttled(group, cpu) {
             let clock = self.cpus[cpu].clk.clock;
@@ -333,11 +334,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// fair.c:enqueue_entity(), v6.18.
+    /// fair.c:enqueue_entity(): the clocks of a throttled queue that was empty, PELT's from v6.18 on.
     pub(super) fn queue_fills(&mut self, group: GroupId, cpu: CpuId) {
-        if self.gates.throttle_tasks && group != GroupId::ROOT {
+        if group == GroupId::ROOT {
+            return;
+        }
+        if self.gates.throttle_tasks {
             let clock_pelt = self.cpus[cpu].clk.rq_clock_pelt();
             self.groups.queue_mut(group, cpu).resume_pelt(clock_pelt);
+        } else {
+            self.record_throttle_clock(group, cpu);
         }
     }
 }

@@ -145,7 +145,7 @@ pub static GOVERNOR: GovernorEntry = GovernorEntry {
         Tunable::new(
             "sampling_rate",
             TunableKind::Number { min: 0, max: u32::MAX },
-            "two ticks, or the driver's transition delay if that is longer",
+            "two ticks, or the driver's transition delay if that is longer; without one, the kernel's (gate rate_limit)",
             "time between samples, us; at least two ticks",
         ),
         Tunable::new(
