@@ -1160,6 +1160,16 @@ def test_a_clock_that_is_left_to_the_firmware_has_its_preference_named(governor:
     assert "started with" not in text
 
 
+def test_reports_of_a_cpu_that_may_not_change_the_clock_are_named_where_nothing_was_asked_for() -> None:
+    """The tick that is left of nohz_full is another CPU's; intel_cpufreq lets none but the policy's act."""
+    task = {"cpus": [3], "loop": -1, "run": 4000}
+    work = opplab.Workload.parse(json.dumps({"global": {"duration": 3, "calibration": "CPU0"}, "tasks": {"hog": task}}))
+    policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil", nohz_full=[3])
+    run = opplab.simulate("haswell-48x-numa", work, policy, seconds=2.5)
+    text = " ".join(str(opplab.explain(run, cpu=3, at=2.4)).split())
+    assert "came from a CPU that may not change it" in text
+
+
 def test_of_changes_at_one_time_the_last_one_stands() -> None:
     """Goal: the clock that a request made is the one that stood. Method: CPUs that leave idle and ask at once."""
     policy = opplab.Policy(driver="intel_cpufreq", governor="schedutil")

@@ -263,7 +263,7 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
         request = _request(records, rows, place)
         findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
         findings.append(_since(records, rows, place + 1, end, at_ns))
-    elif changes:
+    elif changes or end:
         findings.append(_since(records, rows, 0, end, at_ns))
     count = 0
     for table in SAMPLERS:
