@@ -53,7 +53,7 @@ pub(crate) fn trace_idle<'py>(
     Ok((rows, problems.iter().map(ToString::to_string).collect(), note))
 }
 
-/// What `deciders` decide on the sleeps of a run, each asked and told what the run's own governor was: one dictionary for each CPU
+/// What `deciders` decide on the sleeps of a run, each with the facts and outcomes of the run's own governor: one dictionary for each CPU
 /// and decider.
 pub(crate) fn run_idle<'py>(
     py: Python<'py>,

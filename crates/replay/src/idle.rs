@@ -10,8 +10,8 @@
 //! cpuidle_enter_state(), v6.12).
 //! Beside governors stand rivals without any history: always the recorded run's most frequent state, and the deepest state that
 //! the stay, known beforehand, was long enough for.
-//! A simulated run tells what its governor was asked and what it learned; all are asked and told the same, so that the run's own
-//! decides as in the run.
+//! Of a simulated run the facts that its governor had are known, and the outcomes; all governors get the same, so that the run's
+//! own decides as in the run.
 //! Not in a trace, and assumed: the next timer is the next timer interrupt (one that was re-armed meanwhile is not seen),
 //! the tick runs again after each stay, nobody waits for I/O, and PM QoS allows all.
 

@@ -76,7 +76,7 @@ impl IdleStates {
         self.of_cpu.iter().any(|states| !states.is_empty())
     }
 
-    /// What an answer about them has to say.
+    /// The note that an answer about them needs.
     pub fn note(&self) -> Option<String> {
         if !self.default_idle.is_empty() {
             let names = self.default_idle.join(" or ");

@@ -37,8 +37,8 @@ def _idle_of_run(target: str, output_format: str) -> None:
         return
     print_table(decisions, output_format)
     say(
-        f"The run's governor is {own}. Each one is asked and told what {own} was in the run: its tick, its timers, "
-        f"its sleeps. Another one would have had others."
+        f"The run's governor is {own}. All rows have its facts: the tick, the timers and the sleeps of the run. "
+        "Under another one they would have been others."
     )
     click.echo()
     print_table(watts, output_format)

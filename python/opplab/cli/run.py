@@ -425,7 +425,7 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     from opplab.sweep.missing import missing, unable
     from opplab.sweep.runner import run_cases
 
-    # The answer says what is asked for and is not there, where it is printed in sentences.
+    # What is asked for and is not there stands in the answer, where that is printed in sentences.
     in_answer = (
         not experiment.compare and how.output_format != "csv" and (not how.everything or how.output_format == "text")
     )

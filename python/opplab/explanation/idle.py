@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def decisions_of_run(case: _opplab.Case) -> tuple[pl.DataFrame, str]:
     """Compare idle governors on the sleeps of a run, as `opplab.trace.idle.decisions` does on those of a trace.
 
-    Each is asked and told what the run's own governor was, which so decides as in the run.
+    Each has the facts and outcomes of the run's own governor, which so decides as in the run.
 
     Returns
     -------

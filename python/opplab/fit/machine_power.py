@@ -186,7 +186,7 @@ def _residual_words(misses: Floats, of: str) -> str:
 
 
 def about_power(cannot: Sequence[str]) -> list[str]:
-    """Give the lines about what `with_power` could not tell, and how far its fit is off."""
+    """Give the lines about what `with_power` left unknown, and how far its fit is off."""
     return [f"power, {'fit' if what.startswith(_RESIDUAL) else 'unknown'}: {what}" for what in cannot]
 
 
