@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from opplab.errors import InputError
 
 __all__ = ["cpus_in", "listed"]
 
 
-def cpus_in(text: str | list[int]) -> list[int]:
-    """Give the CPUs of a list; one that machine files have as numbers is as it is.
+def cpus_in(text: str | int | Sequence[int]) -> list[int]:
+    """Give the CPUs of a list; one that files have as numbers is as it is, and a number is one CPU.
 
     Examples
     --------
-    >>> cpus_in("0,3-5")
-    [0, 3, 4, 5]
+    >>> cpus_in("0,3-5"), cpus_in(7), cpus_in((1, 2))
+    ([0, 3, 4, 5], [7], [1, 2])
     """
-    if isinstance(text, list):
-        return text
+    if not isinstance(text, str | int):
+        return list(text)
     found: list[int] = []
     for part in str(text).replace(" ", "").split(","):
         ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part)

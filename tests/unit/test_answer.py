@@ -546,6 +546,16 @@ def test_variants_are_policies_of_their_own() -> None:
             with_variants({}, [wrong])
 
 
+def test_a_variant_may_have_changes_of_a_run() -> None:
+    """Commas and blanks within brackets split nothing: a limit was "a string", and a governor not known."""
+    change = "changes=[{at_ms=1000, scaling_max_freq=800000}, {at_ms=1500,governor='powersave'}]"
+    own = ({"at_ms": 1000, "scaling_max_freq": 800000}, {"at_ms": 1500, "governor": "powersave"})
+    for text in (f"{change},hz=1000", f"hz=1000 {change}"):
+        made = with_variants({"governor": "performance"}, [text])[1]
+        assert made.keys == {"governor": "performance", "changes": own, "hz": 1000}
+        assert change in made.label
+
+
 def test_a_baseline_is_named_by_the_options_that_variants_change() -> None:
     given = {"governor": "powersave", "epp": "performance", "kernel": "6.6", "gates": {"menu_timers": "always"}}
     base, power, old, _ = with_variants(given, ["epp=power", "kernel=5.10", "menu_timers=long-sleeps"])
@@ -590,6 +600,13 @@ def test_misses_of_the_start_are_named_where_longer_runs_would_have_a_smaller_sh
     file.write_text(file.read_text().replace("9000", "2000"))
     never = run(*words, "--seconds", "1", "-o", str(tmp_path / "never")).stdout
     assert "in the first 0.2 s" not in " ".join(never.split())
+    # A run without one counts in a mean over the runs.
+    table = pl.read_parquet(tmp_path / "never" / "results.parquet")
+    assert table.filter(metric="missed_at_start")["value"].to_list() == [0.0, 0.0]
+    # A share of nothing is not known.
+    file.write_text(json.dumps({"tasks": {"busy": {"loop": 5, "run": 900}}, "global": {"calibration": "CPU1"}}))
+    run(*words, "--seconds", "1", "-o", str(tmp_path / "none"))
+    assert pl.read_parquet(tmp_path / "none" / "results.parquet").filter(metric="missed_at_start").is_empty()
 
 
 def test_run_and_choose_count_the_same_as_assumed(load: Path, tmp_path: Path) -> None:

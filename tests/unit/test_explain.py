@@ -1418,7 +1418,13 @@ def test_idle_of_a_run_has_the_power_by_state() -> None:
         for row in rows:
             parts[row["cluster"], row["what"].startswith("shared")] += row["time_pct"]
         assert all(time == pytest.approx(100) for time in parts.values())
-    assert {"menu", "teo"} <= set(decisions_of_run(run._inner)["governor"])
+    for governor in ("menu", "teo", "ladder"):
+        policy = opplab.Policy(idle_governor=governor)
+        run = opplab.simulate("juno-r2", opplab.Workload.periodic(5, run_us=700, period_us=8000), policy, seconds=1)
+        table, own = decisions_of_run(run._inner)
+        assert own == governor and {"menu", "teo", own} <= set(table["governor"])
+        # Asked and told what it was in the run, the run's own decides as in the run.
+        assert table.filter(governor=own)["equal_share"].to_list() == [1.0] * table.filter(governor=own).height
 
 
 def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:

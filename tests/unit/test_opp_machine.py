@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from click.testing import CliRunner
 
 from opplab.agreement.silicon import unknown_tables
 from opplab.cli.main import opplab
+from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench, opp_power
@@ -167,6 +170,27 @@ def test_a_measured_idle_column_is_named_where_it_is_left_out(tmp_path: Path, co
     assert "not measured" not in words.partition("cluster.opp.idle_uw")[2].partition("\n")[0]
     assert f"cluster.opp.idle_uw: [A] none: {why}" in words
     assert f"power, unknown: {why}" in words
+
+
+def test_an_import_prints_how_far_its_fit_is_from_the_table(tmp_path: Path) -> None:
+    """The file called the fitted curve "what was measured", and nothing told that it was 2.6 % off at some points."""
+    table = write(tmp_path / "t.csv")
+    made = tmp_path / "made.toml"
+    words = run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made)
+    found = re.findall(r"power, fit: median residual ([\d.]+) %, at most ([\d.]+) % of (\d+) points of (A\d+)", words)
+    assert [one[3] for one in found] == ["A55", "A76"]
+    tree = toml_of(made.read_text(), "a machine")
+    points = [point for point in freqbench.read_points(table) if point.busy_mw]
+    described = Machine.load(made).describe()["clusters"]
+    for cluster, (middle, most, count, _) in zip(described, found, strict=True):
+        watts = {opp["khz"]: (opp["busy_uw"] + opp["cluster_uw"]) / 1000 for opp in cluster["opps"]}
+        own = [point for point in points if point.cpu in cpus_in(cluster["cpus"])]
+        misses = [100 * abs(watts[point.khz] / point.busy_mw - 1) for point in own]
+        assert len(own) == int(count)
+        assert float(middle) == pytest.approx(median(misses), abs=0.06)
+        assert float(most) == pytest.approx(max(misses), abs=0.06)
+    assert "what was measured" not in tree["source"]["cluster.opp.uw"]
+    assert "at most" in tree["source"]["cluster.opp.busy_uw"]
 
 
 def test_what_cannot_run_is_said_before_others_run(tmp_path: Path) -> None:

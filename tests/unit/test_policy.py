@@ -103,6 +103,14 @@ def test_unknown_keys_are_told_the_nearest() -> None:
         opplab.Policy(gouvernor="schedutil")  # type: ignore[call-arg]
 
 
+def test_a_list_of_cpus_may_be_one_number(juno: _opplab.Machine) -> None:
+    workload = opplab.Workload.periodic(1, run_us=100, period_us=1000)
+    for cpus in (5, "5", (5,)):
+        policy = opplab.Policy(offline_cpus=cpus)
+        run = opplab.simulate(opplab.Machine(juno), workload, policy, seconds=0.01)
+        assert json.loads(run._case.json)["policy"]["offline_cpus"] == [5]
+
+
 def test_changes_of_a_run_are_checked_as_policies_are(juno: _opplab.Machine) -> None:
     """A change is read on top of the one before it, and written as what it makes otherwise."""
     changes = ({"at_ms": 5, "scaling_max_freq": 600000}, {"at_ms": 8, "governor": "performance"})

@@ -319,14 +319,27 @@ def test_json_names_what_its_total_lacks() -> None:
 
 
 def test_a_part_of_a_recording_ends_at_its_time() -> None:
-    """Integrated by hand from the events, without the wake-up latencies: 6.333 and 1.890 mJ."""
+    """Integrated by hand from the events, without the wake-up latencies, idle CPUs in WFI: 6.690 and 2.007 mJ."""
     trace = opplab.Trace(shared("traces/arm64-612-juno-eas-one_heavy/trace.dat"))
     machine, start_ns = opplab.Machine.load("juno-r2"), trace.info["start_ns"]
-    for length_ns, expected_j in ((10_000_000, 6.333e-3), (3_000_000, 1.890e-3)):
+    for length_ns, expected_j in ((10_000_000, 6.690e-3), (3_000_000, 2.007e-3)):
         from_ns = start_ns + 5_000_000_000
         part = trace.energy(machine, from_ns=from_ns, to_ns=from_ns + length_ns)
         assert part.window_ns == length_ns
         assert part.total_j == pytest.approx(expected_j, rel=3e-3)
+
+
+def test_a_recording_without_a_cpuidle_driver_says_so_in_the_answer() -> None:
+    """State 1 is the idle instruction; taken for the Juno's power-down, the idle energy was 45 % low."""
+    recorded = str(shared("traces/arm64-612-juno-eas-homog6/trace.dat"))
+    for command in ("energy", "idle"):
+        told = CliRunner().invoke(main, ["trace", command, recorded, "-m", "juno-r2"])
+        said = " ".join(told.stdout.split())
+        assert "note: the recorded kernel had no cpuidle driver" in said and "taken as WFI" in said, told.output
+        assert "cpuidle" not in told.stderr
+    deepest = opplab.Machine.load("juno-r2")._inner.describe()["clusters"][0]["idle"][1]["power_uw"]
+    assert deepest == 0
+    assert opplab.Trace(recorded).energy(opplab.Machine.load("juno-r2")).idle_j == pytest.approx(0.6835, abs=1e-3)
 
 
 def test_clocks_that_a_machine_lacks_are_named() -> None:

@@ -392,7 +392,8 @@ impl Maker<'_> {
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.default(
                 "cluster.turbo",
-                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is unknown",
+                "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is unknown: they get the same, and no \
+                 range or draw holds less",
             );
         }
         // Small cores have bins of their own, which the dumped registers lack.

@@ -68,6 +68,7 @@ pub(crate) fn cpus_from(node: &Node, what: &str) -> Result<CpuList, Fault> {
             }
             cpus
         }
+        Value::Int(_) => vec![node.as_int(what, 0, NR_CPUS_MAX as i128 - 1)?],
         _ => parse_cpu_list(node.as_str(what)?, node.at)?,
     };
     if cpus.is_empty() {

@@ -3,6 +3,8 @@
 //!
 //! A run is generic over its [`Sink`], so that a run without observers costs nothing.
 
+use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome};
+
 use crate::counters::Sample;
 use crate::decision::Decision;
 pub use crate::ids::{CpuIdx, IDLE_TASK, PlacementRule, TaskIdx};
@@ -141,11 +143,24 @@ pub trait Sink {
     fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
         let _ = (now_ns, cpu, timer);
     }
+    /// Takes what the idle governor of a CPU is asked, and what it learns.
+    fn idle_call(&mut self, cpu: CpuIdx, call: IdleCall<'_>) {
+        let _ = (cpu, call);
+    }
     /// Takes the kernel's frequency scale of a CPU, 1024 for its reference. It counts for the last `open_ns` already: the run queue's
     /// clock was updated then.
     fn freq_scale(&mut self, now_ns: u64, cpu: CpuIdx, scale: u64, open_ns: u64) {
         let _ = (now_ns, cpu, scale, open_ns);
     }
+}
+
+/// What passes between a CPU and its idle governor.
+#[derive(Debug, Clone, Copy)]
+pub enum IdleCall<'a> {
+    /// The CPU goes idle: what the governor is asked.
+    Select(&'a IdleFacts<'a>),
+    /// The CPU is awake again: what the governor learns.
+    Reflect(&'a IdleOutcome),
 }
 
 /// What has a meter of its own.
@@ -215,6 +230,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn timer(&mut self, now_ns: u64, cpu: CpuIdx, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);
         self.1.timer(now_ns, cpu, timer);
+    }
+    fn idle_call(&mut self, cpu: CpuIdx, call: IdleCall<'_>) {
+        self.0.idle_call(cpu, call);
+        self.1.idle_call(cpu, call);
     }
     fn freq_scale(&mut self, now_ns: u64, cpu: CpuIdx, scale: u64, open_ns: u64) {
         self.0.freq_scale(now_ns, cpu, scale, open_ns);

@@ -3,34 +3,18 @@
 use opplab_guarded::guarded;
 use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::experiment::parse_policy;
-use opplab_model::policy_values::EnergyModelSource;
-use opplab_replay::Change;
 use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::error::{model_error, raise};
+use crate::idle::{States, run_idle};
 use crate::machine::PyMachine;
 use crate::meter;
 use crate::policies::Policies;
+use crate::replay::change_of;
 use crate::run::{self, HookedCase};
 use crate::workload::PyWorkload;
-
-/// The change that options name.
-pub(crate) fn change_of(
-    governor: Option<String>,
-    freq_max: Option<String>,
-    energy_model: Option<&str>,
-    kernel: Option<String>,
-    tunables: Vec<(String, String)>,
-) -> Change {
-    let energy_model = energy_model.map(|name| match name {
-        "artificial" => EnergyModelSource::Artificial,
-        "registered" => EnergyModelSource::Registered,
-        _ => EnergyModelSource::None,
-    });
-    Change { governor, freq_max, energy_model, kernel, tunables }
-}
 
 /// One run to be made, with the labels that its results carry.
 #[pyclass(frozen, name = "Case", module = "opplab._opplab")]
@@ -113,11 +97,13 @@ impl PyCase {
         tunables: Vec<(String, String)>,
         governor: Option<String>,
         freq_max: Option<String>,
-        energy_model: Option<&str>,
+        energy_model: Option<String>,
         kernel: Option<String>,
     ) -> Self {
         let mut file = self.file.clone();
-        file.policy = change_of(governor, freq_max, energy_model, kernel, tunables).apply(&file.policy);
+        if let Some(change) = change_of((governor, freq_max, energy_model, kernel, tunables)) {
+            file.policy = change.apply(&file.policy);
+        }
         Self::new(file)
     }
 
@@ -220,9 +206,10 @@ impl PyCase {
         opplab_sim::has_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
     }
 
-    /// Whether real-time tasks of it avoid small CPUs only because its kernel is taken to be built with CONFIG_UCLAMP_TASK.
-    fn boosted_by_build(&self, py: Python<'_>) -> PyResult<bool> {
-        opplab_sim::boosted_by_build(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))
+    /// The note, if real-time tasks of it avoid small CPUs only because its kernel is taken to be built with CONFIG_UCLAMP_TASK.
+    fn boosted_by_build(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        let found = opplab_sim::boosted_by_build(&self.case(py).case);
+        Ok(found.map_err(|error| raise(py, "CaseError", error.0))?.then_some(opplab_sim::BOOSTED))
     }
 
     /// Whether its workload or policy clamps utilisation.
@@ -266,6 +253,11 @@ impl PyCase {
     /// Runs it and gives its events as a kernel trace: `perfetto`, `trace.dat` or `text`.
     fn trace<'py>(&self, py: Python<'py>, form: &str) -> PyResult<Bound<'py, PyBytes>> {
         run::trace(py, &self.case(py), form)
+    }
+
+    /// Runs it and gives what idle governors decide on its sleeps, as `trace_idle` does of a trace.
+    fn idle<'py>(&self, py: Python<'py>, states: States, deciders: Vec<String>) -> PyResult<Bound<'py, PyList>> {
+        run_idle(py, &self.case(py), &states, &deciders)
     }
 
     /// Runs it and gives what a meter shows that is read every `period_ns`: `{column: values}`, or turbostat's text.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
-use opplab_replay::idle_states::{BY_NUMBER, IdleStates};
+use opplab_replay::idle_states::IdleStates;
 use opplab_signals::decode::decoded;
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
@@ -102,7 +102,6 @@ pub(crate) fn trace_energy<'py>(
             let highest = machine.cluster_of(cpu).highest_khz();
             format!("CPU {cpu} is at {khz} kHz, machine {} ends at {highest}: such clocks count as that", machine.name)
         });
-        let by_number = energy.states_by_number.then(|| BY_NUMBER.to_owned());
         let no_states = energy.no_states.then(|| NO_STATES.to_owned());
         let no_opps = energy.no_opps.iter().zip(&machine.clusters).filter(|(khz, _)| !khz.is_empty());
         let no_opps = no_opps.map(|(khz, cluster)| {
@@ -112,7 +111,7 @@ pub(crate) fn trace_energy<'py>(
         });
         dict.set_item(
             "notes",
-            too_fast.into_iter().chain(no_opps).chain(by_number).chain(no_states).collect::<Vec<_>>(),
+            too_fast.into_iter().chain(no_opps).chain(energy.states_note.clone()).chain(no_states).collect::<Vec<_>>(),
         )?;
         Ok(dict)
     };

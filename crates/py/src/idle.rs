@@ -1,4 +1,4 @@
-//! Idle decisions of a recorded trace: see crate `replay`, module `idle`.
+//! Idle decisions of a recorded trace and of a run: see crate `replay`, module `idle`.
 
 use std::path::PathBuf;
 
@@ -6,21 +6,25 @@ use opplab_guarded::guarded;
 use opplab_kernel::cpuidle::IdleState;
 use opplab_kernel::profile::KernelProfile;
 use opplab_replay::idle::{Decider, EVENTS, Stays, decide};
+use opplab_replay::idle_states::IdleStates;
 use opplab_signals::decode::decoded;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::error::raise;
+use crate::machine::PyMachine;
+use crate::run::{HookedCase, simulate};
 use crate::tracefile::trace_error;
 
 /// Exit latency and target residency of each state in ns, and whether it polls; by CPU.
-type States = Vec<Vec<(u64, u64, bool)>>;
+pub(crate) type States = Vec<Vec<(u64, u64, bool)>>;
 
 /// What `deciders` (governors, `recorded`, `constant`, `oracle`) decide on the sleeps of the trace at `path`: one
-/// dictionary for each CPU and decider, and what was damaged.
+/// dictionary for each CPU and decider, what was damaged, and what its states were taken for where they are those of `machine`.
 #[guarded]
 #[pyfunction]
+#[pyo3(signature = (path, states, deciders, tick_ns, profile, machine=None))]
 pub(crate) fn trace_idle<'py>(
     py: Python<'py>,
     path: PathBuf,
@@ -28,7 +32,8 @@ pub(crate) fn trace_idle<'py>(
     deciders: Vec<String>,
     tick_ns: u64,
     profile: &str,
-) -> PyResult<(Bound<'py, PyList>, Vec<String>)> {
+    machine: Option<&PyMachine>,
+) -> PyResult<(Bound<'py, PyList>, Vec<String>, Option<String>)> {
     let Some(kernel) = KernelProfile::named(profile) else {
         return Err(raise(py, "InputError", format!("there is no kernel profile `{profile}`")));
     };
@@ -36,14 +41,45 @@ pub(crate) fn trace_idle<'py>(
     let read = py.detach(|| {
         let mut stays = Stays::default();
         let outcome = TraceFile::open(&path)?.stream(&options, &mut decoded(&mut stays))?;
-        Ok((stays, outcome.problems))
+        let of_machine = machine.map(|machine| IdleStates::of(&path, &machine.inner));
+        Ok((stays, outcome.problems, of_machine))
     });
-    let (stays, problems) = read.map_err(|error| trace_error(py, &path, error))?;
+    let (mut stays, problems, of_machine) = read.map_err(|error| trace_error(py, &path, error))?;
+    if let Some(of_machine) = &of_machine {
+        stays.number(|cpu, state| of_machine.number(cpu, state));
+    }
+    let rows = rows(py, &stays, &path.display().to_string(), &states, &deciders, (&kernel, tick_ns))?;
+    let note = of_machine.and_then(|of_machine| of_machine.note());
+    Ok((rows, problems.iter().map(ToString::to_string).collect(), note))
+}
+
+/// What `deciders` decide on the sleeps of a run, each with the facts and outcomes of the run's own governor: one dictionary for each CPU
+/// and decider.
+pub(crate) fn run_idle<'py>(
+    py: Python<'py>,
+    case: &HookedCase,
+    states: &States,
+    deciders: &[String],
+) -> PyResult<Bound<'py, PyList>> {
+    let policy = &case.case.policy;
+    let kernel = policy.profile().map_err(|error| raise(py, "CaseError", error.to_string()))?;
+    let mut stays = Stays::default();
+    simulate(py, case, &mut stays)?;
+    rows(py, &stays, "the run", states, deciders, (&kernel, 1_000_000_000 / u64::from(policy.hz)))
+}
+
+fn rows<'py>(
+    py: Python<'py>,
+    stays: &Stays,
+    of: &str,
+    states: &States,
+    deciders: &[String],
+    (kernel, tick_ns): (&KernelProfile, u64),
+) -> PyResult<Bound<'py, PyList>> {
     let rows = PyList::empty(py);
     for (cpu, of_cpu) in stays.cpus.iter().enumerate().filter(|(_, stays)| !stays.is_empty()) {
         let Some(states) = states.get(cpu).filter(|states| !states.is_empty()) else {
-            let text = format!("{}: the idle states of CPU {cpu} are not known", path.display());
-            return Err(raise(py, "InputError", text));
+            return Err(raise(py, "InputError", format!("{of}: the idle states of CPU {cpu} are not known")));
         };
         let table: Vec<IdleState> = states
             .iter()
@@ -53,14 +89,14 @@ pub(crate) fn trace_idle<'py>(
                 polling,
             })
             .collect();
-        for name in &deciders {
+        for name in deciders {
             let decider = match name.as_str() {
                 "recorded" => Decider::Recorded,
                 "constant" => Decider::Constant,
                 "oracle" => Decider::Oracle,
                 name => Decider::Governor(name),
             };
-            let Some(score) = decide(of_cpu, &table, decider, &kernel, tick_ns.max(1)) else {
+            let Some(score) = decide(of_cpu, &table, decider, kernel, tick_ns.max(1)) else {
                 return Err(raise(py, "InputError", format!("there is no idle governor `{name}`")));
             };
             let row = PyDict::new(py);
@@ -76,5 +112,5 @@ pub(crate) fn trace_idle<'py>(
             rows.append(row)?;
         }
     }
-    Ok((rows, problems.iter().map(ToString::to_string).collect()))
+    Ok(rows)
 }

@@ -60,8 +60,8 @@ mod _opplab {
             benchmarks, check_policy, decision_codes, disk_classes, governor_tunables, names, policy_keys, proposals,
         },
         replay::{
-            agree_recording, replay_trace, replayed_cases, replayed_frequencies, trace_misfits, trace_to_rtapp,
-            traced_machine,
+            agree_recording, compared_cases, replay_trace, replayed_cases, replayed_frequencies, trace_misfits,
+            trace_to_rtapp, traced_machine,
         },
         run::metrics_of_runs,
         signals::trace_signals,

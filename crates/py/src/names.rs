@@ -83,7 +83,7 @@ fn python_type(values: PolicyValue) -> &'static str {
         PolicyValue::Tunables => "Mapping[str, str | int]",
         PolicyValue::Gates => "Mapping[str, str]",
         PolicyValue::Limit => "int | Mapping[str, int]",
-        PolicyValue::Cpus => "tuple[int, ...]",
+        PolicyValue::Cpus => "tuple[int, ...] | str | int",
         PolicyValue::Proposals | PolicyValue::Features => "tuple[str, ...]",
         PolicyValue::IdleStates => "tuple[str, ...] | str",
         PolicyValue::Changes => "tuple[Mapping[str, Any], ...]",

@@ -11,7 +11,7 @@ use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayEr
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::case::{PyCase, change_of};
+use crate::case::PyCase;
 use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::{note_damage, note_remark};
@@ -80,17 +80,15 @@ pub(crate) fn replay_trace(
     energy_model: Option<&str>,
     kernel: Option<String>,
     tunables: Vec<(String, String)>,
-    recorded: (Option<String>, Option<String>, Option<String>, Option<u32>),
+    recorded: Known,
 ) -> PyResult<String> {
     let mode = match mode {
         "open" => Some(Mode::Open),
         "closed" => Some(Mode::Closed),
         _ => None,
     };
-    let change = change_of(governor, freq_max, energy_model, kernel, tunables);
-    let change = (change != Change::default()).then_some(change);
-    let (recorded_governor, driver, recorded_kernel, half_life_ms) = recorded;
-    let recorded = Recorded { governor: recorded_governor, driver, kernel: recorded_kernel, half_life_ms };
+    let change = change_of((governor, freq_max, energy_model.map(str::to_owned), kernel, tunables));
+    let recorded = recorded_of(recorded);
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
@@ -102,6 +100,49 @@ pub(crate) fn replay_trace(
     })?;
     note_events(py, path, &events)?;
     Ok(found)
+}
+
+/// Governor, f_max, energy model, kernel and tunables of a replay; what is none is as recorded.
+pub(crate) type Changed = (Option<String>, Option<String>, Option<String>, Option<String>, Vec<(String, String)>);
+
+/// Governor, driver, kernel and half-life (ms) of a recording, where somebody knows them.
+type Known = (Option<String>, Option<String>, Option<String>, Option<u32>);
+
+/// The change that options name, if they name any.
+pub(crate) fn change_of((governor, freq_max, energy_model, kernel, tunables): Changed) -> Option<Change> {
+    let energy_model = energy_model.map(|name| match name.as_str() {
+        "artificial" => EnergyModelSource::Artificial,
+        "registered" => EnergyModelSource::Registered,
+        _ => EnergyModelSource::None,
+    });
+    let change = Change { governor, freq_max, energy_model, kernel, tunables };
+    (change != Change::default()).then_some(change)
+}
+
+fn recorded_of((governor, driver, kernel, half_life_ms): Known) -> Recorded {
+    Recorded { governor, driver, kernel, half_life_ms }
+}
+
+/// Runs of those that the closed loop of `replay_trace` is the mean of, as cases: each whether it is under the changed policy, and its
+/// number.
+#[guarded]
+#[pyfunction]
+pub(crate) fn compared_cases(
+    py: Python<'_>,
+    path: &str,
+    machine: Option<PyRef<'_, PyMachine>>,
+    change: Changed,
+    recorded: Known,
+    runs: Vec<(bool, u64)>,
+) -> PyResult<Vec<PyCase>> {
+    let machine = machine.map(|machine| machine.inner.clone());
+    let (change, recorded) = (change_of(change), recorded_of(recorded));
+    let cases = run(py, move || {
+        let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
+        let case = |(is_changed, nth)| replay.compared_case(change.as_ref(), is_changed, nth);
+        runs.into_iter().map(case).collect::<Result<Vec<_>, _>>()
+    })?;
+    Ok(cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start)).collect())
 }
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as

@@ -10,6 +10,8 @@
 //! cpuidle_enter_state(), v6.12).
 //! Beside governors stand rivals without any history: always the recorded run's most frequent state, and the deepest state that
 //! the stay, known beforehand, was long enough for.
+//! Of a simulated run the facts that its governor had are known, and the outcomes; all governors get the same, so that the run's
+//! own decides as in the run.
 //! Not in a trace, and assumed: the next timer is the next timer interrupt (one that was re-armed meanwhile is not seen),
 //! the tick runs again after each stay, nobody waits for I/O, and PM QoS allows all.
 
@@ -17,6 +19,7 @@ use std::collections::BTreeMap;
 
 use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome, IdleState, KTIME_MAX, idle_governor, poll_time_ns};
 use opplab_kernel::profile::KernelProfile;
+use opplab_model::event::{self, CpuIdx, ExpiredTimer, IDLE_TASK, IdleCall, Sink};
 use opplab_signals::decode::{SchedEvent, SchedSink};
 use opplab_trace::Event;
 
@@ -41,6 +44,16 @@ pub struct Stay {
     pub miss: Option<bool>,
     /// Whether a task ran before the CPU went idle again; `None` if the trace has no switches.
     pub ran: Option<bool>,
+    /// What the governor of a simulated run was asked and learned.
+    pub told: Option<Told>,
+}
+
+/// What the governor of a simulated run was asked before a stay, and learned from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// Without the states; `None` where the kernel asks no governor.
+    facts: Option<IdleFacts<'static>>,
+    outcome: IdleOutcome,
 }
 
 /// All stays of a trace, by CPU; feed it with events in order of time.
@@ -52,6 +65,9 @@ pub struct Stays {
     /// Stays of each CPU before which no timer interrupt has been seen yet.
     waiting: Vec<usize>,
     switches: bool,
+    /// By CPU: what the governor was asked, and what it has learned since.
+    asked: Vec<Option<IdleFacts<'static>>>,
+    told: Vec<Option<Told>>,
 }
 
 impl Stays {
@@ -61,6 +77,8 @@ impl Stays {
             self.cpus.resize(cpu + 1, Vec::new());
             self.open.resize(cpu + 1, None);
             self.waiting.resize(cpu + 1, 0);
+            self.asked.resize(cpu + 1, None);
+            self.told.resize(cpu + 1, None);
         }
         Some(cpu)
     }
@@ -81,21 +99,91 @@ impl Stays {
         }
         self.waiting[cpu] = self.cpus[cpu].len();
     }
+
+    fn idle(&mut self, cpu: u32, now_ns: u64, state: Option<usize>) {
+        let Some(cpu) = self.cpu(cpu) else { return };
+        let entered = state.map(|state| (state, now_ns));
+        if let (None, Some((state, from_ns))) = (entered, std::mem::replace(&mut self.open[cpu], entered)) {
+            let (ran, told) = (self.switches.then_some(false), self.told[cpu].take());
+            self.cpus[cpu].push(Stay {
+                state,
+                from_ns,
+                to_ns: now_ns,
+                by_timer: false,
+                timer_ns: None,
+                miss: None,
+                ran,
+                told,
+            });
+        }
+    }
+
+    /// Numbers the states as those of a machine.
+    pub fn number(&mut self, number: impl Fn(u32, usize) -> usize) {
+        for (cpu, stays) in (0..).zip(&mut self.cpus) {
+            stays.iter_mut().for_each(|stay| stay.state = number(cpu, stay.state));
+        }
+    }
+
+    fn switch(&mut self, cpu: u32, is_task: bool) {
+        self.switches = true;
+        if let Some(last) = self.last(cpu).filter(|_| is_task) {
+            last.ran = Some(true);
+        }
+    }
+}
+
+/// The stays of a simulated run.
+impl Sink for Stays {
+    fn event(&mut self, now_ns: u64, event: &event::Event) {
+        match *event {
+            event::Event::CpuIdle { cpu, state } => self.idle(cpu, now_ns, usize::try_from(state).ok()),
+            event::Event::SchedSwitch { cpu, next, .. } => self.switch(cpu, next != IDLE_TASK),
+            _ => {}
+        }
+    }
+
+    fn timer(&mut self, now_ns: u64, cpu: CpuIdx, _timer: ExpiredTimer) {
+        Self::timer(self, cpu, now_ns);
+    }
+
+    fn idle_call(&mut self, cpu: CpuIdx, call: IdleCall<'_>) {
+        let Some(cpu) = self.cpu(cpu) else { return };
+        match call {
+            IdleCall::Select(&IdleFacts {
+                states: _,
+                disabled,
+                latency_req_ns,
+                sleep_length_ns,
+                delta_tick_ns,
+                tick_stopped,
+                nr_iowaiters,
+                tick_ns,
+                utilized,
+                now_ns,
+            }) => {
+                self.asked[cpu] = Some(IdleFacts {
+                    states: &[],
+                    disabled,
+                    latency_req_ns,
+                    sleep_length_ns,
+                    delta_tick_ns,
+                    tick_stopped,
+                    nr_iowaiters,
+                    tick_ns,
+                    utilized,
+                    now_ns,
+                });
+            }
+            IdleCall::Reflect(&outcome) => self.told[cpu] = Some(Told { facts: self.asked[cpu].take(), outcome }),
+        }
+    }
 }
 
 impl SchedSink for Stays {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         match *what {
-            SchedEvent::Idle { cpu, state } => {
-                let Some(cpu) = self.cpu(cpu) else { return };
-                let entered = state.map(|state| (state, event.time_ns));
-                if let (None, Some((state, from_ns))) = (entered, std::mem::replace(&mut self.open[cpu], entered)) {
-                    let ran = self.switches.then_some(false);
-                    let to_ns = event.time_ns;
-                    let stay = Stay { state, from_ns, to_ns, by_timer: false, timer_ns: None, miss: None, ran };
-                    self.cpus[cpu].push(stay);
-                }
-            }
+            SchedEvent::Idle { cpu, state } => self.idle(cpu, event.time_ns, state),
             SchedEvent::IdleMiss { cpu, below } => {
                 if let Some(last) = self.last(cpu) {
                     last.miss = Some(below);
@@ -105,14 +193,7 @@ impl SchedSink for Stays {
             SchedEvent::Irq { name } if name.to_ascii_lowercase().windows(5).any(|word| word == b"timer") => {
                 self.timer(event.cpu, event.time_ns);
             }
-            SchedEvent::Switch { next, .. } => {
-                self.switches = true;
-                if next.pid != 0
-                    && let Some(last) = self.last(event.cpu)
-                {
-                    last.ran = Some(true);
-                }
-            }
+            SchedEvent::Switch { next, .. } => self.switch(event.cpu, next.pid != 0),
             _ => {}
         }
     }
@@ -193,8 +274,14 @@ pub fn decide(
     for stay in stays.iter().filter(|stay| stay.state < states.len()) {
         let stay_ns = stay.to_ns - stay.from_ns;
         let until_timer_ns = stay.timer_ns.map(|timer_ns| timer_ns.saturating_sub(stay.from_ns));
-        let chosen = match (&mut governor, decider) {
-            (Some(governor), _) => {
+        let chosen = match (&mut governor, stay.told, decider) {
+            (Some(governor), Some(told), _) => {
+                let index =
+                    told.facts.map_or(stay.state, |facts| governor.select(&IdleFacts { states, ..facts }).index);
+                governor.reflect(&told.outcome);
+                index
+            }
+            (Some(governor), None, _) => {
                 let sleep_length_ns = until_timer_ns.unwrap_or(KTIME_MAX).min(KTIME_MAX) as i64;
                 let to_tick = (tick_ns - stay.from_ns % tick_ns.max(1)) as i64;
                 let facts = IdleFacts {
@@ -225,8 +312,8 @@ pub fn decide(
                 tick_stopped &= stay.ran == Some(false);
                 choice.index
             }
-            (None, Decider::Constant) => usual,
-            (None, Decider::Oracle) => {
+            (None, _, Decider::Constant) => usual,
+            (None, _, Decider::Oracle) => {
                 states.iter().rposition(|state| state.target_residency_ns <= stay_ns).unwrap_or(0)
             }
             _ => stay.state,

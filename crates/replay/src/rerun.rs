@@ -15,13 +15,13 @@ use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, Workload};
-use opplab_sim::{Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from};
+use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from};
 
 use crate::ReplayError;
 use crate::agree::start_at;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
-use crate::idle_states::{BY_NUMBER, IdleStates, SYSFS};
+use crate::idle_states::{IdleStates, SYSFS};
 use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
@@ -161,10 +161,6 @@ pub struct Comparison {
     pub runs: (Vec<Measured>, Vec<Measured>),
 }
 
-/// The note where the place of real-time tasks depends on what no event and no snapshot shows.
-const BOOSTED: &str = "the trace does not show how its kernel was built: with CONFIG_UCLAMP_TASK, so that real-time tasks avoid CPUs below \
-     their boost, is assumed";
-
 /// Why an open loop is refused.
 const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, and the kworkers of a \
      recorded governor that samples: another energy model or f_max, or another governor than a recorded ondemand or \
@@ -286,8 +282,8 @@ impl Replay {
         setup.policy.pelt_half_life_ms = half_life_ms;
         setup.notes.extend(note);
         let states = IdleStates::of_files(&files, &setup.machine);
-        if events.number_idle_states(|cpu, state| states.number(cpu, state)) && has_machine && !states.are_named() {
-            setup.notes.push(BY_NUMBER.into());
+        if events.number_idle_states(|cpu, state| states.number(cpu, state)) && has_machine {
+            setup.notes.extend(states.note());
         }
         Self::of(events, setup)
     }
@@ -511,6 +507,22 @@ impl Replay {
     /// As [`Replay::compare`].
     pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
         self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
+    }
+
+    /// A run of those that [`Replay::compare`] with `change` is of, as the engine takes it: run `nth` of the trace's own policy, or of the
+    /// changed one.
+    ///
+    /// # Errors
+    /// As [`Replay::compare`].
+    pub fn compared_case(
+        &self,
+        change: Option<&Change>,
+        is_changed: bool,
+        nth: u64,
+    ) -> Result<ClosedCase, ReplayError> {
+        let own = &self.setup.policy;
+        let policy = change.filter(|_| is_changed).map_or_else(|| own.clone(), |change| change.apply(own));
+        self.closed(&policy, nth, self.births(change)).map(|(case, ..)| case)
     }
 
     /// The decisions of schedutil under the trace's own policy in an open loop.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use opplab_kernel::cpuidle::IdleState;
 use opplab_model::event::IDLE_TASK;
 use opplab_model::experiment::capacities;
 use opplab_model::file::parse_machine;
@@ -12,6 +13,7 @@ use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_replay::events::{Simulated, What};
 use opplab_replay::fit::TracedMachine;
+use opplab_replay::idle::{Decider, Stays, decide};
 use opplab_replay::idle_states::{BY_NUMBER, IdleStates};
 use opplab_replay::metrics::{Verdict, Whole, metrics};
 use opplab_replay::records::Records;
@@ -658,6 +660,84 @@ fn idle_states_of_a_recording_are_those_of_their_names() {
     let named = read();
     assert_eq!(entered(&named), Some(1));
     assert!(!named.setup.notes.iter().any(|note| note == BY_NUMBER), "{:?}", named.setup.notes);
+}
+
+/// Goal: a kernel without a cpuidle driver reports state 1 for the idle instruction, which is the machine's first state. Method: a snapshot
+/// of CPUs that shows no state, and traces that enter state 1 only, or another one too; the energy of a recording.
+#[test]
+fn a_recording_without_a_cpuidle_driver_has_the_idle_instruction_only() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-idle-driver");
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).unwrap_or_else(|error| panic!("{error}"));
+    };
+    let line = |us: u32, state: u32| format!("  <idle>-0  [000] d..2  1.00{us:04}: cpu_idle: state={state} cpu_id=0\n");
+    let trace = |state: u32| {
+        let switch = "  a-9  [000] d..2  1.000000: sched_switch: prev_comm=a prev_pid=9 prev_prio=120 prev_state=S ==> \
+                      next_comm=swapper/0 next_pid=0 next_prio=120\n";
+        format!("# tracer: nop\n{switch}{}{}{}{}", line(1, 1), line(2, u32::MAX), line(3, state), line(4, u32::MAX))
+    };
+    write("sysfs_before.txt", "/sys/devices/system/cpu/possible: 0-5|\n/sys/devices/system/cpu/cpu0/online: 1|\n");
+    write("trace.dat", &trace(1));
+    let epyc = machine("epyc-7742-2s");
+    let of = |machine: &Machine| IdleStates::of(&folder, machine);
+    assert_eq!([0, 1].map(|state| of(&juno()).number(0, state)), [0, 0]);
+    let polls = epyc.clusters[0].polls(0);
+    assert_eq!(of(&epyc).number(0, 1), usize::from(polls), "the first that does not poll");
+    let note = of(&juno()).note().unwrap_or_default();
+    assert!(note.contains("no cpuidle driver") && note.contains("WFI"), "{note}");
+    write("trace.dat", &trace(2));
+    assert_eq!([0, 1, 2].map(|state| of(&juno()).number(0, state)), [0, 1, 2], "a driver's states, by their numbers");
+    assert_eq!(of(&juno()).note().as_deref(), Some(BY_NUMBER));
+    std::fs::remove_file(folder.join("sysfs_before.txt")).unwrap_or_else(|error| panic!("{error}"));
+    write("trace.dat", &trace(1));
+    assert_eq!(of(&juno()).note().as_deref(), Some(BY_NUMBER), "nothing shows what the kernel had");
+}
+
+/// Goal: the governor of a run that is asked and told what it was in the run decides as in the run. Method: all governors, with a latency
+/// that is asked for, a state that is disabled, and a kernel that stops the tick first.
+#[test]
+fn the_governor_of_a_run_equals_itself() {
+    for (name, policy) in [
+        ("juno-r2", Policy::default()),
+        ("juno-r2", Policy { idle_disable: vec!["cpu-sleep-0".into()], ..Policy::default() }),
+        ("skylake-8x-uma", Policy { cpu_dma_latency_us: 100, ..Policy::default() }),
+        ("skylake-8x-uma", Policy { kernel: "4.14".into(), ..Policy::default() }),
+    ] {
+        let machine = machine(name);
+        for governor in ["menu", "teo", "ladder", "haltpoll"] {
+            let policy = Policy { idle_governor: governor.into(), ..policy.clone() };
+            let profile = policy.profile().unwrap_or_else(|error| panic!("{error}"));
+            let tick_ns = SECOND_NS / u64::from(policy.hz);
+            let case = Case {
+                machine: machine.clone(),
+                workload: loaded(&machine, WORKLOAD),
+                policy,
+                seed: 1,
+                duration_ns: 2 * SECOND_NS,
+            };
+            let mut stays = Stays::default();
+            opplab_sim::run(&case, &mut stays).unwrap_or_else(|error| panic!("{error:?}"));
+            let mut decisions = 0;
+            for (cpu, of_cpu) in (0..).zip(&stays.cpus) {
+                let states: Vec<IdleState> = machine.cluster_of(cpu).idle.iter().map(governed).collect();
+                let score =
+                    decide(of_cpu, &states, Decider::Governor(governor), &profile, tick_ns).expect("a governor");
+                assert_eq!(score.equal, score.decisions, "{name} {governor} CPU {cpu}");
+                decisions += score.decisions;
+            }
+            assert!(decisions > 500, "{name} {governor}: {decisions}");
+        }
+    }
+}
+
+/// A machine's idle state as governors know it: the exit latency holds the entry.
+fn governed(state: &opplab_model::machine::IdleState) -> IdleState {
+    IdleState {
+        exit_latency_ns: state.entry_latency_ns + state.exit_latency_ns,
+        target_residency_ns: state.target_residency_ns,
+        polling: state.name == "POLL",
+    }
 }
 
 #[test]

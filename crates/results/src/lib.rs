@@ -137,9 +137,9 @@ impl Run<'_> {
         vec![(String::new(), value.into())]
     }
 
-    /// The same as a share in percent; no value where there is no part.
-    fn some_percent(&self, part: u64, whole: u64) -> Values {
-        if part == 0 { Vec::new() } else { self.one(percent(part, whole)) }
+    /// A share in percent; no value of nothing.
+    fn share(&self, part: u64, whole: u64) -> Values {
+        if whole == 0 { Vec::new() } else { self.one(percent(part, whole)) }
     }
 
     fn wall_ns(&self) -> f64 {

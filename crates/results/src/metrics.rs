@@ -39,13 +39,13 @@ metrics! {
     "missed_activations", "%", Lower, Whole, "share of activations that were not finished in their period, or by the earlier deadline of a SCHED_DEADLINE task; those that were due and never finished are among them",
         |r| r.one(percent(r.outcome.missed_activations, r.outcome.activations));
     "missed_at_start", "%", Neither, Detail, "share of activations that were not finished in their period and ended in the run's first 0.2 s",
-        |r| r.some_percent(r.outcome.missed_at_start, r.outcome.activations);
+        |r| r.share(r.outcome.missed_at_start, r.outcome.activations);
     "unfinished_activations", "%", Lower, Detail, "share of activations that were due before the end of the run and did not finish: their responses count up to there",
-        |r| r.some_percent(r.outcome.unfinished_activations, r.outcome.activations);
+        |r| r.share(r.outcome.unfinished_activations, r.outcome.activations);
     "first_idle", "%", Neither, Detail, "share of CPU time in idle states that governors chose as at boot, where there is a deeper one",
-        |r| r.some_percent(r.outcome.first_idle_ns, r.outcome.wall_ns * r.outcome.busy_ns_by_opp.len() as u64);
+        |r| r.share(r.outcome.first_idle_ns, r.outcome.wall_ns * r.outcome.busy_ns_by_opp.len() as u64);
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
-        |r| if r.outcome.resumes == 0 { Vec::new() } else { r.one(percent(r.outcome.lost_resumes, r.outcome.resumes)) };
+        |r| r.share(r.outcome.lost_resumes, r.outcome.resumes);
     "rate", "1/s", Higher, Whole, "what the workload counts, a second",
         |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(r.a_second(r.outcome.counts)) };
     "freq_residency:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time at a frequency",

@@ -299,6 +299,10 @@ pub fn eas_needs_schedutil(case: &Case) -> Result<bool, CaseError> {
     run::setup::eas_needs_schedutil(case)
 }
 
+/// The note on a case of which [`boosted_by_build`] is true.
+pub const BOOSTED: &str = "nothing shows how the kernel was built: with CONFIG_UCLAMP_TASK, which is assumed, real-time tasks avoid CPUs \
+     below their boost (kernel.sched_util_clamp_min_rt_default); Debian's are built without it (gate uclamp=absent)";
+
 /// Whether real-time tasks of `case` avoid small CPUs only because its kernel is taken to be built with CONFIG_UCLAMP_TASK.
 ///
 /// # Errors

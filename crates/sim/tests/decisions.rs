@@ -9,7 +9,8 @@ use opplab_model::decision::{CODES, Decision, NONE};
 use opplab_model::event::{Event, IDLE_TASK, NullSink, PlacementRule, Sink};
 use opplab_model::machine::{Cluster, CpuPlace, Machine};
 use opplab_model::policy::Policy;
-use opplab_model::policy_values::EnergyModelSource;
+use opplab_model::policy_keys::PolicyChange;
+use opplab_model::policy_values::{EnergyModelSource, SetLimit};
 use opplab_model::testing::Swarm;
 use opplab_model::workload::{ChannelSpec, DeviceSpec, Op, SchedPolicy, TaskSpec, Workload, Workqueue};
 use opplab_sim::hooks::{GovernorCpu, GovernorFacts, Hooks, PlacementFacts};
@@ -643,6 +644,61 @@ fn a_rewritten_schedutil_decides_alike_on_x86() {
             assert_eq!(highest(&ours), highest(&theirs), "{name} {kernel}");
             assert!(ours.requests.len() > 15, "{name} {kernel}: {}", ours.requests.len());
         }
+    }
+}
+
+/// A governor that asks for the highest clock it is told of, and notes what it is told.
+#[derive(Default)]
+struct Highest {
+    /// When, in ns, the highest clock and what schedutil would take a share of.
+    told: Vec<(u64, u32, u32)>,
+}
+
+impl Hooks for Highest {
+    fn governs(&self) -> bool {
+        true
+    }
+
+    fn freq_khz(&mut self, facts: &GovernorFacts) -> Result<Option<u32>, String> {
+        self.told.push((facts.time_ns, facts.max_khz, facts.freq_ref_khz));
+        Ok(Some(facts.max_khz))
+    }
+}
+
+/// Goal: what is written to sysfs while a run goes on reaches a governor of the user's own, and its clock follows.
+#[test]
+fn changes_reach_a_governor_of_the_users_own() {
+    const AT_NS: u64 = 100_000_000;
+    let text = include_str!("../../../python/opplab/data/machines/skylake-8x-uma.toml");
+    let machine = opplab_model::file::parse_machine("skylake-8x-uma", text).unwrap_or_else(|error| panic!("{error}"));
+    let base_khz = machine.clusters[0].base_khz;
+    let before =
+        Policy { driver: "intel_cpufreq".into(), governor: "schedutil".into(), no_hwp: true, ..Policy::default() };
+    let no_turbo = Policy { no_turbo: true, ..before.clone() };
+    let scaling_max_freq = SetLimit { all_khz: 1_500_000, by_cluster: Vec::new() };
+    let limited = Policy { scaling_max_freq, ..before.clone() };
+    for (after, wanted_khz) in [(no_turbo, base_khz), (limited, 1_500_000)] {
+        let change = |at_ms, policy: &Policy| PolicyChange { at_ms, policy: policy.clone() };
+        let policy = Policy { changes: vec![change(100, &after), change(200, &before)], ..before.clone() };
+        let workload = periodic(&machine, 4, 300, 1);
+        let case = Case { machine: machine.clone(), workload, policy, seed: 1, duration_ns: 3 * AT_NS };
+        let (mut sink, mut hooks) = (Records::default(), Highest::default());
+        run_with(&case, &Start::default(), &mut sink, &mut hooks).unwrap_or_else(|error| panic!("{error:?}"));
+        let highest = |part: u64| {
+            let inside = hooks.told.iter().filter(|told| told.0 / AT_NS == part);
+            let all: std::collections::BTreeSet<u32> = inside.map(|told| told.1).collect();
+            all.into_iter().collect::<Vec<_>>()
+        };
+        let turbo = highest(0);
+        assert!(turbo.len() == 1 && turbo[0] > base_khz, "{turbo:?}");
+        assert_eq!(highest(1), [wanted_khz]);
+        assert_eq!(highest(2), turbo);
+        let asked = |part: u64| -> Vec<u32> {
+            let inside = sink.requests.iter().filter(|request| request.0 / AT_NS == part);
+            inside.map(|request| request.2).collect()
+        };
+        assert!(asked(1).iter().all(|&khz| khz <= wanted_khz), "{:?}", sink.requests);
+        assert!(asked(2).contains(&turbo[0]), "{:?}", sink.requests);
     }
 }
 

@@ -260,14 +260,15 @@ class Ranking:
 
         workload = self.base["workload"]
         metered = "watts are the sum of the clusters' meters, without the rest of the machine"
-        late = own("unfinished_activations") if any(name.startswith("response_") for name in self.shown) else {}
+        unfinished = own("unfinished_activations") if any(name.startswith("response_") for name in self.shown) else {}
+        late = [label for label in self.labels if any(unfinished.get(label, ()))]
         notes = [
             metered if "power" in self.shown or "energy" in self.shown else "",
             start_up([(workload, self.base["duration_ns"])]),
             whole_of(runs.values(), [workload]),
             periods_together(workload) if self.latencies else "",
             f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
-            never_finished([label for label in self.labels if label in late]) if late else "",
+            never_finished(late) if late else "",
             in_first_idle(
                 {label: fmean(shares) for label, shares in own(FIRST_IDLE).items()},
                 {label: policy["idle_governor"] for label, policy in policies.items()},
@@ -289,7 +290,7 @@ def _later_misses(
         every = values.get((point, label, MISSED))
         if every is None:
             continue
-        # Runs without such a miss have no row of it.
+        # Runs of older versions have no row of it where there is no such miss.
         cold = values.get((point, label, "missed_at_start"), Values())
         own = {at: value - cold.own.get(at, 0.0) for at, value in every.own.items()}
         drawn = {

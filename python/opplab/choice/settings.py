@@ -9,6 +9,7 @@ from typing import Any
 
 from opplab import _opplab
 from opplab.catalog import nearest
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_hwp, refused_epp
 from opplab.sweep.variants import Variant, labels_apart
@@ -278,7 +279,7 @@ def writes_of(
         write("watchdog_thresh_s", keys["watchdog_thresh_s"], "/proc/sys/kernel/watchdog_thresh")
     if "nosmt" in keys:
         write("nosmt", "off" if keys["nosmt"] else "on", f"{CPU}/smt/control")
-    for cpu in keys.get("offline_cpus", ()):
+    for cpu in cpus_in(keys.get("offline_cpus", ())):
         write("offline_cpus", 0, f"{CPU}/cpu{cpu}/online")
     # The lower limit first: it may not be above the upper one.
     for name in ("sched_util_clamp_min", "sched_util_clamp_max", "sched_util_clamp_min_rt_default"):
@@ -292,7 +293,7 @@ def writes_of(
             out.append(Unset("changes", f"{change['at_ms']} ms into the run: {command.removeprefix('# ')}"))
     for name in ("isolcpus", "nohz_full"):
         if cpus := keys.get(name):
-            out.append(Unset(name, f"on the kernel's command line: {name}={','.join(map(str, cpus))}"))
+            out.append(Unset(name, f"on the kernel's command line: {name}={','.join(map(str, cpus_in(cpus)))}"))
     notes = {
         "energy_model": "firmware and cpufreq driver determine the energy model: {}",
         "freq_max": "f_max of frequency invariance is chosen by the kernel's code: {}",

@@ -30,11 +30,16 @@ def _idle_of_run(target: str, output_format: str) -> None:
     from opplab.explanation.idle import decisions_of_run, watts_by_state
 
     case = find_case(target)
-    decisions, watts = decisions_of_run(case).to_dicts(), watts_by_state(case)
+    table, own = decisions_of_run(case)
+    decisions, watts = table.to_dicts(), watts_by_state(case)
     if output_format == "json":
-        click.echo(json.dumps({"decisions": decisions, "power": watts}))
+        click.echo(json.dumps({"governor": own, "decisions": decisions, "power": watts}))
         return
     print_table(decisions, output_format)
+    say(
+        f"The run's governor is {own}. All rows have its facts: the tick, the timers and the sleeps of the run. "
+        "Under another one they would have been others."
+    )
     click.echo()
     print_table(watts, output_format)
 

@@ -180,14 +180,14 @@ def powered(
 ) -> tuple[str, list[str], list[Fitted]]:
     """Give a machine file with power of measurements or the generic curve, lines about it, and the fitted curves."""
     from opplab.fit.energy_model import energy_model_notes
-    from opplab.fit.machine_power import NEXT_MARK, fitted_power, generic_power
+    from opplab.fit.machine_power import NEXT_MARK, about_power, fitted_power, generic_power
 
     if power == ("generic",):
         text, words = generic_power(text)
         return text, [words, *energy_model_notes(toml_of(text, "the machine file"))], []
     text, parameters, cannot, fits = fitted_power(text, *map(Path, power), soc=soc, points=points, of=of)
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
-    lines += [f"power, unknown: {what}" for what in cannot]
+    lines += about_power(cannot)
     tree = toml_of(text, "the machine file")
     if fits and (best := tree.get("source", {}).get(NEXT_MARK)):
         lines.append(f"most helpful measurement: {best}")
@@ -292,11 +292,11 @@ def import_(
     if power is not None:
         measured = (*measured, power)
     if measured:
-        text, about_power, _ = powered(text, *measured, soc=soc, points=points, of=interval)
+        text, lines, _ = powered(text, *measured, soc=soc, points=points, of=interval)
         facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
         if bare := _opplab.Machine.parse("machine", text).unknown_power:
             facts["missing"].append(f"power of the CPUs of {', '.join(bare)} at each OPP")
-        facts["notes"] += about_power
+        facts["notes"] += lines
     if calibration is not None:
         from opplab.host.calibrated import calibrated
 

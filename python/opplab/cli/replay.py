@@ -69,6 +69,11 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 REPLAYED = ("governor", "freq_max", "energy_model", "kernel")
 TAKEN = f"{', '.join(REPLAYED)} and tunables"
 
+Changed = tuple[str | None, str | None, str | None, str | None, list[tuple[str, str]]]
+"""The keys of a policy that a replay changes (`REPLAYED`), and tunables."""
+Recorded = tuple[str | None, str | None, str | None, int | None]
+"""Governor, driver, kernel and half-life of a recording, where somebody knows them."""
+
 # What a unit is shown in: name, parts of it in one, digits.
 UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
 LATENCY = ("us", 1e3, 1)
@@ -300,22 +305,11 @@ def command(
         asked = change["tunables"].get(RATE, "")
         kept = _kept(case, change) if case and asked else ""
         tunables_of = {**change["tunables"], **({RATE: kept} if kept else {})}
-        text = _opplab.replay_trace(
-            str(trace),
-            on,
-            mode,
-            change.get("governor"),
-            change.get("freq_max"),
-            change.get("energy_model"),
-            change.get("kernel"),
-            list(tunables_of.items()),
-            recorded,
-        )
+        keys = (change.get(key) for key in REPLAYED)
+        wanted: Changed = (*keys, list(tunables_of.items()))  # type: ignore[assignment]
+        text = _opplab.replay_trace(str(trace), on, mode, *wanted, recorded)
         loaded = json.loads(text)
-        # Cases made anew have the machine's f_max and energy model.
-        other = recorded_driver or recorded_kernel or {"freq_max", "energy_model"} & set(change)
-        own = None if other else (recorded_governor, pelt_half_life_ms)
-        told = [*_moved(loaded, ran_on), *_late(loaded, trace, on, own, change)]
+        told = [*_moved(loaded, ran_on), *_late(loaded, trace, on, wanted, recorded)]
         found = with_intervals(loaded)
         found["notes"] += [*said, *told, *left_out]
         found["notes"] += [refusal(asked, kept)] if kept else []
@@ -334,38 +328,30 @@ def command(
 
 def _kept(case: _opplab.Case, change: dict[str, Any]) -> str:
     """Give the time between samples that stays where the kernel of a replayed case refuses that of a change."""
-    file = json.loads(_changed(case, change).to_json())
+    changed = case.changed(**{**change, "tunables": list(change["tunables"].items())})
+    file = json.loads(changed.to_json())
     return kept_rate(file["machine"], file["policy"])
 
 
-def _changed(case: _opplab.Case, change: dict[str, Any]) -> _opplab.Case:
-    """Give a replayed case with a change."""
-    return case.changed(**{**change, "tunables": list(change["tunables"].items())})
-
-
 def _late(
-    found: dict[str, Any],
-    trace: Path,
-    machine: _opplab.Machine | None,
-    recorded: tuple[str | None, int | None] | None,
-    change: dict[str, Any],
+    found: dict[str, Any], trace: Path, machine: _opplab.Machine | None, wanted: Changed, recorded: Recorded
 ) -> list[str]:
-    """Name the tasks that end late: of the closed loop's run with the most, where a case made anew ends as that one."""
+    """Name the tasks that end late: of the closed loop's run with the most."""
     runs: list[list[int]] = next(
         (one["runs"] for one in found["metrics"] if one["metric"] == MISSED and "runs" in one), []
     )
-    words: list[str] = []
-    if recorded is None or not any(map(any, runs)):
-        return words
-    cases = _opplab.replayed_cases(str(trace), machine, len(runs), *recorded, False)[0]
-    for at, name in enumerate(("replayed", "changed")[: len(runs[0])]):
-        most, nth = max((run[at], -number) for number, run in enumerate(runs))
-        if not most:
-            continue
-        case = _changed(cases[-nth], change) if at else cases[-nth]
+    if not any(map(any, runs)):
+        return []
+    # Of runs with as many the first.
+    most = [max((run[at], -nth) for nth, run in enumerate(runs)) for at in range(len(runs[0]))]
+    late = [(at, -nth, missed) for at, (missed, nth) in enumerate(most) if missed]
+    cases = _opplab.compared_cases(str(trace), machine, wanted, recorded, [(at == 1, nth) for at, nth, _ in late])
+    words = []
+    for (at, _, missed), case in zip(late, cases, strict=True):
         outcome = case.run(False)
-        if outcome["missed_activations"] == most:
-            words.append(f"late under the {name} policy, in the run with the most: {late_tasks(case, outcome)}")
+        if outcome["missed_activations"] == missed:
+            policy = ("replayed", "changed")[at]
+            words.append(f"late under the {policy} policy, in the run with the most: {late_tasks(case, outcome)}")
     return words
 
 

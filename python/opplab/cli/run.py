@@ -425,7 +425,11 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     from opplab.sweep.missing import missing, unable
     from opplab.sweep.runner import run_cases
 
-    lacking = (*missing(experiment.cases), *unable(experiment.cases))
+    # What is asked for and is not there stands in the answer, where that is printed in sentences.
+    in_answer = (
+        not experiment.compare and how.output_format != "csv" and (not how.everything or how.output_format == "text")
+    )
+    lacking = (*(() if in_answer else missing(experiment.cases)), *unable(experiment.cases))
     for words in (*experiment.notes, *experiment.workload_notes, *lacking):
         note(words)
     _tell_unknown_disks(experiment)

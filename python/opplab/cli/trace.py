@@ -28,6 +28,7 @@ from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
 from opplab.simulation.machine import Machine
+from opplab.trace import damage
 from opplab.trace.recording import Trace
 
 if TYPE_CHECKING:
@@ -324,6 +325,9 @@ def energy(
             if len(table):
                 print_table(table.to_dicts(), output_format)
                 click.echo()
+        if output_format == "text":
+            say("\n".join(f"note: {words}" for words in trace.notes))
+            damage.in_answer(trace.notes)
     if output is not None:
         files = found.write(output)
         click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)
@@ -389,17 +393,16 @@ def idle(
 
     if (machine is None) == (sysfs is None):
         raise click.UsageError("give the idle states: --machine or --sysfs")
-    if machine:
-        note(f"states of the trace are those of {machine} by their numbers; --sysfs has the recorded kernel's own")
     trace = Trace(file)
-    states = module.states_of_machine(Machine.load(machine)) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
+    states = Machine.load(machine) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
     table = (module.differences if differences else module.decisions)(trace, states, chosen, tick_us, kernel)
-    if not module.shows_timers(trace):
-        note(module.NO_TIMERS)
+    notes = [*trace.notes, *([] if module.shows_timers(trace) else [module.NO_TIMERS])]
     if not by_cpu and not differences:
         table = table.filter(table["cpu"].is_null()).drop("cpu")
     print_table(table.to_dicts(), output_format)
+    for words in notes:
+        (say if output_format == "text" else note)(f"note: {words}")
 
 
 @command.command(name="sql")

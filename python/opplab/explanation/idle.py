@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
@@ -13,18 +11,24 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def decisions_of_run(case: _opplab.Case) -> pl.DataFrame:
-    """Compare idle governors on the sleeps of a run, as `opplab.trace.idle.decisions` does on those of a trace."""
+def decisions_of_run(case: _opplab.Case) -> tuple[pl.DataFrame, str]:
+    """Compare idle governors on the sleeps of a run, as `opplab.trace.idle.decisions` does on those of a trace.
+
+    Each has the facts and outcomes of the run's own governor, which so decides as in the run.
+
+    Returns
+    -------
+    polars.DataFrame, str
+        The table, and the run's own idle governor.
+    """
     from opplab.simulation.machine import Machine
     from opplab.trace import idle
-    from opplab.trace.recording import Trace
 
     file = json.loads(case.to_json())
     states = idle.states_of_machine(Machine.from_tree(file["machine"]))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.pftrace"
-        path.write_bytes(case.trace("perfetto"))
-        return idle.decisions(Trace(path), states, idle.GOVERNORS, 1_000_000 // file["policy"]["hz"], case.kernel)
+    own = file["policy"]["idle_governor"]
+    rows = case.idle(states, list(dict.fromkeys((*idle.GOVERNORS[:1], own, *idle.GOVERNORS[1:]))))
+    return idle.table_of(rows), own
 
 
 def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:

@@ -132,7 +132,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     spread = 1.96 * float(np.sqrt(np.sum(off**2) / max(len(off) - len(told), 1)))
     at_middle = value["core"] + value["core f"] * middle + value["core f^3"] * middle**3
     misses = np.abs(fitted / samples.watts - 1)
-    residual = f"median residual {100 * float(np.median(misses)):.1f} % of {len(off)} intervals"
+    residual = _residual_words(misses, "intervals")
     clocks = f"{samples.ghz.min():.2f} to {samples.ghz.max():.2f} GHz, {busy.min():.1f} to {busy.max():.1f} busy cores"
     marks = {
         "cluster.opp.busy_uw": f"[F] {samples.name}, {samples.scope}, {clocks}: opplab fit power; {residual}",
@@ -174,6 +174,20 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
             "single CPUs)"
         )
     return told, [*cannot, residual]
+
+
+_RESIDUAL = "median residual"
+
+
+def _residual_words(misses: Floats, of: str) -> str:
+    """Give how far a fit is from what it was fitted to."""
+    middle, most = 100 * float(np.median(misses)), 100 * float(np.max(misses))
+    return f"{_RESIDUAL} {middle:.1f} %, at most {most:.1f} % of {len(misses)} {of}"
+
+
+def about_power(cannot: Sequence[str]) -> list[str]:
+    """Give the lines about what `with_power` left unknown, and how far its fit is off."""
+    return [f"power, {'fit' if what.startswith(_RESIDUAL) else 'unknown'}: {what}" for what in cannot]
 
 
 def _at_clocks(tree: Tree, samples: Samples, machine: BusyOf, power: int) -> Floats:
@@ -282,6 +296,7 @@ def _fit_points(
     marks: dict[str, str] = {}
     ranges: dict[str, Any] = {}
     fits: list[Fitted] = []
+    residuals: list[str] = []
     cannot = [*CANNOT_TELL, *left_out, *freqbench.idle_left_out(paths)]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
     source = ", ".join(name for name in (files, curves[0].soc) if name)
@@ -310,15 +325,18 @@ def _fit_points(
         ends = [(float(one), float(other)) for one, other in zip(low / power, high / power, strict=True)]
         ranges[f"cluster.{cluster['name']}.opp.busy_uw"] = _percent_by_opp(ends)
         ranges[f"cluster.{cluster['name']}.opp.cluster_uw"] = _percent_by_opp([(0, most) for _, most in ends])
+        misses = np.abs(1 / (1 + fitted.fit.residuals) - 1)
+        residuals.append(_residual_words(misses, f"points of {cluster['name']}"))
     if not fits:
         raise InputError(f"{files}: nothing of the machine `{tree['name']}` was measured")
-    marks["cluster.opp.busy_uw"] = f"[F] {source}: fitted curve (opplab fit power) less what is shared"
+    curve_mark = f"[F] {source}: fitted curve (opplab fit power) less what is shared"
+    marks["cluster.opp.busy_uw"] = "; ".join((curve_mark, *residuals))
     marks["cluster.opp.cluster_uw"] = "[F] the same: what does not depend on the clock; that it is shared: [A]"
     marks[INTERVAL_MARK] = INTERVALS[of]
     if (best := _next_measurement(tree, fits)) is not None:
         marks[NEXT_MARK] = best
     _mark(tree, marks, ranges)
-    return fits, cannot
+    return fits, [*cannot, *residuals]
 
 
 _ASLEEP = {"name": "asleep", "entry_latency_ns": 0, "exit_latency_ns": 0, "target_residency_ns": 0, "uw": 0}
@@ -392,7 +410,7 @@ def with_power(
     Returns
     -------
     (str, list of Parameter, list of str)
-        The file, what was fitted, and what the source leaves unknown.
+        The file, what was fitted, and what the source leaves unknown, with the fit's residuals (`about_power`).
     """
     text, parameters, cannot, _ = fitted_power(text, *paths, soc=soc, points=points, of=of)
     return text, parameters, cannot
@@ -428,7 +446,7 @@ _AS_MEASURED = "[F] as cluster.opp.busy_uw"
 
 
 def _tell_kernel(tree: Tree) -> None:
-    """Give the kernel's energy model the same measurement, in the clusters where the file has none.
+    """Give the kernel's energy model the same fitted power, in the clusters where the file has none.
 
     The model's power is that of one busy CPU, without what its cluster shares.  A machine with a processor of x86 has
     no such table: its drivers register a model of their own, or none.
@@ -445,7 +463,7 @@ def _tell_kernel(tree: Tree) -> None:
         names = ", ".join(cluster["name"] for cluster in filled)
         _mark(
             tree,
-            {"cluster.opp.uw": f"{_AS_MEASURED} ({names}): the kernel's own model is what was measured"},
+            {"cluster.opp.uw": f"{_AS_MEASURED} ({names}): the kernel's own model is taken to be the fitted power"},
             {},
         )
 

@@ -16,7 +16,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.errors import FormatError
 from opplab.files import read_text, toml_of
-from opplab.fit.machine_power import to_machine_text, with_power
+from opplab.fit.machine_power import about_power, to_machine_text, with_power
 
 Tree = dict[str, Any]
 _FORMAT = "opplab-calibration-1"
@@ -186,7 +186,7 @@ class _Maker:
             text, parameters, cannot = with_power(to_machine_text(self.tree), table)
         self.tree = toml_of(text, "the machine file")
         self.notes += [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
-        self.notes += [f"power, unknown: {what}" for what in cannot]
+        self.notes += about_power(cannot)
 
 
 def calibrated(text: str, path: Path) -> tuple[str, list[str]]:

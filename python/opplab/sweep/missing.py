@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
 
-BOOSTED = (
-    "real-time tasks avoid CPUs below their boost (kernel.sched_util_clamp_min_rt_default), as kernels with "
-    "CONFIG_UCLAMP_TASK do; Debian's are built without it: uclamp=absent (--gate, --vs)"
-)
-"""The note on real-time tasks on CPUs of several capacities, where nothing in a case shows the kernel's build."""
-
-
 def unable(cases: Sequence[Case]) -> list[str]:
     """Name the policies whose cases cannot run, and why, before another one runs."""
     told: dict[str, None] = {}
@@ -63,8 +56,8 @@ def missing(cases: Sequence[Case]) -> list[str]:
         ] = None
     for one in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
-            if _opplab.Case.from_json(one.json).boosted_by_build():
-                told[BOOSTED] = None
+            if (built := _opplab.Case.from_json(one.json).boosted_by_build()) is not None:
+                told[built] = None
     asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in cases if clampless}
     for (machine, policy, _, _), one in asked.items():
         if (machine, policy) not in clampless or "clamp" not in one.json:

@@ -173,7 +173,7 @@ def _variant(base: Variant, text: str) -> Variant:
     gates = {gate.gate for gate in kernel_gates()}
     known = [one.name for one in fields(Policy) if one.name not in ("label", *_TABLES, "proposals")]
     names = {*known, *gates, *(row["name"] for row in _opplab.governor_tunables())}
-    pairs = [word.partition("=") for part in text.split() for word in _split(part, names)]
+    pairs = [word.partition("=") for part in _parts(text, str.isspace) for word in _split(part, names)]
     if not pairs or any(not equals or not name for name, equals, _ in pairs):
         raise InputError(f"--vs '{text}': write it like governor=performance or 'kernel=6.12 hz=1000'")
     chosen = next((value for name, _, value in pairs if name == "governor"), None)
@@ -199,12 +199,35 @@ def _variant(base: Variant, text: str) -> Variant:
     return Variant(" ".join(words), keys)
 
 
+def _parts(text: str, parts_at: Callable[[str], bool]) -> list[str]:
+    """Split at characters outside of brackets and quotes, which a table of TOML has.
+
+    Examples
+    --------
+    >>> _parts("hz=1000  changes=[{at_ms=5, epp='power'}]", str.isspace)
+    ['hz=1000', "changes=[{at_ms=5, epp='power'}]"]
+    """
+    parts, depth, quote = [""], 0, ""
+    for char in text:
+        if depth <= 0 and not quote and parts_at(char):
+            parts.append("")
+            continue
+        parts[-1] += char
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        else:
+            depth += (char in "[{") - (char in "]}")
+    return [part for part in parts if part]
+
+
 def _split(part: str, names: Collection[str]) -> list[str]:
     """Split at commas before a key; others are part of a value, as are all in what a proposal takes."""
     if part.startswith("proposal="):
         return [part]
     out: list[str] = []
-    for word in part.split(","):
+    for word in _parts(part, ",".__eq__):
         if out and word.partition("=")[0] not in names:
             out[-1] += f",{word}"
         else:

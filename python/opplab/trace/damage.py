@@ -73,6 +73,13 @@ def remark(path: str | Path, text: str) -> None:
         noted.remarks[text] = str(path)
 
 
+def in_answer(texts: Sequence[str]) -> None:
+    """Leave out remarks that the answer itself has."""
+    if (noted := _noted.get()) is not None:
+        for text in texts:
+            noted.remarks.pop(text, None)
+
+
 def report(noted: Noted) -> list[str]:
     """Give the lines that the command line prints."""
     lines = [f"{path}: note: {text}" for text, path in noted.remarks.items()]

@@ -98,10 +98,18 @@ def shows_timers(trace: Trace) -> bool:
     return not events.isdisjoint(("irq_handler_entry", "local_timer_entry", "hrtimer_expire_entry"))
 
 
-def _rows(trace: Trace, states: States, governors: tuple[str, ...], tick_us: int, kernel: str) -> list[dict[str, Any]]:
-    """Give a row a CPU and governor as the extension makes them; what was damaged goes to the trace."""
-    rows, problems = _opplab.trace_idle(trace.path, states, list(governors), tick_us * 1000, kernel)
+def _rows(
+    trace: Trace,
+    states: States | Machine,
+    governors: tuple[str, ...],
+    tick_us: int,
+    kernel: str,
+) -> list[dict[str, Any]]:
+    """Give a row a CPU and governor as the extension makes them; what was damaged and assumed goes to the trace."""
+    own, machine = (states, None) if isinstance(states, list) else (states_of_machine(states), states._inner)
+    rows, problems, note = _opplab.trace_idle(trace.path, own, list(governors), tick_us * 1000, kernel, machine)
     trace._note(problems)
+    trace.notes += [note] if note and note not in trace.notes else []
     if not rows:
         raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` events)")
     return rows
@@ -109,7 +117,7 @@ def _rows(trace: Trace, states: States, governors: tuple[str, ...], tick_us: int
 
 def decisions(
     trace: Trace,
-    states: States,
+    states: States | Machine,
     governors: tuple[str, ...] = GOVERNORS,
     tick_us: int = 4000,
     kernel: str = "6.12.117",
@@ -120,8 +128,9 @@ def decisions(
     ----------
     trace : Trace
         With ``cpu_idle``; interrupts show when timers were due, ``cpu_idle_miss`` what the kernel itself counted.
-    states : list
-        By CPU: exit latency and target residency in ns of each state, and whether it polls.
+    states : list or Machine
+        By CPU: exit latency and target residency in ns of each state, and whether it polls. Or the machine that has
+        them: its states are those of their names in the snapshot beside the trace.
     governors : tuple of str
         Names of idle governors, and ``recorded``, ``constant`` (always the most frequent state), ``oracle`` (the
         deepest state that the stay was long enough for).
@@ -138,7 +147,11 @@ def decisions(
         state; of those that differ, how many stays ended by no timer (``intercepted``) and how many had no known next
         timer (``no_timer``).
     """
-    rows = _rows(trace, states, governors, tick_us, kernel)
+    return table_of(_rows(trace, states, governors, tick_us, kernel))
+
+
+def table_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Make the table of `decisions` of the extension's rows."""
     depth = max(len(row["time_ns"]) for row in rows)
     flat: list[dict[str, Any]] = []
     for row in rows:
@@ -156,7 +169,7 @@ def decisions(
 
 def differences(
     trace: Trace,
-    states: States,
+    states: States | Machine,
     governors: tuple[str, ...] = GOVERNORS,
     tick_us: int = 4000,
     kernel: str = "6.12.117",

@@ -176,8 +176,8 @@ pub struct TraceEnergy {
     pub no_opps: Vec<BTreeSet<u32>>,
     /// No event gives an idle state, and idle CPUs cost something.
     pub no_states: bool,
-    /// A recorded kernel's idle states are the machine's by their numbers, for want of names.
-    pub states_by_number: bool,
+    /// What a recorded kernel's idle states were taken for, where the snapshot does not name them.
+    pub states_note: Option<String>,
 }
 
 impl TraceEnergy {
@@ -288,7 +288,7 @@ impl<'m> EnergyMeter<'m> {
             too_fast: self.too_fast,
             no_opps: self.no_opps,
             no_states: self.has == (false, false) && sums.cpus.iter().any(|cpu| cpu.idle_fj > 0),
-            states_by_number: self.has == (true, false) && !self.states.are_named(),
+            states_note: self.states.note().filter(|_| self.has == (true, false)),
             ..sums
         }
     }

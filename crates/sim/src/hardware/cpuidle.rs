@@ -15,7 +15,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::{IdleTick, SingleStateTick};
 use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, Metered, Sink};
+use opplab_model::event::{Event, IdleCall, Metered, Sink};
 use opplab_model::machine::Machine;
 use opplab_model::power::{AtWork, CpuState, PointPower};
 use rand_core::Rng;
@@ -76,6 +76,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             // Nor here, but it never asks for the tick to stop (commit e5c9ffc6ae1b).
             IdleChoice { index: 0, stop_tick: false, queried_sleep_length: false }
         } else {
+            self.journal.idle_call(cpu, IdleCall::Select(&facts));
             state.idle_governor.select(&facts)
         };
         let choice = if stops_first { IdleChoice { stop_tick: is_stopped, ..choice } } else { choice };
@@ -307,6 +308,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             now_ns: now,
         };
         state.idle_governor.reflect(&outcome);
+        self.journal.idle_call(cpu, IdleCall::Reflect(&outcome));
         self.emit(Event::CpuIdle { cpu: cpu.0, state: -1 });
         self.clock_after_idle(cpu);
         self.refresh_own_power(cpu);

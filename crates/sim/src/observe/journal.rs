@@ -2,7 +2,7 @@
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, ExpiredTimer, Fingerprint, Metered, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, Fingerprint, IdleCall, Metered, QueueChange, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use crate::ids::{CpuId, GroupId, TaskId};
@@ -92,6 +92,15 @@ impl<'c, S: Sink> Journal<'c, S> {
             self.sink.timer(time_ns, cpu.0, timer);
         }
     }
+
+    /// The idle governor of a CPU is asked, or learns.
+    #[inline]
+    pub(crate) fn idle_call(&mut self, cpu: CpuId, call: IdleCall<'_>) {
+        if S::ENABLED {
+            self.sink.idle_call(cpu.0, call);
+        }
+    }
+
     /// The kernel's frequency scale of a CPU, which counts for the last `open_ns` already.
     #[inline]
     pub(crate) fn freq_scale(&mut self, time_ns: u64, cpu: CpuId, scale: u64, open_ns: u64) {

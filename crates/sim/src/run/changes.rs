@@ -59,14 +59,11 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             }
         }
         let custom = self.hooks.as_ref().is_some_and(|hooks| hooks.governs());
-        if !custom {
-            let fresh =
-                freq_policies(machine, policy, &driver, self.intel.as_ref(), &self.gates, &self.hardware, false)?;
-            let ids: Vec<PolicyId> = self.policies.ids().collect();
-            let starts = (&policy.governor, &policy.tunables) != (&self.policy.governor, &self.policy.tunables);
-            for (id, fresh) in ids.into_iter().zip(fresh) {
-                self.change_freq_policy(id, fresh, starts);
-            }
+        let fresh = freq_policies(machine, policy, &driver, self.intel.as_ref(), &self.gates, &self.hardware, custom)?;
+        let ids: Vec<PolicyId> = self.policies.ids().collect();
+        let starts = (&policy.governor, &policy.tunables) != (&self.policy.governor, &self.policy.tunables);
+        for (id, fresh) in ids.into_iter().zip(fresh) {
+            self.change_freq_policy(id, fresh, starts);
         }
         let online = |policy: &Policy, cpu: u32| policy.is_online(machine, cpu);
         if (0..machine.nr_cpus() as u32).any(|cpu| online(policy, cpu) != online(self.policy, cpu)) {
@@ -149,9 +146,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if let (Some(hwp), Some(fresh)) = (&mut state.hwp, fresh.hwp) {
             hwp.request = fresh.request;
         }
-        let kept = matches!(fresh.governor, Governor::Kernel { .. }) && !starts;
-        if !kept {
-            state.governor = fresh.governor;
+        match (&mut state.governor, fresh.governor) {
+            (Governor::Custom(own), Governor::Custom(fresh)) => own.change_limits(*fresh),
+            (_, Governor::Kernel { .. }) if !starts => {}
+            (own, fresh) => *own = fresh,
         }
         let (limits, cur_khz) = (state.limits, state.cur_khz);
         self.cpufreq_update_pressure(id);
@@ -176,9 +174,10 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             let khz = self.passive_khz(id, khz, relation);
             self.fast_switch(id, khz);
             // cs_limits(): steps go on from the frequency that the driver made of it.
-            if let Governor::Kernel { worker: Worker::Kworker, state: Some(governor) } = &mut self.policies[id].governor
-            {
-                governor.follow(khz);
+            match &mut self.policies[id].governor {
+                Governor::Kernel { worker: Worker::Kworker, state: Some(governor) } => governor.follow(khz),
+                Governor::Custom(own) => own.requested_khz = khz,
+                _ => {}
             }
         }
         self.start_thread(id);

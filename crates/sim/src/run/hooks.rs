@@ -186,6 +186,20 @@ impl CustomGovernor {
         }
     }
 
+    /// Other limits hold: those that a governor would start with now.
+    pub(super) fn change_limits(&mut self, fresh: Self) {
+        let Self {
+            limits,
+            cpuinfo_max_khz,
+            rate_limit_us,
+            table: _,
+            table_khz: _,
+            requested_khz: _,
+            work_in_progress: _,
+        } = fresh;
+        (self.limits, self.cpuinfo_max_khz, self.rate_limit_us) = (limits, cpuinfo_max_khz, rate_limit_us);
+    }
+
     /// The kthread runs: the frequency to set, if it is another one.
     pub(crate) fn work(&mut self, cur_khz: u32) -> Option<u32> {
         self.work_in_progress = false;

@@ -8,7 +8,7 @@
 use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, ExpiredTimer, Metered, NullSink, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, IdleCall, Metered, NullSink, QueueChange, Sink};
 use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
@@ -27,6 +27,7 @@ trait Watcher {
     fn timer_due(&mut self, task: u32, due_ns: u64);
     fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64);
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
+    fn idle_call(&mut self, cpu: u32, call: IdleCall<'_>);
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64);
 }
 
@@ -70,6 +71,11 @@ impl<S: Sink> Watcher for S {
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         Sink::timer(self, now_ns, cpu, timer);
     }
+
+    fn idle_call(&mut self, cpu: u32, call: IdleCall<'_>) {
+        Sink::idle_call(self, cpu, call);
+    }
+
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
         Sink::freq_scale(self, now_ns, cpu, scale, open_ns);
     }
@@ -120,6 +126,11 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         self.0.timer(now_ns, cpu, timer);
     }
+
+    fn idle_call(&mut self, cpu: u32, call: IdleCall<'_>) {
+        self.0.idle_call(cpu, call);
+    }
+
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
         self.0.freq_scale(now_ns, cpu, scale, open_ns);
     }
