@@ -4,6 +4,7 @@ use std::path::Path;
 
 use opplab_guarded::guarded;
 use opplab_model::decision::Decision;
+use opplab_model::policy_values::EnergyModelSource;
 use opplab_replay::events::What;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json, speed_json};
