@@ -49,31 +49,7 @@ TIE = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One published number of a variant, and its prediction.
-
-    Attributes
-    ----------
-    seed, table, experiment, machine, benchmark, metric, unit, better, parameter, variant, baseline : str
-        Where it stands.
-    published, predicted : float
-        Ratio to the baseline.
-    spread : float
-        Of the published ratio, as a share of 1.
-    value, baseline_value : float
-        The published numbers; NaN in a table of ratios.
-    simulated, simulated_baseline : float
-        The simulated ones, geometric means where the row stands for several points.
-    points : int
-        Points of the grid that the row stands for.
-    explanation : str
-        What the simulator did differently from the baseline.
-    model : str
-        The benchmark model.
-    weight : float
-        How many cells it stands for, where a part stands for the whole.
-    deviation : float
-        Of the natural logarithm of the predicted ratio, from run to run: seeds and phases.
-    """
+    """One published number of a variant, and its prediction."""
 
     seed: str
     table: str
@@ -86,18 +62,29 @@ class Cell:
     parameter: str
     variant: str
     baseline: str
+    """`seed` to `baseline`: where it stands."""
     published: float
     predicted: float
+    """`published` and `predicted`: ratio to the baseline."""
     spread: float
+    """Of the published ratio, as a share of 1."""
     value: float
     baseline_value: float
+    """`value` and `baseline_value`: the published numbers; NaN in a table of ratios."""
     simulated: float
     simulated_baseline: float
+    """`simulated` and `simulated_baseline`: the simulated ones, geometric means where the row stands for several
+    points."""
     points: int
+    """Points of the grid that the row stands for."""
     explanation: str
+    """What the simulator did differently from the baseline."""
     model: str = ""
+    """The benchmark model."""
     weight: float = 1.0
+    """How many cells it stands for, where a part stands for the whole."""
     deviation: float = 0.0
+    """Of the natural logarithm of the predicted ratio, from run to run: seeds and phases."""
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -27,37 +27,25 @@ _PAIRS = 2
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Observations of a run beside those of its baseline.
-
-    Attributes
-    ----------
-    base, new : list of float
-        Numbers only; pairs where `paired`.
-    higher : bool
-        Whether more is better.
-    is_rate : bool
-        Whether its mean is harmonic.
-    is_share : bool
-        Whether changes are in percentage points.
-    paired : str
-        What the pairs share, ``seeds`` or ``dates``; empty for independent samples.
-    cannot : str
-        Which values are missing, so that the change is of the others; empty if none.
-    impossible : str
-        Why the values are no measurement, so that there is no change; empty if they are one.
-    directed : bool
-        Whether more or less is better at all; where neither is, more is + in changes.
-    """
+    """Observations of a run beside those of its baseline."""
 
     base: list[float]
     new: list[float]
+    """`base` and `new`: numbers only; pairs where `paired`."""
     higher: bool
+    """Whether more is better."""
     is_rate: bool
+    """Whether its mean is harmonic."""
     is_share: bool
+    """Whether changes are in percentage points."""
     paired: str = ""
+    """What the pairs share, ``seeds`` or ``dates``; empty for independent samples."""
     cannot: str = ""
+    """Which values are missing, so that the change is of the others; empty if none."""
     directed: bool = True
+    """Whether more or less is better at all; where neither is, more is + in changes."""
     impossible: str = ""
+    """Why the values are no measurement, so that there is no change; empty if they are one."""
 
     @property
     def rises(self) -> bool:

@@ -12,24 +12,16 @@ from opplab.cpulist import listed
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
-
-    Attributes
-    ----------
-    time_ns : int
-        When it happened.
-    kind : str
-        ``running``, ``clock``, ``frequency``, ``placement``, ``balance``, ``slow``, ...
-    text : str
-        The sentence.
-    data : dict
-        The numbers, by the names of the decision records' columns.
-    """
+    """One thing that was found."""
 
     time_ns: int
+    """When it happened."""
     kind: str
+    """``running``, ``clock``, ``frequency``, ``placement``, ``balance``, ``slow``, ..."""
     text: str
+    """The sentence."""
     data: dict[str, Any] = field(default_factory=dict)
+    """The numbers, by the names of the decision records' columns."""
 
 
 class Explanation:

@@ -140,26 +140,17 @@ def _plain(value: float) -> str:
 
 @dataclass
 class Series:
-    """A line of points with intervals.
-
-    Attributes
-    ----------
-    label : str
-    class_ : str
-        CSS class that gives the colour.
-    points : list of (float, float, float or None)
-        x, y, half-width of the interval.
-    hollow : bool
-        Whether the points are hollow and not joined, as published values are.
-    band : bool
-        Whether the intervals are drawn as a band instead of whiskers.
-    """
+    """A line of points with intervals."""
 
     label: str
     class_: str
+    """CSS class that gives the colour."""
     points: list[tuple[float, float, float | None]] = field(default_factory=list)
+    """x, y, half-width of the interval."""
     hollow: bool = False
+    """Whether the points are hollow and not joined, as published values are."""
     band: bool = False
+    """Whether the intervals are drawn as a band instead of whiskers."""
 
 
 def _room(y_ticks: Sequence[float]) -> int:

@@ -58,26 +58,16 @@ class Benchmark:
 
 @dataclass
 class ComparisonReport:
-    """A comparison that prints as a page, and shows as one in a notebook.
-
-    Attributes
-    ----------
-    names : list of str
-        The runs; the first is the baseline.
-    benchmarks : list of Benchmark
-    sources : list of str
-    problems : list of Problem
-        What could not be read.
-    residency : list
-        Panels that `opplab.summary.page` draws of simulated residencies.
-    confidence : float
-    """
+    """A comparison that prints as a page, and shows as one in a notebook."""
 
     names: list[str]
+    """The runs; the first is the baseline."""
     benchmarks: list[Benchmark]
     sources: list[str]
     problems: list[Problem]
+    """What could not be read."""
     residency: list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]
+    """Panels that `opplab.summary.page` draws of simulated residencies."""
     confidence: float
 
     def classes(self) -> dict[str, str]:

@@ -64,20 +64,13 @@ _LIMITS = ("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct
 
 @dataclass
 class PowerProfile:
-    """One profile.
-
-    Attributes
-    ----------
-    name : str
-    keys : dict
-        Of a policy.
-    notes : list of str
-        What was left out or contradicts itself, with its place.
-    """
+    """One profile."""
 
     name: str
     keys: dict[str, Any] = field(default_factory=dict)
+    """Of a policy."""
     notes: list[str] = field(default_factory=list)
+    """What was left out or contradicts itself, with its place."""
 
 
 @dataclass(frozen=True)

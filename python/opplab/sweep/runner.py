@@ -71,22 +71,15 @@ class Until:
     iterations of one seed are a pair, so that what the policies share does not count. Policies that are compared with
     nothing count with the interval of their mean. The number of iterations depends on nothing but the results of these
     iterations, so it is the same for any executor and after any interruption.
-
-    Attributes
-    ----------
-    ci : float
-        Half-width in percent of the baseline's (or the own) mean.
-    pairs : sequence of (str, str)
-        What is compared with what: (baseline, variant).
-    metric : str
-    least : int
-        Fewest iterations.
     """
 
     ci: float
+    """Half-width in percent of the baseline's (or the own) mean."""
     pairs: Sequence[tuple[str, str]] = ()
+    """What is compared with what: (baseline, variant)."""
     metric: str = "energy"
     least: int = 5
+    """Fewest iterations."""
 
     def rest(self) -> dict[str, Any]:
         """Give what is neither the width nor the pairs."""

@@ -20,20 +20,13 @@ _BARE = ("governor",)
 
 @dataclass(frozen=True)
 class Variant:
-    """A policy to run.
-
-    Attributes
-    ----------
-    label : str
-    keys : dict
-        Of an experiment's ``[[policy]]``.
-    origin : str
-        The file of power profiles that it is of.
-    """
+    """A policy to run."""
 
     label: str
     keys: Mapping[str, Any]
+    """Of an experiment's ``[[policy]]``."""
     origin: str = ""
+    """The file of power profiles that it is of."""
 
 
 def labels_apart(labels: Sequence[str], origins: Sequence[str]) -> list[str]:

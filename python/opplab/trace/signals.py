@@ -16,47 +16,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Signals:
-    """Signals of a trace.
-
-    Attributes
-    ----------
-    tasks : polars.DataFrame
-        Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
-        ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for
-        what the events lack (the history before the trace at first), 4 units for roundings included.
-    rqs : polars.DataFrame
-        The same of the CPUs' root run queues.
-    freq_residency, idle_residency : polars.DataFrame
-        Time by CPU and frequency (``khz``) or idle state, with its share; what came before the first event
-        of the kind is in neither.
-    running : polars.DataFrame
-        Running time by task, CPU and frequency (0 while it is not known).
-    waits : polars.DataFrame
-        Waits for a CPU: when they ended, how long they were, and whether a wake-up began them (else a preemption).
-        A wake-up's wait is counted from its first event, ``sched_waking`` where the trace has it.
-    activations : polars.DataFrame
-        From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
-        ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the
-        task is not periodic, or sleeps for a set time after its work). One that is past its deadline when the trace
-        ends is there, too: missed, without a ``response_ns``, and before it ran without ``latency_ns`` and ``cpu``.
-    cpu_energy, cluster_energy, task_energy : polars.DataFrame
-        Energy by the machine's power, as `Trace.energy` adds it up (None without a machine): ``cpu_j`` of each CPU
-        alone, running and idle; of clusters with what their CPUs share; of tasks with their part of that.
-    unknown_ns : int
-        Running time that is not in the energy, because its frequency is not known.
-    """
+    """Signals of a trace."""
 
     tasks: pl.DataFrame
+    """Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
+    ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for what
+    the events lack (the history before the trace at first), 4 units for roundings included."""
     rqs: pl.DataFrame
+    """The same of the CPUs' root run queues."""
     freq_residency: pl.DataFrame
     idle_residency: pl.DataFrame
+    """`freq_residency` and `idle_residency`: time by CPU and frequency (``khz``) or idle state, with its share; what
+    came before the first event of the kind is in neither."""
     running: pl.DataFrame
+    """Running time by task, CPU and frequency (0 while it is not known)."""
     waits: pl.DataFrame
+    """Waits for a CPU: when they ended, how long they were, and whether a wake-up began them (else a preemption). A
+    wake-up's wait is counted from its first event, ``sched_waking`` where the trace has it."""
     activations: pl.DataFrame
+    """From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
+    ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the task
+    is not periodic, or sleeps for a set time after its work). One that is past its deadline when the trace ends is
+    there, too: missed, without a ``response_ns``, and before it ran without ``latency_ns`` and ``cpu``."""
     cpu_energy: pl.DataFrame | None
     cluster_energy: pl.DataFrame | None
     task_energy: pl.DataFrame | None
+    """`cpu_energy`, `cluster_energy` and `task_energy`: energy by the machine's power, as `Trace.energy` adds it up
+    (None without a machine): ``cpu_j`` of each CPU alone, running and idle; of clusters with what their CPUs share; of
+    tasks with their part of that."""
     unknown_ns: int
+    """Running time that is not in the energy, because its frequency is not known."""
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Give all tables by name."""
