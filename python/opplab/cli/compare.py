@@ -12,13 +12,14 @@ import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, order_runs
-from opplab.comparison.tables import FORMATS
+from opplab.comparison.tables import FORMATS, render_all
 from opplab.errors import InputError
 from opplab.files import printable
 from opplab.mmtests import runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
 from opplab.report.text import render_table, terminal_width
+from opplab.sweep.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,8 +179,6 @@ class Request:
             for one in tables:
                 one.notes.append(OF_THE_RUNS)
         if tables:
-            from opplab.comparison.tables import render_all
-
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         if self.form == "csv":
             for note in dict.fromkeys(note for one in tables for note in one.notes):
@@ -242,7 +241,6 @@ class Request:
         from opplab import results
         from opplab.summary import publish
         from opplab.sweep.progress import progress
-        from opplab.sweep.store import Store
         from opplab.uncertainty.sweep import how_sure
 
         found = results.read(self.source[0])
@@ -284,9 +282,7 @@ class Request:
             return False
         if self.form not in ("text", "html") or self.table in OF_BENCHMARKS:
             return False
-        from os.path import isdir
-
-        if len(self.source) > 1 or not isdir(self.source[0]) or not self._asked():  # noqa: PTH112
+        if len(self.source) > 1 or not Path(self.source[0]).is_dir() or not self._asked():
             return False
         asked = self.options["runs"]
         names = self._names([] if asked else runs_of(self.source[0]))
@@ -416,7 +412,6 @@ class Request:
     def _other_questions(self) -> list[str]:
         """Name what is called the same in two results folders, and is other work or runs for another time."""
         from opplab.simulation.cases import measured_time
-        from opplab.sweep.store import Store
 
         first: dict[str, tuple[str, list[Any]]] = {}
         found = []
@@ -435,7 +430,6 @@ class Request:
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
         from opplab.comparison.sources import run_name
-        from opplab.sweep.store import Store
 
         allowed = self._names_of("allowed")
         runs = {run for table in tables for run in table.runs}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opplab.certainty import CONFIDENCE
+from opplab.files import printable
 from opplab.report.text import flow, render_table
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
@@ -115,8 +116,6 @@ class Block:
 
     def text(self, width: int | None = None, most: int | None = LINES) -> str:
         """Give it as lines for a terminal."""
-        from opplab.files import printable
-
         parts = [flow(line, width) for line in (self.question, self.finding) if line]
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
         parts += [render_table(heat.rows, "text", width).rstrip("\n") for heat in self.heats()[:1]]

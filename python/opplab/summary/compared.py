@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 
 from opplab import _opplab
 from opplab.certainty import change_text
+from opplab.comparison.method import compare_runs
 from opplab.comparison.overview import gains, is_performance, overall
 from opplab.comparison.sources import Frame, Source, by_machine
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
+from opplab.mmtests.statistics import amean
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.numbers import quantity
+from opplab.runs import Run
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opplab.comparison.tables import Cell, Table
-    from opplab.runs import Problem, Run, Series
+    from opplab.runs import Problem, Series
 
 
 # Pictures are for looking at: operations beyond these are in the table.
@@ -152,8 +155,6 @@ def report(
     14
     """
     from opplab.comparison.compare import load_runs, order_runs
-    from opplab.comparison.method import compare_runs
-    from opplab.runs import Run as Column
 
     places = by_machine(source)
     known = list(dict.fromkeys(name for _, place in places for name in place.runs()))
@@ -169,7 +170,7 @@ def report(
         for name, found, wanted in loaded:
             shown = []
             for run in found:
-                kept = Column(run.name, run.benchmark)
+                kept = Run(run.name, run.benchmark)
                 kept.series = {
                     label: series for label, series in run.series.items() if metric or is_answer(series.metric)
                 }
@@ -178,7 +179,7 @@ def report(
             table.machine = machine
             chosen = metric or wanted or place.default_metric(name, view)
             there = [run for run in names if run in place.runs()]
-            main = [place.load(run, name, chosen, view) if run in there else Column(run, name) for run in names]
+            main = [place.load(run, name, chosen, view) if run in there else Run(run, name) for run in names]
             watts = [place.watts(run, name) for run in names]
             main = main if main[0].series else shown
             rails = _rails_of(place, name, there)
@@ -327,8 +328,6 @@ def _rails(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
 
 def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple[str, list[tuple[str, float]]]]:
     """Mean energy or power of each rail of each run: metrics ``energy:RAIL``, or turbostat's watts."""
-    from opplab.mmtests.statistics import amean
-
     found = []
     for name in names:
         run = place.load(name, benchmark)
