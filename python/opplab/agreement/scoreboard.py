@@ -262,13 +262,6 @@ def _ratio(row: published.Published, anchor: published.Published | None, is_rati
 # --- figures of merit -------------------------------------------------------------------------------------------------
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Give the ranks from 1; equal values share the mean of theirs."""
-    return [
-        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
-    ]
-
-
 def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Give Spearman's rank correlation; None where one side does not vary.
 
@@ -279,7 +272,9 @@ def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     >>> spearman([1.0, 2.0, 3.0], [1.0, 1.0, 1.0]) is None
     True
     """
-    a, b = _ranks(left), _ranks(right)
+    from scipy.stats import rankdata
+
+    a, b = rankdata(left).tolist(), rankdata(right).tolist()
     middle = (len(a) + 1) / 2
     top = math.fsum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
     bottom = math.fsum((x - middle) ** 2 for x in a) * math.fsum((y - middle) ** 2 for y in b)
