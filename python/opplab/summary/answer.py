@@ -382,7 +382,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     cases, units, own_units = _cases(results)
     columns = _columns(units, cases)
     about = {case.benchmark: _metric_of(case) for case in {case.benchmark: case for case in experiment.cases}.values()}
-    bases = _bases(experiment)
+    bases = {variant: base for base, variant in reversed(experiment.pairs)}
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
@@ -584,13 +584,6 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
 def is_compared(metric: str, unit: str, better: str) -> bool:
     """Whether a column has a change: not what follows from another, nor shares in percent."""
     return bool(better) and unit != "%" and metric not in NEVER_COMPARED
-
-
-def _bases(experiment: Experiment) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for base, variant in experiment.pairs:
-        found.setdefault(variant, base)
-    return found
 
 
 def points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
