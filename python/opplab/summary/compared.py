@@ -13,14 +13,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from opplab import _opplab
 from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.overview import gains, is_performance, overall
 from opplab.comparison.sources import Frame, Source, by_machine
+from opplab.comparison.tables import Cell, Table
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
@@ -28,16 +31,7 @@ from opplab.mmtests.statistics import amean
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.numbers import quantity
-from opplab.runs import Run
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    import polars as pl
-
-    from opplab.comparison.tables import Cell, Table
-    from opplab.runs import Problem, Series
-
+from opplab.runs import Problem, Run, Series
 
 # Pictures are for looking at: operations beyond these are in the table.
 _MOST_ROWS = 40
