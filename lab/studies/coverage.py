@@ -51,12 +51,10 @@ def coverage(
 
     Parameters
     ----------
-    cases : int
     draws, iterations : int
         Of the interval.
     truth_iterations : int
         Runs whose mean is the truth.
-    seed : int
     jobs : int
         Threads.
     """

@@ -180,7 +180,6 @@ def fit(
 
     Parameters
     ----------
-    benchmark, machine : str
     baseline : Path, optional
         The table; by default the published one that the experiment compares with.
     only : sequence of str

@@ -252,10 +252,8 @@ def answer(
         What each commit after the base changes.
     folder : Path
         Of results.
-    iterations : int
     seconds : float, optional
         Simulated time of a run; the benchmark model's own without it, as the errors were learnt with.
-    jobs : int, optional
     progress : callable, optional
         Gives a context for so many cases.
     """

@@ -176,7 +176,6 @@ def sample(experiment: Experiment, draw: int = 0) -> tuple[dict[RowName, float],
 
     Parameters
     ----------
-    experiment : Experiment
     draw : int
         Another number is another part of the same size.
 
@@ -204,7 +203,6 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowNam
 
     Parameters
     ----------
-    experiment : Experiment
     results : polars.DataFrame
         Its results table, or a part of it.
     only : mapping, optional

@@ -184,14 +184,12 @@ def seal(
 
     Parameters
     ----------
-    experiment : Experiment
     folder : path
         Results folder: what is there is not run again.
     draws : int
         Of the assumed numbers, the files' own among them.
     metrics : sequence of str
         What to predict; without any what the benchmarks report and the energy, or the missed activations.
-    jobs : int
     progress : callable, optional
         Gives a context for so many cases.
     """
@@ -361,7 +359,6 @@ def score_of(
 
     Parameters
     ----------
-    sealed : Seal
     results : path or sequence of paths
         A folder of `opplab host compare` or `opplab run`, or a table, as `opplab compare` reads them.
     names : mapping of str to str, optional

@@ -128,7 +128,6 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
         As for `mmtests_table`.
     kind : str
         ``detail`` and ``significance`` have changes, ``nocompare`` has none.
-    seed : int
     summary : str
         See `mmtests_table`.
     """

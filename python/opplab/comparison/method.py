@@ -176,13 +176,8 @@ def compare_runs(
         The first is the baseline.  Operations that only another run has stand below the baseline's.
     kind : str
         ``detail``, ``ratio``, ``significance`` or ``nocompare``.
-    confidence : float
     overview_rule : bool
         ``~`` for ratios within 2.5 % of 1 instead of the rule of `opplab.comparison.tables`.
-
-    Returns
-    -------
-    Table
     """
     base = runs[0]
     rows: list[Row] = []

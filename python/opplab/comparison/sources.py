@@ -179,7 +179,6 @@ class Frame(Source):
 
         Parameters
         ----------
-        table : polars.DataFrame
         baseline : str
             The policy with which the others are compared.
         lengths_ns : mapping, optional

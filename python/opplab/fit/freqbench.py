@@ -158,7 +158,6 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
     Parameters
     ----------
-    file : Path
     measured : bool
         Whether rows without power are left out; otherwise their power is not a number.
 

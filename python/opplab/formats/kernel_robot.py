@@ -227,7 +227,6 @@ def parse(text: str, file: str = "text") -> list[Report]:
 
     Parameters
     ----------
-    text : str
     file : str
         What errors call it.
 

@@ -43,7 +43,6 @@ def plan_of(experiment: Experiment, workload: str = "", root: Path = Path("/")) 
 
     Parameters
     ----------
-    experiment : Experiment
     workload : str
         Which of its workloads the command stands for; the only one.
     root : Path

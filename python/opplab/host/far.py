@@ -150,7 +150,6 @@ def run(far: Far, words: Sequence[str], agent: Path, sudo: bool = False) -> tupl
 
     Parameters
     ----------
-    far : Far
     words : sequence of str
         As those of `opplab host`.
     agent : Path

@@ -76,8 +76,6 @@ def card(
 
     Parameters
     ----------
-    title : str
-    facts : mapping of str to object
     rows : sequence of mappings
         A table; all have the same keys.
     picture : str
@@ -108,11 +106,8 @@ def curves(title: str, x: Sequence[float], lines: Mapping[str, Sequence[float]],
 
     Parameters
     ----------
-    title : str
-    x : sequence of float
     lines : mapping of str to sequence of float
         As many values as `x` has, by name.
-    x_label, y_label : str
     """
     series = [
         svg.Series(name, svg.colour(number), [(float(at), float(y), None) for at, y in zip(x, values, strict=True)])
@@ -133,7 +128,6 @@ def timeline(
 
     Parameters
     ----------
-    title : str
     span_ns : (int, int)
         From when to when.
     lanes : mapping of str to sequence of (int, int)

@@ -100,7 +100,6 @@ def rows_of(case: Case, outcome: _opplab.Outcome) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    case : Case
     outcome : dict
         What ``_opplab.Case.run`` gave.
 

@@ -373,7 +373,6 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
 
     Parameters
     ----------
-    experiment : Experiment
     results : polars.DataFrame
         What came of it.
     sure : Sureness, optional

@@ -36,10 +36,8 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
 
     Parameters
     ----------
-    case : _opplab.Case
     outcome : dict
         What running it gave before.
-    length_ms : float
     """
     tables = case.events(["sched_switch", "cpu_frequency"])
     length_ns = min(int(length_ms * 1e6), outcome["wall_ns"])

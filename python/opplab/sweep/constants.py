@@ -38,7 +38,6 @@ def range_of(
 
     Parameters
     ----------
-    benchmark, name : str
     value : int
         The model's own, or that of the calibration.
     calibration : str or None

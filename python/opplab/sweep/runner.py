@@ -224,7 +224,6 @@ def run_cases(
 
     Parameters
     ----------
-    cases : sequence of Case
     store : Store, optional
         Where results go.
     executor : concurrent.futures.Executor, optional
@@ -245,10 +244,6 @@ def run_cases(
         Called with the tally after every case.
     keep : callable, optional
         Called with every case and its results, in the order in which they finish.
-
-    Returns
-    -------
-    Tally
     """
     done = store.whole(case.hash for case in cases) if store else set()
     failed_before = set() if store is None or retry_failed else set(store.failures())

@@ -116,7 +116,6 @@ class Store:
 
         Parameters
         ----------
-        manifest : mapping
         replace : bool
             Remove the results of another experiment instead of refusing to mix with them.
 

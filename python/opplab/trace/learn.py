@@ -284,7 +284,6 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
 
     Parameters
     ----------
-    trace : Trace
     tasks : sequence of str
         Groups to learn; by default all that slept often enough.
     named : callable

@@ -204,7 +204,6 @@ def page(
 
     Parameters
     ----------
-    trace : Recording
     machine : Machine, optional
         For power, and capacities in load tracking.
     from_ns, to_ns : int, optional
