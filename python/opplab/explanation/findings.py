@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from opplab.cpulist import listed
+from opplab.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,13 @@ class Explanation:
     def to_json(self) -> str:
         """Give all of it as JSON."""
         return json.dumps(self.to_dict(), indent=2)
+
+
+def check_one_pid(pids: Collection[int], task: str) -> None:
+    """Refuse a name that several tasks have."""
+    if len(pids) > 1:
+        which = ", ".join(map(str, sorted(pids)))
+        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
 
 
 def seconds(time_ns: int) -> str:
