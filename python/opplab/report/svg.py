@@ -7,9 +7,11 @@ the page's business.  All panels share one width, so that a page can put them in
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from operator import itemgetter
 
 from opplab.certainty import change_text
 
@@ -466,6 +468,20 @@ class Clock:
     steps: list[tuple[float, float]]
     low: float
     high: float
+
+
+def held(changes: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int, int]]:
+    """Give (begin, end, value) of what holds between two times, of times with the value from then on.
+
+    Examples
+    --------
+    >>> held([(0, 7), (10, 8), (20, 9)], 12, 40), held([], 12, 40)
+    ([(12, 20, 8), (20, 40, 9)], [])
+    """
+    first = max(bisect_right(changes, start, key=itemgetter(0)) - 1, 0)
+    inside = changes[first : bisect_left(changes, end, key=itemgetter(0))]
+    begins = [max(time, start) for time, _ in inside]
+    return list(zip(begins, [*begins, end][1:], (value for _, value in inside), strict=True))
 
 
 def timeline(
