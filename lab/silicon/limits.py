@@ -68,7 +68,7 @@ def _run(tree: dict[str, Any], load: Workload, kernel: str, seconds: float, ever
 
 
 def _powered(name: str, log: Path) -> dict[str, Any]:
-    text, _, _ = with_power(catalog.find("machine", name).read_text(encoding="utf-8"), log)
+    text, *_ = with_power(catalog.find("machine", name).read_text(encoding="utf-8"), log)
     return tomllib.loads(text)
 
 

@@ -54,21 +54,14 @@ FORMULAS = (INVARIANT, ONCE, TWICE)
 
 @dataclass(frozen=True)
 class Loop:
-    """What a closed loop did.
-
-    Attributes
-    ----------
-    freqs_khz : tuple of int
-        The P-states.
-    duration_ns : int
-    trace : dict of arrays
-        Calls of the governor (``time_ns``, ``util``, ``freq_khz``), ends of activations, busy time by P-state, and
-        spans of one frequency and activity.
-    """
+    """What a closed loop did."""
 
     freqs_khz: tuple[int, ...]
+    """The P-states."""
     duration_ns: int
     trace: dict[str, npt.NDArray[Any]]
+    """Calls of the governor (``time_ns``, ``util``, ``freq_khz``), ends of activations, busy time by P-state, and spans
+    of one frequency and activity."""
 
     def spans(self, start_ns: int, end_ns: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
         """Give length in ns, kHz and activity of the spans between two times."""

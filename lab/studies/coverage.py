@@ -25,19 +25,13 @@ GOVERNORS = ("schedutil", "performance", "ondemand", "powersave", "conservative"
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many intervals held the truth.
-
-    Attributes
-    ----------
-    total : int
-        Cases.
-    values, changes : int
-        Intervals of a governor's energy, and of the change to another, that held it.
-    """
+    """How many intervals held the truth."""
 
     total: int
+    """Cases."""
     values: int
     changes: int
+    """`values` and `changes`: intervals of a governor's energy, and of the change to another, that held it."""
 
     @property
     def share(self) -> float:
@@ -57,12 +51,10 @@ def coverage(
 
     Parameters
     ----------
-    cases : int
     draws, iterations : int
         Of the interval.
     truth_iterations : int
         Runs whose mean is the truth.
-    seed : int
     jobs : int
         Threads.
     """

@@ -121,17 +121,8 @@ def figure(experiment: Experiment) -> str:
             color = shown.setdefault(name, len(shown))
             tall = one.ghz / top_ghz * row_height
             words = f"{part.tasks[one.task]} on CPU {one.cpu}, {1000 * (one.end - one.start):.0f} us at {one.ghz:g} GHz"
-            out.append(
-                svg.element(
-                    "rect",
-                    svg.tip(words),
-                    x=left + one.start / span_ms * wide,
-                    y=floor - tall,
-                    width=max((one.end - one.start) / span_ms * wide, 0.5),
-                    height=tall,
-                    class_=f"c{color}",
-                )
-            )
+            width = max((one.end - one.start) / span_ms * wide, 0.5)
+            out.append(svg.box(left + one.start / span_ms * wide, floor - tall, width, tall, f"c{color}", words))
         y = floor + gap - 14
     for number in range(7):
         x = left + number / 6 * wide

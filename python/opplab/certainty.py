@@ -8,14 +8,10 @@ So they do where the interval of few runs leaves everything open (`FACTOR`, `POI
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import ceil, floor, inf, isfinite, log, log10
-from typing import TYPE_CHECKING
 
 from opplab import stats
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 CONFIDENCE = 0.95
 """Coverage of intervals unless somebody asks for another."""

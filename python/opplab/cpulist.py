@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from opplab.errors import InputError
 
-__all__ = ["cpus_in", "listed"]
+__all__ = ["cpus_in", "listed", "nr_cpus"]
 
 
 def cpus_in(text: str | int | Sequence[int]) -> list[int]:
@@ -28,6 +29,17 @@ def cpus_in(text: str | int | Sequence[int]) -> list[int]:
             raise InputError(f"`{text}` is not a list of CPUs such as 0,3-5")
         found += range(low, high + 1)
     return found
+
+
+def nr_cpus(tree: Mapping[str, Any]) -> int:
+    """Count the CPUs of a machine file.
+
+    Examples
+    --------
+    >>> nr_cpus({"cluster": [{"cpus": "0-3"}, {"cpus": "4,5"}]})
+    6
+    """
+    return sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
 
 
 def listed(cpus: Iterable[int]) -> str:

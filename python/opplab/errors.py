@@ -41,6 +41,18 @@ class FormatError(InputError):
         self.line = line
         self.column = column
 
+    @classmethod
+    def at(cls, file: object, line: int, what: str, column: int | None = None) -> FormatError:
+        """Make one of a file's name, a place in it, and what is wrong there.
+
+        Examples
+        --------
+        >>> str(FormatError.at("m.csv", 3, "`khz` is not a number"))
+        'm.csv:3: `khz` is not a number'
+        """
+        place = f"{line}" if column is None else f"{line}:{column}"
+        return cls(f"{file}:{place}: {what}", file=str(file), line=line, column=column)
+
 
 class CaseError(InputError):
     """A case cannot run: the policy and the workload do not fit the machine."""

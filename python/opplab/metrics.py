@@ -16,26 +16,17 @@ from opplab import _opplab
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric, or a family of metrics whose name has a part in capitals.
-
-    Attributes
-    ----------
-    name : str
-        A word in capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state, a cpufreq
-        policy, a control group or a percentile (`PERCENTILES`).
-    unit : str
-    better : str
-        ``higher``, ``lower``, or empty where neither is meant.
-    kind : str
-        ``whole``: something to be better at; ``part``: a share of the metric before the colon, which holds it already;
-        ``detail``: how a run came to its numbers.
-    about : str
-    """
+    """One metric, or a family of metrics whose name has a part in capitals."""
 
     name: str
+    """A word in capitals stands for the name of a cluster, a consumer, a frequency in kHz, an idle state, a cpufreq
+    policy, a control group or a percentile (`PERCENTILES`)."""
     unit: str
     better: str
+    """``higher``, ``lower``, or empty where neither is meant."""
     kind: str
+    """``whole``: something to be better at; ``part``: a share of the metric before the colon, which holds it already;
+    ``detail``: how a run came to its numbers."""
     about: str
 
 

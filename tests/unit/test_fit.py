@@ -263,7 +263,7 @@ def turbostat_log(path: Path) -> Path:
 
 def test_power_of_a_turbostat_log_goes_into_a_machine_with_marks_and_ranges(tmp_path: Path) -> None:
     text = catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8")
-    power, parameters, cannot = with_power(text, turbostat_log(tmp_path / "log.txt"))
+    power, parameters, cannot, _ = with_power(text, turbostat_log(tmp_path / "log.txt"))
     machine = tomllib.loads(power)
     assert "[F] log.txt" in machine["source"]["cluster.opp.busy_uw"]
     assert machine["range"]["cluster.opp.busy_uw"]["percent"][0] <= 100
@@ -378,7 +378,7 @@ def test_what_was_measured_is_told_to_the_kernel_and_eas_is_on(tmp_path: Path) -
     with FREQBENCH.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["soc"] == "sm8150"]
     table = write(tmp_path / "sm8150.csv", [row for row in rows if row["run"] == rows[0]["run"]])
-    text, _, _ = with_power(bare, table)
+    text, *_ = with_power(bare, table)
     machine = Machine.parse(text, file="sm8150")
     load = Workload.parse(
         '{"tasks": {"t": {"instance": 6, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16000}}}}',
@@ -500,7 +500,7 @@ def test_one_busy_thread_is_one_busy_core_where_the_log_has_the_cpus(tmp_path: P
     (tmp_path / "whole.txt").write_text(whole, encoding="utf-8")
 
     def fitted(name: str) -> tuple[float, list[int], list[str]]:
-        text, _, cannot = with_power(machine, tmp_path / name)
+        text, _, cannot, _ = with_power(machine, tmp_path / name)
         assert check(text, tmp_path / name)["median_abs_error"] < 0.01
         tree = tomllib.loads(text)
         busy = next(opp["busy_uw"] for opp in tree["cluster"][0]["opp"] if opp["khz"] == 3_000_000)
@@ -532,7 +532,7 @@ def test_a_machine_draws_what_the_log_it_is_fitted_to_has(tmp_path: Path, name: 
             lines.append(f"{load:.3f},{1000 * ghz:.0f},{watts:.5f}")
     log = tmp_path / "log.csv"
     log.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    text, _, cannot = with_power(Machine.load(name).to_toml(), log)
+    text, _, cannot, _ = with_power(Machine.load(name).to_toml(), log)
     told = next(float(what.split()[2]) for what in cannot if what.startswith("median residual"))
     checked = check(text, log)
     assert 100 * checked["median_abs_error"] == pytest.approx(told, abs=0.1)
@@ -555,7 +555,7 @@ def test_the_range_has_whichever_cluster_was_busy_and_rows_of_cpus_tell_it(tmp_p
     (tmp_path / "whole.txt").write_text("\n".join(whole) + "\n", encoding="utf-8")
 
     def fitted(name: str) -> tuple[float, list[int], list[str]]:
-        text, _, cannot = with_power(machine, tmp_path / name)
+        text, _, cannot, _ = with_power(machine, tmp_path / name)
         assert check(text, tmp_path / name)["median_abs_error"] < 0.03
         tree = tomllib.loads(text)
         cluster = next(cluster for cluster in tree["cluster"] if cluster["capacity"] == 1024)
@@ -685,7 +685,7 @@ def test_a_package_that_follows_the_clock_is_told_from_its_cores() -> None:
     text = catalog.find("machine", "xeon-6130-2s").read_text(encoding="utf-8")
     spin = FREQBENCH.parents[1] / "xeon-6130-spin"
     for sources in ([spin / "spin.csv"], sorted(spin.glob("*.turbo.txt"))):
-        fitted, parameters, _ = with_power(text, *sources)
+        fitted, parameters, *_ = with_power(text, *sources)
         assert "package f" in {parameter.name for parameter in parameters}
         of = {opp["khz"]: opp for opp in tomllib.loads(fitted)["cluster"][0]["opp"]}
         # Both threads of a core 0.76 and 2.2 W, 1.57 times one; an awake socket 28.6 to 30.4 and 48.4 to 53.4 W.
@@ -698,7 +698,7 @@ def test_a_package_that_follows_the_clock_is_told_from_its_cores() -> None:
 def test_one_clock_takes_the_shape_of_server_cores_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("busy_cores,mhz,pkg_w\n1,2000,40\n8,2000,61\n16,2000,85\n", encoding="utf-8")
     text = catalog.find("machine", "broadwell-72x-i3-metal").read_text(encoding="utf-8")
-    fitted, _, cannot = with_power(text, tmp_path / "a.csv")
+    fitted, _, cannot, _ = with_power(text, tmp_path / "a.csv")
     cluster = tomllib.loads(fitted)["cluster"][0]
     of = {opp["khz"]: opp["busy_uw"] for opp in cluster["opp"]}
     assert of[2000000] == pytest.approx(3e6, rel=0.02)

@@ -32,7 +32,7 @@ class Here(far.Far):
         self.home = str(folder)
         super().__init__("here")
 
-    def words(self, script: str) -> list[str]:
+    def words(self, script: str, to: str = "ask") -> list[str]:
         return ["sh", "-c", script]
 
 

@@ -24,7 +24,7 @@ from opplab.fit import freqbench, opp_power
 from opplab.fit.curve import SPREAD, fit_curve
 from opplab.fit.machine_check import check
 from opplab.fit.machine_export import export, placements
-from opplab.fit.machine_power import INTERVALS, NEXT_MARK, fitted_power, to_machine_text, with_power
+from opplab.fit.machine_power import INTERVALS, NEXT_MARK, to_machine_text, with_power
 from opplab.fit.opp_machine import layout, machine_of_points
 from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
@@ -438,7 +438,7 @@ def test_each_measured_chip_is_told_by_three_points_of_each_cluster() -> None:
         if soc == "mt6768":
             continue  # No power was measured.
         tree, _ = machine_of_points([table], soc, layout(clusters), None)
-        text, _, _, fits = fitted_power(to_machine_text(tree), table, soc=soc, points="low,mid,high")
+        text, _, _, fits = with_power(to_machine_text(tree), table, soc=soc, points="low,mid,high")
         made = Machine.parse(text)
         capacities = {cluster["capacity"] for cluster in made.describe()["clusters"]}
         if len(capacities) > 1:

@@ -43,21 +43,7 @@ class Target:
 
 @dataclass
 class Fit:
-    """What came of a fit.
-
-    Attributes
-    ----------
-    benchmark, machine, experiment, policy, target : str
-    values : dict
-        The fitted constants, and what they were fitted with (``disk``).
-    points : list of (str, float, float)
-        Parameter, published value, mean of the simulated values.
-    intervals : dict
-        Of each parameter half the width of the 95 % interval of that mean, in percent of it; without where there is one
-        seed only.
-    runs : int
-        Simulations that it took.
-    """
+    """What came of a fit."""
 
     benchmark: str
     machine: str
@@ -65,9 +51,14 @@ class Fit:
     policy: str
     target: str
     values: dict[str, int | str]
+    """The fitted constants, and what they were fitted with (``disk``)."""
     points: list[tuple[str, float, float]] = field(default_factory=list)
+    """Parameter, published value, mean of the simulated values."""
     intervals: dict[str, float] = field(default_factory=dict)
+    """Of each parameter half the width of the 95 % interval of that mean, in percent of it; without where there is one
+    seed only."""
     runs: int = 0
+    """Simulations that it took."""
 
     @property
     def residual(self) -> float:
@@ -189,7 +180,6 @@ def fit(
 
     Parameters
     ----------
-    benchmark, machine : str
     baseline : Path, optional
         The table; by default the published one that the experiment compares with.
     only : sequence of str

@@ -157,27 +157,18 @@ RowName = tuple[int, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What was simulated for a row of a table.
-
-    Attributes
-    ----------
-    baseline : str
-        The baseline as the table names it.
-    simulated, simulated_baseline : float
-        Means over the row's points.
-    points : int
-    explanation : str
-        What the simulator did differently from the baseline.
-    row : RowName
-        Where the row stands.
-    """
+    """What was simulated for a row of a table."""
 
     baseline: str
+    """The baseline as the table names it."""
     simulated: float
     simulated_baseline: float
+    """`simulated` and `simulated_baseline`: means over the row's points."""
     points: int
     explanation: str
+    """What the simulator did differently from the baseline."""
     row: RowName
+    """Where the row stands."""
 
     @property
     def ratio(self) -> float:

@@ -216,7 +216,6 @@ def predict(
     ----------
     experiments : iterable of (Experiment, polars.DataFrame, sequence of polars.DataFrame)
         Experiments whose ``published`` is the table, each with its results, and those on other disks.
-    table : Path
 
     Returns
     -------

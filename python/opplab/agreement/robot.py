@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
+from opplab.files import write_text
 from opplab.report.numbers import several
 from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
@@ -136,10 +138,6 @@ _RUNNING = {"groups": TASKS_A_GROUP, "clients": 2, "streams": 2, "jobs": 2, "tas
 """Tasks that can run at once for each of a parameter: a client and its server, a compiler and its assembler."""
 
 
-def _most_running(model: _Model) -> int:
-    return sum(model.params[name] * tasks for name, tasks in _RUNNING.items() if name in model.params)
-
-
 def models() -> list[str]:
     """Give the names of the tests that can be answered."""
     return list(_TESTS)
@@ -155,7 +153,8 @@ def _model_of(report: Report, cpus: int) -> _Model:
         raise InputError(f"there is no model of {name}'s test `{part}` (computing ones: {known})")
     made = _TESTS[name](report.axes, cpus)
     told = re.match(r"(\d+) threads\b", report.machine)
-    there = _most_running(_TESTS[name](report.axes, int(told[1])) if told else made)
+    load = _TESTS[name](report.axes, int(told[1])).params if told else made.params
+    there = sum(load[name] * tasks for name, tasks in _RUNNING.items() if name in load)
     for row in report.rows:
         first = row.entries[0]
         # 5 %: what the test's own programs run beside the tasks.
@@ -253,10 +252,8 @@ def answer(
         What each commit after the base changes.
     folder : Path
         Of results.
-    iterations : int
     seconds : float, optional
         Simulated time of a run; the benchmark model's own without it, as the errors were learnt with.
-    jobs : int, optional
     progress : callable, optional
         Gives a context for so many cases.
     """
@@ -375,9 +372,6 @@ def _simulated(
     progress: Shown | None,
 ) -> pl.DataFrame:
     """Run base and variants."""
-    import os
-
-    from opplab.files import write_text
     from opplab.sweep.experiments import Experiment
     from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text

@@ -49,31 +49,7 @@ TIE = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One published number of a variant, and its prediction.
-
-    Attributes
-    ----------
-    seed, table, experiment, machine, benchmark, metric, unit, better, parameter, variant, baseline : str
-        Where it stands.
-    published, predicted : float
-        Ratio to the baseline.
-    spread : float
-        Of the published ratio, as a share of 1.
-    value, baseline_value : float
-        The published numbers; NaN in a table of ratios.
-    simulated, simulated_baseline : float
-        The simulated ones, geometric means where the row stands for several points.
-    points : int
-        Points of the grid that the row stands for.
-    explanation : str
-        What the simulator did differently from the baseline.
-    model : str
-        The benchmark model.
-    weight : float
-        How many cells it stands for, where a part stands for the whole.
-    deviation : float
-        Of the natural logarithm of the predicted ratio, from run to run: seeds and phases.
-    """
+    """One published number of a variant, and its prediction."""
 
     seed: str
     table: str
@@ -86,18 +62,29 @@ class Cell:
     parameter: str
     variant: str
     baseline: str
+    """`seed` to `baseline`: where it stands."""
     published: float
     predicted: float
+    """`published` and `predicted`: ratio to the baseline."""
     spread: float
+    """Of the published ratio, as a share of 1."""
     value: float
     baseline_value: float
+    """`value` and `baseline_value`: the published numbers; NaN in a table of ratios."""
     simulated: float
     simulated_baseline: float
+    """`simulated` and `simulated_baseline`: the simulated ones, geometric means where the row stands for several
+    points."""
     points: int
+    """Points of the grid that the row stands for."""
     explanation: str
+    """What the simulator did differently from the baseline."""
     model: str = ""
+    """The benchmark model."""
     weight: float = 1.0
+    """How many cells it stands for, where a part stands for the whole."""
     deviation: float = 0.0
+    """Of the natural logarithm of the predicted ratio, from run to run: seeds and phases."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -189,7 +176,6 @@ def sample(experiment: Experiment, draw: int = 0) -> tuple[dict[RowName, float],
 
     Parameters
     ----------
-    experiment : Experiment
     draw : int
         Another number is another part of the same size.
 
@@ -217,7 +203,6 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowNam
 
     Parameters
     ----------
-    experiment : Experiment
     results : polars.DataFrame
         Its results table, or a part of it.
     only : mapping, optional
@@ -275,13 +260,6 @@ def _ratio(row: published.Published, anchor: published.Published | None, is_rati
 # --- figures of merit -------------------------------------------------------------------------------------------------
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Give the ranks from 1; equal values share the mean of theirs."""
-    return [
-        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
-    ]
-
-
 def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Give Spearman's rank correlation; None where one side does not vary.
 
@@ -292,7 +270,9 @@ def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     >>> spearman([1.0, 2.0, 3.0], [1.0, 1.0, 1.0]) is None
     True
     """
-    a, b = _ranks(left), _ranks(right)
+    from scipy.stats import rankdata
+
+    a, b = rankdata(left).tolist(), rankdata(right).tolist()
     middle = (len(a) + 1) / 2
     top = math.fsum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
     bottom = math.fsum((x - middle) ** 2 for x in a) * math.fsum((y - middle) ** 2 for y in b)

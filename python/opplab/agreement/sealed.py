@@ -71,27 +71,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Seal:
-    """Predictions of an experiment.
-
-    Attributes
-    ----------
-    experiment, file : str
-        Its name, and its file as it was named.
-    file_sha256 : str
-        Hash of that file.
-    version : str
-        Of opplab.
-    models : dict of str to str
-        Fingerprints of the benchmark models, which calibrations carry as well.
-    draws : int
-    rows : list of Row
-    """
+    """Predictions of an experiment."""
 
     experiment: str
     file: str
+    """`experiment` and `file`: its name, and its file as it was named."""
     file_sha256: str
+    """Hash of that file."""
     version: str
+    """Of opplab."""
     models: dict[str, str]
+    """Fingerprints of the benchmark models, which calibrations carry as well."""
     draws: int
     rows: list[Row]
 
@@ -194,14 +184,12 @@ def seal(
 
     Parameters
     ----------
-    experiment : Experiment
     folder : path
         Results folder: what is there is not run again.
     draws : int
         Of the assumed numbers, the files' own among them.
     metrics : sequence of str
         What to predict; without any what the benchmarks report and the energy, or the missed activations.
-    jobs : int
     progress : callable, optional
         Gives a context for so many cases.
     """
@@ -278,20 +266,13 @@ class Scored(Cell):
 
 @dataclass
 class Score(Block):
-    """How predictions were.
-
-    Attributes
-    ----------
-    cells : list of Scored
-    figures : dict
-        As of `opplab.agreement.scoreboard.score`.
-    open : list of str
-        What of either side has no partner or no interval, with the reason.
-    """
+    """How predictions were."""
 
     cells: list[Scored]
     figures: dict[str, Any]
+    """As of `opplab.agreement.scoreboard.score`."""
     open: list[str]
+    """What of either side has no partner or no interval, with the reason."""
     experiment: str = ""
     machine: str = ""
 
@@ -378,7 +359,6 @@ def score_of(
 
     Parameters
     ----------
-    sealed : Seal
     results : path or sequence of paths
         A folder of `opplab host compare` or `opplab run`, or a table, as `opplab compare` reads them.
     names : mapping of str to str, optional

@@ -15,8 +15,10 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.agreement import scoreboard
+from opplab.agreement.predict import write_errors
 from opplab.agreement.scoreboard import Cell, cells_of, sample
 from opplab.files import read_text
+from opplab.sweep.progress import progress
 
 if TYPE_CHECKING:
     from opplab.sweep.experiments import Experiment
@@ -75,8 +77,6 @@ def verify_published(
     cells = [cell for one in swept for cell in one.cells]
     written = []
     if docs is not None and not experiments and not quick:
-        from opplab.agreement.predict import write_errors
-
         written.append(write_errors(cells))
     findings = {one.experiment.name: one.experiment.finding for one in swept}
     board = scoreboard.scoreboard(cells, findings) | {
@@ -106,7 +106,6 @@ def verify_published(
 
 def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_only: bool) -> _Swept:
     """Run an experiment's cases that are not there yet, and compare."""
-    from opplab.sweep.progress import progress
     from opplab.sweep.runner import run_cases
     from opplab.sweep.store import Store
 

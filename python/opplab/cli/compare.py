@@ -12,13 +12,14 @@ import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, order_runs
-from opplab.comparison.tables import FORMATS
+from opplab.comparison.tables import FORMATS, render_all
 from opplab.errors import InputError
 from opplab.files import printable
 from opplab.mmtests import runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
 from opplab.report.text import render_table, terminal_width
+from opplab.sweep.store import Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option("--html", type=click.Path(dir_okay=False), help="File for a self-contained report with plots.")
 @click.option("--junit", type=click.Path(dir_okay=False), help="File for the checks as JUnit XML.")
-def command(source: tuple[str, ...], **options: object) -> None:
+def command(source: tuple[str, ...], **options: Any) -> None:
     """Compare the runs in SOURCE.
 
     SOURCE is an mmtests results folder, a results folder of `opplab run`, or a Parquet or CSV table with its columns.
@@ -135,14 +136,14 @@ def command(source: tuple[str, ...], **options: object) -> None:
 class Request:
     """One call of the command."""
 
-    def __init__(self, source: tuple[str, ...], options: dict[str, object]) -> None:
+    def __init__(self, source: tuple[str, ...], options: dict[str, Any]) -> None:
         self.source = source
         self.options = options
-        self.table = str(options["table"])
-        self.form = str(options["form"])
-        self.metric = str(options["metric"])
-        self.report = str(options["report"])
-        self.summary = str(options["summary"] or "")
+        self.table: str = options["table"]
+        self.form: str = options["form"]
+        self.metric: str = options["metric"]
+        self.report: str = options["report"]
+        self.summary: str = options["summary"] or ""
         self.broken: list[str] = []
         self.problems: list[Problem] = []
 
@@ -178,8 +179,6 @@ class Request:
             for one in tables:
                 one.notes.append(OF_THE_RUNS)
         if tables:
-            from opplab.comparison.tables import render_all
-
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         if self.form == "csv":
             for note in dict.fromkeys(note for one in tables for note in one.notes):
@@ -194,7 +193,7 @@ class Request:
         if self.options["uncertainty"]:
             self._how_sure()
         if self.options["html"]:
-            self._report(str(self.options["html"]))
+            self._report(self.options["html"])
         if gated:
             self._check(tables, self._missing(tables))
 
@@ -242,20 +241,18 @@ class Request:
         from opplab import results
         from opplab.summary import publish
         from opplab.sweep.progress import progress
-        from opplab.sweep.store import Store
         from opplab.uncertainty.sweep import how_sure
 
         found = results.read(self.source[0])
         asked = [metric for _, metric in self._asked() if metric] or ([self.metric] if self.metric else [])
-        jobs = self.options["jobs"]
         with Store(Path(self.source[0]) / "draws") as store:
             sure = how_sure(
                 self._experiment,
                 found,
                 asked or publish.own_metrics(found) or ["energy"],
-                int(str(self.options["uncertainty"])),
+                self.options["uncertainty"],
                 store=store,
-                jobs=workers(jobs if isinstance(jobs, int) else None),
+                jobs=workers(self.options["jobs"]),
                 progress=progress,
             )
         stream = sys.stdout if self.form == "text" else sys.stderr
@@ -264,29 +261,23 @@ class Request:
         stream.write("".join(f"{printable(line)}\n" for line in sure.findings()))
 
     def _names(self, runs: list[str]) -> list[str]:
-        asked = self.options["runs"]
-        baseline = self.options["baseline"]
-        names = [str(name) for name in asked] if isinstance(asked, list) and asked else runs
-        return order_runs(names, None if baseline is None else str(baseline))
+        return order_runs(self.options["runs"] or runs, self.options["baseline"])
 
     def _asked(self) -> list[tuple[str, str]]:
         """(benchmark, metric) as asked for."""
-        asked = self.options["benchmarks"]
-        pairs = [one.partition(":") for one in (asked if isinstance(asked, tuple) else ())]
+        pairs = [one.partition(":") for one in self.options["benchmarks"]]
         return [(name, metric or self.metric) for name, _, metric in pairs]
 
     def _by_mmtests(self) -> bool:
         """The quick way: mmtests' own tables of a result tree."""
-        check_layout(str(self.options["layout"]), self.table, str(self.options["method"]))
+        check_layout(self.options["layout"], self.table, self.options["method"])
         if self.options["method"] != "mmtests" or any(
             self.options[name] for name in ("rules", "junit", "html", "uncertainty")
         ):
             return False
         if self.form not in ("text", "html") or self.table in OF_BENCHMARKS:
             return False
-        from os.path import isdir
-
-        if len(self.source) > 1 or not isdir(self.source[0]) or not self._asked():  # noqa: PTH112
+        if len(self.source) > 1 or not Path(self.source[0]).is_dir() or not self._asked():
             return False
         asked = self.options["runs"]
         names = self._names([] if asked else runs_of(self.source[0]))
@@ -301,7 +292,7 @@ class Request:
                 report=self.report,
                 table=self.table,
                 form=self.form,
-                seed=int(str(self.options["seed"])),
+                seed=self.options["seed"],
                 summary=self.summary,
             )
             self.problems += skipped
@@ -332,7 +323,7 @@ class Request:
         from opplab.comparison.gate import parse
         from opplab.metrics import is_answer
 
-        if not any(rule.takes_all for text in self._names_of("rules") for rule in parse(text)):
+        if not any(rule.takes_all for text in self.options["rules"] for rule in parse(text)):
             return tables
         if not tables or self.metric or self._is_robots() or self.source[0].startswith("published:"):
             return tables
@@ -373,13 +364,13 @@ class Request:
             **self._chosen(),
             report=self.report,
             table="detail" if everything else table or self.table,
-            method=str(self.options["method"]),
+            method=self.options["method"],
             summary=self.summary,
-            overview_rule=bool(self.options["overview_rule"]),
-            seed=int(str(self.options["seed"])),
-            layout="" if everything or table else str(self.options["layout"]),
-            everything=everything or bool(self.options["everything"]),
-            also=names_of(self._names_of("rules")),
+            overview_rule=self.options["overview_rule"],
+            seed=self.options["seed"],
+            layout="" if everything or table else self.options["layout"],
+            everything=everything or self.options["everything"],
+            also=names_of(self.options["rules"]),
         )
         self.problems += [] if everything or table else tables.problems
         return tables
@@ -395,28 +386,18 @@ class Request:
 
     def _chosen(self) -> dict[str, Any]:
         """Give what is compared with what, and how sure intervals are."""
-        asked, baseline = self.options["runs"], self.options["baseline"]
-        return {
-            "runs": [str(name) for name in asked] if isinstance(asked, list) else [],
-            "baseline": None if baseline is None else str(baseline),
-            "benchmarks": [f"{name}:{metric}" for name, metric in self._asked()],
-            "metric": self.metric,
-            "confidence": float(str(self.options["confidence"])),
-        }
-
-    def _names_of(self, option: str) -> list[str]:
-        given = self.options[option]
-        return [str(name) for name in given] if isinstance(given, tuple) else []
+        benchmarks = [f"{name}:{metric}" for name, metric in self._asked()]
+        own = {name: self.options[name] for name in ("runs", "baseline", "confidence")}
+        return {**own, "benchmarks": benchmarks, "metric": self.metric}
 
     def _allows(self, words: str) -> bool:
         """Whether --allow-missing names something in these words."""
-        return bool(set(words.split()) & set(self._names_of("allowed")))
+        return bool(set(words.split()) & set(self.options["allowed"]))
 
     @cached_property
     def _other_questions(self) -> list[str]:
         """Name what is called the same in two results folders, and is other work or runs for another time."""
         from opplab.simulation.cases import measured_time
-        from opplab.sweep.store import Store
 
         first: dict[str, tuple[str, list[Any]]] = {}
         found = []
@@ -435,16 +416,15 @@ class Request:
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
         from opplab.comparison.sources import run_name
-        from opplab.sweep.store import Store
 
-        allowed = self._names_of("allowed")
+        allowed = set(self.options["allowed"])
         runs = {run for table in tables for run in table.runs}
         found = []
         # A run that lacks something has empty cells, which the gate sees.
         for problem in (one for one in self.problems if one.path not in runs):
             path = Path(problem.path)
             names = {problem.path, path.name, run_name(path), problem.what.rpartition(" ")[2]}
-            if problem.line is None and not names & set(allowed):
+            if problem.line is None and not names & allowed:
                 found.append(str(problem))
         for source in self.source:
             if (Path(source) / "manifest.json").is_file():
@@ -461,11 +441,11 @@ class Request:
             tables = tables + self._tables(table="detail")
         checks = gate.check(
             tables,
-            self._names_of("rules"),
+            self.options["rules"],
             whole=self._whole(tables),
-            allow_missing=self._names_of("allowed"),
+            allow_missing=self.options["allowed"],
             missing=missing,
-            confidence=float(str(self.options["confidence"])),
+            confidence=self.options["confidence"],
             every=self._every,
         )
         self.broken = [one.message for one in checks if one.failed]
@@ -474,4 +454,4 @@ class Request:
                 judged = "not judged" if one.skipped else "judged without what is missing"
                 click.echo(f"opplab: {judged}: {one.message}", err=True)
         if self.options["junit"]:
-            gate.write_junit(str(self.options["junit"]), checks)
+            gate.write_junit(self.options["junit"], checks)

@@ -208,7 +208,6 @@ def _attributed(
     wanted : list of str
         Fingerprints of the second's.
     """
-    import opplab
     from opplab.kernel.profiles import together
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import Tally

@@ -180,12 +180,12 @@ def powered(
 ) -> tuple[str, list[str], list[Fitted]]:
     """Give a machine file with power of measurements or the generic curve, lines about it, and the fitted curves."""
     from opplab.fit.energy_model import energy_model_notes
-    from opplab.fit.machine_power import NEXT_MARK, about_power, fitted_power, generic_power
+    from opplab.fit.machine_power import NEXT_MARK, about_power, generic_power, with_power
 
     if power == ("generic",):
         text, words = generic_power(text)
         return text, [words, *energy_model_notes(toml_of(text, "the machine file"))], []
-    text, parameters, cannot, fits = fitted_power(text, *map(Path, power), soc=soc, points=points, of=of)
+    text, parameters, cannot, fits = with_power(text, *map(Path, power), soc=soc, points=points, of=of)
     lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
     lines += about_power(cannot)
     tree = toml_of(text, "the machine file")

@@ -26,24 +26,16 @@ HOST_COMMANDS = ("show", "observe", "affinity", "govern", "record", "calibrate",
 
 @dataclass(frozen=True)
 class Page:
-    """A command as the reference describes it.
-
-    Attributes
-    ----------
-    name : str
-        With all words, e.g. ``opplab trace view``.
-    usage : str
-        One line or several.
-    text : str
-        What it does.
-    options : list of (str, str)
-        How an option is written, and what it does.
-    """
+    """A command as the reference describes it."""
 
     name: str
+    """With all words, e.g. ``opplab trace view``."""
     usage: str
+    """One line or several."""
     text: str
+    """What it does."""
     options: list[tuple[str, str]]
+    """How an option is written, and what it does."""
 
 
 def _walk(command: click.Command, words: tuple[str, ...]) -> Iterator[Page]:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from math import isfinite
 
 from opplab.errors import InputError
+from opplab.mmtests import benchmarks_of, find, find_monitor, read_monitor, read_run
+from opplab.mmtests.problems import UnknownName
+from opplab.runs import Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from opplab.comparison.sources import Source
     from opplab.comparison.tables import Cell, Table
-    from opplab.runs import Problem, Run, Series
+    from opplab.runs import Problem, Series
 
 TABLES = ("detail", "ratio", "significance", "nocompare", "overview", "ppw", "power")
 
@@ -30,8 +33,6 @@ OF_BENCHMARKS = ("overview", "ppw", "power")
 
 def order_runs(runs: Sequence[str], baseline: str | None) -> list[str]:
     """The runs with the baseline first."""
-    from opplab.mmtests.problems import UnknownName
-
     names = list(runs)
     if baseline is None:
         return names
@@ -77,7 +78,7 @@ def mmtests_table(
     tuple
         The table, and the files that were skipped.
     """
-    from opplab.mmtests import find, find_monitor, layout, read_monitor, read_run
+    from opplab.mmtests import layout
 
     with_change = table != "nocompare"
     runs: list[Run]
@@ -105,9 +106,6 @@ def mmtests_table(
 
 def _nothing(directory: str, run: str, benchmark: str, metric: str, problems: list[Problem]) -> str:
     """Explain why a run has nothing to compare, naming the nearest thing that exists."""
-    from opplab.mmtests import benchmarks_of, read_run
-    from opplab.mmtests.problems import UnknownName
-
     there = benchmarks_of(directory, run)
     if benchmark not in there:
         return str(UnknownName("benchmark", benchmark, there)) + f" in run '{run}'"
@@ -130,14 +128,12 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
         As for `mmtests_table`.
     kind : str
         ``detail`` and ``significance`` have changes, ``nocompare`` has none.
-    seed : int
     summary : str
         See `mmtests_table`.
     """
     from opplab.comparison.method import missing
     from opplab.comparison.tables import Cell, Row, Table
-    from opplab.mmtests import find, layout
-    from opplab.mmtests.problems import UnknownName
+    from opplab.mmtests import layout
     from opplab.mmtests.registry import Benchmark
     from opplab.mmtests.summary import stat_name
 
@@ -357,9 +353,6 @@ def load_runs(
     tuple
         Names of the runs, the baseline first; for each benchmark its name, runs and metric; what was skipped.
     """
-    from opplab.mmtests.problems import UnknownName
-    from opplab.runs import Run as Column
-
     there = place.runs()
     names = list(runs) or there
     if not names:
@@ -378,7 +371,7 @@ def load_runs(
         found = []
         for run in names:
             if run not in there:
-                found.append(Column(run, name))
+                found.append(Run(run, name))
             else:
                 load = place.monitor(run, monitor, name, wanted) if monitor else place.load(run, name, wanted, report)
                 found.append(load)
@@ -427,9 +420,7 @@ def _check_agreement(runs: Sequence[Run]) -> None:
 
 def _about(run: Run, metrics: Sequence[str], also: Sequence[str]) -> Run:
     """Keep what a benchmark is about, in that order, and what is named beside it; else everything."""
-    from opplab.runs import Run as Column
-
-    kept = Column(run.name, run.benchmark)
+    kept = Run(run.name, run.benchmark)
     wanted = [*metrics, *also] if metrics else []
     there = {series.metric for series in run.series.values()}
     if also and not there.issuperset(wanted):
@@ -484,8 +475,6 @@ def _grid(parts: Sequence[tuple[str, Table]]) -> Table:
 
 def _check_heading(whole: Run, monitor: str, heading: str) -> None:
     """Refuse a metric that is none of a monitor's headings, where it recorded any."""
-    from opplab.mmtests.problems import UnknownName
-
     if whole.series:
         unknown = UnknownName("heading", heading, whole.series)
         raise InputError(f"{monitor} of run '{whole.name}', of which a metric picks one heading: {unknown}")
@@ -493,8 +482,6 @@ def _check_heading(whole: Run, monitor: str, heading: str) -> None:
 
 def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: str) -> str:
     """Explain why the baseline has nothing to compare, naming the nearest thing that exists."""
-    from opplab.mmtests.problems import UnknownName
-
     if not monitor:
         there = place.benchmarks(baseline.name)
         if baseline.benchmark not in there:

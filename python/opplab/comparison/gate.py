@@ -172,8 +172,6 @@ def check(
 
     Parameters
     ----------
-    tables : sequence of Table
-    rules : sequence of str
     whole : sequence of Table, optional
         The tables with all metrics, for rules that take all; otherwise they take what `tables` have.
     allow_missing : collection of str
@@ -374,7 +372,7 @@ def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
     shape = [value / level for value in base] if of_pairs else [1.0] * len(new)
     # Welch's degrees of freedom fall with a spread that falls; their bound does not depend on what is cut off.
     freedom = len(new) - 1 if sample.paired else len(base) + len(new) - 2
-    t = _t_quantile(freedom, confidence)
+    t = stats.t_half(freedom + 1, confidence) * sqrt(freedom + 1)
 
     def distance(mean: float) -> float:
         cut = _cut_to(mean, new, shape)
@@ -403,13 +401,6 @@ def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
                 return True
             low, high = (low, second) if ends[0] > ends[1] else (first, high)  # noqa: PLW2901
     return False
-
-
-def _t_quantile(freedom: int, confidence: float) -> float:
-    """Student's t: half the interval of a mean over its standard error."""
-    values = [0.0] * freedom + [1.0]
-    mean, (_, high), _ = stats.mean(values, confidence=confidence)
-    return (high - mean) * sqrt(len(values)) / stdev(values)
 
 
 def _cut_to(mean: float, values: Sequence[float], shape: Sequence[float]) -> list[float]:

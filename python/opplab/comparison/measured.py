@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from opplab import files, results
 from opplab.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def results_of(path: str | Path) -> pl.DataFrame:

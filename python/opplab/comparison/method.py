@@ -27,37 +27,25 @@ _PAIRS = 2
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Observations of a run beside those of its baseline.
-
-    Attributes
-    ----------
-    base, new : list of float
-        Numbers only; pairs where `paired`.
-    higher : bool
-        Whether more is better.
-    is_rate : bool
-        Whether its mean is harmonic.
-    is_share : bool
-        Whether changes are in percentage points.
-    paired : str
-        What the pairs share, ``seeds`` or ``dates``; empty for independent samples.
-    cannot : str
-        Which values are missing, so that the change is of the others; empty if none.
-    impossible : str
-        Why the values are no measurement, so that there is no change; empty if they are one.
-    directed : bool
-        Whether more or less is better at all; where neither is, more is + in changes.
-    """
+    """Observations of a run beside those of its baseline."""
 
     base: list[float]
     new: list[float]
+    """`base` and `new`: numbers only; pairs where `paired`."""
     higher: bool
+    """Whether more is better."""
     is_rate: bool
+    """Whether its mean is harmonic."""
     is_share: bool
+    """Whether changes are in percentage points."""
     paired: str = ""
+    """What the pairs share, ``seeds`` or ``dates``; empty for independent samples."""
     cannot: str = ""
+    """Which values are missing, so that the change is of the others; empty if none."""
     directed: bool = True
+    """Whether more or less is better at all; where neither is, more is + in changes."""
     impossible: str = ""
+    """Why the values are no measurement, so that there is no change; empty if they are one."""
 
     @property
     def rises(self) -> bool:
@@ -188,13 +176,8 @@ def compare_runs(
         The first is the baseline.  Operations that only another run has stand below the baseline's.
     kind : str
         ``detail``, ``ratio``, ``significance`` or ``nocompare``.
-    confidence : float
     overview_rule : bool
         ``~`` for ratios within 2.5 % of 1 instead of the rule of `opplab.comparison.tables`.
-
-    Returns
-    -------
-    Table
     """
     base = runs[0]
     rows: list[Row] = []

@@ -107,7 +107,6 @@ def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w
         Of the benchmark's main metric to the baseline.
     higher : bool
         Whether more of it is better.
-    base_w, own_w : float or None
 
     Examples
     --------

@@ -11,7 +11,6 @@ Seeds: ``000`` EPYC frequency invariance (2020), ``001`` HWP boost (2018), ``002
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -107,14 +106,8 @@ def cells(seed: str) -> tuple[Published, ...]:
         from opplab.mmtests.problems import UnknownName
 
         raise UnknownName("published text", seed, SEEDS)
-    found = []
-    for file in sorted(FOLDER.glob(f"{seed}_*.csv")):
-        with file.open(encoding="utf-8", newline="") as stream:
-            for line in csv.DictReader(stream):
-                if not line["value"]:
-                    continue
-                found.append(_cell(line))
-    return tuple(found)
+    files = sorted(FOLDER.glob(f"{seed}_*.csv"))
+    return tuple(_cell(line) for file in files for _, line in csv_rows(file)[1] if line["value"])
 
 
 def cells_for(experiment: Experiment) -> tuple[Published, ...]:
@@ -125,9 +118,6 @@ def cells_for(experiment: Experiment) -> tuple[Published, ...]:
     if not file.is_file():
         raise InputError(f"`published` of {experiment.file}: there is no file {file}")
     return cells_of_file(file)
-
-
-_NEEDED = ("variant", "value")
 
 
 def cells_of_file(path: Path) -> tuple[Published, ...]:
@@ -156,7 +146,7 @@ def rows_of_file(path: Path, *, zero: bool = True) -> tuple[Published, ...]:
     """
     found = []
     names, rows = csv_rows(path)
-    for column in _NEEDED:
+    for column in ("variant", "value"):
         if column not in names:
             raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
     for place, line in rows:
@@ -232,14 +222,12 @@ def check(seed: str) -> list[Finding]:
     >>> [str(finding) for finding in check("003")]
     ['pcmark-work-v3 with-patch (artificial EM): printed -2, recomputed -2.037 against 8003 and against 8026 -2.317']
     """
-    found = _check_percentages(seed)
-    if seed == "000":
-        found += _check_overview_000() + _check_efficiency_000()
-    if seed == "002":
-        found += _check_overview_002()
-    if seed == "004":
-        found += _check_sums_004()
-    return found
+    own = {
+        "000": (_check_overview_000, _check_efficiency_000),
+        "002": (_check_overview_002,),
+        "004": (_check_sums_004,),
+    }
+    return [*_check_percentages(seed), *(one for check in own.get(seed, ()) for one in check())]
 
 
 def _baselines(seed: str) -> dict[tuple[str, str, str], Published]:
@@ -472,16 +460,16 @@ def _ordered(line: Sequence[Published], variants: Sequence[str]) -> list[Publish
 
 def _of_001() -> list[Table]:
     found = []
-    for name, operation in (("sqlite", "Trans"), ("dbench4", "")):
+    for name, operation, where in (
+        ("sqlite", "Trans", "Single socket skylake running sqlite"),
+        ("dbench4", "", "Two-socket skylake running dbench4"),
+    ):
         part = [cell for cell in cells("001") if cell.table == name]
         rows = []
         for (metric, _), line in _by_operation(part).items():
             own = [Cell(cell.value, text=cell.text, change=cell.change) for cell in line]
             rows.append(Row(metric, operation or line[0].param, list(own)))
         runs = list(dict.fromkeys(cell.kernel for cell in part))
-        where = {"sqlite": "Single socket skylake running sqlite", "dbench4": "Two-socket skylake running dbench4"}[
-            name
-        ]
         table = Table("mmtests-old", runs, rows, where, name, unit=part[0].unit, better=part[0].better)
         table.method = "published (mmtests of 2018)"
         table.notes = [name]

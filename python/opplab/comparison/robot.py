@@ -36,7 +36,6 @@ def tables(paths: Sequence[str | Path], benchmarks: Sequence[str] = (), metric: 
 
     Parameters
     ----------
-    paths : sequence of str or Path
     benchmarks : sequence of str, optional
         Only these tests; all by default.
     metric : str, optional

@@ -20,7 +20,9 @@ from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from opplab.errors import InputError
 from opplab.files import check_size
@@ -32,9 +34,6 @@ from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
 from opplab.runs import Problem, Run, Series
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.store import Store
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _RUNS = "runs.jsonl"
 """The file of runs in a folder of `opplab host compare`."""
@@ -106,8 +105,6 @@ class Tree(Source):
     """An mmtests results folder, or several with runs of one machine."""
 
     def __init__(self, *directories: str) -> None:
-        from opplab.mmtests import runs_of
-
         self.problems = []
         self.directories = directories
         found = [(place, run) for place in directories for run in runs_of(place)]
@@ -182,14 +179,11 @@ class Frame(Source):
 
         Parameters
         ----------
-        table : polars.DataFrame
         baseline : str
             The policy with which the others are compared.
         lengths_ns : mapping, optional
             Length of a run and its warm-up by machine, benchmark and parameter, where they are known.
         """
-        import polars as pl
-
         self.lengths_ns = lengths_ns or {}
 
         self.problems = []
@@ -204,8 +198,6 @@ class Frame(Source):
 
         These are iterations, seeds, dates, values.
         """
-        import polars as pl
-
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
             table = _without_parts(_with_energy_per_work(self.table.filter(pl.col("benchmark").is_not_null())))
@@ -324,8 +316,6 @@ class Frame(Source):
 
     def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
         """Mean of the metric ``power``, of turbostat's PkgWatt, of the one metric in W, or energy over duration."""
-        import polars as pl
-
         own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
 
         def mean(*names: str) -> float | None:
@@ -340,8 +330,6 @@ class Frame(Source):
 
     def notes(self, benchmark: str) -> list[str]:
         """Which runs did not end or are of the start, and of which part of a benchmark's time its energy is."""
-        import polars as pl
-
         from opplab.report.numbers import of_a_part
 
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
@@ -375,8 +363,6 @@ class Frame(Source):
 
     def per_watt(self, run: Run) -> Run:
         """Values of each case by its power."""
-        import polars as pl
-
         found = Run(run.name, run.benchmark)
         own = self.table.filter((pl.col("run") == run.name) & (pl.col("benchmark") == run.benchmark))
         keys = [name for name in ("machine", "param", "iteration", "seed", "date", "file") if name in own.columns]
@@ -414,8 +400,6 @@ _SECONDS = ("duration", "elapsed")
 
 def _power_of(own: pl.DataFrame) -> str:
     """The metric that is the power of the whole machine; empty where there is none."""
-    import polars as pl
-
     in_watts = own.filter(pl.col("unit") == "W")["metric"].unique(maintain_order=True).to_list()
     whole = [name for name in in_watts if name and is_answer(name)]
     return next((name for name in ("power", "PkgWatt") if name in whole), whole[0] if len(whole) == 1 else "")
@@ -423,8 +407,6 @@ def _power_of(own: pl.DataFrame) -> str:
 
 def _run_names(table: pl.DataFrame) -> pl.Expr:
     """Name runs by their policies, and by whatever else separates what must not be averaged together."""
-    import polars as pl
-
     point = ["machine", "policy", "benchmark", "param", "metric"]
     own = [name for name in ("iteration", "seed", "date") if name in table.columns]
     candidates = [name for name in ("kernel", "experiment", "source", "file") if name in table.columns]
@@ -449,8 +431,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
     """Add the energy by unit of work of each case whose energy and work are known."""
-    import polars as pl
-
     if ENERGY_PER_WORK in table["metric"]:
         return table
     used = {"energy", "power", "work_done", *(one.name for one in of_models())}
@@ -466,8 +446,6 @@ def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
 
 def _without_parts(table: pl.DataFrame) -> pl.DataFrame:
     """Take the energy of simulated cases that did not end: it is of less work than that of the others."""
-    import polars as pl
-
     keys = [name for name in ("run", *_CASE) if name in table.columns]
     cut = table.filter(pl.col("source") == "sim", pl.col("metric").is_in(_times()), pl.col("value").is_null())
     marks = cut.select(*keys, pl.lit("energy").alias("metric"), pl.lit(True).alias("cut")).unique()
@@ -482,8 +460,6 @@ def _times() -> list[str]:
 
 def _share_dates(table: pl.DataFrame) -> bool:
     """Whether runs have dates in common from which pairs can be made, which seeds that begin anew on each are not."""
-    import polars as pl
-
     if "date" not in table.columns:
         return False
     runs = table.filter(pl.col("date").is_not_null()).group_by("date").agg(pl.col("run").n_unique())["run"]
@@ -584,8 +560,6 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
     Values of two machines never meet: what compares goes through this. Folders with one run each are of one machine,
     as there is nothing else to compare.
     """
-    import polars as pl
-
     if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
         trees = {name: open_source(path) for path, name in _named(source).items()}
         if all(isinstance(one, Tree) for one in trees.values()):
@@ -675,8 +649,6 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
             raise FileNotFoundError(2, "No such file or directory", gone)
         if len(tables) + len(csv) != len(paths):
             raise InputError("result tables cannot be mixed with other sources in one comparison")
-        import polars as pl
-
         read = {path: _read_table(path) for path in tables} | {path: _read_csv(path) for path in csv}
         named = [read[path].with_columns(pl.lit(_file_name(Path(path))).alias("file")) for path in dict.fromkeys(paths)]
         lengths_ns = {name: length for path in paths for name, length in _lengths_of(Path(path)).items()}
@@ -690,8 +662,6 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
 
 
 def _read_table(path: str) -> pl.DataFrame:
-    import polars as pl
-
     from opplab import results
     from opplab.comparison.measured import results_of
 
@@ -713,8 +683,6 @@ def _read_table(path: str) -> pl.DataFrame:
 
 def _read_csv(path: str) -> pl.DataFrame:
     """A CSV with our columns; those that it lacks are null, others are refused."""
-    import polars as pl
-
     from opplab import results
 
     try:

@@ -134,11 +134,7 @@ class Table:
         """The cells as a polars DataFrame, one row a cell."""
         import polars as pl
 
-        columns: dict[str, Any] = {
-            name: pl.String if kind is str else pl.Boolean if kind is bool else pl.Int64 if kind is int else pl.Float64
-            for name, kind in _TIDY
-        }
-        return pl.DataFrame(list(tidy(self)), schema=columns)
+        return pl.DataFrame(list(tidy(self)), schema=dict(_TIDY))
 
     def _repr_html_(self) -> str:
         return render(self, "html")
@@ -203,8 +199,6 @@ def render(table: Table, form: str = "text", width: int | None = None) -> str:
 
     Parameters
     ----------
-    table : Table
-    form : str
     width : int, optional
         Of text: the runs stand in blocks below each other where lines would be longer, and notes are wrapped.  Layouts
         that are grids (``grid``, ``boxes``, ``slides``, ``mmtests-old``, ``listing``) stay as they are.
@@ -381,10 +375,17 @@ def _overview(table: Table) -> list[str]:
     return _sections(table, heads, cells)
 
 
-def _ratios(table: Table) -> list[str]:
-    """A line an operation, a ratio with its interval a run."""
-    cells = [["" if cell is None else _ratio_interval(cell) for cell in row.cells] for row in table.rows]
-    return _sections(table, table.runs, cells)
+def _operations(table: Table) -> list[str]:
+    """A line an operation, a short text a run: a ratio with its interval, a test, or a number."""
+    return _sections(table, table.runs, [[_cell_text(table, cell) for cell in row.cells] for row in table.rows])
+
+
+def _cell_text(table: Table, cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if table.layout == "ratios":
+        return _ratio_interval(cell)
+    return _test_of(cell) if table.layout == "significance" else _number(cell, table.digits)
 
 
 def has_no_ratio(cell: Cell) -> bool:
@@ -408,23 +409,13 @@ def _ratio_interval(cell: Cell) -> str:
     return f"{cell.ratio:.{digits}f} [{low}, {high}]{mark}"
 
 
-def _significance(table: Table) -> list[str]:
-    """A line an operation: p-value with its star, corrected p-value and effect size a run."""
-    cells = [["" if cell is None else _test_of(cell) for cell in row.cells] for row in table.rows]
-    return _sections(table, table.runs, cells)
-
-
 def _test_of(cell: Cell) -> str:
+    """P-value with its star, corrected p-value and effect size."""
     if cell.p_holm is None or math.isnan(cell.p_holm):
         return "-"
     effect = "" if cell.hedges_g is None or not math.isfinite(cell.hedges_g) else f" g={cell.hedges_g:+.2f}"
     alone = "" if cell.p is None else f"p={cell.p:.2g}{'*' if cell.significant else ' '}"
     return f"{alone} Holm {cell.p_holm:.2g}{effect}"
-
-
-def _power(table: Table) -> list[str]:
-    cells = [["" if cell is None else _number(cell, table.digits) for cell in row.cells] for row in table.rows]
-    return _sections(table, table.runs, cells)
 
 
 def _ratio(cell: Cell | None) -> str:
@@ -610,9 +601,9 @@ def _robot(table: Table) -> list[str]:
 _LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
     "blocks": _blocks,
     "overview": _overview,
-    "ratios": _ratios,
-    "significance": _significance,
-    "power": _power,
+    "ratios": _operations,
+    "significance": _operations,
+    "power": _operations,
     "grid": _grid,
     "slides": _slides,
     "boxes": _boxes,
@@ -699,17 +690,10 @@ def _finite(value: float | None) -> float | None:
 
 
 def _csv(*tables: Table) -> str:
-    import csv
-    import io
+    from opplab.report.text import render_table
 
-    from opplab.report.text import harmless
-
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, [name for name, _ in _TIDY], lineterminator="\n")
-    writer.writeheader()
-    for row in (row for table in tables for row in tidy(table)):
-        writer.writerow({name: "" if value is None else harmless(value) for name, value in row.items()})
-    return buffer.getvalue()
+    rows = [row for table in tables for row in tidy(table)]
+    return render_table(rows, "csv") or ",".join(name for name, _ in _TIDY) + "\n"
 
 
 def _json(table: Table) -> str:
@@ -759,11 +743,9 @@ def _short(table: Table, row: Row, cell: Cell | None) -> str:
         return ""
     if table.layout in ("overview", "grid"):
         return _ratio(cell)
-    if table.layout == "ratios":
-        return _ratio_interval(cell).strip()
-    if table.layout == "significance":
-        return _test_of(cell).strip()
-    text = _number(cell, table.digits)
+    text = _cell_text(table, cell)
+    if table.layout in ("ratios", "significance"):
+        return text.strip()
     if cell.spread is not None and math.isfinite(cell.spread):
         text += f" ± {cell.spread:.2f}" + ("%" if row.spread_kind == "percent" else "")
     change = _judged(cell)

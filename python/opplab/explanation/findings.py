@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from opplab.cpulist import listed
+from opplab.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
-
-    Attributes
-    ----------
-    time_ns : int
-        When it happened.
-    kind : str
-        ``running``, ``clock``, ``frequency``, ``placement``, ``balance``, ``slow``, ...
-    text : str
-        The sentence.
-    data : dict
-        The numbers, by the names of the decision records' columns.
-    """
+    """One thing that was found."""
 
     time_ns: int
+    """When it happened."""
     kind: str
+    """``running``, ``clock``, ``frequency``, ``placement``, ``balance``, ``slow``, ..."""
     text: str
+    """The sentence."""
     data: dict[str, Any] = field(default_factory=dict)
+    """The numbers, by the names of the decision records' columns."""
 
 
 class Explanation:
@@ -61,6 +54,13 @@ class Explanation:
     def to_json(self) -> str:
         """Give all of it as JSON."""
         return json.dumps(self.to_dict(), indent=2)
+
+
+def check_one_pid(pids: Collection[int], task: str) -> None:
+    """Refuse a name that several tasks have."""
+    if len(pids) > 1:
+        which = ", ".join(map(str, sorted(pids)))
+        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
 
 
 def seconds(time_ns: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.explanation.findings import Explanation, Finding, length, mhz, seconds
+from opplab.explanation.findings import Explanation, Finding, check_one_pid, length, mhz, seconds
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.response import of_trace, response_findings, speeds
@@ -139,10 +139,7 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at_n
     if not rows:
         names = sorted({row["task"] for row in placements})
         raise InputError(f"{path} has no records of a placement of `{task}`{nearest(task, names)}")
-    pids = {row["pid"] for row in rows}
-    if len(pids) > 1:
-        which = ", ".join(map(str, sorted(pids)))
-        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
+    check_one_pid({row["pid"] for row in rows}, task)
     rules = Counter("energy" if row["how"] == "energy" else row["sibling_rule"] for row in rows)
     cpus = Counter(row["cpu"] for row in rows)
     equal = sum(row["computed"] == row["cpu"] for row in rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
-from opplab.explanation.findings import Finding, cpu_list, length, seconds
+from opplab.explanation.findings import Finding, check_one_pid, cpu_list, length, seconds
 from opplab.explanation.records import IDLE_TASK, Records
 
 if TYPE_CHECKING:
@@ -332,9 +332,7 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     pids = [pid for pid, name in names.items() if pid and task in (name, str(pid))]
     if not pids:
         raise InputError(f"{path} has no task `{task}`{nearest(task, sorted(set(names.values())))}")
-    if len(pids) > 1:
-        which = ", ".join(map(str, sorted(pids)))
-        raise InputError(f"{len(pids)} tasks are called `{task}`; name one by its pid: {which}")
+    check_one_pid(pids, task)
 
     def rows(event: str, *columns: str) -> list[Any]:
         if event not in trace.info["events"]:

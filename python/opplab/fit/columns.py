@@ -219,7 +219,7 @@ def _choose(names: list[str], mark: str | None, path: Path, line: int) -> _Head:
             and best[column.quantity][0] == column.rank
             and plain(name) == plain(names[best[column.quantity][1]])
         ):
-            raise FormatError(f"{path}:{line}: two columns `{plain(name)}`", file=str(path), line=line)
+            raise FormatError.at(path, line, f"two columns `{plain(name)}`")
         if column.quantity not in best or column.rank < best[column.quantity][0]:
             best[column.quantity] = (column.rank, index)
     ids = [index for index, name in enumerate(names) if plain(name) in _IDS]
@@ -258,8 +258,7 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
             continue
         cells = _split(line, head.mark)
         if head.mark in (",", ";") and len(cells) > len(head.names):
-            message = f"{path}:{number}: {len(cells)} cells under {len(head.names)} columns"
-            raise FormatError(message, file=str(path), line=number)
+            raise FormatError.at(path, number, f"{len(cells)} cells under {len(head.names)} columns")
         only_short = only_short and len(cells) == len(head.names) - len(head.ids)
         if head.mark not in (",", ";") and head.ids and only_short:
             # Old turbostats leave the names of the summary's row blank.
@@ -281,9 +280,7 @@ def _cell(row: _Row, index: int | None, path: Path) -> float:
         if row.head.mark is None and len(row.cells) != len(row.head.names):
             return float("nan")  # A line of words between the rows.
         name = plain(row.head.names[index or 0])
-        raise FormatError(
-            f"{path}:{row.line}: `{name}` is `{cell}`, not a number", file=str(path), line=row.line
-        ) from None
+        raise FormatError.at(path, row.line, f"`{name}` is `{cell}`, not a number") from None
 
 
 def _of(row: _Row) -> str:
@@ -355,7 +352,7 @@ def _check_whole(rows: list[_Row], path: Path) -> None:
                 if len(parts[plain(name)]) > 1:
                     told = ", ".join(sorted(parts[plain(name)]))
                     message = f"rows of several parts (`{plain(name)}`: {told}), and watts and load are of the whole"
-                    raise FormatError(f"{path}:{row.line}: {message}", file=str(path), line=row.line)
+                    raise FormatError.at(path, row.line, message)
 
 
 def _cpu_of(row: _Row) -> int | None:

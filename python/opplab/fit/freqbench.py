@@ -58,14 +58,10 @@ class Curve:
         what = self.points[0].rail if self.points else ""
         return (what or f"CPU {self.cpu}") + (f" of {self.soc}" if self.soc else "")
 
-    def speed_per_mhz(self) -> float | None:
-        """Give the median work a second and MHz."""
-        speeds = [1000 * point.speed / point.khz for point in self.points if point.speed]
-        return float(np.median(speeds)) if speeds else None
-
     def clock_mhz(self, points: Iterable[Point]) -> np.ndarray:
         """Give the clocks of points: what the work saw where cpufreq differs."""
-        per_mhz = self.speed_per_mhz()
+        speeds = [1000 * point.speed / point.khz for point in self.points if point.speed]
+        per_mhz = float(np.median(speeds)) if speeds else None
         clocks = []
         for point in points:
             mhz = point.khz / 1000
@@ -121,11 +117,11 @@ def _number(row: dict[str, str], key: str, file: Path, line: int, decimal: str =
     try:
         value = float(text.replace(decimal, "."))
     except ValueError:
-        raise FormatError(f"{file}:{line}: `{key}` is `{text}`, not a number", file=str(file), line=line) from None
+        raise FormatError.at(file, line, f"`{key}` is `{text}`, not a number") from None
     if not np.isfinite(value):
-        raise FormatError(f"{file}:{line}: `{key}` is not finite", file=str(file), line=line)
+        raise FormatError.at(file, line, f"`{key}` is not finite")
     if value < 0:
-        raise FormatError(f"{file}:{line}: `{key}` is {value:g}, less than nothing", file=str(file), line=line)
+        raise FormatError.at(file, line, f"`{key}` is {value:g}, less than nothing")
     return value
 
 
@@ -162,7 +158,6 @@ def read_points(file: Path, measured: bool = True) -> list[Point]:
 
     Parameters
     ----------
-    file : Path
     measured : bool
         Whether rows without power are left out; otherwise their power is not a number.
 
@@ -239,14 +234,12 @@ def _read_csv(file: Path) -> list[Point]:
     }
     for column in ("khz", "busy_mean_mw"):
         if units[column] is None and not (column == "busy_mean_mw" and units["coremark_iter_per_s"]):
-            near = nearest(column, list(columns))
-            raise FormatError(f"{file}:1: no column `{column}`{near}; {HINT}", file=str(file), line=1)
+            raise FormatError.at(file, 1, f"no column `{column}`{nearest(column, list(columns))}; {HINT}")
 
     loads = _loads(columns)
     for name, load in loads:
         if not load.is_count:
-            message = f"{file}:1: `{name}` is a load, and points are of one busy CPU; {HINT}"
-            raise FormatError(message, file=str(file), line=1)
+            raise FormatError.at(file, 1, f"`{name}` is a load, and points are of one busy CPU; {HINT}")
 
     def told(name: str, row: dict[str, str], line: int) -> float | None:
         column, factor = units[name] or (name, 1)
@@ -264,15 +257,14 @@ def _read_csv(file: Path) -> list[Point]:
         for name, _ in loads:
             if (count := _number(row, name, file, line, decimal)) is not None and count != 1:
                 what = "leave out such rows" if units["cpu"] or units["rail"] else HINT
-                message = f"{file}:{line}: `{name}` is {count:g}, and points are of one busy CPU: {what}"
-                raise FormatError(message, file=str(file), line=line)
+                raise FormatError.at(file, line, f"`{name}` is {count:g}, and points are of one busy CPU: {what}")
         of = "cpu" if units["cpu"] else "rail"
         cpu, rail = _part(column_of(of), words(of, row), clusters)
         if cpu is None and not rail:
             cpu = told("cpu", row, line) if units["cpu"] else 0
         khz = told("khz", row, line)
         if cpu is None or khz is None or khz <= 0:
-            raise FormatError(f"{file}:{line}: `cpu` and `khz` are needed in each row", file=str(file), line=line)
+            raise FormatError.at(file, line, "`cpu` and `khz` are needed in each row")
         busy = told("busy_mean_mw", row, line) if units["busy_mean_mw"] else None
         if busy is not None and units["static_mw"]:
             busy += told("static_mw", row, line) or 0.0  # Wattson: one busy CPU, and what its policy draws beside.

@@ -288,7 +288,6 @@ def export(facts: Mapping[str, Any], form: str, before: Mapping[str, Any] | None
     ----------
     facts : mapping
         What ``opplab machine show --format json`` has.
-    form : {"dts", "debugfs", "wattson"}
     before : mapping, optional
         A machine whose energy model the device tree's comments compare with; by default there is none.
 

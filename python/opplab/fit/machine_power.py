@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opplab.cpulist import cpus_in
+from opplab.cpulist import nr_cpus
 from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
@@ -44,8 +44,7 @@ def to_machine_text(tree: Tree) -> str:
 
 def _cores(tree: Tree) -> int:
     """Give the number of cores of the machine."""
-    cpus = sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
-    return len(tree.get("topology", {}).get("core", [])) or cpus
+    return len(tree.get("topology", {}).get("core", [])) or nr_cpus(tree)
 
 
 def _mark(tree: Tree, marks: dict[str, str], ranges: dict[str, Any]) -> None:
@@ -247,7 +246,7 @@ def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[st
 
 def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     cannot = [samples.left_out] if samples.left_out else []
-    if _cores(tree) < sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"]):
+    if _cores(tree) < nr_cpus(tree):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
     most = float(np.max(samples.load)) if samples.load_is_share else float(np.max(samples.load)) / _cores(tree)
     if most < _HARDLY:
@@ -391,7 +390,7 @@ def _next_measurement(tree: Tree, fits: Sequence[Fitted]) -> str | None:
 
 def with_power(
     text: str, *paths: Path, soc: str | None = None, points: str = "all", of: str = METER
-) -> tuple[str, list[Parameter], list[str]]:
+) -> tuple[str, list[Parameter], list[str], list[Fitted]]:
     """Put measured power into a machine file; logs of intervals are fitted together, and so are tables.
 
     Parameters
@@ -409,17 +408,10 @@ def with_power(
 
     Returns
     -------
-    (str, list of Parameter, list of str)
-        The file, what was fitted, and what the source leaves unknown, with the fit's residuals (`about_power`).
+    (str, list of Parameter, list of str, list of Fitted)
+        The file, what was fitted, what the source leaves unknown with the fit's residuals (`about_power`), and the
+        curves by which points that were not used can be predicted.
     """
-    text, parameters, cannot, _ = fitted_power(text, *paths, soc=soc, points=points, of=of)
-    return text, parameters, cannot
-
-
-def fitted_power(
-    text: str, *paths: Path, soc: str | None = None, points: str = "all", of: str = METER
-) -> tuple[str, list[Parameter], list[str], list[Fitted]]:
-    """Give what `with_power` gives, and the curves by which points that were not used can be predicted."""
     tree = toml_of(text, "the machine file")
     parameters: list[Parameter] = []
     cannot: list[str] = []

@@ -66,8 +66,8 @@ def points(
                 continue
             if values.get("load", 1.0) > _MOST:
                 column = parts["load"][0]
-                message = f"{file}:{line}: `{column}` is {row[column].strip()}, more than the share 1 of one busy CPU"
-                raise FormatError(f"{message}; percent are `{rail}_pct`", file=str(file), line=line)
+                message = f"`{column}` is {row[column].strip()}, more than the share 1 of one busy CPU"
+                raise FormatError.at(file, line, f"{message}; percent are `{rail}_pct`")
             if values.get("load", 1.0) >= _BUSY and values["khz"] > 0:
                 samples[round(values["khz"])].append((values["mw"], values.get("mv", float("nan"))))
         if not samples:
@@ -84,4 +84,4 @@ def _number(file: Path, line: int, row: dict[str, str], column: str, factor: flo
     try:
         return float(text) * factor if text else float("nan")
     except ValueError:
-        raise FormatError(f"{file}:{line}: `{column}` is `{text}`, not a number", file=str(file), line=line) from None
+        raise FormatError.at(file, line, f"`{column}` is `{text}`, not a number") from None

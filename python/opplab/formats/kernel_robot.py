@@ -57,25 +57,17 @@ _HEAD = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One commit's mean of a metric.
-
-    Attributes
-    ----------
-    value : float
-    spread : float or None
-        Standard deviation in percent of the mean; None where the text prints none.
-    change : float or None
-        Against the base, in percent, or in points where `is_points`; None for the base.
-    text, change_text : str
-        As printed.
-    """
+    """One commit's mean of a metric."""
 
     value: float
     spread: float | None
+    """Standard deviation in percent of the mean; None where the text prints none."""
     change: float | None
+    """Against the base, in percent, or in points where `is_points`; None for the base."""
     is_points: bool
     text: str
     change_text: str
+    """`text` and `change_text`: as printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +90,22 @@ class Failure:
 
 @dataclass(slots=True)
 class Report:
-    """One comparison: what was run (`axes`), on which commits, and what came of it.
-
-    Attributes
-    ----------
-    axes : dict
-        ``testcase``, ``tbox_group``, ``cpufreq_governor`` and the test's own parameters, as the text names them.
-    path : str
-        The same as one text, as printed.
-    commits, subjects : list of str
-        The base is the first.
-    rows : list of Row
-    runs : int or None
-        Runs of the base, as ``fail:runs`` counts them.
-    failures : list of Failure
-        Rows of ``fail:runs``.
-    machine : str
-        The mail's words for the test machine.
-    notes : list of str
-    """
+    """One comparison: what was run (`axes`), on which commits, and what came of it."""
 
     axes: dict[str, str] = field(default_factory=dict)
+    """``testcase``, ``tbox_group``, ``cpufreq_governor`` and the test's own parameters, as the text names them."""
     path: str = ""
+    """The same as one text, as printed."""
     commits: list[str] = field(default_factory=list)
     subjects: list[str] = field(default_factory=list)
+    """`commits` and `subjects`: the base is the first."""
     rows: list[Row] = field(default_factory=list)
     runs: int | None = None
+    """Runs of the base, as ``fail:runs`` counts them."""
     failures: list[Failure] = field(default_factory=list)
+    """Rows of ``fail:runs``."""
     machine: str = ""
+    """The mail's words for the test machine."""
     line: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -247,7 +227,6 @@ def parse(text: str, file: str = "text") -> list[Report]:
 
     Parameters
     ----------
-    text : str
     file : str
         What errors call it.
 

@@ -79,7 +79,7 @@ class _Pods:
 
     def bad(self, value: object, what: str) -> FormatError:
         line, column = getattr(value, "at", None) or (1, 1)
-        return FormatError(f"{self.file}:{line}:{column}: {what}", file=self.file, line=line, column=column)
+        return FormatError.at(self.file, line, what, column)
 
     def milli(self, value: object, what: str) -> int:
         """Read a quantity of CPU in thousandths, rounded up as `Quantity.MilliValue()` does."""
@@ -302,9 +302,8 @@ def _documents(text: str, file: str) -> list[object]:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:
         before = text[: error.position].split("\n")
-        line, column = len(before), len(before[-1]) + 1
         what = f"the character U+{ord(text[error.position]):04X} may not be in YAML"
-        raise FormatError(f"{file}:{line}:{column}: {what}", file=file, line=line, column=column) from error
+        raise FormatError.at(file, len(before), what, len(before[-1]) + 1) from error
     try:
         documents = []
         while loader.check_node():
@@ -312,8 +311,7 @@ def _documents(text: str, file: str) -> list[object]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        what = error.problem or error.context
-        raise FormatError(f"{file}:{line}:{column}: {what}", file=file, line=line, column=column) from error
+        raise FormatError.at(file, line, error.problem or error.context, column) from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InputError(f"{file}: {' '.join(str(error).split())}") from error
     finally:

@@ -183,7 +183,7 @@ class _Maker:
             table = Path(folder) / "calibration.csv"
             lines = [f"{watts},{mhz},{cores}" for watts, mhz, cores in rows]
             table.write_text("\n".join(["pkg_w,mhz,busy_cores", *lines]) + "\n", encoding="utf-8")
-            text, parameters, cannot = with_power(to_machine_text(self.tree), table)
+            text, parameters, cannot, _ = with_power(to_machine_text(self.tree), table)
         self.tree = toml_of(text, "the machine file")
         self.notes += [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
         self.notes += about_power(cannot)

@@ -78,8 +78,7 @@ def read_dump(path: Path) -> list[Table] | None:
         try:
             cpus.setdefault(cpu, {})[name] = int(word, 16 if word.lower().startswith("0x") else 10)
         except ValueError:
-            message = f"{path}:{number}: `{name}` is `{word}`, not a whole number"
-            raise FormatError(message, file=str(path), line=number) from None
+            raise FormatError.at(path, number, f"`{name}` is `{word}`, not a whole number") from None
     if not any("highest_perf" in told for told in cpus.values()):
         raise InputError(f"{path}: no CPU has a `highest_perf`")
     names = {"nominal_mhz": "nominal_freq", "lowest_mhz": "lowest_freq"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +27,15 @@ SIMULATED_ONLY = ("label", "variation")
 """Keys of a policy that describe how it is simulated; they are nothing to set."""
 
 
+@dataclass
 class Plan:
-    """What is measured.
+    """What is measured."""
 
-    Attributes
-    ----------
-    words : list of str
-        Options of `opplab host compare`: the baseline's settings first.
-    notes : list of str
-        What all policies have in common and a live machine does not take.
-    workload : str
-    """
-
-    def __init__(self, words: list[str], notes: list[str], workload: str) -> None:
-        self.words = words
-        self.notes = notes
-        self.workload = workload
+    words: list[str]
+    """Options of `opplab host compare`: the baseline's settings first."""
+    notes: list[str]
+    """What all policies have in common and a live machine does not take."""
+    workload: str
 
 
 def plan_of(experiment: Experiment, workload: str = "", root: Path = Path("/")) -> Plan:
@@ -49,7 +43,6 @@ def plan_of(experiment: Experiment, workload: str = "", root: Path = Path("/")) 
 
     Parameters
     ----------
-    experiment : Experiment
     workload : str
         Which of its workloads the command stands for; the only one.
     root : Path

@@ -45,8 +45,8 @@ class Far:
         if shutil.which(self.words("true")[0]) is None:
             raise InputError(f"{self.words('true')[0]} is not installed")
 
-    def words(self, script: str) -> list[str]:
-        """Give the program's words that run a shell script there."""
+    def words(self, script: str, to: str = "ask") -> list[str]:
+        """Give the program's words that run a shell script there, to ask, send or run."""
         raise NotImplementedError
 
     def ask(self, script: str) -> bytes:
@@ -66,19 +66,19 @@ class Far:
 
     def send(self, data: bytes, script: str) -> None:
         """Run a script there that takes `data` from its standard input."""
-        done = subprocess.run(self.words(script), input=data, capture_output=True, check=False)
+        done = subprocess.run(self.words(script, "send"), input=data, capture_output=True, check=False)
         if done.returncode:
             raise InputError(f"{self.name}: {done.stderr.decode(errors='replace').strip()}")
 
     def run(self, script: str) -> int:
         """Run a script there with this terminal's output; give its exit code."""
-        return subprocess.run(self.words(script), stdin=subprocess.DEVNULL, check=False).returncode
+        return subprocess.run(self.words(script, "run"), stdin=subprocess.DEVNULL, check=False).returncode
 
 
 class Ssh(Far):
     """By ssh, whose own configuration has how HOST is reached."""
 
-    def words(self, script: str) -> list[str]:
+    def words(self, script: str, to: str = "ask") -> list[str]:
         """Give ssh's words."""
         if self.name.startswith("-"):
             raise InputError(f"--ssh: `{self.name}` is no host")
@@ -90,21 +90,9 @@ class Adb(Far):
 
     home = "/data/local/tmp/opplab"
 
-    def words(self, script: str) -> list[str]:
-        """Give adb's words: `exec-out` and `exec-in` leave bytes as they are."""
-        return ["adb", "-s", self.name, "exec-out", script]
-
-    def send(self, data: bytes, script: str) -> None:
-        """Run a script there that takes `data`."""
-        words = ["adb", "-s", self.name, "exec-in", script]
-        done = subprocess.run(words, input=data, capture_output=True, check=False)
-        if done.returncode:
-            raise InputError(f"{self.name}: {done.stderr.decode(errors='replace').strip()}")
-
-    def run(self, script: str) -> int:
-        """Run a script; `shell` gives its exit code."""
-        words = ["adb", "-s", self.name, "shell", script]
-        return subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
+    def words(self, script: str, to: str = "ask") -> list[str]:
+        """Give adb's words: `exec-out` and `exec-in` leave bytes as they are, `shell` gives the exit code."""
+        return ["adb", "-s", self.name, {"ask": "exec-out", "send": "exec-in", "run": "shell"}[to], script]
 
 
 def machine_of(agent: Path) -> tuple[str, ...]:
@@ -162,7 +150,6 @@ def run(far: Far, words: Sequence[str], agent: Path, sudo: bool = False) -> tupl
 
     Parameters
     ----------
-    far : Far
     words : sequence of str
         As those of `opplab host`.
     agent : Path

@@ -7,6 +7,7 @@ A benchmark is found by the name of the module that registers it: ``hackbench-pr
 from __future__ import annotations
 
 from os import listdir
+from os.path import dirname
 
 from opplab.mmtests.problems import UnknownName
 
@@ -166,8 +167,6 @@ _NOT_FORMATS = frozenset(("registry", "tree", "problems", "statistics", "summary
 
 def _names(kind: str) -> list[str]:
     """All registered names of a kind: imports every format module, so only for messages and lists."""
-    from os.path import dirname
-
     for file in listdir(dirname(__file__)):
         if file.endswith(".py") and not file.startswith("_"):
             _load(file[:-3])

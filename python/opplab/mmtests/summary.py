@@ -91,7 +91,6 @@ def summarise(series: Series, summary: str, higher: bool, seed: int = 0) -> tupl
 
     Parameters
     ----------
-    series : Series
     summary : str
         A key of `SUMMARIES`.
     higher : bool

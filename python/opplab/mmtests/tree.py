@@ -12,6 +12,7 @@ A file may be plain, ``.gz`` or ``.xz``. A file that cannot be read to its end i
 from __future__ import annotations
 
 from os import listdir, scandir, stat
+from os.path import isdir
 
 from opplab.mmtests.problems import UnknownName
 from opplab.runs import Problem
@@ -164,8 +165,6 @@ class Place:
         """The folder of a benchmark's logs."""
         if self.layout != "flat":
             return f"{self.monitors}/{benchmark}/logs"
-        from os.path import isdir
-
         base = f"{self.monitors}/{benchmark}-{self.run}"
         for below in ("noprofile/logs", "noprofile", "logs"):
             if isdir(f"{base}/{below}"):
@@ -244,8 +243,6 @@ def runs_of(directory: str) -> list[str]:
 
 
 def _looks_like_run(path: str, below: list[str]) -> bool:
-    from os.path import isdir
-
     if any(name.startswith(("tests-timestamp", "tests-activity", "mmtests-")) for name in below):
         return True
     return any(isdir(f"{path}/{name}/logs") for name in below)
@@ -253,8 +250,6 @@ def _looks_like_run(path: str, below: list[str]) -> bool:
 
 def benchmarks_of(directory: str, run: str) -> list[str]:
     """Names of the benchmarks that a run holds logs of, sorted."""
-    from os.path import isdir
-
     found = set()
     for place in iteration_dirs(directory, run):
         if place.layout == "flat":

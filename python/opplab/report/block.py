@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opplab.certainty import CONFIDENCE
+from opplab.files import printable
 from opplab.report.text import flow, render_table
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
@@ -32,18 +33,12 @@ that has it where all are smaller."""
 
 @dataclass
 class Heat:
-    """A table of changes over two factors, whose cells are coloured by size and direction.
-
-    Attributes
-    ----------
-    rows : list of dict of str to str
-        What names a row, then a cell a column.
-    gains : list of list of float or None
-        Of each cell the change in percent, positive where it is better; None where there is none.
-    """
+    """A table of changes over two factors, whose cells are coloured by size and direction."""
 
     rows: list[dict[str, str]]
+    """What names a row, then a cell a column."""
     gains: list[list[float | None]]
+    """Of each cell the change in percent, positive where it is better; None where there is none."""
 
     def shades(self) -> list[list[tuple[tuple[int, int, int], float] | None]]:
         """Give the colour of each cell and its opacity, also of those that name the row, which have none."""
@@ -88,18 +83,12 @@ def _cellcolor(colour: tuple[int, int, int], opacity: float) -> str:
 
 @dataclass
 class Block:
-    """The words of a block; subclasses give its tables.
-
-    Attributes
-    ----------
-    question : str
-        What ran where, in one line.
-    finding : str
-        What is sure, what is not, and on what it depends.
-    """
+    """The words of a block; subclasses give its tables."""
 
     question: str
+    """What ran where, in one line."""
     finding: str
+    """What is sure, what is not, and on what it depends."""
 
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
         """Give the tables, each of at most so many lines."""
@@ -127,8 +116,6 @@ class Block:
 
     def text(self, width: int | None = None, most: int | None = LINES) -> str:
         """Give it as lines for a terminal."""
-        from opplab.files import printable
-
         parts = [flow(line, width) for line in (self.question, self.finding) if line]
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
         parts += [render_table(heat.rows, "text", width).rstrip("\n") for heat in self.heats()[:1]]

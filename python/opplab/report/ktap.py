@@ -8,25 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Test:
-    """A test: what it is called, how it ended, its remarks, and the tests that it consists of.
-
-    Attributes
-    ----------
-    name : str
-    ok : bool
-    skip : str
-        Why it was not run; empty if it was.
-    remarks : tuple of str
-        Diagnostic lines, printed before the result.
-    tests : tuple of Test
-        Subtests; none for a single test.
-    """
+    """A test: what it is called, how it ended, its remarks, and the tests that it consists of."""
 
     name: str
     ok: bool = True
     skip: str = ""
+    """Why it was not run; empty if it was."""
     remarks: tuple[str, ...] = ()
+    """Diagnostic lines, printed before the result."""
     tests: tuple[Test, ...] = ()
+    """Subtests; none for a single test."""
 
 
 def ktap(tests: Sequence[Test]) -> str:

@@ -76,8 +76,6 @@ def card(
 
     Parameters
     ----------
-    title : str
-    facts : mapping of str to object
     rows : sequence of mappings
         A table; all have the same keys.
     picture : str
@@ -108,11 +106,8 @@ def curves(title: str, x: Sequence[float], lines: Mapping[str, Sequence[float]],
 
     Parameters
     ----------
-    title : str
-    x : sequence of float
     lines : mapping of str to sequence of float
         As many values as `x` has, by name.
-    x_label, y_label : str
     """
     series = [
         svg.Series(name, svg.colour(number), [(float(at), float(y), None) for at, y in zip(x, values, strict=True)])
@@ -133,7 +128,6 @@ def timeline(
 
     Parameters
     ----------
-    title : str
     span_ns : (int, int)
         From when to when.
     lanes : mapping of str to sequence of (int, int)
@@ -146,36 +140,23 @@ def timeline(
         The task that is none.
     """
     start_ns, end_ns = span_ns
-
-    def steps(changes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        before = [change for change in changes if change[0] <= start_ns][-1:]
-        inside = [change for change in changes if start_ns < change[0] < end_ns]
-        return [(max(time, start_ns), value) for time, value in [*before, *inside]]
-
     rows: list[svg.Lane | svg.Clock] = []
     for label, changes in lanes.items():
-        kept = steps(changes)
-        ends = [*(time for time, _ in kept), end_ns][1:]
-        rows.append(
-            svg.Lane(
-                label,
-                [
-                    (
-                        (begin - start_ns) / 1e6,
-                        (end - start_ns) / 1e6,
-                        task,
-                        f"{names.get(task, task)}: {(end - begin) / 1e3:.0f} us",
-                    )
-                    for (begin, task), end in zip(kept, ends, strict=True)
-                    if task != idle
-                ],
+        slices = [
+            (
+                (begin - start_ns) / 1e6,
+                (end - start_ns) / 1e6,
+                task,
+                f"{names.get(task, task)}: {(end - begin) / 1e3:.0f} us",
             )
-        )
+            for begin, end, task in svg.held(changes, start_ns, end_ns)
+            if task != idle
+        ]
+        rows.append(svg.Lane(label, slices))
     for label, changes in clocks.items():
-        kept = steps(changes)
-        if kept:
+        points = [((begin - start_ns) / 1e6, khz / 1000) for begin, _, khz in svg.held(changes, start_ns, end_ns)]
+        if points:
             speeds = [khz / 1000 for _, khz in changes]
-            points = [((time - start_ns) / 1e6, khz / 1000) for time, khz in kept]
             rows.append(svg.Clock(label, points, min(speeds), max(speeds)))
     picture = svg.timeline(title, 0, (end_ns - start_ns) / 1e6, rows, task_color)
     return Picture(picture, f"{title}, from {start_ns / 1e9:.3f} s")

@@ -55,7 +55,6 @@ def of_a_part(metric: str, times_s: Iterable[tuple[float, float]]) -> str:
 
     Parameters
     ----------
-    metric : str
     times_s : iterable of (float, float)
         Of each run what was simulated, and the benchmark's time.
 

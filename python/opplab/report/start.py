@@ -90,7 +90,6 @@ def cold_waits(
         Metrics that somebody asks for.
     work : mapping
         A case's workload.
-    duration_ns : int
     governors : iterable of str
         Those that ran.
     longer : bool

@@ -7,9 +7,11 @@ the page's business.  All panels share one width, so that a page can put them in
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from operator import itemgetter
 
 from opplab.certainty import change_text
 
@@ -99,6 +101,17 @@ def tip(words: str) -> str:
     return element("title", escape(words))
 
 
+def upright(words: str, top: float, bottom: float, x: float = 13) -> str:
+    """Give the name of a vertical axis, in the middle between two heights."""
+    turn = f"translate({x:g} {(top + bottom) / 2:.0f}) rotate(-90)"
+    return element("text", escape(words), transform=turn, text_anchor="middle", class_="label")
+
+
+def box(x: float, y: float, width: float, height: float, class_: str, words: str = "") -> str:
+    """Give a rectangle, with words for a pointer if there are any."""
+    return element("rect", tip(words) if words else "", x=x, y=y, width=width, height=height, class_=class_)
+
+
 def document(height: float, title: str, content: Iterable[str]) -> str:
     """Give a whole picture of the common width."""
     label = element("title", escape(title))
@@ -140,26 +153,17 @@ def _plain(value: float) -> str:
 
 @dataclass
 class Series:
-    """A line of points with intervals.
-
-    Attributes
-    ----------
-    label : str
-    class_ : str
-        CSS class that gives the colour.
-    points : list of (float, float, float or None)
-        x, y, half-width of the interval.
-    hollow : bool
-        Whether the points are hollow and not joined, as published values are.
-    band : bool
-        Whether the intervals are drawn as a band instead of whiskers.
-    """
+    """A line of points with intervals."""
 
     label: str
     class_: str
+    """CSS class that gives the colour."""
     points: list[tuple[float, float, float | None]] = field(default_factory=list)
+    """x, y, half-width of the interval."""
     hollow: bool = False
+    """Whether the points are hollow and not joined, as published values are."""
     band: bool = False
+    """Whether the intervals are drawn as a band instead of whiskers."""
 
 
 def _room(y_ticks: Sequence[float]) -> int:
@@ -221,15 +225,7 @@ def lines(
             out.append(_named(at_x(x), height - bottom + 17, name, whole, "middle"))
             free = at_x(x) + half_width
     out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
-    out.append(
-        element(
-            "text",
-            escape(y_label),
-            transform=f"translate(13 {(top + height - bottom) / 2:.0f}) rotate(-90)",
-            text_anchor="middle",
-            class_="label",
-        )
-    )
+    out.append(upright(y_label, top, height - bottom))
     for number, one in enumerate(series):
         # Points at one x stand side by side, so that intervals do not hide each other.
         shift = 0.0 if is_curve else (number - (len(series) - 1) / 2) * 2.4
@@ -252,16 +248,8 @@ def lines(
                 marks.append(element("line", x1=px, x2=px, y1=at_y(y - half), y2=at_y(y + half), class_="whisker"))
             at = _plain(x) if names is None else names[int(x)]
             words = f"{one.label}, {x_label} {at}: {y:.4g}" + (f" \u00b1 {half:.2g}" if half is not None else "")
-            marks.append(
-                element(
-                    "circle",
-                    tip(words),
-                    cx=px,
-                    cy=py,
-                    r=4 if one.hollow else 3.2,
-                    class_="hollow" if one.hollow else "dot",
-                )
-            )
+            radius, class_ = (4, "hollow") if one.hollow else (3.2, "dot")
+            marks.append(element("circle", tip(words), cx=px, cy=py, r=radius, class_=class_))
         out.append(element("g", "".join(marks), class_=one.class_, data_series=one.label))
     return document(height, title, out)
 
@@ -338,7 +326,7 @@ def changes(
     for number, (name, own) in enumerate(groups):
         size = thick * len(own) + gap
         if number % 2:
-            out.append(element("rect", x=0, y=y, width=WIDTH, height=size, class_="row"))
+            out.append(box(0, y, WIDTH, size, "row"))
         body.append(_named(4, y + size / 2 + 4, names[number], name))
         y += gap / 2
         for one in own:
@@ -365,9 +353,8 @@ def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[fl
                 marks.append(element("path", d=arrow, class_="line"))
     x, beyond = at(one.value), 0 if axis[0] <= one.value <= axis[1] else math.copysign(1, one.value)
     if beyond:
-        marks.append(
-            element("path", d=f"M{x:.1f} {y - 4:.1f}L{x + 6 * beyond:.1f} {y:.1f}L{x:.1f} {y + 4:.1f}Z", class_="box")
-        )
+        arrow = f"M{x:.1f} {y - 4:.1f}L{x + 6 * beyond:.1f} {y:.1f}L{x:.1f} {y + 4:.1f}Z"
+        marks.append(element("path", d=arrow, class_="box"))
         number = change_text(one.value, digits=0) if math.isfinite(one.value) else "from 0"
         marks.append(text(x - 6 * beyond, y + 3.5, number, "end" if beyond > 0 else "start", "tiny"))
     elif one.hollow:
@@ -412,8 +399,7 @@ def plane(title: str, series: Sequence[tuple[Series, str]], x_label: str, y_labe
         )
         out.append(text(at_x(end) - 3, at_y(slope * end) + 11, f"\u00d7{slope:g}", "end", "tiny"))
     out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
-    turn = f"translate(13 {(top + height - bottom) / 2:.0f}) rotate(-90)"
-    out.append(element("text", escape(y_label), transform=turn, text_anchor="middle", class_="label"))
+    out.append(upright(y_label, top, height - bottom))
     for one, words in series:
         marks = [element("circle", tip(words), cx=at_x(x), cy=at_y(y), r=4.5, class_="dot") for x, y, _ in one.points]
         out.append(element("g", "".join(marks), class_=one.class_, data_series=one.label))
@@ -451,17 +437,8 @@ def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
             for part, class_, percent in bar.parts:
                 if percent < 0.05:
                     continue
-                marks.append(
-                    element(
-                        "rect",
-                        tip(f"{bar.label}, {name}: {part} {percent:.1f} %"),
-                        x=x,
-                        y=y,
-                        width=percent * scale,
-                        height=thick - 1.5,
-                        class_=class_,
-                    )
-                )
+                told = f"{bar.label}, {name}: {part} {percent:.1f} %"
+                marks.append(box(x, y, percent * scale, thick - 1.5, class_, told))
                 x += percent * scale
             body.append(element("g", "".join(marks), data_series=bar.label))
             y += thick
@@ -493,6 +470,20 @@ class Clock:
     high: float
 
 
+def held(changes: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int, int]]:
+    """Give (begin, end, value) of what holds between two times, of times with the value from then on.
+
+    Examples
+    --------
+    >>> held([(0, 7), (10, 8), (20, 9)], 12, 40), held([], 12, 40)
+    ([(12, 20, 8), (20, 40, 9)], [])
+    """
+    first = max(bisect_right(changes, start, key=itemgetter(0)) - 1, 0)
+    inside = changes[first : bisect_left(changes, end, key=itemgetter(0))]
+    begins = [max(time, start) for time, _ in inside]
+    return list(zip(begins, [*begins, end][1:], (value for _, value in inside), strict=True))
+
+
 def timeline(
     title: str,
     start_ms: float,
@@ -513,19 +504,10 @@ def timeline(
     for row in rows:
         if isinstance(row, Lane):
             out.append(text(left - 6, y + 11, row.label, "end", "tiny"))
-            out.append(element("rect", x=left, y=y, width=WIDTH - left - right, height=14, class_="lane"))
+            out.append(box(left, y, WIDTH - left - right, 14, "lane"))
             for begin, end, task, words in row.slices:
-                out.append(
-                    element(
-                        "rect",
-                        tip(words),
-                        x=at(begin),
-                        y=y + 0.5,
-                        width=max(at(end) - at(begin), 0.4),
-                        height=13,
-                        style=f"fill:{color(task)}",
-                    )
-                )
+                width, style = max(at(end) - at(begin), 0.4), f"fill:{color(task)}"
+                out.append(element("rect", tip(words), x=at(begin), y=y + 0.5, width=width, height=13, style=style))
             y += 17
             continue
         span = (row.high - row.low) or 1
@@ -535,21 +517,14 @@ def timeline(
 
         # The band ends at the lowest and at the highest clock.
         band = level(row.high) - 1.5
-        out.append(
-            element(
-                "rect", x=left, y=band, width=WIDTH - left - right, height=level(row.low) + 1.5 - band, class_="lane"
-            )
-        )
+        out.append(box(left, band, WIDTH - left - right, level(row.low) + 1.5 - band, "lane"))
         points = []
         for number, (begin, mhz) in enumerate(row.steps):
             end = row.steps[number + 1][0] if number + 1 < len(row.steps) else end_ms
             points.append(f"{at(begin):.1f} {level(mhz):.1f}L{at(end):.1f} {level(mhz):.1f}")
         out.append(text(left - 6, y + 13, row.label, "end", "tiny"))
-        out.append(
-            element(
-                "path", tip(f"{row.label}: {row.low:g} to {row.high:g} MHz"), d="M" + "L".join(points), class_="clock"
-            )
-        )
+        told = f"{row.label}: {row.low:g} to {row.high:g} MHz"
+        out.append(element("path", tip(told), d="M" + "L".join(points), class_="clock"))
         y += CLOCK_HEIGHT + 4
     for tick in ticks(start_ms, end_ms, 6):
         if start_ms <= tick <= end_ms:

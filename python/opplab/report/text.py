@@ -54,8 +54,6 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
 
     Parameters
     ----------
-    rows : sequence of mappings
-    output_format : {"text", "json", "csv", "markdown"}
     width : int, optional
         Of text: headings and columns of words are wrapped so that lines are no longer. Columns without a value are
         left out of a table that is wider; where that is not enough, the columns stand in groups below each other, each

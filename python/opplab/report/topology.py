@@ -65,16 +65,8 @@ def _cpu(cpu: dict[str, Any], clusters: list[dict[str, Any]]) -> _Box:
     words = f"CPU {cpu['cpu']}: {cluster['name']}, capacity {cluster['capacity']}, up to {top:g} MHz"
 
     def draw(x: float, y: float) -> str:
-        cell = element(
-            "rect",
-            tip(words),
-            x=x,
-            y=y,
-            width=CELL_WIDTH,
-            height=CELL_HEIGHT,
-            rx=2,
-            class_=f"cpu c{cpu['cluster'] % 6}",
-        )
+        size = {"width": CELL_WIDTH, "height": CELL_HEIGHT}
+        cell = element("rect", tip(words), x=x, y=y, **size, rx=2, class_=f"cpu c{cpu['cluster'] % 6}")
         number = element(
             "text", str(cpu["cpu"]), x=x + CELL_WIDTH / 2, y=y + CELL_HEIGHT - 5, text_anchor="middle", class_="number"
         )

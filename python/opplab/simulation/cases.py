@@ -16,38 +16,27 @@ from opplab import _opplab
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run to be made.
-
-    Attributes
-    ----------
-    hash : str
-        Hash of `json`; the name of the case's file in a results folder.
-    experiment, machine, kernel, policy, benchmark, param : str
-        Labels of its results.
-    iteration : int
-        From 0.
-    seed : int
-        Seed of all its random draws.
-    duration_ns : int
-        Simulated time.
-    size : int
-        How much work it is, for the order of cases: CPUs and tasks, of which its text is made, for that long.
-    inner : _opplab.Case
-        Everything that the run depends on.
-    """
+    """One run to be made."""
 
     hash: str
+    """Hash of `json`; the name of the case's file in a results folder."""
     experiment: str
     machine: str
     kernel: str
     policy: str
     benchmark: str
     param: str
+    """`experiment` to `param`: labels of its results."""
     iteration: int
+    """From 0."""
     seed: int
+    """Seed of all its random draws."""
     duration_ns: int
+    """Simulated time."""
     size: int
+    """How much work it is, for the order of cases: CPUs and tasks, of which its text is made, for that long."""
     inner: _opplab.Case = field(compare=False, repr=False)
+    """Everything that the run depends on."""
 
     @classmethod
     def of(cls, inner: _opplab.Case) -> Case:
@@ -81,18 +70,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The results of a finished case.
-
-    Attributes
-    ----------
-    labels : dict
-        The columns of `opplab.results.SCHEMA` that all its rows share.
-    rows : list of (str, str, str, float or None)
-        Metric, unit, which side is better, value.
-    """
+    """The results of a finished case."""
 
     labels: dict[str, Any]
+    """The columns of `opplab.results.SCHEMA` that all its rows share."""
     rows: list[tuple[str, str, str, float | None]]
+    """Metric, unit, which side is better, value."""
 
     @classmethod
     def of(cls, case: Case, outcome: _opplab.Outcome) -> Measured:
@@ -117,7 +100,6 @@ def rows_of(case: Case, outcome: _opplab.Outcome) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    case : Case
     outcome : dict
         What ``_opplab.Case.run`` gave.
 

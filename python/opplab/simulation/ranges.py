@@ -24,27 +24,18 @@ _CAPACITY_MAX = 1024
 
 @dataclass(frozen=True)
 class Assumption:
-    """An assumed number, or the numbers of one kind that are off together.
-
-    Attributes
-    ----------
-    key : str
-        As in the machine file's ``[range]``.
-    low, high : float
-        Its range: in the unit of the key, or as factors of the file's value.
-    is_factor : bool
-    whose : str
-        What the factors are of.
-    by_opp : tuple of (float, float)
-        The factors of each operating point, where they have their own; `low` and `high` hold them all.
-    """
+    """An assumed number, or the numbers of one kind that are off together."""
 
     key: str
+    """As in the machine file's ``[range]``."""
     low: float
     high: float
+    """`low` and `high`: in the unit of the key, or as factors of the file's value."""
     is_factor: bool
     whose: str = "the file's"
+    """What the factors are of."""
     by_opp: tuple[tuple[float, float], ...] = ()
+    """The factors of each operating point, where they have their own; `low` and `high` hold them all."""
 
     def at(self, share: float) -> float:
         """Give the number at a share of the probability, 0 to 1.

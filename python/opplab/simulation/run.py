@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
 _Readings = TypeVar("_Readings", bound="Sized")
 
-# What runs where nothing does.
 IDLE_TASK = 2**32 - 1
+"""What runs where nothing does."""
+
+
+def changes_of(table: Any, cpu: int, value: str) -> list[tuple[int, int]]:
+    """Give the times of a CPU's events of a kind, with a column of them."""
+    here = table["cpu"] == cpu
+    return list(zip(table["time_ns"][here].tolist(), table[value][here].tolist(), strict=True))
 
 
 class Run:
@@ -192,17 +198,11 @@ class Run:
         if not 0 <= start_ns < end_ns:
             raise InputError(f"{start:g} s is not within the run, which ends at {end_ns / 1e9:g} s")
         tables = self._inner.events(["sched_switch", "cpu_frequency"])
-        switches, changes = tables["sched_switch"], tables["cpu_frequency"]
-
-        def of(table: Any, cpu: int, value: str) -> list[tuple[int, int]]:
-            here = table["cpu"] == cpu
-            return list(zip(table["time_ns"][here].tolist(), table[value][here].tolist(), strict=True))
-
         lanes, clocks = {}, {}
         for cluster in self.outcome["clusters"]:
             for cpu in cluster["cpus"]:
-                lanes[f"{cluster['name']} cpu{cpu}"] = of(switches, cpu, "next")
-            clocks[f"{cluster['name']} MHz"] = of(changes, cluster["cpus"][0], "khz")
+                lanes[f"{cluster['name']} cpu{cpu}"] = changes_of(tables["sched_switch"], cpu, "next")
+            clocks[f"{cluster['name']} MHz"] = changes_of(tables["cpu_frequency"], cluster["cpus"][0], "khz")
         names = dict(enumerate(self.tasks))
         span = (start_ns, min(start_ns + length_ns, end_ns))
         return timeline(self._case.label, span, lanes, clocks, names, IDLE_TASK)

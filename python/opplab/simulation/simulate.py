@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,14 +111,20 @@ def build_case(
     machine: Machine, workload: Workload, policy: Policy, *, seconds: float | None = None, seed: int = 1
 ) -> _opplab.Case:
     """Put a case together; wrong names in the policy are refused with the nearest valid one."""
-    try:
+    with _policy_without_file():
         return _opplab.Case.build(
             machine._inner, workload._inner, policy._toml(), seed, duration_ns(length_of(workload, seconds))
         )
+
+
+@contextmanager
+def _policy_without_file() -> Iterator[None]:
+    """Leave the place out of an error in the policy: it was not read from a file, and a place in it would mislead."""
+    try:
+        yield
     except FormatError as error:
         if error.file != "policy":
             raise
-        # The policy was not read from a file: a place in it would mislead.
         raise InputError(str(error).split(": ", 1)[1]) from None
 
 
@@ -129,10 +137,6 @@ def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, secon
         f'duration = "{duration_ns(seconds)}ns"\n[[policy]]\n{policy._toml()}'
         f'[[workload]]\nlabel = "{workload.name}"\nbenchmark = "{workload.name}"\n{params}'
     )
-    try:
+    with _policy_without_file():
         experiment = _opplab.Experiment.parse("policy", text)
         return experiment.expand({"this": (f"{machine.name}.toml", machine.to_toml())}, {})[0]
-    except FormatError as error:
-        if error.file != "policy":
-            raise
-        raise InputError(str(error).split(": ", 1)[1]) from None

@@ -69,17 +69,11 @@ NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
 
 @dataclass(frozen=True)
 class Change:
-    """A change against the baseline, in percent.
-
-    Attributes
-    ----------
-    value : float
-    certainty : Certainty
-        With the interval.
-    """
+    """A change against the baseline, in percent."""
 
     value: float
     certainty: Certainty
+    """With the interval."""
 
     @property
     def words(self) -> str:
@@ -98,72 +92,47 @@ class Change:
 
 @dataclass(frozen=True)
 class Line:
-    """A variant on a machine under a workload.
-
-    Attributes
-    ----------
-    machine, workload, variant : str
-    base : str
-        What it is compared with; empty for a baseline.
-    n : int
-        Runs.
-    values : dict of str to float or None
-        The mean of each metric; None where it is unknown. Another benchmark's own metric is not in it.
-    units : dict of str to str
-        Of each metric, where it is not that of the column: energy by unit of work has the benchmark's own.
-    changes : dict of str to Change
-    notes : dict of str to str
-        Columns between the names and the values.
-    work : Change or None
-        Of the work done, where both did some.
-    shares : dict of str to Change
-        Of missed activations and lost resumes, in percentage points.
-    """
+    """A variant on a machine under a workload."""
 
     machine: str
     workload: str
     variant: str
     base: str
+    """What it is compared with; empty for a baseline."""
     n: int
+    """Runs."""
     values: Mapping[str, float | None]
+    """The mean of each metric; None where it is unknown. Another benchmark's own metric is not in it."""
     changes: Mapping[str, Change]
     notes: Mapping[str, str] = field(default_factory=dict)
+    """Columns between the names and the values."""
     units: Mapping[str, str] = field(default_factory=dict)
+    """Of each metric, where it is not that of the column: energy by unit of work has the benchmark's own."""
     work: Change | None = None
+    """Of the work done, where both did some."""
     shares: Mapping[str, Change] = field(default_factory=dict)
+    """Of missed activations and lost resumes, in percentage points."""
 
 
 @dataclass
 class Answer(Block):
-    """The block of runs: a line a variant, machine and workload.
-
-    Attributes
-    ----------
-    lines : list of Line
-    units : dict of str to (unit, better)
-        Of each column.
-    assumed : str
-        What was assumed, and the next step.
-    missing : str
-        Why a column that everybody expects is not there.
-    groups : dict of (machine, workload, variant) to dict of str to dict of str to float or None
-        Of each control group its metrics, means over the runs.
-    same : sequence of Line
-        Variants whose runs are the baseline's, event for event.
-    factors : dict of str to tuple of str
-        Of each variant its value of each key, where they are every combination (`opplab.summary.factors`).
-    drawn : bool
-        Whether intervals are over draws of what is assumed.
-    """
+    """The block of runs: a line a variant, machine and workload."""
 
     lines: list[Line]
     units: dict[str, tuple[str, str]]
+    """Unit and better side of each column."""
     assumed: str = ""
+    """What was assumed, and the next step."""
     missing: str = ""
+    """Why a column that everybody expects is not there."""
     groups: Mapping[tuple[str, str, str], Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
+    """By (machine, workload, variant): of each control group its metrics, means over the runs."""
     same: Sequence[Line] = ()
+    """Variants whose runs are the baseline's, event for event."""
     factors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each variant its value of each key, where they are every combination (`opplab.summary.factors`)."""
     drawn: bool = False
+    """Whether intervals are over draws of what is assumed."""
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
@@ -404,7 +373,6 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
 
     Parameters
     ----------
-    experiment : Experiment
     results : polars.DataFrame
         What came of it.
     sure : Sureness, optional
@@ -413,7 +381,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     cases, units, own_units = _cases(results)
     columns = _columns(units, cases)
     about = {case.benchmark: _metric_of(case) for case in {case.benchmark: case for case in experiment.cases}.values()}
-    bases = _bases(experiment)
+    bases = {variant: base for base, variant in reversed(experiment.pairs)}
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
@@ -615,13 +583,6 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
 def is_compared(metric: str, unit: str, better: str) -> bool:
     """Whether a column has a change: not what follows from another, nor shares in percent."""
     return bool(better) and unit != "%" and metric not in NEVER_COMPARED
-
-
-def _bases(experiment: Experiment) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for base, variant in experiment.pairs:
-        found.setdefault(variant, base)
-    return found
 
 
 def points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:

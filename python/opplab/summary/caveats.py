@@ -146,11 +146,6 @@ def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple
 
     A governor chooses the mode of its driver: schedutil runs in the passive one, and powersave in the active one.
 
-    Parameters
-    ----------
-    drivers : mapping of (machine, policy) to str
-    pairs : iterable of (baseline, variant)
-
     Examples
     --------
     >>> drivers = {("nuc", "schedutil"): "intel_cpufreq", ("nuc", "powersave"): "intel_pstate"}
@@ -230,7 +225,6 @@ def lone_boost(name: str, machine: Mapping[str, Any], cpus: float) -> str:
 
     Parameters
     ----------
-    name : str
     machine : mapping
         As a case's JSON has it.
     cpus : float
@@ -288,7 +282,6 @@ def held_clocks(
 
     Parameters
     ----------
-    cases : iterable of Case
     runs : mapping
         The metrics of each run by (point, policy) and seed.
     """

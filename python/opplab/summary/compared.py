@@ -13,28 +13,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from opplab import _opplab
 from opplab.certainty import change_text
+from opplab.comparison.method import compare_runs
 from opplab.comparison.overview import gains, is_performance, overall
 from opplab.comparison.sources import Frame, Source, by_machine
+from opplab.comparison.tables import Cell, Table
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
+from opplab.mmtests.statistics import amean
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.numbers import quantity
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    import polars as pl
-
-    from opplab.comparison.tables import Cell, Table
-    from opplab.runs import Problem, Run, Series
-
+from opplab.runs import Problem, Run, Series
 
 # Pictures are for looking at: operations beyond these are in the table.
 _MOST_ROWS = 40
@@ -58,26 +55,16 @@ class Benchmark:
 
 @dataclass
 class ComparisonReport:
-    """A comparison that prints as a page, and shows as one in a notebook.
-
-    Attributes
-    ----------
-    names : list of str
-        The runs; the first is the baseline.
-    benchmarks : list of Benchmark
-    sources : list of str
-    problems : list of Problem
-        What could not be read.
-    residency : list
-        Panels that `opplab.summary.page` draws of simulated residencies.
-    confidence : float
-    """
+    """A comparison that prints as a page, and shows as one in a notebook."""
 
     names: list[str]
+    """The runs; the first is the baseline."""
     benchmarks: list[Benchmark]
     sources: list[str]
     problems: list[Problem]
+    """What could not be read."""
     residency: list[tuple[list[tuple[str, str]], list[tuple[str, str]]]]
+    """Panels that `opplab.summary.page` draws of simulated residencies."""
     confidence: float
 
     def classes(self) -> dict[str, str]:
@@ -162,8 +149,6 @@ def report(
     14
     """
     from opplab.comparison.compare import load_runs, order_runs
-    from opplab.comparison.method import compare_runs
-    from opplab.runs import Run as Column
 
     places = by_machine(source)
     known = list(dict.fromkeys(name for _, place in places for name in place.runs()))
@@ -179,7 +164,7 @@ def report(
         for name, found, wanted in loaded:
             shown = []
             for run in found:
-                kept = Column(run.name, run.benchmark)
+                kept = Run(run.name, run.benchmark)
                 kept.series = {
                     label: series for label, series in run.series.items() if metric or is_answer(series.metric)
                 }
@@ -188,7 +173,7 @@ def report(
             table.machine = machine
             chosen = metric or wanted or place.default_metric(name, view)
             there = [run for run in names if run in place.runs()]
-            main = [place.load(run, name, chosen, view) if run in there else Column(run, name) for run in names]
+            main = [place.load(run, name, chosen, view) if run in there else Run(run, name) for run in names]
             watts = [place.watts(run, name) for run in names]
             main = main if main[0].series else shown
             rails = _rails_of(place, name, there)
@@ -337,8 +322,6 @@ def _rails(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
 
 def _rails_of(place: Source, benchmark: str, names: Sequence[str]) -> list[tuple[str, list[tuple[str, float]]]]:
     """Mean energy or power of each rail of each run: metrics ``energy:RAIL``, or turbostat's watts."""
-    from opplab.mmtests.statistics import amean
-
     found = []
     for name in names:
         run = place.load(name, benchmark)

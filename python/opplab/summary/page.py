@@ -61,43 +61,27 @@ class Timeline:
 
 @dataclass
 class Report:
-    """What a report is made of.
-
-    Attributes
-    ----------
-    title, subtitle : str
-    facts : list of (str, str)
-        The header: machine, kernel, seed, version, ...
-    results : polars.DataFrame
-        Results table of one experiment.
-    blocks : list of opplab.summary.pairs.Block
-        Comparisons to show.
-    published : polars.DataFrame or None
-    timelines : list of Timeline
-    timeline_note : str
-    sure : opplab.uncertainty.sweep.Sureness or None
-        How sure the changes are.
-    answer : str
-        The block of `report.answer`, as HTML.
-    methods : list of str
-        Paragraphs.
-    unknown_energy : str
-        Why the energy is unknown; empty if it is known.
-    version, footer : str
-    """
+    """What a report is made of."""
 
     title: str
     subtitle: str
     facts: list[tuple[str, str]]
+    """The header: machine, kernel, seed, version, ..."""
     results: pl.DataFrame
+    """Results table of one experiment."""
     blocks: list[Block]
+    """Comparisons to show."""
     published: pl.DataFrame | None = None
     timelines: list[Timeline] = field(default_factory=list)
     timeline_note: str = ""
     sure: Sureness | None = None
+    """How sure the changes are."""
     answer: str = ""
+    """The block of `report.answer`, as HTML."""
     methods: list[str] = field(default_factory=list)
+    """Paragraphs."""
     unknown_energy: str = ""
+    """Why the energy is unknown; empty if it is known."""
     version: str = ""
     footer: str = ""
 

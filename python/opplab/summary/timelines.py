@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opplab.report import svg
+from opplab.simulation.run import IDLE_TASK, changes_of
 from opplab.summary.page import Timeline
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from opplab import _opplab
 
 
-IDLE_TASK = 2**32 - 1
-
 SLICES_MAX = 5000
 """Slices of tasks that one window draws; a busier run is drawn for a shorter time."""
-
-
-def _steps(
-    times: npt.NDArray[np.uint64], values: npt.NDArray[Any], start_ns: int, end_ns: int
-) -> list[tuple[int, Any]]:
-    """Give what holds from `start_ns` on: the last value before it, then every change until `end_ns`."""
-    first = int(np.searchsorted(times, start_ns, side="right")) - 1
-    last = int(np.searchsorted(times, end_ns, side="left"))
-    pairs = list(zip(times[max(first, 0) : last].tolist(), values[max(first, 0) : last].tolist(), strict=True))
-    return [(max(time, start_ns), value) for time, value in pairs]
 
 
 def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.0) -> Timeline:
@@ -36,10 +23,8 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
 
     Parameters
     ----------
-    case : _opplab.Case
     outcome : dict
         What running it gave before.
-    length_ms : float
     """
     tables = case.events(["sched_switch", "cpu_frequency"])
     length_ns = min(int(length_ms * 1e6), outcome["wall_ns"])
@@ -54,20 +39,16 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
     rows: list[svg.Lane | svg.Clock] = []
     for cluster in outcome["clusters"]:
         for cpu in cluster["cpus"]:
-            here = switches["cpu"] == cpu
-            steps = _steps(switches["time_ns"][here], switches["next"][here], start_ns, end_ns)
-            ends = [*(time for time, _ in steps), end_ns][1:]
             slices = [
                 (begin / 1e6, end / 1e6, task, f"{names[task]}: {(end - begin) / 1e3:.0f} us from {begin / 1e6:.3f} ms")
-                for (begin, task), end in zip(steps, ends, strict=True)
+                for begin, end, task in svg.held(changes_of(switches, cpu, "next"), start_ns, end_ns)
                 if task != IDLE_TASK
             ]
             if slices:
                 rows.append(svg.Lane(f"{cluster['name']} cpu{cpu}", slices))
-        here = clocks["cpu"] == cluster["cpus"][0]
-        steps = _steps(clocks["time_ns"][here], clocks["khz"][here], start_ns, end_ns)
+        steps = svg.held(changes_of(clocks, cluster["cpus"][0], "khz"), start_ns, end_ns)
         opps = [khz / 1000 for khz in cluster["opps_khz"]]
         if steps:
-            points = [(time / 1e6, khz / 1000) for time, khz in steps]
+            points = [(begin / 1e6, khz / 1000) for begin, _, khz in steps]
             rows.append(svg.Clock(f"{cluster['name']} MHz", points, opps[0], opps[-1]))
     return Timeline(case.policy, start_ns / 1e6, end_ns / 1e6, rows)

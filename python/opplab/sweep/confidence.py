@@ -15,23 +15,15 @@ from opplab.runs import is_rate
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean and the half-width of its interval.
-
-    Attributes
-    ----------
-    mean : float
-    half : float or None
-        Half-width of the 95 % interval; None if it is not known.
-    n : int
-        Number of values; 0 for a published mean.
-    ratio : float or None
-        Change against the baseline in percent as it was published, if it was.
-    """
+    """A mean and the half-width of its interval."""
 
     mean: float
     half: float | None
+    """Half-width of the 95 % interval; None if it is not known."""
     n: int = 0
+    """Number of values; 0 for a published mean."""
     ratio: float | None = None
+    """Change against the baseline in percent as it was published, if it was."""
 
     @property
     def varies(self) -> bool:

@@ -38,7 +38,6 @@ def range_of(
 
     Parameters
     ----------
-    benchmark, name : str
     value : int
         The model's own, or that of the calibration.
     calibration : str or None
@@ -70,21 +69,14 @@ def flush_of_any_disk() -> tuple[int, tuple[float, float]]:
 
 @dataclass(frozen=True)
 class Constants:
-    """The free constants of some cases.
-
-    Attributes
-    ----------
-    values : dict of (str, str) to int
-        By workload and parameter: those that have a range.
-    assumptions : list of Assumption
-        One a value, in that order, as factors.
-    rebuilt : callable
-        Gives the cases with other values, in any order.
-    """
+    """The free constants of some cases."""
 
     values: dict[tuple[str, str], int]
+    """By workload and parameter: those that have a range."""
     assumptions: list[Assumption]
+    """One a value, in that order, as factors."""
     rebuilt: Callable[[Mapping[tuple[str, str], int]], Iterable[Case]]
+    """Gives the cases with other values, in any order."""
 
     @classmethod
     def of(

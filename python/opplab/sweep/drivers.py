@@ -26,18 +26,6 @@ _X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
 class MachineFacts:
     r"""What power profiles ask of a machine; empty: not known.
 
-    Attributes
-    ----------
-    drivers : sequence of str
-        cpufreq drivers, the first at boot: they decide which governors and files there are.
-    has_hwp : bool
-        Whether the machine has Intel's hardware P-states, which a profile may switch off.
-    idle : sequence of (str, int)
-        Names of the first cluster's idle states and their exit latencies in us, the shallowest first.
-    cpuinfo, arch : str
-        /proc/cpuinfo as far as it is known, and the architecture as `uname -m` names it: they decide which sections of
-        tuned hold.
-
     Examples
     --------
     >>> facts = MachineFacts.of({"processor": {"vendor": "GenuineIntel", "family": 6, "model": 85, "stepping": 7}})
@@ -48,10 +36,15 @@ class MachineFacts:
     """
 
     drivers: Sequence[str] = ()
+    """cpufreq drivers, the first at boot: they decide which governors and files there are."""
     has_hwp: bool = False
+    """Whether the machine has Intel's hardware P-states, which a profile may switch off."""
     idle: Sequence[tuple[str, int]] = ()
+    """Names of the first cluster's idle states and their exit latencies in us, the shallowest first."""
     cpuinfo: str = ""
     arch: str = ""
+    """`cpuinfo` and `arch`: /proc/cpuinfo as far as it is known, and the architecture as `uname -m` names it: they
+    decide which sections of tuned hold."""
 
     @classmethod
     def of(cls, machine: Mapping[str, Any]) -> MachineFacts:

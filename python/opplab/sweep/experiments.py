@@ -19,6 +19,7 @@ from opplab.simulation.cases import Case, measured_time
 from opplab.sweep import fitted
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
+from opplab.sweep.tables import Tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -373,8 +374,6 @@ class Experiment:
         >>> short.run(jobs=1)["policy"].n_unique()
         4
         """
-        from opplab.sweep.tables import Tables
-
         tables = Tables()
         with nullcontext() if folder is None else Store(folder) as store:
             if store is not None:

@@ -45,39 +45,23 @@ _SUFFIXES = (".conf", ".ini")
 HINTED = (*ACTIVE, "intel_cpufreq")
 """Drivers that have an energy performance preference, where the processor has one."""
 _AT_BOOT = {
-    "intel_pstate": (
-        "disable",
-        "force",
-        "hwp_only",
-        "no_cas",
-        "no_hwp",
-        "per_cpu_perf_limits",
-        "support_acpi_ppc",
-    ),
+    "intel_pstate": ("disable", "force", "hwp_only", "no_cas", "no_hwp", "per_cpu_perf_limits", "support_acpi_ppc"),
     "amd_pstate": ("disable",),
 }
 """What the parameters take beside modes (Documentation/admin-guide/kernel-parameters.txt, v6.12)."""
 _PASSIVE_SINCE = (5, 8)
 """Without HWP intel_pstate starts in its passive mode (intel_pstate.c:intel_pstate_init())."""
-_LIMITS = ("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct")
 
 
 @dataclass
 class PowerProfile:
-    """One profile.
-
-    Attributes
-    ----------
-    name : str
-    keys : dict
-        Of a policy.
-    notes : list of str
-        What was left out or contradicts itself, with its place.
-    """
+    """One profile."""
 
     name: str
     keys: dict[str, Any] = field(default_factory=dict)
+    """Of a policy."""
     notes: list[str] = field(default_factory=list)
+    """What was left out or contradicts itself, with its place."""
 
 
 @dataclass(frozen=True)
@@ -379,12 +363,10 @@ class _Reader:
         if refused := refused_epp(self.driver, keys):
             del keys["epp"]
             self.note(f"{name}: {refused}")
-        low, high = keys.get("scaling_min_freq"), keys.get("scaling_max_freq")
-        if low and high and low > high:
-            raise InputError(f"{name}: scaling_min_freq {low} is above scaling_max_freq {high}")
-        low, high = keys.get("min_perf_pct"), keys.get("max_perf_pct")
-        if low and high and low > high:
-            raise InputError(f"{name}: min_perf_pct {low} is above max_perf_pct {high}")
+        for least, most in (("scaling_min_freq", "scaling_max_freq"), ("min_perf_pct", "max_perf_pct")):
+            low, high = keys.get(least), keys.get(most)
+            if low and high and low > high:
+                raise InputError(f"{name}: {least} {low} is above {most} {high}")
         if keys.get("no_turbo") and keys.get("governor") == "performance":
             limits = [key for key in ("scaling_max_freq", "max_perf_pct") if {**self.where.base, **keys}.get(key)]
             lower = f", or at {' or '.join(limits)} where that is lower" if limits else ""
@@ -432,6 +414,13 @@ class _Setting(NamedTuple):
 
 
 _NOT_INTEL = "the driver is not Intel's"
+_LIMITS = {
+    **dict.fromkeys(("scaling_min_freq", "scaling_max_freq"), "the value is 0"),
+    **dict.fromkeys(
+        ("min_perf_pct", "max_perf_pct"), f"the value is 0; {_NOT_INTEL}; under intel_pstate=per_cpu_perf_limits"
+    ),
+}
+"""Limits of the clock, and where they are ignored."""
 _FILES: Mapping[str, _Setting] = {
     "scaling_governor": _Setting(_Reader.governor, "governor", "the driver has no such governor"),
     "energy_performance_preference": _Setting(
@@ -440,20 +429,7 @@ _FILES: Mapping[str, _Setting] = {
     "no_turbo": _Setting(_Reader.no_turbo, "no_turbo", _NOT_INTEL),
     "boost": _Setting(_Reader.boost, "no_turbo", "the driver is Intel's, whose file is no_turbo"),
     "hwp_dynamic_boost": _Setting(_Reader.dynamic_boost, "hwp_dynamic_boost", _NOT_INTEL),
-    **{
-        name: _Setting(partial(_Reader.plain, key=name), name, "the value is 0")
-        for name in _LIMITS
-        if name.endswith("_freq")
-    },
-    **{
-        name: _Setting(
-            partial(_Reader.plain, key=name),
-            name,
-            f"the value is 0; {_NOT_INTEL}; under intel_pstate=per_cpu_perf_limits",
-        )
-        for name in _LIMITS
-        if name.endswith("_pct")
-    },
+    **{name: _Setting(partial(_Reader.plain, key=name), name, ignored) for name, ignored in _LIMITS.items()},
     **{
         f"{name}/status": _Setting(partial(_Reader.mode, family=name), "driver", "the machine has no such driver")
         for name in MODES
@@ -562,23 +538,19 @@ def _ini(path: Path, lines: Sequence[str], where: _Where) -> list[PowerProfile]:
             raise InputError(f"{path}: no profile `{name}`{nearest(name, list(_DAEMON))}")
         return [_of_daemon(name, where)]
     if {"charger", "battery"} & set(sections) and "profiles" not in sections:
-        found = [
-            _auto_cpufreq(f"auto-cpufreq {name}", sections[name], where)
-            for name in ("charger", "battery")
-            if name in sections
-        ]
-        found[0].notes += twice
-        return found
-    if "profiles" in sections:
-        named = sections["profiles"].items()
-        found = [_tuned(name, _profile_file(path, value, place), where) for name, (value, place) in named]
-        if found:
-            found[0].notes += twice
-        return found
-    if path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
+        named = [name for name in ("charger", "battery") if name in sections]
+        found = [_auto_cpufreq(f"auto-cpufreq {name}", sections[name], where) for name in named]
+    elif "profiles" in sections:
+        files = sections["profiles"].items()
+        found = [_tuned(name, _profile_file(path, value, place), where) for name, (value, place) in files]
+    elif path.name == "tuned.conf" or {"main", "cpu", "sysctl", "sysfs"} & set(sections):
         return [_tuned(path.absolute().parent.name if path.name == "tuned.conf" else path.stem, path, where)]
-    known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
-    raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
+    else:
+        known = "tuned, TLP, auto-cpufreq or power-profiles-daemon"
+        raise InputError(f"{path}: no power profile of {known}: its sections are {', '.join(sections) or 'none'}")
+    if found:
+        found[0].notes += twice
+    return found
 
 
 def _sections(
@@ -787,14 +759,7 @@ def _profile_file(beside: Path, name: str, place: str = "") -> Path:
     """Give the file of a profile that another one names: beside it, or where tuned installs its own."""
     root = beside.parent
     folders = [root.parent, root, root / "profiles", root.parent / "profiles", root.parent.parent]
-    folders += [
-        Path("/etc/tuned/profiles"),
-        Path("/etc/tuned"),
-        Path("/usr/lib/tuned/profiles"),
-        Path("/usr/lib/tuned"),
-    ]
-    for folder in folders:
-        file = folder / name / "tuned.conf"
-        if file.is_file():
-            return file
+    folders += map(Path, ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"))
+    if found := next((file for folder in folders if (file := folder / name / "tuned.conf").is_file()), None):
+        return found
     raise InputError(f"{place or beside}: no profile `{name}` beside it or below /usr/lib/tuned; copy its folder there")

@@ -71,22 +71,15 @@ class Until:
     iterations of one seed are a pair, so that what the policies share does not count. Policies that are compared with
     nothing count with the interval of their mean. The number of iterations depends on nothing but the results of these
     iterations, so it is the same for any executor and after any interruption.
-
-    Attributes
-    ----------
-    ci : float
-        Half-width in percent of the baseline's (or the own) mean.
-    pairs : sequence of (str, str)
-        What is compared with what: (baseline, variant).
-    metric : str
-    least : int
-        Fewest iterations.
     """
 
     ci: float
+    """Half-width in percent of the baseline's (or the own) mean."""
     pairs: Sequence[tuple[str, str]] = ()
+    """What is compared with what: (baseline, variant)."""
     metric: str = "energy"
     least: int = 5
+    """Fewest iterations."""
 
     def rest(self) -> dict[str, Any]:
         """Give what is neither the width nor the pairs."""
@@ -231,7 +224,6 @@ def run_cases(
 
     Parameters
     ----------
-    cases : sequence of Case
     store : Store, optional
         Where results go.
     executor : concurrent.futures.Executor, optional
@@ -252,10 +244,6 @@ def run_cases(
         Called with the tally after every case.
     keep : callable, optional
         Called with every case and its results, in the order in which they finish.
-
-    Returns
-    -------
-    Tally
     """
     done = store.whole(case.hash for case in cases) if store else set()
     failed_before = set() if store is None or retry_failed else set(store.failures())

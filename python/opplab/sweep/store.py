@@ -116,7 +116,6 @@ class Store:
 
         Parameters
         ----------
-        manifest : mapping
         replace : bool
             Remove the results of another experiment instead of refusing to mix with them.
 
@@ -245,11 +244,9 @@ class Store:
             raise InputError(f"failed to open {self.path}: not a results folder (it has no manifest.json)") from None
         except (ValueError, RecursionError) as error:
             line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
-            raise FormatError(
-                f"failed to read {file}:{line}:{column}: {error}", file=str(file), line=line, column=column
-            ) from None
-        fault = _manifest_fault(value)
-        if fault:
+            message = f"failed to read {file}:{line}:{column}: {error}"
+            raise FormatError(message, file=str(file), line=line, column=column) from None
+        if fault := _manifest_fault(value):
             raise FormatError(f"failed to read {file}:1:1: {fault}", file=str(file), line=1, column=1)
         found: dict[str, Any] = value
         return found

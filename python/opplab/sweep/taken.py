@@ -105,7 +105,6 @@ def as_taken(variants: Sequence[Variant], cases: Iterable[Case]) -> tuple[list[V
 
     Parameters
     ----------
-    variants : sequence of Variant
     cases : iterable of Case
         All that were made of them.
     """

@@ -28,7 +28,6 @@ def experiment_text(
 
     Parameters
     ----------
-    name : str
     machine : str or sequence of str
         Built-in names, or paths of ``.toml`` files from the experiment's folder.
     workload : str
@@ -96,7 +95,6 @@ def workload_text(tasks: int, run_us: int, period_us: int, seconds: int) -> str:
 
     Parameters
     ----------
-    tasks : int
     run_us : int
         Work of an activation, in us of CPU 0 at its highest frequency, boosted where it boosts.
     period_us : int

@@ -20,20 +20,13 @@ _BARE = ("governor",)
 
 @dataclass(frozen=True)
 class Variant:
-    """A policy to run.
-
-    Attributes
-    ----------
-    label : str
-    keys : dict
-        Of an experiment's ``[[policy]]``.
-    origin : str
-        The file of power profiles that it is of.
-    """
+    """A policy to run."""
 
     label: str
     keys: Mapping[str, Any]
+    """Of an experiment's ``[[policy]]``."""
     origin: str = ""
+    """The file of power profiles that it is of."""
 
 
 def labels_apart(labels: Sequence[str], origins: Sequence[str]) -> list[str]:
@@ -134,7 +127,9 @@ def with_variants(
         else:
             found = [_variant(base, text)]
         for variant in found:
-            same = next((one for one in made if variant.keys == one.keys or _is_called(variant, one)), None)
+            # Of one name are those that no file of profiles keeps apart.
+            named = [one for one in made if variant.label == one.label and not (variant.origin or one.origin)]
+            same = next((one for one in made if variant.keys == one.keys or one in named), None)
             if same is None:
                 made.append(variant)
             elif variant.origin:
@@ -148,11 +143,6 @@ def with_variants(
         made[:governors] = [replace(one, label=f"{one.label} {words}") for one in made[:governors]]
     labels = labels_apart([one.label for one in made], [one.origin for one in made])
     return [replace(one, label=label) for one, label in zip(made, labels, strict=True)]
-
-
-def _is_called(one: Variant, other: Variant) -> bool:
-    """Whether two have one name and no file that keeps them apart."""
-    return one.label == other.label and not one.origin and not other.origin
 
 
 def _of_profile(base: Variant, text: str, profile: PowerProfile, said: Callable[[str], None]) -> Variant:

@@ -48,7 +48,6 @@ def note(path: str | Path, problems: Sequence[str], *, kept: bool = False) -> No
 
     Parameters
     ----------
-    path : str or Path
     problems : sequence of str
         Each with its place.
     kept : bool

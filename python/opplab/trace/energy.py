@@ -22,59 +22,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TraceEnergy:
-    """Energy of a trace in J.
-
-    Attributes
-    ----------
-    cpus : polars.DataFrame
-        ``low_j`` and ``high_j``, here and in the other tables: `energy_j` with all powers at the lower, or at the upper
-        end of the ranges that the machine file states; `energy_j` itself where it states none.
-        By CPU: ``energy_j`` of running and idling; ``unknown_ns`` of running before its first ``cpu_frequency`` is not
-        in it, but would add between ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP).
-    clusters : polars.DataFrame
-        By cluster: of its CPUs, and of what they share.
-    tasks : polars.DataFrame
-        By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share. ``unknown_ns`` of
-        running at an unknown clock is in neither; what ran at no known clock has no energy (null).
-    processes, groups : polars.DataFrame
-        Sums of tasks by process (null where the trace lacks it), and by kind of name (``kworker``, ``irq``, ...).
-    apps : polars.DataFrame
-        Sums of processes by program: of Android's processes the package (``com.app:service`` is ``com.app``).
-    cgroups : polars.DataFrame
-        Sums of tasks by control group: the last one that the trace moves the task, or its process, to
-        (``cgroup_attach_task``), or that of the run which wrote the trace; null where there is neither.
-    rails : polars.DataFrame
-        Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative.
-    steps : polars.DataFrame
-        Power of each cluster over time in uW: ``time_ns`` and a column a cluster.
-    total_j : float
-        Everything at known clocks (`left_out`).
-    low_j, high_j : float
-        Everything, with all powers at the lower, or upper ends of the machine's ranges, and what ran at an unknown
-        clock at the lowest, or at the highest OPP. Where clocks are not known `total_j` may lie below both.
-    idle_j, floor_j : float
-        Of the total: nobody's (idle CPUs and clusters), and the rest of the machine.
-    window_ns : int
-    exact : bool
-        Tasks, idle and floor add up to the clusters and the floor, femtojoule for femtojoule.
-    """
+    """Energy of a trace in J."""
 
     cpus: pl.DataFrame
+    """``low_j`` and ``high_j``, here and in the other tables: `energy_j` with all powers at the lower, or at the upper
+    end of the ranges that the machine file states; `energy_j` itself where it states none. By CPU: ``energy_j`` of
+    running and idling; ``unknown_ns`` of running before its first ``cpu_frequency`` is not in it, but would add between
+    ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP)."""
     clusters: pl.DataFrame
+    """By cluster: of its CPUs, and of what they share."""
     tasks: pl.DataFrame
+    """By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share. ``unknown_ns`` of
+    running at an unknown clock is in neither; what ran at no known clock has no energy (null)."""
     processes: pl.DataFrame
     groups: pl.DataFrame
+    """`processes` and `groups`: sums of tasks by process (null where the trace lacks it), and by kind of name
+    (``kworker``, ``irq``, ...)."""
     apps: pl.DataFrame
+    """Sums of processes by program: of Android's processes the package (``com.app:service`` is ``com.app``)."""
     cgroups: pl.DataFrame
+    """Sums of tasks by control group: the last one that the trace moves the task, or its process, to
+    (``cgroup_attach_task``), or that of the run which wrote the trace; null where there is neither."""
     rails: pl.DataFrame
+    """Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative."""
     steps: pl.DataFrame
+    """Power of each cluster over time in uW: ``time_ns`` and a column a cluster."""
     total_j: float
+    """Everything at known clocks (`left_out`)."""
     low_j: float
     high_j: float
+    """`low_j` and `high_j`: everything, with all powers at the lower, or upper ends of the machine's ranges, and what
+    ran at an unknown clock at the lowest, or at the highest OPP. Where clocks are not known `total_j` may lie below
+    both."""
     idle_j: float
     floor_j: float
+    """`idle_j` and `floor_j`: of the total: nobody's (idle CPUs and clusters), and the rest of the machine."""
     window_ns: int
     exact: bool
+    """Tasks, idle and floor add up to the clusters and the floor, femtojoule for femtojoule."""
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Give all tables by name."""

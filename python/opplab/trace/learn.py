@@ -46,43 +46,29 @@ LEAST = 32
 
 @dataclass
 class Group:
-    """Threads of one name.
-
-    Attributes
-    ----------
-    name : str
-        Their name without the digits at its end.
-    threads : int
-        Threads that were active at least a tenth as often as the most active one.
-    activations : int
-        Runs from a wake-up to a sleep.
-    cpu_ms : float
-        Time on CPUs.
-    run_us, wait_us : list of float
-        Decks of the time on a CPU of an activation, and of the time asleep before it.
-    run_quantiles_us : list of float
-        10th, 50th and 90th percentile of the time on a CPU.
-    woken_by : dict
-        Share of the sleeps that each group ended; ``other`` for interrupts and what is not of the program.
-    after : float
-        Share of an activation that comes after its last wake-up of another thread.
-    iowait : float
-        Share of the sleeps that were not to be interrupted (state D).
-    cpu : int, optional
-        The one CPU that the kernel's threads of a CPU may use.
-    """
+    """Threads of one name."""
 
     name: str
+    """Their name without the digits at its end."""
     threads: int = 0
+    """Threads that were active at least a tenth as often as the most active one."""
     activations: int = 0
+    """Runs from a wake-up to a sleep."""
     cpu_ms: float = 0.0
+    """Time on CPUs."""
     run_us: list[float] = field(default_factory=list)
     wait_us: list[float] = field(default_factory=list)
+    """`run_us` and `wait_us`: decks of the time on a CPU of an activation, and of the time asleep before it."""
     run_quantiles_us: list[float] = field(default_factory=list)
+    """10th, 50th and 90th percentile of the time on a CPU."""
     woken_by: dict[str, float] = field(default_factory=dict)
+    """Share of the sleeps that each group ended; ``other`` for interrupts and what is not of the program."""
     after: float = 0.0
+    """Share of an activation that comes after its last wake-up of another thread."""
     iowait: float = 0.0
+    """Share of the sleeps that were not to be interrupted (state D)."""
     cpu: int | None = None
+    """The one CPU that the kernel's threads of a CPU may use."""
 
     @property
     def partner(self) -> str | None:
@@ -93,27 +79,18 @@ class Group:
 
 @dataclass
 class Model:
-    """What was learnt of a recording.
-
-    Attributes
-    ----------
-    recording : str
-        Name of its file.
-    seconds : float
-        Its length.
-    cpus : int
-        CPUs that ran something.
-    groups : list of Group
-        By time on CPUs, most first.
-    clock_khz : int
-        Clock of the CPUs at which the times on them were recorded; 0 if it is not known.
-    """
+    """What was learnt of a recording."""
 
     recording: str
+    """Name of its file."""
     seconds: float
+    """Its length."""
     cpus: int
+    """CPUs that ran something."""
     groups: list[Group]
+    """By time on CPUs, most first."""
     clock_khz: int = 0
+    """Clock of the CPUs at which the times on them were recorded; 0 if it is not known."""
 
 
 def group_name(comm: str) -> str:
@@ -307,7 +284,6 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
 
     Parameters
     ----------
-    trace : Trace
     tasks : sequence of str
         Groups to learn; by default all that slept often enough.
     named : callable

@@ -6,62 +6,79 @@ What is computed is computed by crate `trace`; here are tables, names of tasks, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-if TYPE_CHECKING:
-    from pathlib import Path
+TABLES = ("tasks", "rqs", "freq_residency", "idle_residency", "running", "waits", "activations",
+          "cpu_energy", "cluster_energy", "task_energy")  # fmt: skip
+"""The tables of `Signals`, in the order in which they are written."""
 
 
-@dataclass(frozen=True)
-class Signals:
-    """Signals of a trace.
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """What is a sum already."""
 
-    Attributes
-    ----------
-    tasks : polars.DataFrame
-        Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
-        ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for
-        what the events lack (the history before the trace at first), 4 units for roundings included.
-    rqs : polars.DataFrame
-        The same of the CPUs' root run queues.
-    freq_residency, idle_residency : polars.DataFrame
-        Time by CPU and frequency (``khz``) or idle state, with its share; what came before the first event
-        of the kind is in neither.
-    running : polars.DataFrame
-        Running time by task, CPU and frequency (0 while it is not known).
-    waits : polars.DataFrame
-        Waits for a CPU: when they ended, how long they were, and whether a wake-up began them (else a preemption).
-        A wake-up's wait is counted from its first event, ``sched_waking`` where the trace has it.
-    activations : polars.DataFrame
-        From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
-        ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the
-        task is not periodic, or sleeps for a set time after its work). One that is past its deadline when the trace
-        ends is there, too: missed, without a ``response_ns``, and before it ran without ``latency_ns`` and ``cpu``.
-    cpu_energy, cluster_energy, task_energy : polars.DataFrame
-        Energy by the machine's power, as `Trace.energy` adds it up (None without a machine): ``cpu_j`` of each CPU
-        alone, running and idle; of clusters with what their CPUs share; of tasks with their part of that.
-    unknown_ns : int
-        Running time that is not in the energy, because its frequency is not known.
-    """
-
-    tasks: pl.DataFrame
-    rqs: pl.DataFrame
     freq_residency: pl.DataFrame
     idle_residency: pl.DataFrame
+    """`freq_residency` and `idle_residency`: time by CPU and frequency (``khz``) or idle state, with its share; what
+    came before the first event of the kind is in neither."""
     running: pl.DataFrame
-    waits: pl.DataFrame
-    activations: pl.DataFrame
+    """Running time by task, CPU and frequency (0 while it is not known)."""
     cpu_energy: pl.DataFrame | None
     cluster_energy: pl.DataFrame | None
     task_energy: pl.DataFrame | None
+    """`cpu_energy`, `cluster_energy` and `task_energy`: energy by the machine's power, as `Trace.energy` adds it up
+    (None without a machine): ``cpu_j`` of each CPU alone, running and idle; of clusters with what their CPUs share; of
+    tasks with their part of that."""
     unknown_ns: int
+    """Running time that is not in the energy, because its frequency is not known."""
+
+    def _task_summary(self, *others: pl.DataFrame) -> pl.DataFrame:
+        table = self.running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
+        energy = [] if self.task_energy is None else [self.task_energy.select("pid", "energy_j")]
+        for other in [*others, *energy]:
+            table = table.join(other, on="pid", how="left")
+        return table.with_columns(pl.col("util_avg_mean").round(1)).sort("running_ns", "pid", descending=[True, False])
+
+    def cpu_summary(self) -> pl.DataFrame:
+        """Give one row a CPU: time of tasks, mean frequency while it is known, time in idle states, energy."""
+        cpus = pl.concat([one.select("cpu") for one in (self.running, self.idle_residency, self.freq_residency)])
+        running = self.running.group_by("cpu").agg(pl.col("time_ns").sum().alias("running_ns"))
+        mean = (pl.col("khz").cast(pl.Float64) * pl.col("time_ns")).sum() / pl.col("time_ns").sum()
+        # Of no time there is no mean.
+        mean = pl.when(pl.col("time_ns").sum() > 0).then(mean.round(0))
+        freq = self.freq_residency.group_by("cpu").agg(mean.cast(pl.Int64).alias("khz_mean"))
+        idle = self.idle_residency.group_by("cpu").agg(pl.col("time_ns").sum().alias("idle_ns"))
+        table = cpus.unique()
+        for other in (running, idle, freq, self.cpu_energy):
+            table = table if other is None else table.join(other, on="cpu", how="left")
+        return table.sort("cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signals(_Sums):
+    """Signals of a trace."""
+
+    tasks: pl.DataFrame
+    """Load tracking of tasks after each event about them: ``time_ns``, ``pid``, ``comm``, ``cpu``, ``util_avg``,
+    ``util_est``, ``runnable_avg``, ``load_avg``, and ``error_bound``: by how much ``util_avg`` may be wrong for what
+    the events lack (the history before the trace at first), 4 units for roundings included."""
+    rqs: pl.DataFrame
+    """The same of the CPUs' root run queues."""
+    waits: pl.DataFrame
+    """Waits for a CPU: when they ended, how long they were, and whether a wake-up began them (else a preemption). A
+    wake-up's wait is counted from its first event, ``sched_waking`` where the trace has it."""
+    activations: pl.DataFrame
+    """From wake-up to sleep: ``latency_ns`` until it ran, ``running_ns``, ``response_ns``, ``preemptions``,
+    ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the task
+    is not periodic, or sleeps for a set time after its work). One that is past its deadline when the trace ends is
+    there, too: missed, without a ``response_ns``, and before it ran without ``latency_ns`` and ``cpu``."""
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Give all tables by name."""
-        names = [name for name in self.__dataclass_fields__ if name != "unknown_ns"]
-        return {name: table for name in names if (table := getattr(self, name)) is not None}
+        return {name: table for name in TABLES if (table := getattr(self, name)) is not None}
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
@@ -89,62 +106,19 @@ class Signals:
         # Without a deadline nothing is known to be late.
         late = pl.when(pl.col("missed").count() > 0).then(pl.col("missed").sum()).alias("missed")
         missed = self.activations.group_by("pid").agg(pl.len().alias("activations"), late)
-        return _task_summary(self.running, util, [waits, missed], self.task_energy)
-
-    def cpu_summary(self) -> pl.DataFrame:
-        """Give one row a CPU: time of tasks, mean frequency while it is known, time in idle states, energy."""
-        return _cpu_summary(self)
+        return self._task_summary(util, waits, missed)
 
 
-@dataclass(frozen=True)
-class SignalSums:
+@dataclass(frozen=True, kw_only=True)
+class SignalSums(_Sums):
     """What the signals of a trace come down to: tables of `Signals` that are sums, and of the others a row a task."""
 
-    freq_residency: pl.DataFrame
-    idle_residency: pl.DataFrame
-    running: pl.DataFrame
     util: pl.DataFrame
     latencies: pl.DataFrame
-    cpu_energy: pl.DataFrame | None
-    cluster_energy: pl.DataFrame | None
-    task_energy: pl.DataFrame | None
-    unknown_ns: int
 
     def task_summary(self) -> pl.DataFrame:
         """Give one row a task, as `Signals.task_summary`."""
-        return _task_summary(self.running, self.util, [self.latencies], self.task_energy)
-
-    def cpu_summary(self) -> pl.DataFrame:
-        """Give one row a CPU, as `Signals.cpu_summary`."""
-        return _cpu_summary(self)
-
-
-def _task_summary(
-    running: pl.DataFrame, util: pl.DataFrame, others: list[pl.DataFrame], task_energy: pl.DataFrame | None
-) -> pl.DataFrame:
-    table = running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
-    for other in [util.with_columns(pl.col("util_avg_mean").round(1)), *others]:
-        table = table.join(other, on="pid", how="left")
-    if task_energy is not None:
-        table = table.join(task_energy.select("pid", "energy_j"), on="pid", how="left")
-    return table.sort("running_ns", "pid", descending=[True, False])
-
-
-def _cpu_summary(of: Signals | SignalSums) -> pl.DataFrame:
-    cpus = pl.concat(
-        [of.running.select("cpu"), of.idle_residency.select("cpu"), of.freq_residency.select("cpu")]
-    ).unique()
-    running = of.running.group_by("cpu").agg(pl.col("time_ns").sum().alias("running_ns"))
-    mean = (pl.col("khz").cast(pl.Float64) * pl.col("time_ns")).sum() / pl.col("time_ns").sum()
-    # Of no time there is no mean.
-    mean = pl.when(pl.col("time_ns").sum() > 0).then(mean.round(0))
-    freq = of.freq_residency.group_by("cpu").agg(mean.cast(pl.Int64).alias("khz_mean"))
-    idle = of.idle_residency.group_by("cpu").agg(pl.col("time_ns").sum().alias("idle_ns"))
-    table = cpus.join(running, on="cpu", how="left").join(idle, on="cpu", how="left")
-    table = table.join(freq, on="cpu", how="left")
-    if of.cpu_energy is not None:
-        table = table.join(of.cpu_energy, on="cpu", how="left")
-    return table.sort("cpu")
+        return self._task_summary(self.util, self.latencies)
 
 
 def _with_share(table: pl.DataFrame) -> pl.DataFrame:
@@ -204,35 +178,26 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
     waits = ["wakeups", "latency_ns_p50", "latency_ns_p99", "latency_ns_max"]
     for first, columns in (("wakeups", waits), ("activations", ["activations", "missed"])):
         latencies = latencies.with_columns(pl.when(pl.col(first) > 0).then(pl.col(*columns)))
-    return SignalSums(
-        freq_residency=_with_share(_named(raw["freq_residency"], names)),
-        idle_residency=_with_share(_named(raw["idle_residency"], names)),
-        running=_named(raw["running"], names),
-        util=pl.DataFrame(raw["task_util"]),
-        latencies=latencies,
-        cpu_energy=_named(raw["cpu_energy"], names) if "cpu_energy" in raw else None,
-        cluster_energy=_named(raw["cluster_energy"], names) if "cluster_energy" in raw else None,
-        task_energy=_named(raw["task_energy"], names) if "task_energy" in raw else None,
-        unknown_ns=raw.get("unknown_ns", 0),
-    )
+    return SignalSums(**_sums(raw, names), util=pl.DataFrame(raw["task_util"]), latencies=latencies)
+
+
+def _sums(raw: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
+    energy = ("cpu_energy", "cluster_energy", "task_energy")
+    return {
+        **{name: _with_share(_named(raw[name], names)) for name in ("freq_residency", "idle_residency")},
+        "running": _named(raw["running"], names),
+        **{name: _named(raw[name], names) if name in raw else None for name in energy},
+        "unknown_ns": raw.get("unknown_ns", 0),
+    }
 
 
 def make(raw: dict[str, Any], names: dict[int, str]) -> Signals:
     """Make tables of what `_opplab.trace_signals` gave; `names` are those of tasks by pid."""
-
-    def table(name: str) -> pl.DataFrame:
-        return _named(raw[name], names)
-
+    rqs = pl.concat([_named(raw["rqs"], names), _named(raw["rqs_between"], names)])
     return Signals(
-        tasks=table("tasks"),
-        rqs=pl.concat([table("rqs"), table("rqs_between")]).sort("time_ns", maintain_order=True),
-        freq_residency=_with_share(table("freq_residency")),
-        idle_residency=_with_share(table("idle_residency")),
-        running=table("running"),
-        waits=table("waits"),
-        activations=_with_deadlines(table("activations"), pl.DataFrame(raw["deadlines"])),
-        cpu_energy=table("cpu_energy") if "cpu_energy" in raw else None,
-        cluster_energy=table("cluster_energy") if "cluster_energy" in raw else None,
-        task_energy=table("task_energy") if "task_energy" in raw else None,
-        unknown_ns=raw.get("unknown_ns", 0),
+        **_sums(raw, names),
+        tasks=_named(raw["tasks"], names),
+        rqs=rqs.sort("time_ns", maintain_order=True),
+        waits=_named(raw["waits"], names),
+        activations=_with_deadlines(_named(raw["activations"], names), pl.DataFrame(raw["deadlines"])),
     )

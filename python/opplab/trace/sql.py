@@ -88,7 +88,6 @@ def query(trace: Trace, text: str, machine: Machine | None = None, *, files: boo
 
     Parameters
     ----------
-    trace : Trace
     text : str
         A SELECT statement in polars' SQL.
     machine : Machine, optional

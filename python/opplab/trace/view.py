@@ -107,25 +107,17 @@ class Cpu:
     series: dict[str, Steps] = field(default_factory=dict)
 
 
-def _steps(table: pl.DataFrame | None, cpu_column: str, value: str, cpu: int) -> Steps:
+def _steps(table: pl.DataFrame | None, cpu_column: str, value: str, *cpus: int) -> Steps:
+    """Give what the events of some CPUs have, of a policy's CPUs what any of them asked for."""
     if table is None:
         return Steps(np.empty(0, np.int64), np.empty(0, np.int64))
-    here = table.filter(table[cpu_column] == cpu)
+    here = table.filter(table[cpu_column].is_in(cpus))
     return Steps(here["time_ns"].to_numpy().astype(np.int64), here[value].to_numpy().astype(np.int64))
-
-
-def _requests(table: pl.DataFrame | None, policy: list[int]) -> Steps:
-    """What was asked for by any CPU of a policy."""
-    if table is None:
-        return _steps(None, "", "", 0)
-    here = table.filter(table["cpu_id"].is_in(policy))
-    return Steps(here["time_ns"].to_numpy().astype(np.int64), here["state"].to_numpy().astype(np.int64))
 
 
 def _power(cpu: Cpu, cluster: dict[str, Any]) -> Steps:
     """Power of a CPU in uW: of its OPP while a task runs, of its idle state else."""
-    freq = cpu.series.get("freq", Steps(np.empty(0, np.int64), np.empty(0, np.int64)))
-    idle = cpu.series.get("idle", Steps(np.empty(0, np.int64), np.empty(0, np.int64)))
+    freq, idle = (cpu.series.get(name) or _steps(None, "", "") for name in ("freq", "idle"))
     times = np.unique(np.concatenate([cpu.run.t, freq.t, idle.t]))
     opps = np.array([opp["khz"] for opp in cluster["opps"]], np.int64)
     busy = np.array([opp["busy_uw"] or 0 for opp in cluster["opps"]], np.int64)
@@ -204,7 +196,6 @@ def page(
 
     Parameters
     ----------
-    trace : Recording
     machine : Machine, optional
         For power, and capacities in load tracking.
     from_ns, to_ns : int, optional
@@ -329,7 +320,7 @@ def _cpu(
     found = (places < len(wait.t)) & (np.append(wait.t, -1)[np.minimum(places, len(wait.t))] == run.t)
     made = Cpu(f"cpu{cpu}", run, np.where(found, np.append(wait.v, 0)[np.minimum(places, len(wait.v))], 0))
     made.series["freq"] = _steps(tables.get("cpu_frequency"), "cpu_id", "state", cpu)
-    made.series["req"] = _requests(tables.get("freq_request"), policy)
+    made.series["req"] = _steps(tables.get("freq_request"), "cpu_id", "state", *policy)
     idle = _steps(tables.get("cpu_idle"), "cpu_id", "state", cpu)
     made.series["idle"] = Steps(idle.t, np.where((idle.v < 0) | (idle.v >= IDLE_EXIT), 0, idle.v + 1))
     cpu_column = "field_cpu" if own and "field_cpu" in util.columns else "cpu"
