@@ -80,12 +80,10 @@ def test_the_junos_coefficient_is_its_firmwares() -> None:
 
 
 def test_a_point_is_inefficient_where_a_faster_one_costs_no_more() -> None:
-    def opp(khz: int, uw: int) -> dict[str, int]:
-        return {"khz": khz, "power_uw": uw, "busy_uw": uw}
-
-    table = [opp(500_000, 300), opp(600_000, 320), opp(1_000_000, 1000)]
-    # Costs at 1 GHz: 600, 533, 1000.
-    assert machine_export.inefficient(table) == [True, False, False]
+    """Costs are power x 10 / performance; with power x f_max / f, as of 5.14 to 6.8, 1497.6 MHz would be efficient."""
+    marked = re.findall(r"ps:(\d+)/inefficient:1", export("sm8150", "--format", "debugfs"))
+    assert "1497600" in marked
+    assert "1497.6 MHz is inefficient" in export("sm8150")
 
 
 def test_debugfs_and_wattson_are_read_again(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -517,6 +518,23 @@ def test_a_regime_that_several_numbers_make_has_no_cause_and_one_group_is_none()
     assert "6 of 40 draws are in another regime (" in Sureness([line], Draws({"m": []}, {}, [], 1), 40).findings()[-1]
     assert causes(shares, keys, [0.0] * 36 + [5.0] * 3).regime is not None
     assert causes(shares, keys, [0.0] * 37 + [5.0] * 2).regime is None, "two draws are no regime"
+
+
+def test_the_order_in_which_runs_end_changes_no_digit() -> None:
+    noise = random.Random(1)
+    ours, base = (
+        Values(
+            {at: noise.uniform(1, 2) for at in range(5)},
+            {draw: {at: noise.uniform(1, 2) for at in range(3)} for draw in range(60)},
+        )
+        for _ in range(2)
+    )
+    other = Values(
+        dict(reversed(ours.own.items())),
+        {draw: dict(reversed(values.items())) for draw, values in reversed(ours.drawn.items())},
+    )
+    for theirs in (None, base):
+        assert change_of(ours, theirs, "lower") == change_of(other, theirs, "lower")
 
 
 def test_a_draw_without_an_effect_does_not_turn_the_sign() -> None:

@@ -1,12 +1,12 @@
 """What a kernel is given of a machine's capacities and powers: a device tree, debugfs's energy model, power curves.
 
-The kernel's own rules check the table: `em_create_perf_table()` (kernel/power/energy_model.c, v6.12) marks a point as
-inefficient if a faster one costs no more, cost being power x f_max / f; `topology_normalize_cpu_scale()`
+The kernel's own energy model checks the table (v6.12); `topology_normalize_cpu_scale()`
 (drivers/base/arch_topology.c) makes capacities of capacity-dmips-mhz x f_max.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.fit.machine_power import INTERVAL_MARK, NEXT_MARK
 from opplab.kernel import EnergyModel, find_energy_efficient_cpu
+from opplab.kernel.energy import EmPerfState
 from opplab.simulation.ranges import ends_in_words, pairs_of
 
 SCALE = 1024
@@ -62,28 +63,33 @@ def coefficient(opps: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None
     return found, max(abs(found * x / power - 1) for x, power in points)
 
 
-def inefficient(opps: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Report of each point, by rising frequency, whether the kernel marks it as inefficient."""
-    top_khz = max(opp["khz"] for opp in opps)
-    out: list[bool] = []
-    least: float | None = None
-    for opp in reversed(opps):
-        power = _power_uw(opp)
-        cost = None if power is None else power * top_khz // opp["khz"]
-        out.append(cost is not None and least is not None and cost >= least)
-        if cost is not None and not out[-1]:
-            least = cost
-    return out[::-1]
+def _energy_model(cluster: Mapping[str, Any]) -> EnergyModel:
+    """Give the kernel's energy model of a cluster.
+
+    Raises
+    ------
+    InputError
+        A power is not known, or the kernel refuses the table.
+    """
+    points = [(opp["khz"], _power_uw(opp)) for opp in cluster["opps"]]
+    known = [(khz, power) for khz, power in points if power is not None]
+    if len(known) < len(points):
+        raise InputError(f"cluster {cluster['name']}: the power of a point is not known, so there is no energy model")
+    return EnergyModel(known, cpus=cpus_in(cluster["cpus"]), capacity=cluster["capacity"])
 
 
 def _warnings(cluster: Mapping[str, Any]) -> list[str]:
     """Findings about a cluster, the kernel's and those of a reader of its table."""
     opps = cluster["opps"]
-    words = [
-        f"{opp['khz'] / 1000:g} MHz is inefficient: a faster point costs no more"
-        for opp, marked in zip(opps, inefficient(opps), strict=True)
-        if marked
-    ]
+    words = []
+    # What the kernel refuses has no states; the findings below and EAS's line give the reason.
+    with contextlib.suppress(InputError):
+        states = map(EmPerfState._make, _energy_model(cluster).states)
+        words = [
+            f"{state.freq_khz / 1000:g} MHz is inefficient: a faster point costs no more"
+            for state in states
+            if state.inefficient
+        ]
     powers = [(opp["khz"], _power_uw(opp)) for opp in opps]
     words += [
         f"power falls from {low / 1000:g} to {high / 1000:g} MHz"
@@ -113,13 +119,7 @@ def placements(facts: Mapping[str, Any]) -> list[tuple[int, int, str]]:
     Source: kernel/sched/fair.c:find_energy_efficient_cpu(), v6.12.
     """
     clusters = facts["clusters"]
-    domains = []
-    for cluster in clusters:
-        powers = [(opp["khz"], _power_uw(opp)) for opp in cluster["opps"]]
-        if any(power is None for _, power in powers):
-            raise InputError(f"cluster {cluster['name']}: a power is not known")
-        points = [(khz, power) for khz, power in powers if power is not None]
-        domains.append(EnergyModel(points, cpus=cpus_in(cluster["cpus"]), capacity=cluster["capacity"]))
+    domains = [_energy_model(cluster) for cluster in clusters]
     whose = {cpu: cluster["name"] for cluster in clusters for cpu in cpus_in(cluster["cpus"])}
     biggest = max(clusters, key=lambda cluster: cluster["capacity"])
     last = max(cpus_in(biggest["cpus"]))
@@ -239,25 +239,16 @@ def _debugfs(facts: Mapping[str, Any]) -> str:
     for cluster in facts["clusters"]:
         cpus = cluster["cpus"]
         domain = f"energy_model/cpu{cpus_in(cpus)[0]}"
-        opps = cluster["opps"]
-        powers = [_power_uw(opp) for opp in opps]
-        if None in powers:
-            raise InputError(
-                f"cluster {cluster['name']}: the power of a point is not known, so there is no energy model"
-            )
+        states = map(EmPerfState._make, _energy_model(cluster).states)
         lines += [f"{domain}/cpus:{cpus}", f"{domain}/flags:0x1"]
-        top_khz = max(opp["khz"] for opp in opps)
-        for opp, power, marked in zip(opps, powers, inefficient(opps), strict=True):
-            assert power is not None
-            state = f"{domain}/ps:{opp['khz']}"
-            # v6.12: em_compute_costs() gives power x 10 / performance.
-            performance = cluster["capacity"] * opp["khz"] // top_khz
+        for one in states:
+            state = f"{domain}/ps:{one.freq_khz}"
             values = {
-                "frequency": opp["khz"],
-                "power": power,
-                "cost": power * 10 // max(performance, 1),
-                "performance": performance,
-                "inefficient": int(marked),
+                "frequency": one.freq_khz,
+                "power": one.power_uw,
+                "cost": one.cost,
+                "performance": one.performance,
+                "inefficient": int(one.inefficient),
             }
             lines += [f"{state}/{name}:{value}" for name, value in values.items()]
     return "\n".join(lines) + "\n"

@@ -48,6 +48,11 @@ class Values:
     drawn: dict[int, dict[int, float]] = field(default_factory=dict)
     """Draw -> iteration -> value."""
 
+    def in_order(self) -> Values:
+        """Give the same in order: runs end in any, on which the last digits of their sums would depend."""
+        drawn = {draw: dict(sorted(values.items())) for draw, values in sorted(self.drawn.items())}
+        return Values(dict(sorted(self.own.items())), drawn)
+
     def shifts(self) -> dict[int, list[float]]:
         """By draw: the values less those of the same iterations at the file's own numbers."""
         found = {

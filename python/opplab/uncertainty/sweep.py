@@ -272,6 +272,7 @@ def change_of(
 
     None where the baseline is zero.
     """
+    ours = ours.in_order()
     change = ours if theirs is None else ours.change_from(theirs)
     if not change.own:
         return None
