@@ -302,7 +302,7 @@ def test_fitted_constants_are_shown_with_what_they_were_fitted_to() -> None:
     rows = json.loads(done.stdout)
     fitted = [row for row in rows if row["where"] == "tbench@epyc-7742-2s"]
     assert {row["constant"]: row["fitted to"] for row in fitted} == dict.fromkeys(
-        ("exchange_cycles", "line_ns"), "text 000, 2-detail-tbench4, ondemand"
+        ("exchange_cycles", "line_ns", "shared_ns", "shared_every"), "text 000, 2-detail-tbench4, ondemand"
     )
     assert all(row["residual %"] < 5 for row in fitted)
     assert any(row["where"] == "dbench" and row["how"] == "assumed" for row in rows)

@@ -168,6 +168,10 @@ ops! {
     /// accesses that began before are over, and runs meanwhile, whatever its clock. An access that has begun delays those
     /// after it by no more than `hold_ns`, even if its task is preempted.
     Contend("contend") { line: ObjectIdx, hold_ns: u64 },
+    /// Reads a cache line that all CPUs read and few accesses write (a sum that is kept for all): if it was written under another
+    /// last-level cache since this one last had it, the task runs for `fetch_ns` until it is here, whatever its clock. Each `every`-th
+    /// access of all CPUs writes it as well.
+    Share("share") { line: ObjectIdx, fetch_ns: u32, every: u32 },
     /// Sleeps (relative).
     Sleep("sleep") { ns: u64 },
     /// rt-app's timer: adds `period_ns` to the timer's time and sleeps until then. On its first use the timer's time is

@@ -398,6 +398,11 @@ impl Swarm {
                     lines if lines > 0 && wall_ns % 4 == 1 => {
                         Op::Contend { line: (wall_ns / 4) as u32 % lines, hold_ns: wall_ns / 16 }
                     }
+                    lines if lines > 0 && wall_ns % 4 == 3 => Op::Share {
+                        line: (wall_ns / 4) as u32 % lines,
+                        fetch_ns: (wall_ns / 16) as u32,
+                        every: (wall_ns / 64) as u32 % 8,
+                    },
                     _ => Op::Runtime { wall_ns },
                 });
             }
@@ -783,7 +788,7 @@ mod tests {
         }
         assert!(most_cpus > 100);
         // Every kind of step is drawn.
-        assert_eq!(steps.len(), 50, "{steps:?}");
+        assert_eq!(steps.len(), 51, "{steps:?}");
     }
 
     #[test]

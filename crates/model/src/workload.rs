@@ -222,7 +222,7 @@ file_table! {
         ).needed(),
         /// Number of mutexes.
         nr_mutexes: u32 = int(0, U32),
-        /// Number of cache lines that [`Op::Contend`] names.
+        /// Number of cache lines that [`Op::Contend`] and [`Op::Share`] name.
         nr_lines: u32 = int(0, U32).or(0),
         /// Number of conditions.
         nr_conds: u32 = int(0, U32),
@@ -351,7 +351,9 @@ impl Workload {
                 Op::Lock { mutex } | Op::Unlock { mutex } | Op::HandOver { mutex } => {
                     within("mutex", mutex, mutexes)?;
                 }
-                Op::Contend { line, .. } => within("cache line", line, self.nr_lines as usize)?,
+                Op::Contend { line, .. } | Op::Share { line, .. } => {
+                    within("cache line", line, self.nr_lines as usize)?
+                }
                 Op::Wait { cond, mutex } => {
                     within("condition", cond, conds)?;
                     within("mutex", mutex, mutexes)?;

@@ -218,6 +218,47 @@ fn cpus_that_write_one_line_share_its_rate_and_are_busy() {
     assert!(both[0].0.abs_diff(alone.0) * 20 < alone.0, "{both:?} of {alone:?}");
 }
 
+/// A line that others read costs who writes under another last-level cache the way to it, and nothing within one cache.
+#[test]
+fn a_line_comes_once_for_each_write_under_another_cache() {
+    use opplab_model::workload::{Op, TaskSpec, Workload};
+    // Loops of task 0 in 0.1 s, of 10 us and 90 us for the line where it has to come.
+    let loops = |cpus: [u32; 2], every: u32| {
+        let task = |index: usize| TaskSpec {
+            name: format!("task-{index}"),
+            initial: true,
+            spawn_cpu: Some(cpus[index]),
+            cpus: Some(index as u32),
+            ops: vec![
+                Op::LoopBegin { slot: 0, count: None },
+                Op::Share { line: 0, fetch_ns: 90_000, every },
+                Op::Runtime { wall_ns: 10_000 },
+                Op::Skip { count: u16::from(index != 0) },
+                Op::Count,
+                Op::LoopEnd { slot: 0, begin: 0 },
+                Op::Exit,
+            ],
+            loop_slots: 1,
+            ..TaskSpec::default()
+        };
+        let workload = Workload {
+            tasks: vec![task(0), task(1)],
+            cpu_sets: cpus.iter().map(|&cpu| vec![cpu]).collect(),
+            nr_lines: 1,
+            ..Workload::default()
+        };
+        workload.check(6).unwrap_or_else(|why| panic!("{why}"));
+        let policy = Policy { governor: "performance".into(), ..policy(EnergyModelSource::None) };
+        checked(&Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 100_000_000 }).counts
+    };
+    // CPUs 0 and 3 to 5 of a Juno have one cache, 1 and 2 another.
+    let [within, rare, always] = [loops([0, 3], 1), loops([0, 1], 1_000_000), loops([0, 1], 1)];
+    assert!(within > 9_800 && rare > 9_800, "{within} {rare}");
+    assert!((950..1_100).contains(&always), "{always}");
+    let tenth = loops([0, 1], 10);
+    assert!((always + 200..rare - 200).contains(&tenth), "{tenth}");
+}
+
 #[test]
 fn a_program_without_time_is_refused() {
     let mut case = juno(1, 50, policy(EnergyModelSource::None), 1);

@@ -53,6 +53,22 @@ pub(super) const TBENCH: Benchmark = Benchmark {
         )
         .calibrated(),
         Param::int(
+            "shared_ns",
+            (0, 100_000),
+            "0",
+            "ns that an exchange waits, both sides together, for the lines that all CPUs read in each exchange and write in \
+             few, if all of them come from other last-level caches: sums and masks of the scheduler and of the network \
+             (kernel/sched/fair.c:update_tg_load_avg(), calc_group_shares(), v5.9); whoever waits for them runs",
+        )
+        .calibrated(),
+        Param::int(
+            "shared_every",
+            (0, 1_000_000),
+            "0",
+            "exchanges of all pairs for each that writes these lines; 0: no line is shared",
+        )
+        .calibrated(),
+        Param::int(
             "smt_permille",
             (0, 1000),
             "0",
@@ -132,6 +148,8 @@ const READY: u32 = 1;
 const GO: u32 = 2;
 /// The cache line of the reference count that all packets of `lo` take and give back.
 const ROUTE: u32 = 0;
+/// The lines that all read and few write, on the client's side and on the server's.
+const SHARED: [u32; 2] = [1, 2];
 /// The lengths of a client's setup.
 const SETUP: u32 = 2;
 
@@ -151,10 +169,16 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
     let (client_after_ns, server_after_ns) = (after_ns(1000 - server), after_ns(server));
     let launched = params.int("launched") != 0;
     let line_ns = params.int("line_ns");
+    let (shared_ns, every) = (params.int("shared_ns"), params.int("shared_every") as u32);
+    let is_shared = shared_ns > 0 && every > 0;
     // Each side's packet takes its reference before the other side is woken.
-    let reference = |program: &mut Program, hold_ns: u64| {
+    let reference = |program: &mut Program, side: usize| {
+        let half = |ns: u64| if side == 0 { ns - ns / 2 } else { ns / 2 };
+        if is_shared {
+            program.op(Op::Share { line: SHARED[side], fetch_ns: half(shared_ns) as u32, every });
+        }
         if line_ns > 0 {
-            program.op(Op::Contend { line: ROUTE, hold_ns });
+            program.op(Op::Contend { line: ROUTE, hold_ns: half(line_ns) });
         }
     };
     let run = |program: &mut Program, cycles: u64| {
@@ -170,7 +194,7 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
             }
             program.forever(|program| {
                 program.listed(0, fixed);
-                reference(program, line_ns - line_ns / 2);
+                reference(program, 0);
                 program
                     .op(Op::Send { channel: request, bytes: 128 })
                     .run(client_after_ns, fixed)
@@ -184,7 +208,7 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
             }
             program.forever(|program| {
                 program.op(Op::Recv { channel: request }).listed(1, fixed);
-                reference(program, line_ns / 2);
+                reference(program, 1);
                 program.op(Op::Send { channel: answer, bytes: 128 }).run(server_after_ns, fixed);
             });
         });
@@ -239,7 +263,7 @@ fn tbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, Str
         tasks,
         channels: vec![ChannelSpec { capacity_bytes: 1 << 20, sync_wakeup: true }; 2 * clients as usize],
         draws,
-        nr_lines: u32::from(line_ns > 0),
+        nr_lines: if is_shared { 3 } else { u32::from(line_ns > 0) },
         smt_yield: Some(of_1024(params.int("smt_permille")).into()).filter(|&share| share > 0),
         semaphores: vec![0; if launched { 3 } else { 0 }],
         duration_ns: Some(1_500_000_000),

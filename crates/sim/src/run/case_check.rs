@@ -154,7 +154,7 @@ fn exists(op: Op, task: &TaskSpec, workload: &Workload) -> bool {
     let draw_exists = |draw: u32| workload.draws.get(draw as usize).is_some_and(|draw| !draw.is_empty());
     match op {
         Op::Lock { mutex } | Op::Unlock { mutex } | Op::HandOver { mutex } => mutex < workload.nr_mutexes,
-        Op::Contend { line, .. } => line < workload.nr_lines,
+        Op::Contend { line, .. } | Op::Share { line, .. } => line < workload.nr_lines,
         Op::Wait { cond, mutex } => cond < workload.nr_conds && mutex < workload.nr_mutexes,
         Op::Signal { cond } | Op::Broadcast { cond } | Op::Suspend { cond } | Op::Resume { cond } => {
             cond < workload.nr_conds

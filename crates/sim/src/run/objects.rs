@@ -6,7 +6,7 @@ use opplab_model::workload::{ObjectIdx, Workload};
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 
-use crate::ids::{CpuId, DeviceId, IdVec, TaskId};
+use crate::ids::{CpuId, DeviceId, IdVec, LlcId, TaskId};
 
 /// The first stream of the decks' random numbers.
 const DECK_STREAM: u64 = 0x6465_636b << 32;
@@ -133,12 +133,42 @@ impl Deck {
     }
 }
 
+/// A cache line that CPUs of several caches write.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// When all contended accesses that have begun are over.
+    pub(crate) free_ns: u64,
+    /// Shared accesses since the last one that wrote.
+    reads: u32,
+    /// How often it was written.
+    version: u64,
+    /// Version of each last-level cache's copy.
+    copies: Vec<u64>,
+}
+
+impl Line {
+    /// An access under `llc`, of which each `every`-th writes; whether the line was there already.
+    pub(crate) fn access(&mut self, llc: LlcId, every: u32) -> bool {
+        self.reads += 1;
+        let index = llc.0 as usize;
+        if self.copies.len() <= index {
+            self.copies.resize(index + 1, 0);
+        }
+        let copy = &mut self.copies[index];
+        let is_here = *copy == self.version;
+        if self.reads >= every {
+            (self.reads, self.version) = (0, self.version + 1);
+        }
+        *copy = self.version;
+        is_here
+    }
+}
+
 /// All shared objects of a run.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) mutexes: Vec<Mutex>,
-    /// When all accesses to each contended cache line that have begun are over.
-    pub(crate) lines: Vec<u64>,
+    pub(crate) lines: Vec<Line>,
     pub(crate) conds: Vec<Cond>,
     pub(crate) barriers: Vec<Barrier>,
     pub(crate) semaphores: Vec<Semaphore>,
@@ -154,7 +184,7 @@ impl Objects {
     pub(crate) fn new(workload: &Workload, seed: u64) -> Self {
         Self {
             mutexes: (0..workload.nr_mutexes).map(|_| Mutex::default()).collect(),
-            lines: vec![0; workload.nr_lines as usize],
+            lines: (0..workload.nr_lines).map(|_| Line::default()).collect(),
             conds: (0..workload.nr_conds).map(|_| Cond::default()).collect(),
             barriers: workload.barriers.iter().map(|&users| Barrier { users, waiters: Vec::new() }).collect(),
             semaphores: workload

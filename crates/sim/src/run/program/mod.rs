@@ -124,6 +124,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Op::RunListed { draw, slot, fixed } => self.op_run_listed(task, draw, slot, fixed),
             Op::Runtime { wall_ns } => self.op_runtime(task, wall_ns),
             Op::Contend { line, hold_ns } => self.op_contend(cpu, task, line, hold_ns),
+            Op::Share { line, fetch_ns, every } => self.op_share(cpu, task, line, fetch_ns, every),
             Op::Sleep { ns } => self.op_sleep(cpu, task, ns),
             Op::Timer { timer, period_ns, absolute, own } => self.op_timer(cpu, task, timer, period_ns, absolute, own),
             Op::TimersFrom { ns } => self.op_timers_from(task, ns),

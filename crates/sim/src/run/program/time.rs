@@ -49,9 +49,24 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::BurnFirst;
         }
         self.next_op(task);
-        let free_ns = &mut self.objects.lines[line as usize];
+        let free_ns = &mut self.objects.lines[line as usize].free_ns;
         *free_ns = (*free_ns).max(self.now) + hold_ns;
         let left_ns = *free_ns - self.now;
+        self.at_line(task, left_ns)
+    }
+
+    /// An access to a cache line that all read and few write: the task runs until the line is in its last-level cache.
+    #[inline(never)]
+    pub(super) fn op_share(&mut self, cpu: CpuId, task: TaskId, line: ObjectIdx, fetch_ns: u32, every: u32) -> Step {
+        if self.has_overhead(cpu) {
+            return Step::BurnFirst;
+        }
+        self.next_op(task);
+        let is_here = self.objects.lines[line as usize].access(self.topology.llc_of[cpu], every);
+        self.at_line(task, if is_here { 0 } else { fetch_ns.into() })
+    }
+
+    fn at_line(&mut self, task: TaskId, left_ns: u64) -> Step {
         if left_ns == 0 {
             return Step::Next;
         }
