@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import random
 import re
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from click.testing import CliRunner, Result
 
 import opplab
 from opplab import results, stats
-from opplab.certainty import Certainty
+from opplab.certainty import Certainty, certainty
 from opplab.cli.main import opplab as main
 from opplab.report import block
 from opplab.report.block import STAR, Heat
 from opplab.simulation.cases import Measured
-from opplab.summary.answer import Answer, Change, Line, answer_of
+from opplab.summary.answer import Answer, Change, Line, _finding, answer_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.store import Store
 from opplab.sweep.variants import with_variants
@@ -256,6 +257,64 @@ def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
     assert f"load on {', '.join(machines)}: " in (both / "report.html").read_text()
     done = CliRunner().invoke(main, ["run", "tbench", "-m", machines[0], "-m", machines[1], "-o", str(tmp_path / "no")])
     assert "give one --machine a run" in f"{done.output}{done.exception}"
+
+
+def test_counts_of_the_sentence_are_the_stars_of_the_tables() -> None:
+    """Goal: nobody mails "0 of 2 are clear" above a star. Method: random changes; machines lack some metrics."""
+    rng = random.Random(11)
+    units = {
+        "frames:gpu": ("1/s", "higher"),
+        "rate": ("1/s", "higher"),
+        "energy": ("J", "lower"),
+        "energy_per_work": ("J/s of work", "lower"),
+        "response_p50": ("ms", "lower"),
+        "response_p99": ("ms", "lower"),
+    }
+
+    def change() -> Change:
+        value = rng.choice([0.0, rng.uniform(-20, 20)])
+        interval = None if value == 0 else (value - rng.uniform(0.1, 20), value + rng.uniform(0.1, 20))
+        return Change(value, certainty(*(interval or (None, None)), n=3, varies=interval is not None, value=value))
+
+    checked = 0
+    for _ in range(200):
+        lines = []
+        variants = [f"v{at}" for at in range(rng.randint(1, 4))]
+        for machine in (f"m{at}" for at in range(rng.randint(1, 6))):
+            known = [name for name in units if rng.random() < 0.6]
+            values = {name: 1.0 if name in known else None for name in units}
+            lines.append(Line(machine, "w", "base", "", 3, values, {}))
+            for variant in variants:
+                changes = {name: change() for name in known if name != "response_p50"}
+                lines.append(Line(machine, "w", variant, "base", 3, values, changes))
+        compared = [one for one in lines if one.changes]
+        made = Answer("", "", lines, units)
+        # One key of another machine is in no column of the table.
+        if len(compared) <= 3 or any(made._first(one) not in made._told() for one in compared):
+            continue
+        made.finding = _finding(made, None)
+        counts = re.findall(r"(?:^|; )([^;:]+(?::gpu)?): (\d+) of (\d+) changes are clear( \([^)]*\))?", made.finding)
+        assert counts, made.finding
+        checked += 1
+        table = made.tables()[1]
+        for title, clear, number, whose in counts:
+            cells = {row.get("machine", ""): [] for row in table}
+            for row in table:
+                cells[row.get("machine", "")] += [row[title]] if row[title] else []
+            every = [cell for own in cells.values() for cell in own]
+            assert (int(clear), int(number)) == (sum("*" in cell for cell in every), len(every)), made.finding
+            heat = [cell for one in made.heats() for row in one.rows for cell in row.items() if _is_of(row, title)]
+            stars = sum(text.endswith("*") for head, text in heat if head in variants)
+            assert stars == int(clear) or not made.heats()
+            for machine, of, all_ in re.findall(r"(m\d) (\d+) of (\d+)", whose):
+                assert (int(of), int(all_)) == (sum("*" in cell for cell in cells[machine]), len(cells[machine]))
+            assert ("m" in whose) == (len({one.machine for one in compared}) > 1), made.finding
+    assert checked > 100
+
+
+def _is_of(row: dict[str, str], title: str) -> bool:
+    """Whether a row of a matrix is of a metric."""
+    return row["of"] == title if "of" in row else any(head.startswith(f"{title}, ") for head in row)
 
 
 def test_what_does_less_work_is_named_of_each_machine_the_worst_first(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_a_change_that_is_not_clear_is_never_said_to_keep_its_sign() -> None:
         assert parts.is_clear == clear
         assert (line.words == "") == clear
         assert sure.text_rows()[0]["sign"] == ("clear" if clear else "not clear")
-        assert sure.findings()[0].startswith("1 of 1 changes are clear" if clear else "0 of 1 changes are clear")
+        assert sure.findings()[0].startswith(f"{int(clear)} of 1 changes of energy are clear")
         assert len(sure.findings()) == (1 if clear else 2)
 
 

@@ -276,7 +276,7 @@ class Answer(Block):
             for row, metric in ((row, metric) for row in rows for metric in shown_metrics):
                 lines = [at.get((row, column)) for column in columns]
                 found = [None if one is None else one.changes.get(metric) for one in lines]
-                if several and not any(one and metric == self._first(one) for one in lines if one and one.changes):
+                if several and not any(found):
                     continue
                 named = dict(zip([title, *heads[1:]], row, strict=True))
                 named |= {"of": title_of(metric)} if several else {}
@@ -292,8 +292,13 @@ class Answer(Block):
 
     def _first(self, one: Line) -> str:
         """The metric of the first sentence: work that is not done is not energy that is saved."""
-        metric = next(iter(one.changes))
-        return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in self._told() else metric
+        told = self._told()
+        metric = next((name for name in one.changes if name in told), next(iter(one.changes)))
+        return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in told else metric
+
+    def changes_of(self, metric: str) -> list[tuple[Line, Change]]:
+        """Give the changes of a metric that the tables show, of all machines and workloads."""
+        return [(one, one.changes[metric]) for one in self.lines if metric in one.changes]
 
     def size(self) -> int:
         """Give the number of lines."""
@@ -655,17 +660,16 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if not compared:
         return _alone(answer)
     # Each benchmark has its own metric.
-    found_of: dict[str, list[tuple[Line, Change]]] = {}
-    for one in compared:
-        if (change := one.changes.get(metric := answer._first(one))) is not None:
-            found_of.setdefault(metric, []).append((one, change))
-    if sum(map(len, found_of.values())) > SENTENCES:
-        words = [f"{title_of(metric)}: {_clear_of([change for _, change in of])}" for metric, of in found_of.items()]
+    found_of = {metric: answer.changes_of(metric) for metric in dict.fromkeys(map(answer._first, compared))}
+    if len(compared) > SENTENCES:
+        several = len({one.machine for one in compared}) > 1
+        words = [f"{title_of(metric)}: {_clear_of(of, several)}" for metric, of in found_of.items()]
     else:
         words = [
             f"{_place(answer, one)}: {title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
             for metric, of in found_of.items()
             for one, change in of
+            if answer._first(one) == metric
         ]
     head = "; ".join(words) + "."
     late: dict[str, list[tuple[float, Line, str]]] = {metric: [] for metric in _LATE}
@@ -714,11 +718,18 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     return " ".join([head, *same[:shown], *others, *less, *depends])
 
 
-def _clear_of(changes: Sequence[Change]) -> str:
-    clear = sum(one.certainty.is_clear for one in changes)
-    reasons = {one.certainty.reason for one in changes}
-    why = f" ({reasons.pop()})" if len(reasons) == 1 and "" not in reasons else ""
-    return f"{clear} of {len(changes)} changes are clear{why}"
+def _clear_of(found: Sequence[tuple[Line, Change]], several: bool) -> str:
+    """Count the clear changes of a metric; of several machines, each one's, too."""
+    clear = sum(change.certainty.is_clear for _, change in found)
+    reasons = {change.certainty.reason for _, change in found}
+    why = [reasons.pop()] if len(reasons) == 1 and "" not in reasons else []
+    machines = list(dict.fromkeys(one.machine for one, _ in found)) if several else []
+    for name in machines[:SENTENCES]:
+        own = [change.certainty.is_clear for one, change in found if one.machine == name]
+        why.append(f"{name} {sum(own)} of {len(own)}")
+    if more := len(machines) - min(len(machines), SENTENCES):
+        why.append(f"and {more} more machine{'s' * (more > 1)}")
+    return f"{clear} of {len(found)} changes are clear" + (f" ({', '.join(why)})" if why else "")
 
 
 def _worst_first(answer: Answer, found: Sequence[tuple[float, Line, str]]) -> str:

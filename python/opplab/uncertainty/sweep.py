@@ -154,9 +154,10 @@ class Sureness:
                 f"An interval of {100 * LEVEL:g} % needs {needed} draws, these are {self.number}: no change is judged."
             ]
         opened = [line for line in changes if line.words]
+        of = ", ".join(dict.fromkeys(line.metric for line in changes))
         out = [
-            f"{len(changes) - len(opened)} of {len(changes)} changes are clear: their intervals, over the runs and "
-            f"{self.number} draws of what is assumed, exclude zero."
+            f"{len(changes) - len(opened)} of {len(changes)} changes of {of} are clear: their intervals, over the runs "
+            f"and {self.number} draws of what is assumed, exclude zero."
         ]
         out += [
             f"Not clear: {self._where(line)}: {line.name}, {line.metric} {line.number(line.change.value)}: "
