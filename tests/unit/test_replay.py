@@ -246,6 +246,39 @@ def test_work_that_a_closed_loop_does_not_end_is_no_saved_energy() -> None:
     assert "work_share" not in same and "of other work" not in _text(same)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("arm64-612-pixel4-eas-homog6", ("-m", "pixel4", "--governor", "performance")),
+        ("arm64-612-pixel4-eas-homog6", ("-m", "pixel4", "--governor", "powersave")),
+        ("arm64-612-pixel4-eas-homog6", ("-m", "pixel4", "--governor", "powersave", "--mode", "closed")),
+        ("arm64-612-juno-eas-homog6", ("--governor", "performance", "--mode", "open")),
+        ("x86-612-xeon16-any1-schedutil-ramp_up", ("--governor", "performance", "--mode", "closed")),
+    ],
+)
+def test_every_change_in_parentheses_has_a_reason_below_the_table(name: str, words: tuple[str, ...]) -> None:
+    """Goal: no mail quotes a false reason. Method: each mark is worked out from what is printed and the legend."""
+    found = json.loads(replay(str(shared(f"traces/{name}")), *words, "--format", "json").output)
+    text = " ".join(_text(found).split())
+    legend = text.partition("a change in parentheses ")[2].partition(": not significant")[0]
+    assert legend.startswith("is within the error")
+    unlike = re.search(r"of energy: and the ([0-9.e+-]+) % of work that is done (more|less)", legend)
+    assert (unlike is None) == ("is of other work" in legend or found["work_share"] == 100_000)
+    for metric, row in zip(found["metrics"], _rows(found), strict=True):
+        if not str(row["change"]).strip("-") or "error" not in row:
+            continue
+        held = [row["error"] in {"", "-"}]
+        if not held[0]:
+            allowed = abs(metric["replayed"] - metric["recorded"])
+            if metric["metric"] == "energy" and unlike:
+                allowed += metric["replayed"] * float(unlike[1]) / 100
+            held.append(abs(metric["changed"] - metric["replayed"]) <= allowed)
+        held.append("of other work" in metric["verdict"] and "is of other work" in legend)
+        low, high = metric.get("change_percent", (1, 1))
+        held.append(low <= 0 <= high and "interval includes zero" in legend)
+        assert str(row["change"]).startswith("(") == any(held), (metric, row, legend)
+
+
 def test_a_change_and_its_interval_are_of_one_estimator() -> None:
     """Of the means of the pairs: rounded counts and percentiles of all runs have other ratios."""
     folder = str(shared("traces/x86-612-xeon16-any1-schedutil-ramp_up"))

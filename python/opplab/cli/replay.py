@@ -196,11 +196,17 @@ def _text(found: dict[str, Any]) -> str:
         )
     lines.append(self_check(check))
     if found.get("changed"):
-        nothing = "a change in parentheses is within the error, or has no known error"
+        reasons = ["is within the error", "has no known error"]
         if any("change_percent" in metric for metric in found["metrics"]):
             lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
-            nothing += ", or its interval includes zero"
-        lines.append(f"{nothing}: not significant")
+            reasons.append("its interval includes zero")
+        unlike = 100 * (found.get("work_share", WHOLE) / WHOLE - 1)
+        if any(metric["verdict"] == OTHER_WORK for metric in found["metrics"]):
+            reasons.append("is of other work")
+        elif unlike:
+            more = "more" if unlike > 0 else "less"
+            reasons[0] += f" (of energy: and the {abs(unlike):.2g} % of work that is done {more}, together)"
+        lines.append(f"a change in parentheses {', or '.join(reasons)}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     lines += _work(found)
     if closed := found.get("closed_self_check"):
