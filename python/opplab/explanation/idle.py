@@ -37,7 +37,8 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``cluster``, ``what``, ``time_pct`` of the time of its CPUs, or of the cluster, and ``power_w``. CPUs that enter
+        ``cluster``, ``what``, ``time_pct`` of the time of its CPUs, or of the cluster, and ``power_w``. What is shared
+        is drawn always where the cluster has no idle states of its own, whatever its CPUs do. CPUs that enter
         or leave a state draw the power of the shallowest one. Where that follows the clock, or the state polls, it
         is one row with the work.
     """
@@ -63,10 +64,11 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
             else:
                 work_fj -= one_ns * one_uw
                 parts.append((name, one_ns, one_ns * one_uw, len(cpus)))
-        asleep = list(zip(cluster.get("cluster_idle", []), outcome["asleep_ns"][index], strict=True))
+        deep = cluster.get("cluster_idle", [])
+        asleep = list(zip(deep, outcome["asleep_ns"][index], strict=True))
         awake_ns = wall_ns - sum(ns for _, ns in asleep)
         awake_fj = shared_fj - sum(state.get("uw", 0) * ns for state, ns in asleep)
-        parts = [(what, work_ns, work_fj, len(cpus)), *parts, ("shared, awake", awake_ns, awake_fj, 1)]
+        parts = [(what, work_ns, work_fj, len(cpus)), *parts, ("shared, awake" if deep else "shared, always", awake_ns, awake_fj, 1)]
         parts += [(f"shared, {state['name']}", ns, state.get("uw", 0) * ns, 1) for state, ns in asleep]
         rows += [
             {
