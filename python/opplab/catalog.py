@@ -5,10 +5,9 @@ The folder is the list: a file ``data/machines/NAME.toml`` is the machine NAME.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from opplab.errors import InputError
+from opplab.errors import InputError, near_names
 
 DATA = Path(__file__).parent / "data"
 """The folder of the built-in files."""
@@ -40,9 +39,8 @@ def nearest(name: str, valid: list[str]) -> str:
     >>> nearest("juno-r3", ["juno-r0", "juno-r2", "pixel6"])
     '; did you mean `juno-r2`?'
     """
-    near = difflib.get_close_matches(name, sorted(valid, reverse=True), n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean `{near[0]}`?"
+    if near := near_names(name, valid):
+        return f"; did you mean {' or '.join(f'`{one}`' for one in near)}?"
     return f" (known: {', '.join(valid)})" if 0 < len(valid) <= 12 else ""
 
 

@@ -5,6 +5,10 @@ What the operating system refuses stays `FileNotFoundError`, `PermissionError` a
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class OpplabError(Exception):
     """What opplab raises; its text is one clear line."""
@@ -64,3 +68,20 @@ class CheckError(OpplabError):
 
 class InternalError(OpplabError):
     """A mistake in opplab itself."""
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Give the valid names that somebody may have meant: those that begin with it, at most three, or the nearest one.
+
+    Examples
+    --------
+    >>> near_names("hackbench", ["tbench", "hackbench-process-pipes"])
+    ['hackbench-process-pipes']
+    >>> near_names("juno-r3", ["juno-r0", "juno-r2", "pixel6"])
+    ['juno-r2']
+    """
+    from difflib import get_close_matches
+
+    known = sorted(known, reverse=True)
+    longer = [one for one in known if len(name) > 2 and one.startswith(name)]
+    return sorted(longer, key=len)[:3] or get_close_matches(name, known, 1, 0.6)

@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import math
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,8 @@ from opplab.cli.main import opplab
 from opplab.errors import InputError
 from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.registry import _names
+
+from testdata import shared
 
 TIME = "{0:.2f}user {1:.2f}system {2}elapsed 99%CPU (0avgtext+0avgdata 1maxresident)k\n0inputs+0outputs\n"
 
@@ -278,6 +281,13 @@ def test_mistakes_name_the_nearest(tree):
     tree("kernbench/logs/time-2-1", TIME.format(1, 2, "0:03.00"))
     with pytest.raises(InputError, match=r"no benchmark named 'kernbnch'; did you mean 'kernbench'\?"):
         find("kernbnch")
+    # A short name is that of the folder that begins with it, however near another one is.
+    golden = shared("data/mmtests-golden/given/results")
+    words = ["compare", str(golden), "-b", "hackbench"]
+    asked = CliRunner().invoke(opplab, words)
+    gated = CliRunner().invoke(opplab, [*words[:2], "--fail-if", "hackbench < -2% clear"])
+    for done in (asked, gated):
+        assert re.search(r"did you mean .hackbench-process-pipes.\?", f"{done.output}{done.exception}")
     with pytest.raises(InputError, match=r"no run named 'bas'; did you mean 'base'\?"):
         read_run(tree.root, "bas", "kernbench")
     with pytest.raises(InputError, match=r"no report named 'latncy'; did you mean 'latency'\?"):

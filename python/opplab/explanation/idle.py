@@ -68,7 +68,11 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
         asleep = list(zip(deep, outcome["asleep_ns"][index], strict=True))
         awake_ns = wall_ns - sum(ns for _, ns in asleep)
         awake_fj = shared_fj - sum(state.get("uw", 0) * ns for state, ns in asleep)
-        parts = [(what, work_ns, work_fj, len(cpus)), *parts, ("shared, awake" if deep else "shared, always", awake_ns, awake_fj, 1)]
+        parts = [
+            (what, work_ns, work_fj, len(cpus)),
+            *parts,
+            ("shared, awake" if deep else "shared, always", awake_ns, awake_fj, 1),
+        ]
         parts += [(f"shared, {state['name']}", ns, state.get("uw", 0) * ns, 1) for state, ns in asleep]
         rows += [
             {

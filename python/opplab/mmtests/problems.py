@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opplab.errors import InputError
+from opplab.errors import InputError, near_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,13 +13,11 @@ class UnknownName(InputError):
     """A benchmark, run, monitor or metric that is not there; names the nearest one that is."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        from difflib import get_close_matches
-
         known = list(known)
-        near = get_close_matches(name, known, 1, 0.6)
+        near = near_names(name, known)
         message = f"no {kind} named '{name}'"
         if near:
-            message += f"; did you mean '{near[0]}'?"
+            message += f"; did you mean {' or '.join(map(repr, near))}?"
         elif known:
             message += f"; there is: {', '.join(known)}"
         super().__init__(message)
