@@ -297,7 +297,7 @@ def test_a_setting_that_the_constraint_needs_is_no_saving(
     assert fleet_.rows()[0]["setting"] == "schedutil"
     words = "takes more energy than the baseline, which breaks response_p95 <= 5ms, on 1 machine type."
     assert fleet_.finding == f"The setting {words}"
-    assert "one machine of the type with the most machines." in fleet_.assumed
+    assert "one machine of the type with the most machines;" in fleet_.assumed
     for energy, doubt in (
         (Parts(2.0, 1.0, (-1.0, 1.0), -1.0, 5.0, draws=39), "not clear"),
         (Parts(2.0, 1.0, None, None, None, draws=7), "not clear (needs 40 draws, has 8)"),
@@ -434,3 +434,47 @@ def test_a_benchmark_has_its_parameters(dumps: Path) -> None:
     assert cut in " ".join(done.stdout.split())
     kept = CliRunner().invoke(program, [*base, "--param", "groups=3"])
     assert "(kept)" not in kept.stderr
+
+
+def test_machine_files_and_built_in_machines_stand_beside_dumps(dumps: Path) -> None:
+    """Goal: fitted power gets into the answer of the fleet. Method: a fitted file, a name, and the dump of both."""
+    (dumps / "hostile.tar.xz").unlink()
+    words = (*("--governor", "schedutil,performance"), "--count", "epyc-7742-2s=40")
+    fitted = dumps / "fitted.toml"
+    text = (Path(opplab.__file__).parent / "data/machines/epyc-7742-2s.toml").read_text()
+    fitted.write_text(text.replace('name = "epyc-7742-2s"', 'name = "fitted"').replace("floor_uw = 0", "floor_uw = 7"))
+    more = ("epyc-7742-2s", *words, "--all")
+    done = run(dumps, *more)
+    assert done.exit_code == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    rows = {row["machine_type"]: row for row in json.loads((dumps.parent / "out/fleet.json").read_text())["rows"]}
+    assert {name: row["machines"] for name, row in rows.items() if "dumps" not in row["dumps"]} == {
+        "epyc-7742-2s, 256 CPUs": 40
+    }
+    assert rows["fitted, 256 CPUs"]["machines"] == 1
+    assert rows["epyc-7742-2s, 256 CPUs"]["baseline_watts"] == pytest.approx(rows["fitted, 256 CPUs"]["baseline_watts"])
+    assert rows["AMD EPYC 7742, 256 CPUs"]["baseline_watts"] > 1.05 * rows["fitted, 256 CPUs"]["baseline_watts"]
+    named = "AMD EPYC 7742, 256 CPUs draws a generic curve's power; epyc-7742-2s of `opplab list machines` is this"
+    assert named in shown
+    assert shown.count("draws a generic curve's power; ") == 1, "adl0's processor is built in without power"
+    assert "2 of 4 types draw a generic curve's power" in shown
+    wrong = run(dumps, "epyc-7742-3s", *words[:2])
+    assert "no such dump, folder, list or machine" in f"{wrong.output}{wrong.exception}"
+
+
+def test_what_a_setting_may_break_has_its_probability(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    """Goal: "best in 68 %" is not read as doubt about energy where it is of the work. Method: a made-up choice."""
+    energy = Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)
+    best, base = made(choice, energy).options
+    unsure = replace(best, best=0.68, meets=0.72)
+    found = answer(dumps, monkeypatch, replace(choice, options=[unsure, base]))
+    (row,) = found.rows()
+    assert (row["best_in"], row["keeps_limits_in"]) == ("68 %", "72 %")
+    words = " ".join(found.text(80).split())
+    assert f"Probability of keeping {' and '.join(choice.work)}: {row['machine_type']} schedutil 72 %." in words
+    assert "keeps limits in" in found.page() and "keeps limits in" in found.markdown()
+    sure = answer(dumps, monkeypatch, replace(choice, options=[replace(best, meets=1.0), base]))
+    assert "keeps limits in" not in sure.text(80)
+    assert sure.rows()[0]["keeps_limits_in"] == "over 99 %"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
-from opplab.catalog import nearest
+from opplab.catalog import find, names, nearest
 from opplab.certainty import change_text
 from opplab.choice import GOALS, GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
@@ -56,19 +56,19 @@ class MachineType:
         Of the machine file without name and sources.
     text : str
         The machine file.
-    power : str
-        Where its power comes from, in words.
     dumps : list of str
     machines : int
         How many these dumps stand for.
+    built_in : list of str
+        Built-in machines of this processor that have power, where this one has a generic curve.
     """
 
     name: str
     digest: str
     text: str
-    power: str
     dumps: list[str] = field(default_factory=list)
     machines: int = 0
+    built_in: list[str] = field(default_factory=list)
 
     def machine(self) -> Machine:
         """Give the machine, with the type's name for messages."""
@@ -88,6 +88,10 @@ class Saving:
     baseline : str
     best : str
         How probable it is that no other setting is better, in words.
+    keeps : str
+        How probable it is that the setting keeps all constraints and the baseline's work; empty without any of them.
+    limits : str
+        Those, if it may break some; empty if it keeps them in all runs or draws.
     base_watts : float
         What the baseline draws.
     watts, low, high : float or None
@@ -117,6 +121,8 @@ class Saving:
     setting: str
     baseline: str
     best: str
+    keeps: str
+    limits: str
     base_watts: float | None
     watts: float | None
     low: float | None
@@ -151,6 +157,7 @@ class Saving:
             passed += f"({title_of(CHANGE)} {change.certainty.text(change.value)}) saves nothing"
             chosen, change = base, None
 
+        limits = [*choice.constraints, *choice.work] if chosen is not None else []
         price = choice.price() if change is not None and power is not None else ""
         # Waits that nobody asks for are read in the price alone.
         cold = choice.cold if price or choice.constraints or choice.goals != [CHANGE] else ""
@@ -162,6 +169,8 @@ class Saving:
             setting="" if chosen is None else chosen.label,
             baseline=choice.baseline,
             best="" if chosen is None else choice.best_in(chosen),
+            keeps=choice.keeps_in(chosen) if chosen is not None and limits else "",
+            limits=" and ".join(limits) if chosen is not None and chosen.meets < 1 else "",
             base_watts=power,
             watts=0.0 if chosen is base else None if change is None else saved(change.value),
             low=None if change is None else saved(change.high),
@@ -206,6 +215,7 @@ class Fleet(Block):
             "machines": str(kind.machines),
             "setting": saving.setting or "none keeps the limits",
             "best in": saving.best,
+            **({"keeps limits in": saving.keeps} if any(one.limits for _, one in self.types) else {}),
             "baseline draws, W": _number(saving.base_watts),
             "saved by each, W": _between(saving, 1.0),
             "saved by all, kWh a year": _between(saving, kind.machines * HOURS / 1000),
@@ -215,17 +225,31 @@ class Fleet(Block):
         """Give what was refused, and what was assumed."""
         prices = [f"{kind.name} {saving.price}" for kind, saving in self.types if saving.price]
         price = [f"Price of the settings against the baseline: {'; '.join(prices)}."] if prices else []
+        unsure: dict[str, list[str]] = {}
+        for kind, saving in self.types:
+            if saving.limits:
+                unsure.setdefault(saving.limits, []).append(f"{kind.name} {saving.setting} {saving.keeps}")
+        kept = [f"Probability of keeping {words}: {'; '.join(those)}" for words, those in unsure.items()]
+        limits = [f"A setting is the best only where it keeps its limits. {'. '.join(kept)}."] if kept else []
         told: dict[str, list[str]] = {}
         for kind, saving in self.types:
             for words in (*saving.twins, *saving.left_out, *saving.missing):
                 told.setdefault(words, []).append(kind.name)
         same = [f"{'; '.join(names)}: {words}" for words, names in told.items()]
+        curves = [
+            f"{kind.name} draws a generic curve's power; {' or '.join(kind.built_in)} of `opplab list machines` is "
+            f"this processor with power of its own: the name may stand in place of the dump."
+            for kind, _ in self.types
+            if kind.built_in
+        ]
         passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
         return [
             *self._at_equal_work(),
+            *limits,
             *price,
             *passed,
             *same,
+            *curves,
             *(f"Refused: {name}: {why}" for name, why in self.refused),
             self.assumed,
         ]
@@ -267,6 +291,7 @@ class Fleet(Block):
                     "setting": saving.setting,
                     "baseline": saving.baseline,
                     "best_in": saving.best,
+                    "keeps_limits_in": saving.keeps,
                     "baseline_watts": saving.base_watts,
                     "baseline_missed_percent": saving.base_missed,
                     "saved_watts": saving.watts,
@@ -334,7 +359,8 @@ METHOD = (
 def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
     """Give the dumps of some arguments: dumps, folders of dumps, and lists (``.txt``, one path a line), with repeats.
 
-    A ``.txt`` of which no line is the path of something is a dump itself.
+    Machine files and names of built-in machines may stand beside dumps. A ``.txt`` of which no line is the path of
+    something is a dump itself.
 
     Raises
     ------
@@ -351,8 +377,8 @@ def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
             found = listed if not listed or any(path.exists() for path in listed) else [argument]
         elif argument.is_dir() and not any((argument / name).exists() for name in ("sys", "proc", "cpufreq")):
             found = sorted(path for path in argument.iterdir() if not path.name.startswith("."))
-        elif not argument.exists():
-            raise InputError(f"{argument}: there is no such dump, folder or list")
+        elif not argument.exists() and str(argument) not in names("machine"):
+            raise InputError(f"{argument}: there is no such dump, folder, list or machine")
         if not found:
             raise InputError(f"{argument}: there is no dump in it")
         out += found
@@ -387,22 +413,24 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
 
     `sources` has how many machines each dump stands for.
     """
-    from opplab.fit.machine_power import generic_power
+    from opplab.fit.machine_power import GENERIC_MARK, generic_power
+    from opplab.simulation.machine import Machine
 
     types: dict[str, MachineType] = {}
     refused = []
     for source, number in sources.items():
         try:
-            if not source.exists():
+            given = source.suffix == ".toml" or (not source.exists() and str(source) in names("machine"))
+            if not given and not source.exists():
                 raise InputError("there is no such file")
-            machine, _ = _opplab.import_machine(str(source))
+            machine = Machine.load(source)._inner if given else _opplab.import_machine(str(source))[0]
             text = machine.renamed("machine").to_toml()
             digest = _digest(text)
             if digest not in types:
-                power = "the dump's own power"
                 if not _has_power(text):
-                    text, power = generic_power(text)
-                types[digest] = MachineType(_name_of(text, source), digest, text, power)
+                    text, _ = generic_power(text)
+                types[digest] = MachineType(_name_of(text, source), digest, text)
+                types[digest].built_in = _built_in(text) if GENERIC_MARK in text else []
         except (OpplabError, OSError) as error:
             words = (
                 (getattr(error, "strerror", "") or str(error))
@@ -413,11 +441,11 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
             continue
         types[digest].dumps.append(str(source))
         types[digest].machines += number
-    names: dict[str, int] = {}
+    named: dict[str, int] = {}
     for one in types.values():
-        names[one.name] = names.get(one.name, 0) + 1
-        if names[one.name] > 1:
-            one.name = f"{one.name} ({names[one.name]})"
+        named[one.name] = named.get(one.name, 0) + 1
+        if named[one.name] > 1:
+            one.name = f"{one.name} ({named[one.name]})"
     return list(types.values()), refused
 
 
@@ -589,6 +617,18 @@ def _name_of(text: str, source: Path) -> str:
     return f"{name}, {_cpus(tree)} CPUs"
 
 
+def _built_in(text: str) -> list[str]:
+    """Name the built-in machines of a machine's processor and number of CPUs that have power."""
+    tree = toml_of(text, "the machine file")
+    processor, _, _ = str(tree.get("provenance", "")).partition("; ")
+    found = []
+    for name in names("machine") if processor else ():
+        own = read_text(find("machine", name), "a machine file")
+        if f'"{processor}; ' in own and _cpus(toml_of(own, name)) == _cpus(tree) and _has_power(own):
+            found.append(name)
+    return found
+
+
 def _cpus(tree: Mapping[str, Any]) -> int:
     """Count the CPUs of a machine file."""
     return sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
@@ -668,16 +708,18 @@ def _why_not(saving: Saving) -> str:
 
 
 def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    from opplab.fit.machine_power import GENERIC_MARK
     from opplab.summary.caveats import counts_idle_as_nothing
 
     if not answered:
         return "No machine type has an answer: every dump is refused."
-    generic = sum("generic" in kind.power for kind, _ in answered)
+    generic = sum(GENERIC_MARK in kind.text for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
     saves = any((saving.watts or 0.0) > 0 for _, saving in answered)
     which = "that saves most" if saves else "with the most machines"
     return (
         f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; {idle}8760 hours a year under this "
-        f"workload. Next: `opplab fit power` on one machine of the type {which}."
+        f"workload. Next: `opplab fit power` on one machine of the type {which}; "
+        "its file may stand in place of the dump."
     )

@@ -460,6 +460,10 @@ def _tell_kernel(tree: Tree) -> None:
         )
 
 
+GENERIC_MARK = "[A] generic curve (--power generic), not this machine's"
+"""The source of power that no log or table gives."""
+
+
 def generic_power(text: str) -> tuple[str, str]:
     """Put a labelled generic curve into a machine file without power, with ranges as wide as chips differ.
 
@@ -485,9 +489,8 @@ def generic_power(text: str) -> tuple[str, str]:
         return (little + (big - little) * capacity / 1024) * ghz * (0.5 + 0.5 * (ghz / 2.5) ** 2)
 
     kind = class_of(tree)
-    label = "[A] generic curve (--power generic), not this machine's"
     low, high = GENERIC_PERCENT
-    marks, ranges = {"cluster.opp.busy_uw": label}, {"cluster.opp.busy_uw": {"percent": list(GENERIC_PERCENT)}}
+    marks, ranges = {"cluster.opp.busy_uw": GENERIC_MARK}, {"cluster.opp.busy_uw": {"percent": list(GENERIC_PERCENT)}}
     if floor_uw := tree.get("floor_uw", 0):
         # What was measured of the idle package is what its clusters draw: a class's number would count it twice.
         awake_w = floor_uw / 1e6
@@ -502,7 +505,7 @@ def generic_power(text: str) -> tuple[str, str]:
         count = len(tree["cluster"] if kind.each == "cluster" else tree.get("topology", {}).get("package", [0]))
         awake_w = kind.awake_w * count
         package = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
-        marks["cluster.opp.cluster_uw"] = f"{label}: {package}: {kind.source}"
+        marks["cluster.opp.cluster_uw"] = f"{GENERIC_MARK}: {package}: {kind.source}"
         ranges["cluster.opp.cluster_uw"] = _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w)
     _put_curve(tree, busy, lambda _: awake_w, None)
     _mark(tree, marks, ranges)
