@@ -640,6 +640,19 @@ def test_a_setting_without_effect_is_named(load: Path, tmp_path: Path) -> None:
     assert "performance changes nothing" not in shown
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(3, None), (4, "Nor does 1 more setting change anything."), (5, "Nor do 2 more settings change anything.")],
+)
+def test_one_more_setting_is_one(number: int, words: str | None) -> None:
+    lines = [
+        Line("m", "w", f"v{at}", "base", 1, {"energy": 1.0}, {"energy": Change(0.0, certainty(None, None, n=1))})
+        for at in range(number)
+    ]
+    found = _finding(Answer("", "", lines, {"energy": ("J", "lower")}, same=lines), None)
+    assert found.endswith(words) if words else "Nor do" not in found
+
+
 def test_misses_of_the_start_are_named_where_longer_runs_would_have_a_smaller_share(tmp_path: Path) -> None:
     file = tmp_path / "late.json"
     # A task that a big CPU finishes in time, but not at the clock and the place that it starts with.

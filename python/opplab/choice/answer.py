@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.certainty import change_text, quantile_draws
 from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
+from opplab.report.numbers import several
 from opplab.report.start import LITTLE, in_words
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.causes import Causes, standing_out
@@ -444,7 +445,7 @@ class Choice:
         having = [option for option in self.options if option.twins]
         out = [same_runs(option.twins, option.label) for option in having[:LEFT_OUT]]
         if more := sum(len(option.twins) for option in having[LEFT_OUT:]):
-            out.append(f"The runs of {more} more settings are those of another, too.")
+            out.append(f"The runs of {several(more, 'more setting')} are those of another, too.")
         if chosen is not None and chosen.equals:
             names = in_words([chosen.label, *chosen.equals])
             out.append(f"{names} are equally good: {title_of(self.goals[0])} is the same in all printed digits.")
@@ -495,7 +496,7 @@ class Choice:
                     words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
             out.append(f"Left out: {option.label} does less than {self.baseline}: {', '.join(words)}.")
         if len(out) > LEFT_OUT:
-            out = [*out[:LEFT_OUT], f"Left out for less work, too: {len(out) - LEFT_OUT} more settings."]
+            out = [*out[:LEFT_OUT], f"Left out for less work, too: {several(len(out) - LEFT_OUT, 'more setting')}."]
         return out
 
     def _tests_nothing(self) -> list[str]:

@@ -18,6 +18,7 @@ from opplab.files import printable
 from opplab.mmtests import runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
+from opplab.report.numbers import several
 from opplab.report.text import render_table, terminal_width
 from opplab.sweep.store import Store
 
@@ -225,7 +226,8 @@ class Request:
         left_out = len(table.rows) - SCREENFUL
         if self.options["everything"] or self.form != "text" or left_out <= 0:
             return table
-        return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, f"{left_out} more rows: --all"])
+        more = f"{several(left_out, 'more row')}: --all"
+        return replace(table, rows=table.rows[:SCREENFUL], notes=[*table.notes, more])
 
     @cached_property
     def _experiment(self) -> Experiment:

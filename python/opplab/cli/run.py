@@ -41,6 +41,7 @@ from opplab.cli.options import (
 from opplab.errors import FormatError, InputError
 from opplab.files import printable, read_text, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
+from opplab.report.numbers import several
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.progress import progress
 from opplab.sweep.store import Store
@@ -548,7 +549,7 @@ def _failed(experiment: Experiment, tally: Tally) -> str:
         how = "all runs" if len(reasons) == cases else f"{len(reasons)} of {cases} runs"
         words.append(f"{how} of {variant}, {reasons[0].removeprefix('failed to use the policy: ')}")
     more = len(tally.failures) - len(words)
-    words += [f"and runs of {more} more variants"] if more > 0 else []
+    words += [f"and runs of {several(more, 'more variant')}"] if more > 0 else []
     return f"Failed: {'; '.join(words)}." if words else ""
 
 
@@ -603,5 +604,4 @@ def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str
         run.to_perfetto(store.path / "run.pftrace")
         run.view(store.path / "run.html")
     logs = run.rtapp_logs(store.path / "rt-app")
-    several = "log" if len(logs) == 1 else "logs"
-    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({len(logs)} {several})"]
+    return [*(("run.html", "run.pftrace") if pages else ()), f"rt-app/ ({several(len(logs), 'log')})"]

@@ -14,6 +14,7 @@ from typing import Any
 
 from opplab.certainty import CONFIDENCE
 from opplab.files import printable
+from opplab.report.numbers import several
 from opplab.report.text import flow, render_table
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
@@ -120,7 +121,7 @@ class Block:
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
         parts += [render_table(heat.rows, "text", width).rstrip("\n") for heat in self.heats()[:1]]
         if most is not None and self.size() > most:
-            parts.append(f"{self.size() - most} more lines: --all")
+            parts.append(f"{several(self.size() - most, 'more line')}: --all")
         parts += [flow(line, width) for line in self.below() if line]
         return printable("\n".join(parts)) + "\n"
 

@@ -18,6 +18,7 @@ from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, si
 from opplab.comparison.method import apart
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
+from opplab.report.numbers import several as several_of
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, in_words, read_changes
 from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
@@ -662,8 +663,8 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     # Each benchmark has its own metric.
     found_of = {metric: answer.changes_of(metric) for metric in dict.fromkeys(map(answer._first, compared))}
     if len(compared) > SENTENCES:
-        several = len({one.machine for one in compared}) > 1
-        words = [f"{title_of(metric)}: {_clear_of(of, several)}" for metric, of in found_of.items()]
+        by_machine = len({one.machine for one in compared}) > 1
+        words = [f"{title_of(metric)}: {_clear_of(of, by_machine)}" for metric, of in found_of.items()]
     else:
         words = [
             f"{_place(answer, one)}: {title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
@@ -708,27 +709,29 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         depends = [f"No assumed value stands out in {sure.number} draws."]
     apart = [line for line in sure.lines if line.base and line.regime and line.metric in found_of] if sure else []
     if apart:
-        more = f" So it is with {len(apart) - 1} more changes." if len(apart) > 1 else ""
+        more = f" So it is with {several_of(len(apart) - 1, 'more change')}." if len(apart) > 1 else ""
         whose = f"{apart[0].variant}: " if len(compared) > 1 else ""
         depends.append(f"{whose}{apart[0].regime}{more}")
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
     less = [_worst_first(answer, found) for found in (*late.values(), work_done) if found]
     shown = max(SENTENCES - len(depends) - len(less), 0)
-    others = [f"Nor do {len(same) - shown} more settings change anything."] if shown and len(same) > shown else []
+    left = len(same) - shown
+    do = "does" if left == 1 else "do"
+    others = [f"Nor {do} {several_of(left, 'more setting')} change anything."] if shown and left > 0 else []
     return " ".join([head, *same[:shown], *others, *less, *depends])
 
 
-def _clear_of(found: Sequence[tuple[Line, Change]], several: bool) -> str:
+def _clear_of(found: Sequence[tuple[Line, Change]], by_machine: bool) -> str:
     """Count the clear changes of a metric; of several machines, each one's, too."""
     clear = sum(change.certainty.is_clear for _, change in found)
     reasons = {change.certainty.reason for _, change in found}
     why = [reasons.pop()] if len(reasons) == 1 and "" not in reasons else []
-    machines = list(dict.fromkeys(one.machine for one, _ in found)) if several else []
+    machines = list(dict.fromkeys(one.machine for one, _ in found)) if by_machine else []
     for name in machines[:SENTENCES]:
         own = [change.certainty.is_clear for one, change in found if one.machine == name]
         why.append(f"{name} {sum(own)} of {len(own)}")
     if more := len(machines) - min(len(machines), SENTENCES):
-        why.append(f"and {more} more machine{'s' * (more > 1)}")
+        why.append(f"and {several_of(more, 'more machine')}")
     return f"{clear} of {len(found)} changes are clear" + (f" ({', '.join(why)})" if why else "")
 
 

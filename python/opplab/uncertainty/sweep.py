@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import stats
 from opplab.certainty import change_text, quantile_draws
+from opplab.report.numbers import several
 from opplab.runs import is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
@@ -169,7 +170,7 @@ class Sureness:
         apart = [line for line in changes if line.regime]
         out += [f"{self._where(line)}: {line.name}, {line.metric}: {line.regime}" for line in apart[:MOST_INFLUENCES]]
         if len(apart) > MOST_INFLUENCES:
-            out.append(f"So it is with {len(apart) - MOST_INFLUENCES} more changes.")
+            out.append(f"So it is with {several(len(apart) - MOST_INFLUENCES, 'more change')}.")
         return out
 
     def rows(self) -> list[dict[str, Any]]:
