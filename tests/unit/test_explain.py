@@ -1187,6 +1187,31 @@ def test_of_changes_at_one_time_the_last_one_stands() -> None:
     assert seen > 20
 
 
+def test_a_request_to_the_firmware_stands_before_the_clock_that_it_made() -> None:
+    """Goal: no effect before its cause. Method: CPUs of a busy package, whose later requests ask the same."""
+    work = opplab.Workload.benchmark("dbench", clients=8)
+    policy = opplab.Policy(driver="intel_pstate", governor="powersave", epp="balance_performance")
+    records = Records(opplab.simulate("skylake-sp-2s", work, policy, seconds=1.6)._inner)
+    policies = set(records.tables["hwp_decision"]["policy_cpu"].tolist())
+    asks = {
+        one: records.tables["hwp_decision"]["time_ns"][records.where("hwp_decision", policy_cpu=one)]
+        for one in policies
+    }
+    seen = 0
+    for cpu, at_ns in itertools.product(sorted(policies), range(100_000_000, 1_600_000_000, 50_000_000)):
+        found = frequency_findings(records, cpu, at_ns)
+        by_kind = {one.kind: one for one in found}
+        if "shared" in by_kind or not {"grant", "frequency"} <= by_kind.keys():
+            continue
+        times_ns = [one.time_ns for one in found]
+        assert times_ns == sorted(times_ns)
+        request, grant = by_kind["frequency"], by_kind["grant"]
+        level_khz = request.data["level"] * request.data["level_khz"]
+        assert request.time_ns <= grant.time_ns or level_khz != grant.data["requested_khz"]
+        seen += ((asks[cpu] > grant.time_ns) & (asks[cpu] <= at_ns)).any()
+    assert seen > 100
+
+
 def by_hand(trace: opplab.Trace, pid: int, start_ns: int, end_ns: int, speed: dict[int, tuple[int, float]]) -> Any:
     """The parts of a time of one task, from a trace's events one by one."""
     rows: list[tuple[int, int, str, dict[str, Any]]] = []

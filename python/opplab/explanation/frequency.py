@@ -209,6 +209,14 @@ def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz
     return int(found[-1]) if len(found) else len(next_khz) - 1
 
 
+def _that_made(
+    records: Records, table: str, rows: npt.NDArray[np.intp], grant: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Give the firmware's request that the hardware answered: the later ones that ask the same changed no clock."""
+    count = 0 if grant is None else records.until(table, rows, grant["time_ns"])
+    return records.row(table, int(rows[count - 1])) if count else None
+
+
 def _decided(records: Records, policy: int, start_ns: int, end_ns: int) -> bool:
     """Report whether a policy's governor asked for a clock or took a sample in a time."""
     asks = records.where("sugov_decision", policy_cpu=policy, outcome=records.codes["outcome"].index(REQUESTED))
@@ -274,6 +282,10 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             next_khz = records.tables[table].get("next_khz")
             last = count - 1 if next_khz is None else _last(records, cpu, next_khz[samples[:count]], wish_khz)
             row = records.row(table, int(samples[last]))
+            if next_khz is None and (
+                made := _that_made(records, table, samples[:count], _granted(records, cpu, at_ns))
+            ):
+                row = made if made["level"] == row["level"] else row
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
             findings.append(Finding(row["time_ns"], "frequency", text, row))
             break
@@ -289,5 +301,6 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             )
         findings.append(Finding(0, "frequency", text))
     told = [finding for finding in [*findings, grant] if finding is not None]
-    # What was decided before a change comes before it.
-    return sorted([*changes, *told], key=lambda one: one.time_ns) if changes else told
+    # What was decided before a change, or granted before a request, comes before it.
+    in_order = bool(changes) or len(records.where("hwp_decision", policy_cpu=policy)) > 0
+    return sorted([*changes, *told], key=lambda one: one.time_ns) if in_order else told
