@@ -495,6 +495,21 @@ def test_recordings_of_real_kernels() -> None:
     assert known == 2
 
 
+def test_the_boost_of_io_waits_is_told_of_recordings() -> None:
+    recording = shared("traces/x86-612-xeon16-any1-schedutil-iodd")
+    found = opplab.explain(recording, cpu=0, at=0.392)
+    (told,) = [one for one in found if one.kind == "frequency"]
+    assert "(a task that waited for I/O woke)" in told.text
+    assert "iowait boost 1024 = 1024, headroom 1.25 -> 1280, at most the capacity 1024 -> 1024" in told.text
+    assert told.data["iowait_boost"] == 1024
+
+
+def test_who_reported_is_of_the_policy() -> None:
+    """The CPU of the run queue reports, whichever CPU executes that for it."""
+    recording = shared("traces/arm64-612-juno-eas-one_heavy")
+    assert "CPU 2 reported to schedutil, which serves CPUs 1-2" in str(opplab.explain(recording, cpu=1, at=9.5))
+
+
 def test_decisions_are_more_only_after_a_first_one() -> None:
     recording = shared("traces/x86-612-fast-xeon16-any1-schedutil-ramp_up")
     columns, _ = opplab._opplab.recorded_frequencies(recording)
