@@ -112,6 +112,21 @@ def test_a_governor_in_python_gives_its_reason() -> None:
     assert told.data["max_cap"] > 0
 
 
+def test_the_reason_of_an_older_answer_is_not_told() -> None:
+    class Once(opplab.Governor):
+        def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
+            assert self.decided_by is None
+            if facts.time_ns < 20_000_000:
+                self.decided_by = (7, facts.cpus[0].capacity)
+            return facts.max_khz // 2
+
+    workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    run = opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.1, governor=Once())
+    rows = run.events("custom_decision").to_dicts()
+    assert {row["max_cap"] > 0 for row in rows if row["time_ns"] < 20_000_000} == {True}
+    assert {(row["util"], row["max_cap"]) for row in rows if row["time_ns"] >= 20_000_000} == {(0, 0)}
+
+
 def test_the_rate_limit_is_told() -> None:
     """A request that came late says since when it was wanted."""
     run = simulate(10, 3000, tunables={"rate_limit_us": "9000"})
