@@ -525,6 +525,20 @@ def test_who_reported_is_of_the_policy() -> None:
     assert "CPU 2 reported to schedutil, which serves CPUs 1-2" in str(opplab.explain(recording, cpu=1, at=9.5))
 
 
+def test_tasks_of_one_name_are_told_as_the_replay_calls_them() -> None:
+    recording = shared("traces/arm64-612-pixel4-eas-homog6")
+    names = opplab.read_trace(recording).task_names()
+    pids = sorted(pid for pid, name in names.items() if name == "t5")
+    assert len(pids) > 2
+    text = str(opplab.explain(recording, task="t5#3", why_slow=True))
+    (pid,) = [pid for pid in pids if text.startswith(f"t5#3 (pid {pid}): ")]
+    named = str(opplab.explain(recording, task=str(pid), why_slow=True))
+    assert text.partition(": ")[2] == named.partition(": ")[2]
+    assert str(opplab.explain(recording, task="t5#3")) == str(opplab.explain(recording, task=str(pid)))
+    with pytest.raises(opplab.InputError, match="has no task `t5#99`"):
+        opplab.explain(recording, task="t5#99", why_slow=True)
+
+
 def test_decisions_are_more_only_after_a_first_one() -> None:
     recording = shared("traces/x86-612-fast-xeon16-any1-schedutil-ramp_up")
     columns, _ = opplab._opplab.recorded_frequencies(recording)
