@@ -130,7 +130,8 @@ class Governor:
     ...         return facts.max_khz if busy else facts.min_khz
     """
 
-    #: A utilisation and the capacity that it is a part of: what the last answer was made of, for `explain`.
+    #: A utilisation and the capacity that it is a part of: what this answer was made of, for `explain`.  It is unset
+    #: before each call of `update`.
     decided_by: tuple[int, int] | None = None
 
     def update(self, facts: GovernorFacts) -> int | None:

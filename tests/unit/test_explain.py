@@ -112,6 +112,21 @@ def test_a_governor_in_python_gives_its_reason() -> None:
     assert told.data["max_cap"] > 0
 
 
+def test_the_reason_of_an_older_answer_is_not_told() -> None:
+    class Once(opplab.Governor):
+        def update(self, facts: opplab.policies.GovernorFacts) -> int | None:
+            assert self.decided_by is None
+            if facts.time_ns < 20_000_000:
+                self.decided_by = (7, facts.cpus[0].capacity)
+            return facts.max_khz // 2
+
+    workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    run = opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.1, governor=Once())
+    rows = run.events("custom_decision").to_dicts()
+    assert {row["max_cap"] > 0 for row in rows if row["time_ns"] < 20_000_000} == {True}
+    assert {(row["util"], row["max_cap"]) for row in rows if row["time_ns"] >= 20_000_000} == {(0, 0)}
+
+
 def test_the_rate_limit_is_told() -> None:
     """A request that came late says since when it was wanted."""
     run = simulate(10, 3000, tunables={"rate_limit_us": "9000"})
@@ -493,6 +508,35 @@ def test_recordings_of_real_kernels() -> None:
         if known == 2:
             break
     assert known == 2
+
+
+def test_the_boost_of_io_waits_is_told_of_recordings() -> None:
+    recording = shared("traces/x86-612-xeon16-any1-schedutil-iodd")
+    found = opplab.explain(recording, cpu=0, at=0.392)
+    (told,) = [one for one in found if one.kind == "frequency"]
+    assert "(a task that waited for I/O woke)" in told.text
+    assert "iowait boost 1024 = 1024, headroom 1.25 -> 1280, at most the capacity 1024 -> 1024" in told.text
+    assert told.data["iowait_boost"] == 1024
+
+
+def test_who_reported_is_of_the_policy() -> None:
+    """The CPU of the run queue reports, whichever CPU executes that for it."""
+    recording = shared("traces/arm64-612-juno-eas-one_heavy")
+    assert "CPU 2 reported to schedutil, which serves CPUs 1-2" in str(opplab.explain(recording, cpu=1, at=9.5))
+
+
+def test_tasks_of_one_name_are_told_as_the_replay_calls_them() -> None:
+    recording = shared("traces/arm64-612-pixel4-eas-homog6")
+    names = opplab.read_trace(recording).task_names()
+    pids = sorted(pid for pid, name in names.items() if name == "t5")
+    assert len(pids) > 2
+    text = str(opplab.explain(recording, task="t5#3", why_slow=True))
+    (pid,) = [pid for pid in pids if text.startswith(f"t5#3 (pid {pid}): ")]
+    named = str(opplab.explain(recording, task=str(pid), why_slow=True))
+    assert text.partition(": ")[2] == named.partition(": ")[2]
+    assert str(opplab.explain(recording, task="t5#3")) == str(opplab.explain(recording, task=str(pid)))
+    with pytest.raises(opplab.InputError, match="has no task `t5#99`"):
+        opplab.explain(recording, task="t5#99", why_slow=True)
 
 
 def test_decisions_are_more_only_after_a_first_one() -> None:

@@ -133,6 +133,18 @@ def test_placement_refuses_and_explains() -> None:
     )
 
 
+def test_the_energy_model_adds_headroom_until_6_7() -> None:
+    """480 of 1024 needs the middle point, and the highest one with 1.25."""
+    points = [(500_000, 100_000), (1_000_000, 300_000), (2_000_000, 1_000_000)]
+    chosen = {}
+    for name in ("6.1", "6.6.88", "6.7", "6.6.89", "6.8", "6.9", "6.12"):
+        model = kernel.EnergyModel(points, cpus=[0], kernel=name)
+        energy = model.em_cpu_energy(480, 1024)
+        chosen[name] = [state[1] for state in model.states if energy in (state[3], state[3] * 1024)]
+    before = {name: [2_000_000] for name in ("6.1", "6.6.88", "6.7")}
+    assert chosen == before | {name: [1_000_000] for name in ("6.6.89", "6.8", "6.9", "6.12")}
+
+
 def test_six_percent_keep_a_task_in_place() -> None:
     """Two equal little CPUs but for 3 %: v5.18 stays, v6.12 moves."""
     here = kernel.EnergyModel([(1_000_000, 103_000)], cpus=[0], capacity=1024)

@@ -58,7 +58,7 @@ def test_what_the_trace_does_not_tell_is_blank(lisa: str) -> None:
 )
 def test_only_costs_that_a_recording_lacks_are_assumed_and_drawn(name: str, assumed: list[str]) -> None:
     """Goal: notes and ranges tell measured costs from assumed ones: fast switches do not show what slow ones take."""
-    inner, _, _, text = _opplab.replayed_cases(str(shared(f"traces/{name}")), None, 1)
+    inner, _, _, text, _ = _opplab.replayed_cases(str(shared(f"traces/{name}")), None, 1)
     notes = json.loads(text)["notes"]
     (measured,) = [note for note in notes if note.startswith("costs measured from the recording")]
     rest = [note for note in notes if note.startswith("costs that it does not show, assumed")]

@@ -196,6 +196,18 @@ pub enum EasForm {
     V6_8,
 }
 
+impl EasForm {
+    /// How the generation computes energies.
+    fn energy(self) -> FeecEnergy {
+        match self {
+            Self::V5_10 => FeecEnergy::AllDomains,
+            Self::V5_14 => FeecEnergy::BusyTime,
+            Self::V6_0 => FeecEnergy::Clamped,
+            Self::V6_8 => FeecEnergy::Bounded,
+        }
+    }
+}
+
 /// What differs between kernel versions in the placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EasGates {
@@ -467,7 +479,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                     busy_time = busy_time.wrapping_add(task_busy_time).min(pd_cap);
                 }
                 let max_util = max_util.min(actual_cap);
-                let energy = pd.em_cpu_energy(max_util, busy_time, actual_cap, scale_cpu);
+                let energy = pd.em_cpu_energy(max_util, busy_time, actual_cap, scale_cpu, self.gates.form.energy());
                 recorder.energy(&EasEnergy { dst_cpu, domain, energy, max_util, busy_time });
                 energy
             };
@@ -630,7 +642,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                 busy_time.wrapping_sub(before).wrapping_add(self.eenv_pd_busy_time(cpu, &own, dst_cpu, Some(scale)));
             max_util = without.max_perf_without(cpu).max(self.perf_of(cpu, &own, dst_cpu, Some(scale)));
         }
-        let energy = pd.em_cpu_energy(max_util, busy_time, scale.allowed, scale.capacity);
+        let energy = pd.em_cpu_energy(max_util, busy_time, scale.allowed, scale.capacity, self.gates.form.energy());
         recorder.energy(&EasEnergy { dst_cpu, domain, energy, max_util, busy_time });
         energy
     }

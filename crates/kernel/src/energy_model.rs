@@ -7,7 +7,7 @@
 
 use crate::cpufreq::perf_margin::map_util_perf;
 use crate::cpufreq::schedutil::{map_util_freq, next_raw_freq_v5_10};
-use crate::profile::EmCost;
+use crate::profile::{EmCost, FeecEnergy};
 
 /// The highest power that a state may have, 64 W in uW (include/linux/energy_model.h, v6.12).
 pub const EM_MAX_POWER: u64 = 64_000_000;
@@ -186,24 +186,37 @@ impl EmPerfDomain {
     /// em_cpu_energy() v5.16, em_pd_energy() v5.10).
     ///
     /// `max_util` is the utilisation of the busiest CPU, `sum_util` that of all; `allowed_cpu_cap` the capacity that
-    /// limits leave; `scale_cpu` the CPUs' capacity, which only the forms before v6.9 look at.
+    /// limits leave; `scale_cpu` the CPUs' capacity, which only the forms before v6.9 look at. Until v6.7 the headroom of the
+    /// clock is added here; since v6.8 the placement's `max_util` has it (`energy`, whatever the costs' form).
     #[inline]
-    pub fn em_cpu_energy(&self, max_util: u64, sum_util: u64, allowed_cpu_cap: u64, scale_cpu: u64) -> u64 {
+    pub fn em_cpu_energy(
+        &self,
+        max_util: u64,
+        sum_util: u64,
+        allowed_cpu_cap: u64,
+        scale_cpu: u64,
+        energy: FeecEnergy,
+    ) -> u64 {
         let Some(fmax_khz) = self.states.last().map(|state| state.freq_khz) else { return 0 };
         if sum_util == 0 {
             return 0;
         }
+        let headroom = energy < FeecEnergy::Bounded;
+        let asked = if headroom { map_util_perf(max_util) } else { max_util };
         if self.form == EmCost::Performance {
-            let max_util = max_util.min(allowed_cpu_cap);
+            let max_util = asked.min(allowed_cpu_cap);
             return em_pd_get_efficient_state(&self.states, max_util, self.skip_inefficient)
                 .map_or(0, |at| self.states[at].cost.wrapping_mul(sum_util));
         }
         let at = if self.form < EmCost::MilliWattCapped {
-            let freq_khz = next_raw_freq_v5_10(max_util, fmax_khz, scale_cpu);
+            let freq_khz = if headroom {
+                next_raw_freq_v5_10(max_util, fmax_khz, scale_cpu)
+            } else {
+                map_util_freq(max_util, fmax_khz, scale_cpu)
+            };
             em_pd_get_efficient_state_by_freq(&self.states, freq_khz, false)
         } else {
-            let max_util = map_util_perf(max_util).min(allowed_cpu_cap);
-            let freq_khz = map_util_freq(max_util, fmax_khz, scale_cpu);
+            let freq_khz = map_util_freq(asked.min(allowed_cpu_cap), fmax_khz, scale_cpu);
             let skips = self.skip_inefficient && self.form >= EmCost::MilliWattEfficient;
             em_pd_get_efficient_state_by_freq(&self.states, freq_khz, skips)
         };
@@ -214,6 +227,7 @@ impl EmPerfDomain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::KernelProfile;
     use proptest::prelude::*;
 
     fn domain(points: &[(u64, u64)], cpu_cap: u64, form: EmCost) -> EmPerfDomain {
@@ -238,15 +252,15 @@ mod tests {
     fn dear_states_are_passed_over() {
         let domain = domain(&[(1_000, 900), (2_000, 1_000), (3_000, 3_000)], 600, EmCost::Performance);
         assert_eq!(domain.states.iter().map(|state| state.inefficient).collect::<Vec<_>>(), [true, false, false]);
-        assert_eq!(domain.em_cpu_energy(100, 10, 600, 600), domain.states[1].cost * 10);
+        assert_eq!(domain.em_cpu_energy(100, 10, 600, 600, FeecEnergy::Bounded), domain.states[1].cost * 10);
     }
 
     #[test]
     fn v5_10_costs_are_in_milliwatts_and_headroom_is_inside() {
         let domain = domain(&[(1_000, 50_000), (2_000, 200_000)], 1024, EmCost::MilliWatt);
         assert_eq!(domain.states.iter().map(|state| state.cost).collect::<Vec<_>>(), [100, 200]);
-        assert_eq!(domain.em_cpu_energy(400, 1024, 1024, 1024), 100);
-        assert_eq!(domain.em_cpu_energy(420, 1024, 1024, 1024), 200);
+        assert_eq!(domain.em_cpu_energy(400, 1024, 1024, 1024, FeecEnergy::AllDomains), 100);
+        assert_eq!(domain.em_cpu_energy(420, 1024, 1024, 1024, FeecEnergy::AllDomains), 200);
     }
 
     /// Goal: costs in thousandths came to v5.15 and, with the old choice of frequency, to v5.10.65; from v5.14 on the frequency
@@ -257,8 +271,8 @@ mod tests {
         let check = |form, costs: [u64; 3], capped, low| {
             let domain = domain(&points, 1024, form);
             assert_eq!(domain.states.iter().map(|state| state.cost).collect::<Vec<_>>(), costs, "{form:?}");
-            assert_eq!(domain.em_cpu_energy(900, 1024, 600, 1024), capped, "{form:?}");
-            assert_eq!(domain.em_cpu_energy(100, 1024, 1024, 1024), low, "{form:?}");
+            assert_eq!(domain.em_cpu_energy(900, 1024, 600, 1024, FeecEnergy::BusyTime), capped, "{form:?}");
+            assert_eq!(domain.em_cpu_energy(100, 1024, 1024, 1024, FeecEnergy::BusyTime), low, "{form:?}");
         };
         check(EmCost::MilliWatt, [150, 75, 200], 200, 150);
         check(EmCost::MilliWattThousandths, [150_000, 75_000, 200_000], 200_000, 150_000);
@@ -267,12 +281,42 @@ mod tests {
         check(EmCost::MilliWattEfficient, [150_000, 75_000, 200_000], 75_000, 75_000);
     }
 
+    /// Goal: the headroom is counted once, by the model until v6.7 and by who calls it since v6.8 and in v6.6.89, whatever the
+    /// form of the costs.
+    #[test]
+    fn headroom_is_of_the_placement_since_v6_8() {
+        let points = [(500_000, 100_000), (1_000_000, 300_000), (2_000_000, 1_000_000)];
+        // 480 of 1024 needs 1 GHz, and 2 GHz with the headroom.
+        let state_for_480 = |profile: &KernelProfile| {
+            let domain = domain(&points, 1024, profile.em_cost);
+            let energy = domain.em_cpu_energy(480, 1024, 1024, 1024, profile.feec_energy);
+            let per_work = |state: &EmPerfState| match profile.em_cost {
+                EmCost::Performance => state.cost * 1024,
+                _ => state.cost,
+            };
+            domain.states.iter().position(|state| per_work(state) == energy)
+        };
+        let named = |name| KernelProfile::named(name).expect("a kernel");
+        let inside = ["5.4", "5.10", "5.10.65", "5.15", "6.1", "6.6", "6.6.88", "6.7"];
+        for (names, index) in [(&inside[..], 2), (&["6.6.89", "6.6.103", "6.8", "6.9", "6.12", "7.2"][..], 1)] {
+            for &name in names {
+                for &em_cost in EmCost::ALL {
+                    assert_eq!(
+                        state_for_480(&KernelProfile { em_cost, ..named(name) }),
+                        Some(index),
+                        "{name} {em_cost:?}"
+                    );
+                }
+            }
+        }
+    }
+
     proptest! {
         /// Goal: no input panics; at equal state more work never costs less energy.
         #[test]
         fn energy_grows_with_work(
             steps in proptest::collection::vec((1..500_000u64, 1..EM_MAX_POWER), 1..20), cap in 1..1025u64,
-            form in proptest::sample::select(EmCost::ALL),
+            form in proptest::sample::select(EmCost::ALL), energy in proptest::sample::select(FeecEnergy::ALL),
             max_util in 0..2048u64, sums in (0..16_384u64, 0..16_384u64), allowed in 0..2048u64, skip: bool,
         ) {
             let mut khz = 0;
@@ -280,8 +324,8 @@ mod tests {
             let Ok(states) = em_create_perf_table(&points, cap, form) else { return Ok(()) };
             let domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: skip, form };
             let (less, more) = (sums.0.min(sums.1), sums.0.max(sums.1));
-            prop_assert!(domain.em_cpu_energy(max_util, less, allowed, cap)
-                <= domain.em_cpu_energy(max_util, more, allowed, cap));
+            prop_assert!(domain.em_cpu_energy(max_util, less, allowed, cap, energy)
+                <= domain.em_cpu_energy(max_util, more, allowed, cap, energy));
         }
 
         #[test]
@@ -289,7 +333,9 @@ mod tests {
             for &form in EmCost::ALL {
                 if let Ok(states) = em_create_perf_table(&points, cap, form) {
                     let domain = EmPerfDomain { states, cpus: vec![], skip_inefficient: true, form };
-                    let _ = domain.em_cpu_energy(numbers[0], numbers[1], numbers[2], numbers[3]);
+                    for &energy in FeecEnergy::ALL {
+                        let _ = domain.em_cpu_energy(numbers[0], numbers[1], numbers[2], numbers[3], energy);
+                    }
                 }
             }
         }

@@ -404,7 +404,7 @@ gates! {
         AllDomains = "all-domains" since (4, 14), "of all domains, with differences that may wrap", [Code("fair.c:compute_energy()", "5.10.262")];
         BusyTime = "busy-time" since (5, 14), "of the domains with a candidate, busy time apart from frequency", [Commit("619e090c8e40")];
         Clamped = "clamped" since (6, 0), "the frequency follows the clamped utilisation", [Commit("3e8c6c9aac42"), Code("fair.c:eenv_pd_max_util()", "6.1.192")];
-        Bounded = "bounded" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], "the frequency follows the utilisation within its bounds", [Commit("9c0b4bb7f630"), Code("fair.c:eenv_pd_max_util()", "6.12.117")];
+        Bounded = "bounded" since (6, 8), stable [Backport::known((6, 6), 89, REWORK_6_6)], "the frequency follows the utilisation within its bounds, which has the headroom; until then the energy model added it", [Commit("9c0b4bb7f630"), Code("fair.c:eenv_pd_max_util()", "6.12.117"), Code("energy_model.h:em_cpu_energy()", "6.12.117")];
     }
     feec_runnable: FeecRunnable, "The runnable signal of a CPU that a waking task comes to or leaves, where it counts for the energy." {
         Whole = "whole" since (4, 14), recorded "6.18", "all of it, and the task's utilisation more or less", [Commit("7d0583cf9ec7")];

@@ -222,6 +222,8 @@ impl PyHooks {
         self.asked = Some(first);
         let Some(governor) = self.governors.get(&first) else { return Ok(None) };
         let told = self.governor_facts(py, facts).map_err(ours)?;
+        // The reason of an answer before is none of this one's; a class may compute it, or not set it at all.
+        let _ = governor.bind(py).delattr("decided_by");
         ask(governor.bind(py), "update", &told, "a frequency in kHz")
     }
 

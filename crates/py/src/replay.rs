@@ -204,7 +204,7 @@ pub(crate) fn replayed_frequencies<'py>(
 
 /// The trace's own policy and its recovered workload in a closed loop, as the cases of the first `runs` runs that the self-check is of:
 /// these, the time of the trace's first event, by how much the runs' times are later than times since then, and the self-check as
-/// JSON, without `check` what has to be known of its speed. `governor`, `half_life_ms`: those of the recording, where somebody knows them.
+/// JSON, without `check` what has to be known of its speed; the pids of the workload's tasks. `governor`, `half_life_ms`: those of the recording, where somebody knows them.
 #[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, runs, governor=None, half_life_ms=None, check=true))]
@@ -216,7 +216,7 @@ pub(crate) fn replayed_cases(
     governor: Option<String>,
     half_life_ms: Option<u32>,
     check: bool,
-) -> PyResult<(Vec<PyCase>, u64, u64, String)> {
+) -> PyResult<(Vec<PyCase>, u64, u64, String, Vec<i32>)> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
         let recorded = Recorded { governor, half_life_ms, ..Recorded::default() };
@@ -228,7 +228,7 @@ pub(crate) fn replayed_cases(
         let cases = (0..runs).map(|nth| replay.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;
         let later_ns = cases.first().map_or(0, |closed| closed.later_ns);
         let cases = cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start));
-        Ok(((cases.collect(), replay.events.first_ns, later_ns, check), replay.events))
+        Ok(((cases.collect(), replay.events.first_ns, later_ns, check, replay.pids), replay.events))
     })?;
     note_events(py, path, &events)?;
     Ok(found)

@@ -53,10 +53,10 @@ pub(crate) fn frequency_columns<'py>(py: Python<'py>, rows: &[(u64, Decision, u3
 /// The record of a recorded decision; how it came about is left out where the recorded inputs do not give the recorded result.
 fn recorded_decision(row: &RecordedFreq, form: SugovUtil) -> Decision {
     let members: Vec<u32> = row.members.iter().map(|&cpu| cpu as u32).collect();
-    let context = FreqContext { members: &members, form, iowait: false, prev_khz: row.prev_khz, wait_ns: 0 };
+    let context = FreqContext { members: &members, form, iowait: row.iowait, prev_khz: row.prev_khz, wait_ns: 0 };
     let mut made = Decision::freq(&context, &row.decision, &row.decision);
     if let Decision::Freq { cpu, bound, util, next_khz, .. } = &mut made {
-        *cpu = row.cpu as u32;
+        *cpu = row.cpu.map_or(NO_CPU, |cpu| cpu as u32);
         *next_khz = if row.decision.outcome == SugovOutcome::Held { row.prev_khz } else { row.ret_khz };
         if !row.exact {
             *bound = NONE;

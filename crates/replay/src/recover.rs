@@ -153,9 +153,13 @@ impl Recording<'_> {
     }
 }
 
-/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start. Gives of each of them, by the
-/// op at which it stands when it is woken, how long it took to run where its CPU was idle, ns; 0 where that is not known.
-pub fn recover(recording: &Recording<'_>, wanted: impl Fn(TaskIdx) -> bool, workload: &mut Workload) -> Vec<Vec<u32>> {
+/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start. Gives of each of them its pid and,
+/// by the op at which it stands when it is woken, how long it took to run where its CPU was idle, ns; 0 where that is not known.
+pub fn recover(
+    recording: &Recording<'_>,
+    wanted: impl Fn(TaskIdx) -> bool,
+    workload: &mut Workload,
+) -> Vec<(i32, Vec<u32>)> {
     let timed = by_timer(recording.events);
     let bound = bound_by_taskset(recording.events);
     let group_cpus = cpus_of_groups(recording, &recording.events.task_groups.list);
@@ -587,8 +591,8 @@ fn write(
     group_cpus: &[GroupCpus],
     histories: BTreeMap<TaskIdx, History>,
     workload: &mut Workload,
-) -> Vec<Vec<u32>> {
-    let mut exits_ns: Vec<Vec<u32>> = Vec::new();
+) -> Vec<(i32, Vec<u32>)> {
+    let mut exits_ns: Vec<(i32, Vec<u32>)> = Vec::new();
     let (events, start_ns) = (recording.events, recording.window.0);
     let nr_cpus = recording.machine.nr_cpus() as u32;
     let first_task = workload.tasks.len() as u32;
@@ -717,7 +721,7 @@ fn write(
             phases: vec![PhaseSpec { name: String::new(), run_ns: 0, period_ns: 0 }],
         });
         workload.semaphores.push(0);
-        exits_ns.push(task_exits_ns);
+        exits_ns.push((info.pid, task_exits_ns));
     }
     let mut first = events.task_groups.first.clone();
     for ev in events.list.iter().take_while(|ev| ev.time_ns < start_ns) {

@@ -114,6 +114,8 @@ pub struct Replay {
     pub workload: Workload,
     /// Of its tasks: how long wake-ups on idle CPUs took (see [`recover`]).
     exits_ns: Vec<Vec<u32>>,
+    /// The pids of the workload's tasks.
+    pub pids: Vec<i32>,
     /// The recorded machine's CPUs shared one instruction stream.
     shared_stream: bool,
     /// Times of the trace that no power is known for are counted by a made-up power.
@@ -323,7 +325,8 @@ impl Replay {
             tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
             by_time: false,
         };
-        let exits_ns = recover(&recording, |task| !takes_samples(&events, &setup.policy, task), &mut workload);
+        let recovered = recover(&recording, |task| !takes_samples(&events, &setup.policy, task), &mut workload);
+        let (pids, exits_ns) = recovered.into_iter().unzip();
         workload.duration_ns = Some(events.duration_ns);
         let case = Case {
             machine: setup.machine.clone(),
@@ -336,7 +339,7 @@ impl Replay {
             setup.notes.push(BOOSTED.into());
         }
         let workload = case.workload;
-        Ok(Self { events, setup, workload, exits_ns, shared_stream, assumed_power })
+        Ok(Self { events, setup, workload, exits_ns, pids, shared_stream, assumed_power })
     }
 
     /// The comparison with what the changed policy makes of the trace, if anything is changed.

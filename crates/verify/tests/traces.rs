@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use opplab_kernel::cpufreq::facts::SugovOutcome;
-use opplab_verify::traces::{RecordingReport, find_recordings, frequency_decisions, verify_recording};
+use opplab_verify::traces::{RecordedFreq, RecordingReport, find_recordings, frequency_decisions, verify_recording};
 
 /// What must hold for any recording.
 fn check(report: &RecordingReport) -> Vec<String> {
@@ -132,6 +132,30 @@ fn outcomes_of_decisions_lead_to_the_next_ones() {
         }
     }
     assert!(held > 50 && all > 1000, "{held} of {all}");
+}
+
+/// Goal: what the boost of I/O waits made of a decision is among its parts, as the kernel's record has it.
+#[test]
+fn decisions_have_the_recorded_boost() {
+    let Some(folder) = opplab_testdata::shared("traces") else { return };
+    let found = frequency_decisions(&folder.join("x86-612-xeon16-any1-schedutil-iodd")).expect("it is readable");
+    let boosted = |row: &&RecordedFreq| row.decision.steps.is_some_and(|steps| steps.iowait > steps.util_cfs);
+    let boosted: Vec<&RecordedFreq> = found.list.iter().filter(boosted).collect();
+    let exact = boosted.iter().filter(|row| row.exact).count();
+    assert!(boosted.len() > 10 && exact == boosted.len(), "{exact} of {}", boosted.len());
+    assert!(boosted.iter().any(|row| row.iowait && row.decision.util == 1024));
+}
+
+/// Goal: who reported is a CPU of the policy, also where another CPU executed the governor for it.
+#[test]
+fn the_run_queue_s_cpu_reported() {
+    let Some(folder) = opplab_testdata::shared("traces") else { return };
+    let found = frequency_decisions(&folder.join("arm64-612-juno-eas-one_heavy")).expect("it is readable").list;
+    let own = found.iter().filter(|row| row.cpu.is_some_and(|cpu| row.members.contains(&cpu))).count();
+    assert!(own > 1000 && own == found.len(), "{own} of {}", found.len());
+    // The balancer of CPU 4 looked at CPU 2's queue.
+    let row = found.iter().find(|row| (row.time_ns + 500) / 1_000 == 1_767_225_619_300_470).expect("a decision");
+    assert_eq!((row.cpu, &row.members[..]), (Some(2), &[1, 2][..]));
 }
 
 #[test]

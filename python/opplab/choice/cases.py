@@ -207,7 +207,7 @@ def _of_trace(
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
     own_seeds = list(seeds)
-    inner, _, _, check = _opplab.replayed_cases(str(path), None if on is None else on._inner, len(own_seeds))
+    inner, _, _, check, _ = _opplab.replayed_cases(str(path), None if on is None else on._inner, len(own_seeds))
     replayed = [json.loads(one.to_json()) for one in inner]
     base = replayed[0]
     own = json.loads(check)

@@ -48,7 +48,10 @@ def _idle_of_run(target: str, output_format: str) -> None:
 @click.argument("target")
 @damaged_ok_option
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU whose task and frequency to explain.")
-@click.option("--task", help="Task whose placement to explain; of several of one name NAME#0, NAME#1, ...")
+@click.option(
+    "--task",
+    help="Task whose placement to explain; of several of one name NAME#0, NAME#1, ...; of a trace a pid or NAME#2, ...",
+)
 @click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
 @click.option(
     "--why-slow", is_flag=True, help="Explain slow CPUs over the whole run; with --task its slow activations."

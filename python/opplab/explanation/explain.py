@@ -47,7 +47,8 @@ def explain(
     cpu : int, optional
         CPU whose task and frequency to explain.
     task : str or int, optional
-        Task whose placement to explain, by name or index; ``NAME#0``, ``NAME#1``, ... of several of one name.
+        Task whose placement to explain, by name or index; ``NAME#0``, ``NAME#1``, ... of several of one name,
+        in a trace a pid or ``NAME#2``, ``NAME#3``, ...
     at : float, optional
         The point in time, in seconds from the start of the run, with its warm-up; for a CPU the middle of the run, for
         a task its end, if it is not given. Of a trace it is a time of its clock, or, if that is before its first

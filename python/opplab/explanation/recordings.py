@@ -68,10 +68,14 @@ def explain_trace(
         placements = _opplab.recorded_placements(path)
         if placements:
             _refuse(path, governor)
-            found = _recorded_task(path, placements, str(task), at_ns)
+            named = str(task)
+            if "#" in named and all(row["task"] != named for row in placements):
+                (replayed,), *_, pids = _opplab.replayed_cases(str(path), None, 1, check=False)
+                named = _pid_named(replayed, pids, named)
+            found = _recorded_task(path, placements, named, at_ns)
             return Explanation({**found.about, **zero}, found.findings)
     slow_task = task is not None and why_slow
-    (replayed,), first_ns, later_ns, check = _opplab.replayed_cases(
+    (replayed,), first_ns, later_ns, check, pids = _opplab.replayed_cases(
         str(path), inner, 1, governor, half_life_ms, not slow_task
     )
     # All of the recording is explained, also what a comparison does not count.
@@ -80,10 +84,12 @@ def explain_trace(
     case = _opplab.Case.from_json(json.dumps(whole))
     if slow_task:
         facts = case.facts()
-        timeline, pid, activations, names = of_trace(path, speeds(case.run(False), facts), str(task))
+        named = _pid_named(case, pids, str(task))
+        timeline, pid, activations, names = of_trace(path, speeds(case.run(False), facts), named)
         note = FIXED_SPEED if facts["fixed_speed"] else json.loads(check).get("speed")
         speed = [f"speed: {note}"] if note else []
-        findings = response_findings(str(task), timeline, pid, activations, names, traced=True)
+        shown = str(task) if named == str(task) else f"{task} (pid {named})"
+        findings = response_findings(shown, timeline, pid, activations, names, traced=True)
         return Explanation({"recording": str(path), "from": EVENTS, "assumed": speed}, findings)
     checked = json.loads(check)
     known: bool = checked["governor_known"]
@@ -101,6 +107,13 @@ def explain_trace(
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     return Explanation({**records.about(), **about, **zero}, task_findings(records, task_index(records, task), at_ns))
+
+
+def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:
+    """Give the pid of NAME#2, NAME#3, ...: a replay numbers further tasks of one name. Other names stay."""
+    names = [one["name"] for one in json.loads(replayed.to_json())["workload"]["tasks"]]
+    own = (str(pid) for pid, name in zip(pids, names, strict=False) if name == task)
+    return next(own, task) if "#" in task else task
 
 
 def _time_of(path: Path, at: float) -> tuple[int, dict[str, Any]]:

@@ -36,7 +36,7 @@ class EnergyModel(_kernel.EnergyModel):
     capacity : int
         Their capacity, 1..1024.
     kernel : str
-        A kernel profile: how costs are formed.
+        A kernel profile: how costs are formed, and whether ``em_cpu_energy()`` adds the clock's headroom (until v6.7).
     skip_inefficient : bool
         Whether states that cost more than a higher one are passed over.
 

@@ -232,7 +232,8 @@ fn frequency(decision: &Decision, names: &Names<'_>) -> Words {
             _ => format!("{raw} -> resolved {}", names.point(wanted_khz)),
         }
     };
-    let mut text = format!("CPU {cpu} reported to {}", names.governor);
+    let reporter = if cpu == NO_CPU { "A CPU".to_owned() } else { format!("CPU {cpu}") };
+    let mut text = format!("{reporter} reported to {}", names.governor);
     if iowait {
         text += " (a task that waited for I/O woke)";
     }
@@ -288,7 +289,7 @@ fn utilisation(decision: &Decision) -> String {
         // A recording that does not hold what acted on the sum.
         return match deciding_cpu {
             NO_CPU => format!("{util} with headroom and bounds"),
-            _ => format!("{parts}; with headroom and bounds {util}"),
+            _ => format!("{parts}; with headroom, bounds and what is not recorded {util}"),
         };
     };
     if iowait_boost > 0 {

@@ -5,7 +5,7 @@ use opplab_kernel::cpufreq::cppc::artificial_em;
 use opplab_kernel::cpufreq::facts::RqFacts;
 use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
-use opplab_kernel::profile::Eas;
+use opplab_kernel::profile::{Eas, FeecEnergy, KernelProfile};
 use opplab_kernel::sched::placement::CpuCapacity;
 use pyo3::prelude::*;
 
@@ -37,6 +37,7 @@ pub(super) struct PyEnergyModel {
     inner: EmPerfDomain,
     #[pyo3(get)]
     capacity: u64,
+    energy: FeecEnergy,
 }
 
 #[guarded]
@@ -52,9 +53,9 @@ impl PyEnergyModel {
         kernel: &str,
         skip_inefficient: bool,
     ) -> PyResult<Self> {
-        let form = profile(py, kernel)?.em_cost;
+        let KernelProfile { em_cost: form, feec_energy: energy, .. } = profile(py, kernel)?;
         let states = em_create_perf_table(&points, capacity, form).map_err(|error| refuse(py, error))?;
-        Ok(Self { inner: EmPerfDomain { states, cpus, skip_inefficient, form }, capacity })
+        Ok(Self { inner: EmPerfDomain { states, cpus, skip_inefficient, form }, capacity, energy })
     }
 
     /// The class is a subclass's, so that Python's name is kept.
@@ -68,11 +69,11 @@ impl PyEnergyModel {
         efficiency_class: u32,
         kernel: &str,
     ) -> PyResult<Self> {
-        let form = profile(py, kernel)?.em_cost;
+        let KernelProfile { em_cost: form, feec_energy: energy, .. } = profile(py, kernel)?;
         let em = artificial_em(&caps.inner, capacity, efficiency_class);
         let em = em.map_err(|error| refuse(py, error))?;
         let inner = EmPerfDomain { states: em.states, cpus, skip_inefficient: true, form };
-        Ok(Self { inner, capacity: u64::from(capacity) })
+        Ok(Self { inner, capacity: u64::from(capacity), energy })
     }
 
     #[getter]
@@ -85,7 +86,8 @@ impl PyEnergyModel {
     }
     #[pyo3(signature = (max_util, sum_util, *, allowed_cpu_cap = None))]
     fn em_cpu_energy(&self, max_util: u64, sum_util: u64, allowed_cpu_cap: Option<u64>) -> u64 {
-        self.inner.em_cpu_energy(max_util, sum_util, allowed_cpu_cap.unwrap_or(self.capacity), self.capacity)
+        let allowed_cpu_cap = allowed_cpu_cap.unwrap_or(self.capacity);
+        self.inner.em_cpu_energy(max_util, sum_util, allowed_cpu_cap, self.capacity, self.energy)
     }
     fn __repr__(&self) -> String {
         let states: Vec<String> =

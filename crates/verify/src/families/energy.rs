@@ -9,7 +9,7 @@ use opplab_kernel::energy_model::{
     EmPerfDomain, EmPerfState, em_create_artificial_table, em_create_perf_table, em_pd_get_efficient_state,
     em_pd_get_efficient_state_by_freq,
 };
-use opplab_kernel::profile::EmCost;
+use opplab_kernel::profile::{EmCost, FeecEnergy};
 
 use opplab_kernel::sched::placement::CpuCapacity;
 use opplab_kernel::util_est::{UtilEstForm, UtilEstPair};
@@ -52,7 +52,12 @@ fn points(json: Json<'_>) -> Result<Vec<(u64, u64)>, VerifyError> {
 }
 
 /// Queries of a table: the utilisations and the capacity, the flags, the frequency since v6.1's form, the state and the energy.
-fn queries(json: Json<'_>, tally: &mut Tally, states: Vec<EmPerfState>, form: EmCost) -> Compared {
+fn queries(
+    json: Json<'_>,
+    tally: &mut Tally,
+    states: Vec<EmPerfState>,
+    (form, energy): (EmCost, FeecEnergy),
+) -> Compared {
     let cpu_cap = json.field("cpu_cap")?;
     let mut domain = EmPerfDomain { states, cpus: vec![0], skip_inefficient: false, form };
     json.each("queries", tally, |query, diff| {
@@ -64,7 +69,11 @@ fn queries(json: Json<'_>, tally: &mut Tally, states: Vec<EmPerfState>, form: Em
             _ => (em_pd_get_efficient_state_by_freq(states, query.field(4)?, skip), 5),
         };
         diff.eq("efficient_state", query.field(at)?, state);
-        diff.eq("em_cpu_energy", query.field(at + 1)?, domain.em_cpu_energy(max_util, sum_util, allowed_cap, cpu_cap));
+        diff.eq(
+            "em_cpu_energy",
+            query.field(at + 1)?,
+            domain.em_cpu_energy(max_util, sum_util, allowed_cap, cpu_cap, energy),
+        );
         Ok(())
     })
 }
@@ -82,7 +91,7 @@ fn em_table(source: &Source, tally: &mut Tally) -> Compared {
                 Ok(())
             }
         })?;
-        queries(json, tally, table.unwrap_or_default(), EmCost::Performance)
+        queries(json, tally, table.unwrap_or_default(), (EmCost::Performance, FeecEnergy::Bounded))
     })
 }
 
@@ -100,7 +109,7 @@ fn em_table_v61(source: &Source, tally: &mut Tally) -> Compared {
             same!(diff, json => { rc });
             diff_costs(json, diff, &states)
         })?;
-        queries(json, tally, states, EmCost::MicroWatt)
+        queries(json, tally, states, (EmCost::MicroWatt, FeecEnergy::Clamped))
     })
 }
 

@@ -3,7 +3,7 @@
 use opplab_kernel::cpufreq::facts::{PerfSteps, RqFacts, SugovDecision, SugovOutcome};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, Relation, resolve_freq};
 use opplab_kernel::cpufreq::perf_margin::map_util_perf;
-use opplab_kernel::cpufreq::schedutil::{SugovGates, map_util_freq};
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovGates, map_util_freq};
 
 use super::input::{Ev, Kind, Machine};
 use super::report::{RecordingReport, UNEXPLAINED};
@@ -26,6 +26,10 @@ struct NextIn {
 #[derive(Debug, Clone, Default)]
 struct Context {
     single: bool,
+    /// When that update began by the run queue's clock, and whether a task that waited for I/O woke.
+    began: (u64, bool),
+    /// The CPUs whose utilisation was taken since.
+    asked: Vec<Asked>,
     /// Since the last update began: the utilisation of the policy's CPUs with and without the bandwidth of their fair servers,
     /// `None` if it could not be computed.
     utils: Vec<Option<(u64, u64)>>,
@@ -37,6 +41,41 @@ struct Context {
     ret_khz: Option<u32>,
 }
 
+/// What sugov_get_util() was called with.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    cpu: usize,
+    /// What the boost of I/O waits asks for.
+    boost: u64,
+    /// When the CPU reported last (`last_update`), by the run queue's clock.
+    last_ns: Option<u64>,
+}
+
+impl Context {
+    fn ask(&mut self, ev: &Ev<'_>, cpu: usize, boost: u64) {
+        self.asked.push(Asked { cpu, boost, last_ns: ev.u("last") });
+    }
+
+    /// What the boost of I/O waits asked for on `cpu`.
+    fn boost(&self, cpu: usize) -> u64 {
+        self.asked.iter().find(|one| one.cpu == cpu).map_or(0, |one| one.boost)
+    }
+
+    /// The CPU of the policy `members` whose run queue reported: the balancer and wake-ups execute the governor for others, too.
+    fn reporter(&self, members: &[usize], executes: usize) -> Option<usize> {
+        if let [only] = *members {
+            return Some(only);
+        }
+        let now = |one: &&Asked| one.last_ns == Some(self.began.0);
+        let reported: Vec<usize> = self.asked.iter().filter(now).map(|one| one.cpu).collect();
+        match *reported {
+            [cpu] => Some(cpu),
+            // Without a record, or with two of the same ns.
+            _ => Some(executes).filter(|cpu| reported.contains(cpu)),
+        }
+    }
+}
+
 /// A decision of the recorded kernel's schedutil, for those who explain it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedFreq {
@@ -44,8 +83,10 @@ pub struct RecordedFreq {
     pub time_ns: u64,
     /// The policy's CPUs.
     pub members: Vec<usize>,
-    /// The CPU that reported.
-    pub cpu: usize,
+    /// The CPU whose run queue reported; `None` if the records do not show it.
+    pub cpu: Option<usize>,
+    /// A task that waited for I/O woke there.
+    pub iowait: bool,
     /// The recorded inputs and what crate `kernel` makes of them; CPUs are places in the policy. The steps are those of the CPU
     /// with the highest utilisation as the records show it; there are none before their first records.
     pub decision: SugovDecision,
@@ -110,7 +151,9 @@ impl Freq {
         let known = match ev.kind() {
             Kind::SgSingle | Kind::SgShared => {
                 let single = ev.kind() == Kind::SgSingle;
-                self.contexts[ev.cpu()] = Context { single, moved: moved(ev), ..Context::default() };
+                let began =
+                    (ev.u("time").unwrap_or(0), ev.u("flags").unwrap_or(0) & u64::from(SCHED_CPUFREQ_IOWAIT) != 0);
+                self.contexts[ev.cpu()] = Context { single, began, moved: moved(ev), ..Context::default() };
                 Some(())
             }
             Kind::SgUtil => self.util_out(ev, state, report),
@@ -139,8 +182,9 @@ impl Freq {
 
     fn util_out(&mut self, ev: &Ev<'_>, state: &State<'_>, report: &mut RecordingReport) -> Option<()> {
         let cpu = ev.cpu_field("cpu")?;
-        let moved = self.contexts[ev.cpu()].moved;
-        match sugov_util(state, cpu, moved, ev.u("boost")?, Some(ev.u("bw_min")?)) {
+        let (moved, boost) = (self.contexts[ev.cpu()].moved, ev.u("boost")?);
+        self.contexts[ev.cpu()].ask(ev, cpu, boost);
+        match sugov_util(state, cpu, moved, boost, Some(ev.u("bw_min")?)) {
             Ok(util) => {
                 let cause = if cpu == ev.cpu() { UNEXPLAINED } else { "another CPU was changing its queue meanwhile" };
                 report.compare("sugov_util", ev.time_ns(), ev.u("util")?, util, cause);
@@ -155,6 +199,7 @@ impl Freq {
         // Whether the fair server is active is recorded at placements only.
         let of = state.cpus.get(cpu)?;
         let (moved, boost) = (self.contexts[ev.cpu()].moved, ev.u("boost")?);
+        self.contexts[ev.cpu()].ask(ev, cpu, boost);
         let util = |bw_min: u64| {
             let bw_min = if of.rt_queued.is_empty() { bw_min } else { state.machine.capacity[cpu] };
             sugov_util(state, cpu, moved, boost, Some(bw_min)).ok()
@@ -210,10 +255,11 @@ impl Freq {
         }
         let machine = state.machine;
         let members = &machine.policies[input.policy].cpus;
-        let moved = self.contexts[ev.cpu()].moved;
+        let context = &self.contexts[ev.cpu()];
+        let (moved, cpu) = (context.moved, context.reporter(members, ev.cpu()));
         let steps = |place: usize, cpu: usize| {
             let bw_min = state.cpus.get(cpu)?.bw_min.unwrap_or(machine.fair_server);
-            let steps = perf(&self.gates, state, cpu, moved, 0, Some(bw_min)).ok()?;
+            let steps = perf(&self.gates, state, cpu, moved, context.boost(cpu), Some(bw_min)).ok()?;
             Some((place, steps))
         };
         let known = members.iter().enumerate().filter_map(|(place, &cpu)| steps(place, cpu));
@@ -226,11 +272,12 @@ impl Freq {
         let row = RecordedFreq {
             time_ns: ev.time_ns(),
             members: members.clone(),
-            cpu: ev.cpu(),
+            cpu,
+            iowait: context.began.1,
             exact: deciding.is_some_and(|(_, steps)| steps.util == input.util),
             decision: SugovDecision {
                 time: ev.time_ns(),
-                cpu: members.iter().position(|&cpu| cpu == ev.cpu()).unwrap_or(0),
+                cpu: members.iter().position(|&member| Some(member) == cpu).unwrap_or(0),
                 deciding_cpu: deciding.map_or(0, |(place, _)| place),
                 util: input.util,
                 steps: deciding.map(|(_, steps)| steps),

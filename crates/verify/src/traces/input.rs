@@ -11,7 +11,7 @@ use opplab_kernel::cpufreq::freq_table::{FreqTable, cpufreq_pressure};
 use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState};
-use opplab_kernel::profile::{CpufreqPressure, EmCost, KernelProfile};
+use opplab_kernel::profile::{CpufreqPressure, EmCost, FeecEnergy, KernelProfile};
 use opplab_kernel::release::Version;
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::groups::{GroupFinder, Groups, is_thread_clone};
@@ -487,6 +487,11 @@ impl Machine {
     /// How the kernel places by energy.
     pub fn eas_gates(&self) -> EasGates {
         self.profile().eas_gates().unwrap_or_default()
+    }
+
+    /// How the kernel computes the energy of a placement.
+    pub fn feec_energy(&self) -> FeecEnergy {
+        self.profile().feec_energy
     }
 
     fn pressure(&self, cpu: usize) -> u64 {

@@ -245,7 +245,7 @@ impl Place {
         let capacity = state.machine.capacity[domain.cpus[0]];
         let asked = perfs.iter().map(|&(_, perf)| perf).max().unwrap_or(0).min(capacity);
         report.compare("pd_max_util", ev.time_ns(), max_util, asked, UNEXPLAINED);
-        let computed = domain.em_cpu_energy(max_util, busy, capacity, capacity);
+        let computed = domain.em_cpu_energy(max_util, busy, capacity, capacity, state.machine.feec_energy());
         report.compare("compute_energy", ev.time_ns(), energy, computed, UNEXPLAINED);
         Some(())
     }
@@ -277,7 +277,7 @@ impl Place {
                 continue;
             };
             let capacity = state.machine.capacity[domain.cpus[0]];
-            let computed = domain.em_cpu_energy(max_util, busy, capacity, capacity);
+            let computed = domain.em_cpu_energy(max_util, busy, capacity, capacity, state.machine.feec_energy());
             report.compare("compute_energy", ev.time_ns(), energy, computed, UNEXPLAINED);
         }
     }
