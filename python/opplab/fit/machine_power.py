@@ -19,6 +19,7 @@ from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
 from opplab.fit.curve import CHIP, KIND, METER, Parameter
+from opplab.fit.energy_model import registers_artificial
 from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.machine_class import class_of
 from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
@@ -512,9 +513,9 @@ def _tell_kernel(tree: Tree) -> None:
     """Give the kernel's energy model the same fitted power, in the clusters where the file has none.
 
     The model's power is that of one busy CPU, without what its cluster shares.  A machine with a processor of x86 has
-    no such table: its drivers register a model of their own, or none.
+    no such table, nor one with cppc_cpufreq: their drivers register a model of their own, or none.
     """
-    if tree.get("processor") is not None:
+    if tree.get("processor") is not None or registers_artificial(tree):
         return
     ours = tree.get("source", {}).get("cluster.opp.uw", "").startswith(_AS_MEASURED)
     empty = [cluster for cluster in tree["cluster"] if ours or not any(opp.get("uw") for opp in cluster["opp"])]
