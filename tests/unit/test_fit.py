@@ -411,7 +411,7 @@ def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -
     path.write_text(without_power("sm8150"), encoding="utf-8")
     load = tmp_path / "load.json"
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
-    words = "no energy-aware scheduling on sm8150: the kernel refuses the energy model of cluster A55"
+    words = "no energy-aware scheduling on sm8150: the machine file has no power of cluster A55"
     arguments = ["run", str(load), "-m", str(path), "--seconds", "0.2", "-o"]
     done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")])
     assert done.exit_code == 0, done.output
@@ -528,6 +528,15 @@ def test_a_log_of_an_idle_machine_has_idle_power_and_no_watts_of_busy_cores(
     assert all(known_power(generic))
     assert generic["cluster"][0]["opp"][-1]["cluster_uw"] == tree["cluster"][0]["opp"][-1]["cluster_uw"]
     assert "idle power alone" in how_to_get_power([tree])
+
+
+def test_a_fitted_machine_has_the_name_of_its_file(tmp_path: Path) -> None:
+    before, log, after = tmp_path / "before.toml", idle_log(tmp_path / "log.txt", 400), tmp_path / "after.toml"
+    before.write_text(without_power("kaby-lake-i7-7500u"), encoding="utf-8")
+    for output, name in ((after, "after"), (before, "kaby-lake-i7-7500u")):
+        done = CliRunner().invoke(opplab, ["fit", "power", str(before), str(log), "-o", str(output)])
+        assert done.exit_code == 0, done.output
+        assert tomllib.loads(output.read_text(encoding="utf-8"))["name"] == name
 
 
 def test_little_busy_time_that_explains_most_of_the_watts_tells_busy_cores(tmp_path: Path) -> None:
