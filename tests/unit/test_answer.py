@@ -19,7 +19,11 @@ from opplab.cli.main import opplab as main
 from opplab.report import block
 from opplab.report.block import STAR, Heat
 from opplab.simulation.cases import Measured
+<<<<<<< HEAD
 from opplab.summary.answer import Answer, Change, Line, _finding, answer_of
+=======
+from opplab.summary.answer import Answer, Change, Line, answer_of, shared_timers
+>>>>>>> fm
 from opplab.summary.factors import grid_of
 from opplab.sweep.store import Store
 from opplab.sweep.variants import with_variants
@@ -516,6 +520,17 @@ def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_pa
     assert found["energy_per_work"]["low_percent"] == pytest.approx(sure["energy_per_work"]["low"], abs=1e-3)
 
 
+def test_each_variant_has_its_energy_and_power_with_an_interval(drawn: Path) -> None:
+    shown = run("compare", str(drawn / "out"), "--uncertainty", "40").stdout
+    table = shown.partition("energy and power of each variant")[2].partition("\n\n")[0]
+    policies = opplab.Experiment.of_results(drawn / "out").policies
+    assert len(policies) > 1
+    for unit in ("J", "W"):
+        found = re.findall(rf"([\d.]+) m?{unit} +([\d.]+) m?{unit} to ([\d.]+) m?{unit}", table)
+        assert len(found) == len(policies), table
+        assert all(float(low) <= float(value) <= float(high) for value, low, high in found)
+
+
 def test_the_interval_of_missed_work_is_named_as_that_of_the_runs(drawn: Path) -> None:
     """Goal: beside intervals of runs and assumptions nobody takes that of the misses for one of both."""
     sentence = json.loads((drawn / "answer.json").read_text())["finding"]
@@ -782,3 +797,16 @@ def test_columns_of_words_stand_left_and_a_note_in_brackets_may_break() -> None:
     assert "<th>setting</th><th class=n>best in</th>" in page
     assert "[needs 3 runs]" in page
     assert "[-2,&nbsp;3]" in page
+
+
+def test_tasks_that_share_a_timer_are_named_with_their_load() -> None:
+    def task(own: bool) -> dict[str, object]:
+        return {"phases": [["", 2500000, 10000000]], "ops": [["timer", 0, 10000000, False, own]]}
+
+    assert shared_timers({"tasks": [task(own=True)] * 12}) == []
+    assert shared_timers({"tasks": [task(own=False), task(own=True)]}) == []
+    (note,) = shared_timers({"tasks": [task(own=False)] * 12})
+    assert note.startswith("12 tasks share a timer of 10 ms")
+    assert "25 % of a CPU, not 300 %" in note
+    odd = {**task(own=False), "phases": [["a", 1000, 10000000], ["b", 2000, 10000000]]}
+    assert "load" not in shared_timers({"tasks": [odd, odd]})[0]

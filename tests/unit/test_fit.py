@@ -33,7 +33,7 @@ from opplab.fit.sources import read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
 from opplab.simulation.policy import Policy
-from opplab.simulation.power import known_power
+from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 
@@ -411,7 +411,7 @@ def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -
     path.write_text(without_power("sm8150"), encoding="utf-8")
     load = tmp_path / "load.json"
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
-    words = "no energy-aware scheduling on sm8150: the kernel refuses the energy model of cluster A55"
+    words = "no energy-aware scheduling on sm8150: the machine file has no power of cluster A55"
     arguments = ["run", str(load), "-m", str(path), "--seconds", "0.2", "-o"]
     done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")])
     assert done.exit_code == 0, done.output
@@ -484,6 +484,77 @@ def test_a_folder_of_stats_collect_takes_the_wall_meter_where_turbostat_has_no_w
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="stats-collect"):
         read_samples(tmp_path / "none")
+
+
+IDLE_HEAD = """turbostat version 2024.12.03 - Len Brown <lenb@kernel.org>
+CPUID(0): GenuineIntel 0x16 CPUID levels
+CPUID(1): family:model:stepping 0x6:{model:x}:9 (6:{model}:9) microcode 0x0
+4 * 100.0 = 400.0 MHz max efficiency frequency
+29 * 100.0 = 2900.0 MHz base frequency
+cpu0: MSR_RAPL_POWER_UNIT: 0x000a0e03 (0.125000 Watts, 0.000061 Joules, 0.000977 sec.)
+cpu0: MSR_PKG_POWER_INFO: 0x00000078 (15 W TDP, RAPL 0 - 0 W, 0.000000 sec.)
+cpu0: MSR_PKG_POWER_LIMIT: 0x42828a001b8078 (UNlocked)
+"""
+
+
+def idle_log(path: Path, watts_of_cores: float, model: int = 142) -> Path:
+    """Write a log of a package of 6 W whose CPUs are at most 1 % busy."""
+    lines = [IDLE_HEAD.format(model=model), "Core\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\tPkgWatt\tCorWatt\n"]
+    for busy, ghz in [(0.2, 0.9), (0.9, 1.0), (0.5, 1.6), (1.0, 2.4), (0.7, 2.0), (0.4, 2.8)]:
+        cores = busy / 100 * 2 * watts_of_cores * (ghz + 0.1 * ghz**3)
+        lines.append(f"-\t-\t{10 * busy * ghz:.0f}\t{busy}\t{1000 * ghz:.0f}\t{6 + cores:.4f}\t{cores:.4f}\n")
+        lines += [f"{cpu % 2}\t{cpu}\t1\t{busy}\t{1000 * ghz:.0f}\n" for cpu in range(4)]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("watts_of_cores", [1, 10, 40])
+def test_a_log_of_an_idle_machine_has_idle_power_and_no_watts_of_busy_cores(
+    tmp_path: Path, watts_of_cores: float
+) -> None:
+    bare = without_power("kaby-lake-i7-7500u")
+    log = idle_log(tmp_path / "log.txt", watts_of_cores)
+    text, _, cannot, _ = with_power(bare, log)
+    tree = tomllib.loads(text)
+    assert not any(known_power(tree))
+    assert "cluster.opp.busy_uw" not in tree["source"]
+    watts = sum(cluster["opp"][-1]["cluster_uw"] for cluster in tree["cluster"]) / 1e6
+    assert 6 <= watts < 1.5 * 6
+    told = next(words for words in cannot if words.startswith("busy cores"))
+    assert "at most 1.0 %" in told
+    assert "all cores busy" in told
+    # The generic curve stays available, and keeps the idle power that was measured.
+    generic = tomllib.loads(generic_power(text)[0])
+    assert all(known_power(generic))
+    assert generic["cluster"][0]["opp"][-1]["cluster_uw"] == tree["cluster"][0]["opp"][-1]["cluster_uw"]
+    assert "idle power alone" in how_to_get_power([tree])
+
+
+def test_a_fitted_machine_has_the_name_of_its_file(tmp_path: Path) -> None:
+    before, log, after = tmp_path / "before.toml", idle_log(tmp_path / "log.txt", 400), tmp_path / "after.toml"
+    before.write_text(without_power("kaby-lake-i7-7500u"), encoding="utf-8")
+    for output, name in ((after, "after"), (before, "kaby-lake-i7-7500u")):
+        done = CliRunner().invoke(opplab, ["fit", "power", str(before), str(log), "-o", str(output)])
+        assert done.exit_code == 0, done.output
+        assert tomllib.loads(output.read_text(encoding="utf-8"))["name"] == name
+
+
+def test_little_busy_time_that_explains_most_of_the_watts_tells_busy_cores(tmp_path: Path) -> None:
+    text, _, cannot, _ = with_power(without_power("kaby-lake-i7-7500u"), idle_log(tmp_path / "log.txt", 400))
+    assert all(known_power(tomllib.loads(text)))
+    assert any("as wide as chips differ" in words for words in cannot)
+
+
+def test_power_limits_of_a_log_are_those_of_the_machine_if_it_is_of_that_processor(tmp_path: Path) -> None:
+    bare = tomllib.loads(without_power("kaby-lake-i7-7500u"))
+    bare.pop("package_power", None)
+    text = to_machine_text(bare)
+    tree = tomllib.loads(with_power(text, idle_log(tmp_path / "log.txt", 10))[0])
+    assert tree["package_power"]["tdp_uw"] == tree["package_power"]["pl1_uw"] == 15_000_000
+    assert tree["package_power"]["pl2_uw"] == 81_250_000
+    assert tree["source"]["package_power"] == "[S] log.txt: MSR_PKG_POWER_LIMIT, MSR_PKG_POWER_INFO"
+    other = tomllib.loads(with_power(text, idle_log(tmp_path / "other.txt", 10, model=71))[0])
+    assert "package_power" not in other
 
 
 def test_one_busy_thread_is_one_busy_core_where_the_log_has_the_cpus(tmp_path: Path) -> None:

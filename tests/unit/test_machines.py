@@ -15,12 +15,13 @@ from opplab.cli.fmax import report
 from opplab.cli.list import rows_of
 from opplab.cli.main import opplab
 from opplab.files import read_text
+from opplab.fit.energy_model import energy_model_notes, registers_artificial
 from opplab.kernel import freq_max_of
 from opplab.report.topology import page, picture
 from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
 from opplab.simulation.policy import Policy
-from opplab.simulation.simulate import simulate
+from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 
 from testdata import shared
@@ -131,6 +132,39 @@ def test_f_max_of_the_catalogue_is_that_of_the_texts(name: str, ratios: dict[str
     assert {key: found[key] for key in ratios} == ratios
     taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
     assert (taken["5.0"], taken["6.12"]) == (None, "turbo-4-cores")
+
+
+def test_without_invariance_schedutil_leaves_each_clock_at_a_share_of_it(tmp_path: Path) -> None:
+    """By hand: f + f/4 times util + util/4 of 1024 is above f from 656 on (get_capacity_ref_freq(), v6.12)."""
+    tree = tomllib.loads(Machine.load("epyc-7742-2s").to_toml())
+    tree["invariance"] = "none"
+    path = tmp_path / "absent.toml"
+    path.write_text(Machine.from_tree(tree).to_toml(), encoding="utf-8")
+    facts = json.loads(run("fmax", str(path), "--format", "json").output)
+    *lower, highest = facts["tipping"]
+    assert {item["util"] for item in lower} == {656}
+    assert highest.get("util") is None
+    text = run("fmax", str(path)).output
+    assert "schedutil (6.12, not invariant) asks for more than the current clock, if that is" in text
+    assert "schedutil (6.12, invariant)" in run("fmax", "epyc-7742-2s").output
+
+
+def test_a_machine_of_cppc_without_powers_has_the_artificial_energy_model(tmp_path: Path) -> None:
+    tree = tomllib.loads(Machine.load("juno-r2").to_toml())
+    tree["driver"].sort(key=lambda driver: driver["name"] != "cppc_cpufreq")
+    for opp in (opp for cluster in tree["cluster"] for opp in cluster["opp"]):
+        opp["busy_uw"], opp["uw"] = opp.get("busy_uw") or opp["uw"], 0
+    assert registers_artificial(tree)
+    machine = Machine.from_tree(tree)
+    load = Workload.parse('{"tasks": {"t": {"loop": 9, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    assert build_case(machine, load, Policy(), seconds=0.1).why_no_eas() is None
+    old = build_case(machine, load, Policy(kernel="5.18"), seconds=0.1).why_no_eas()
+    assert old == "driver cppc_cpufreq registers no energy model"
+    other = build_case(machine, load, Policy(driver="scmi"), seconds=0.1).why_no_eas()
+    assert other is not None
+    assert "has no power of cluster A53" in other
+    (note,) = energy_model_notes(tree)
+    assert "the artificial one that cppc_cpufreq registers" in note
 
 
 def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:

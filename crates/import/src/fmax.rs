@@ -241,7 +241,7 @@ pub struct KernelChoice {
     pub why: String,
 }
 
-/// A frequency and the utilisation above which schedutil asks for more.
+/// A frequency and the utilisation above which schedutil asks for more; without invariance, of a CPU that runs at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TippingPoint {
     /// The clusters on which that holds, by name.
@@ -306,6 +306,11 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
         scale_at_base: scale(input.sources.base_khz),
         scale_at_turbo: scale(turbo_khz),
     });
+}
+
+/// Whether the kernel whose schedutil the report is about is frequency invariant here.
+fn is_invariant(report: &FmaxReport) -> bool {
+    kernel(report, "", SCHEDUTIL).ratio.is_some() || report.input.processor.is_none()
 }
 
 /// What schedutil (6.12) asks for at a utilisation of `capacity`, before the frequency table.
@@ -605,6 +610,7 @@ fn why_midpoint(input: &FmaxInput, profile: &KernelProfile, highest_perf: u64) -
 }
 
 fn tipping(report: &mut FmaxReport) {
+    let invariant = is_invariant(report);
     let mut alike: Vec<(ClusterFacts, Vec<String>)> = Vec::new();
     for cluster in report.input.clusters.iter().filter(|cluster| cluster.reference_khz != 0) {
         let facts = ClusterFacts { name: String::new(), ..cluster.clone() };
@@ -623,8 +629,12 @@ fn tipping(report: &mut FmaxReport) {
         points.retain(|&khz| khz <= reference_khz);
         points.sort_unstable();
         points.dedup();
-        let asks_more =
-            |khz: u32| (0..=u64::from(capacity)).find(|&util| asks_khz(reference_khz, util, capacity) > khz);
+        let asks_more = |khz: u32| {
+            // Without invariance the capacity is reached at the current clock and a quarter (get_capacity_ref_freq()).
+            let reached_at = if invariant { reference_khz } else { khz + khz / 4 };
+            let more = |util: &u64| asks_khz(reached_at, *util, capacity) > khz;
+            (0..=u64::from(capacity)).find(more).filter(|_| khz < reference_khz)
+        };
         report.tipping.extend(points.into_iter().map(|khz| TippingPoint {
             clusters: names.join(", "),
             khz,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use opplab_import::fmax::{FmaxInput, FmaxReport, acpi_max_khz, fmax};
 use opplab_import::{Facts, Imported, import, to_machine};
 use opplab_model::file::{machine_to_toml, parse_machine};
-use opplab_model::machine::TurboBin;
+use opplab_model::machine::{InvarianceSource, Machine, TurboBin};
 
 /// The shared dumps, or `None` with a visible line.
 fn dumps() -> Option<Vec<PathBuf>> {
@@ -116,6 +116,23 @@ fn f_max_of_the_epyc() {
     // 1.25 * 3414550 kHz * util: above which utilisation each P-state is left.
     let tips: Vec<(u32, Option<u64>)> = report.tipping.iter().map(|point| (point.khz, point.util)).collect();
     assert_eq!(tips, [(1_500_000, Some(360)), (2_000_000, Some(480)), (2_250_000, Some(540)), (3_414_550, None)]);
+}
+
+/// Without invariance the capacity is reached at the current clock and a quarter: every clock is left at 1024 / 1.25^2.
+#[test]
+fn without_invariance_a_clock_is_left_at_a_share_of_itself() {
+    let Some(imported) =
+        dumps().and_then(|all| all.iter().find(|path| path.ends_with("rome0.tar.xz")).map(|path| imported(path)))
+    else {
+        return;
+    };
+    let machine = Machine { invariance: InvarianceSource::Absent, ..imported.machine };
+    let report = fmax(&FmaxInput::of_machine(&machine), None);
+    assert_eq!(kernel(&report, "6.12"), (None, None));
+    let (highest, lower) = report.tipping.split_last().expect("there are clocks");
+    assert_eq!(highest.util, None);
+    let tips: Vec<(u32, Option<u64>)> = lower.iter().map(|point| (point.khz, point.util)).collect();
+    assert_eq!(tips, [(1_500_000, Some(656)), (2_000_000, Some(656)), (2_250_000, Some(656))]);
 }
 
 /// Text 002: the choices on the classes of its machines; ratios as its commit computes them.

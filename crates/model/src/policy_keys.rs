@@ -203,7 +203,7 @@ policy! {
     eas: bool = true, ALWAYS, Bool,
         "energy-aware scheduling is switched on; it still needs an energy model";
     energy_model: EnergyModelSource = EnergyModelSource::Registered, ALWAYS, Name(EnergyModelSource::names),
-        "the energy model that the kernel is given: the machine file's, as firmware or device tree registers it; the artificial one of CPPC; none";
+        "the energy model that the kernel is given: the machine file's, as firmware or device tree registers it (cppc_cpufreq registers the artificial one if the file has no powers); the artificial one of CPPC; none";
     freq_max: String = String::new(), ALWAYS, FreqMax,
         "f_max of frequency invariance on x86, also turbo-N-cores of any N (rapl, recent and search are estimated while it runs); empty: the profile's choice";
     invariance: String = String::new(), ALWAYS, NameOrEmpty(|| Invariance::ALL.iter().map(|value| value.name()).collect()),

@@ -578,3 +578,25 @@ fn an_artificial_model_passes_the_margin_where_the_registered_one_does_not() {
     let artificial = saved(EnergyModelSource::Artificial, "cppc_cpufreq");
     assert!(artificial > registered + 50, "saved {artificial} and {registered} of 1000");
 }
+
+/// cppc_cpufreq registers the artificial model: so it does for a machine whose file has no powers; another driver has none.
+#[test]
+fn a_machine_without_powers_has_the_model_that_its_driver_registers() {
+    let of = |driver: &str, kernel: &str, powers: bool, energy_model: EnergyModelSource| {
+        let policy = Policy { driver: driver.into(), kernel: kernel.into(), ..policy(energy_model) };
+        let mut case = juno(10, 50, policy, 1);
+        for opp in case.machine.clusters.iter_mut().flat_map(|cluster| cluster.opps.iter_mut()).filter(|_| !powers) {
+            opp.power_uw = 0;
+        }
+        let why = opplab_sim::why_no_eas(&case).expect("it runs");
+        (why.map(|why| why.to_string()), energy(&checked(&case)))
+    };
+    let (registered, artificial) = (EnergyModelSource::Registered, EnergyModelSource::Artificial);
+    let by_default = of("cppc_cpufreq", "6.12.117", false, registered);
+    assert_eq!(by_default.0, None);
+    assert_eq!(by_default, of("cppc_cpufreq", "6.12.117", false, artificial));
+    assert_ne!(by_default, of("cppc_cpufreq", "6.12.117", true, registered));
+    let words = |driver: &str, kernel: &str| of(driver, kernel, false, registered).0.expect("none");
+    assert_eq!(words("cppc_cpufreq", "5.18"), "driver cppc_cpufreq registers no energy model");
+    assert!(words("scmi", "6.12.117").starts_with("the machine file has no power of cluster A53"));
+}

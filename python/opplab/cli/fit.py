@@ -76,6 +76,8 @@ def _fit_machine(
     if sources:
         text, lines, fits = powered(text, *map(str, sources), **chosen)
     if output is not None:
+        if sources and output.resolve() != path.resolve():
+            text = _opplab.Machine.parse(str(output), text).renamed(output.stem).to_toml()
         write_text(output, text)
     elif check is None:
         click.echo(text, nl=False)
@@ -136,8 +138,9 @@ def power(
     the predictions, beside that of a straight line between the lowest and the highest point.
 
     A machine (built in, or a .toml) may stand before SOURCES. They may then be turbostat logs, tables of watts by busy
-    cores, or samples of rails or RAPL with clock and load. The machine with fitted power goes to -o or standard output.
-    With --check the machine's watts are compared with those of a table or log; SOURCES may be the machine alone.
+    cores, or samples of rails or RAPL with clock and load. The machine with fitted power goes to -o, named after
+    that file, or to standard output. With --check the machine's watts are compared with those of a table or log;
+    SOURCES may be the machine alone.
     """
     from opplab.fit import freqbench, opp_power
 

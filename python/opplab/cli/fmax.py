@@ -90,7 +90,10 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
         render_table(kernels, "text", width),
     ]
     if facts["tipping"]:
-        lines = ["schedutil (6.12, invariant) asks for more than"]
+        ratios = {item["kernel"]: item.get("ratio") for item in facts["kernels"]}
+        invariant = ratios.get("6.12") is not None or not facts.get("processor")
+        which = "asks for more than" if invariant else "asks for more than the current clock, if that is"
+        lines = [f"schedutil (6.12, {'' if invariant else 'not '}invariant) {which}"]
         for (clusters, capacity), items in groupby(facts["tipping"], lambda item: (item["clusters"], item["capacity"])):
             lines += [f"  on {clusters}, CPUs of capacity {capacity}"]
             for item in items:

@@ -296,6 +296,8 @@ def import_(
         facts["missing"] = [what for what in facts["missing"] if not what.startswith("power of the CPUs")]
         if bare := _opplab.Machine.parse("machine", text).unknown_power:
             facts["missing"].append(f"power of the CPUs of {', '.join(bare)} at each OPP")
+        if "package_power" in toml_of(text, "the machine file"):
+            facts["missing"] = [what for what in facts["missing"] if what != "package power limits (RAPL)"]
         facts["notes"] += lines
     if calibration is not None:
         from opplab.host.calibrated import calibrated

@@ -25,6 +25,21 @@ def inefficient_khz(cluster: Tree) -> list[int]:
     return [state.freq_khz for state in map(EmPerfState._make, model.states) if state.inefficient]
 
 
+def registers_artificial(tree: Tree) -> bool:
+    """Report whether the machine's own driver is cppc_cpufreq and the file has no powers for the energy model.
+
+    Where efficiency classes differ that driver registers the artificial model.
+
+    Examples
+    --------
+    >>> registers_artificial({"driver": [{"name": "cppc_cpufreq"}], "cluster": [{"opp": [{"khz": 300000, "uw": 0}]}]})
+    True
+    """
+    drivers = [driver["name"] for driver in tree.get("driver", [])]
+    powers = any(opp.get("uw") for cluster in tree["cluster"] for opp in cluster["opp"])
+    return drivers[:1] == ["cppc_cpufreq"] and not powers
+
+
 def energy_model_notes(tree: Tree) -> list[str]:
     """Describe what keeps a machine from energy-aware scheduling, and which points are inefficient.
 
@@ -44,6 +59,10 @@ def energy_model_notes(tree: Tree) -> list[str]:
     clusters = tree["cluster"]
     if tree.get("processor") is not None or len({cluster["capacity"] for cluster in clusters}) < 2:
         return []
+    if registers_artificial(tree):
+        if len({cluster.get("efficiency_class", 0) for cluster in clusters}) < 2:
+            return ["no energy-aware scheduling: all clusters have one efficiency class, or none is known"]
+        return ["the energy model is the artificial one that cppc_cpufreq registers since v5.19"]
     notes = []
     for cluster in clusters:
         try:

@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opplab import _opplab
 from opplab.cpulist import nr_cpus
 from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
 from opplab.fit.curve import CHIP, KIND, METER, Parameter
+from opplab.fit.energy_model import registers_artificial
 from opplab.fit.linear import Parts, fit_parts
 from opplab.fit.machine_class import class_of
 from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
-from opplab.fit.sources import BusyOf, Samples, join_samples, read_samples
+from opplab.fit.sources import BusyOf, Samples, join_samples, log_of, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
 
@@ -53,9 +55,12 @@ def _mark(tree: Tree, marks: dict[str, str], ranges: dict[str, Any]) -> None:
 
 
 def _put_curve(
-    tree: Tree, busy_w: Callable[[float, int], float], awake_w: Callable[[float], float], asleep_w: float | None
+    tree: Tree,
+    busy_w: Callable[[float, int], float] | None,
+    awake_w: Callable[[float], float] | None,
+    asleep_w: float | None,
 ) -> None:
-    """Put powers at each operating point; `awake_w` is that of all clusters together.
+    """Put powers at each operating point; `awake_w` is that of all clusters together. None stays as it is.
 
     Both are given the clock in GHz, `busy_w` the cluster's capacity, too.
     """
@@ -63,10 +68,11 @@ def _put_curve(
     for cluster in clusters:
         for opp in cluster["opp"] + cluster.get("boost_opp", []):
             khz = khz_of_opp(opp)
-            busy = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
             opp.setdefault("uw", 0)
-            opp["busy_uw"] = busy
-            opp["cluster_uw"] = round(1e6 * awake_w(khz / 1e6) / len(clusters))
+            if busy_w is not None:
+                opp["busy_uw"] = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
+            if awake_w is not None:
+                opp["cluster_uw"] = round(1e6 * awake_w(khz / 1e6) / len(clusters))
         if asleep_w is not None and not cluster.get("cluster_idle"):
             cluster["cluster_idle_uw"] = round(1e6 * asleep_w / len(clusters))
 
@@ -116,6 +122,10 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         shared_bounds = whole.bounds(np.array([*(0.0 for _ in of_core), *of_shared]))
         fitted = samples.watts / (1 + whole.residuals)
     value = {p.name: p.value for p in told}
+    columns = dict(zip(core_names, core_columns, strict=True))
+    explained = sum(value[name] * column for name, column in columns.items()) / samples.watts
+    if float(busy.max()) < _HARDLY * cores and float(np.max(explained)) < _MOST:
+        return _fit_idle(tree, samples, shared_names, shared_columns)
     if one_clock:
         value |= {"core": 0.0, "core f^3": SERVER_CUBIC * value["core f"]}
     following = value.get("package f", 0.0)
@@ -175,6 +185,49 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     return told, [*cannot, residual]
 
 
+def _fit_idle(
+    tree: Tree, samples: Samples, names: list[str], columns: list[Floats]
+) -> tuple[list[Parameter], list[str]]:
+    """Put the power of an idle machine in, from a log whose CPUs hardly run: it leaves unknown what they draw busy.
+
+    Wake-ups and shallow idle states come and go with the little busy time, and would count as its watts.
+    """
+    names = [name for name in names if name != "package f"]
+    part = fit_parts(names, np.column_stack(columns), samples.watts)
+    told = part.parameters()
+    value = {p.name: p.value for p in told}
+    spread = 1.96 * float(np.sqrt(np.mean(part.residuals**2)))
+    mark = f"[F] {samples.name}, {samples.scope}: opplab fit power; watts of an idle machine"
+    marks, ranges = {}, {}
+    awake, asleep = sum(value.values()), value["package"]
+    sleeps = len(names) > 1
+    if sleeps or float(np.mean(samples.asleep)) < _MOST:
+        marks["cluster.opp.cluster_uw"] = f"{mark}, shared evenly by the clusters"
+        ranges["cluster.opp.cluster_uw"] = _around(awake, part.bounds(np.ones(len(names))), spread)
+        _put_curve(tree, None, lambda _: awake, asleep if sleeps else None)
+    else:
+        _put_curve(tree, None, None, asleep)
+    if sleeps or not ranges:
+        marks["cluster.cluster_idle_uw"] = f"{mark} whose package sleeps"
+    _mark(tree, marks, ranges)
+    share = _busiest(tree, samples)
+    cannot = [samples.left_out] if samples.left_out else []
+    cannot.append(
+        f"busy cores: at most {100 * share:.1f} % of them are busy, and explain less than half of the watts: taken is "
+        "idle power alone. Most helpful is a log with none, one, half and all cores busy at several clocks; "
+        "`--power generic` of `run` is a rough curve"
+    )
+    if not sleeps:
+        cannot.append("idle states: the sleep time of the package is the same throughout, or missing")
+    return told, [*cannot, _residual_words(np.abs(1 / (1 + part.residuals) - 1), "intervals")]
+
+
+def _busiest(tree: Tree, samples: Samples) -> float:
+    """Give the greatest share of busy cores."""
+    most = float(np.max(samples.load))
+    return most if samples.load_is_share else most / _cores(tree)
+
+
 _RESIDUAL = "median residual"
 
 
@@ -207,6 +260,8 @@ _SPREAD = 1.02
 """So many times more busy cores may be meant: what the source leaves open of threads and clusters."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
+_MOST = 0.5
+"""The share of watts that busy time explains, or of time asleep, from which on most is of it."""
 _BETTER = 4.0
 """So many times less squared error is worth a parameter for a package that follows the clock."""
 
@@ -248,8 +303,7 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     cannot = [samples.left_out] if samples.left_out else []
     if _cores(tree) < nr_cpus(tree):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
-    most = float(np.max(samples.load)) if samples.load_is_share else float(np.max(samples.load)) / _cores(tree)
-    if most < _HARDLY:
+    if (most := _busiest(tree, samples)) < _HARDLY:
         cannot.append(
             f"busy cores: at most {100 * most:.1f} % of them are busy; their range is as wide as chips differ"
         )
@@ -422,6 +476,7 @@ def with_power(
         tree.get("source", {}).pop(mark, None)  # Of an earlier fit.
     if logs:
         parameters, cannot = _fit_samples(tree, join_samples([read_samples(path) for path in logs]))
+        _put_limits(tree, logs)
     if tables:
         fits, not_told = _fit_points(tree, tables, soc, points, of)
         for fitted in fits:
@@ -434,6 +489,23 @@ def with_power(
     return to_machine_text(tree), parameters, cannot, fits
 
 
+def _put_limits(tree: Tree, logs: Sequence[Path]) -> None:
+    """Put the package's power limits of turbostat's header into a file that has none, if it is the same processor."""
+    for path in logs:
+        log = log_of(path)
+        try:
+            header = toml_of(_opplab.import_machine(str(log))[0].to_toml(), "the log's machine")
+        except InputError:
+            continue  # A table, or a log without a header.
+        alike = all(
+            tree.get("processor", {}).get(key) == header.get("processor", {}).get(key)
+            for key in ("vendor", "family", "model")
+        )
+        if alike and "package_power" in header and "package_power" not in tree:
+            tree["package_power"] = header["package_power"]
+            _mark(tree, {"package_power": f"[S] {header['source']['package_power']}"}, {})
+
+
 _AS_MEASURED = "[F] as cluster.opp.busy_uw"
 
 
@@ -441,9 +513,9 @@ def _tell_kernel(tree: Tree) -> None:
     """Give the kernel's energy model the same fitted power, in the clusters where the file has none.
 
     The model's power is that of one busy CPU, without what its cluster shares.  A machine with a processor of x86 has
-    no such table: its drivers register a model of their own, or none.
+    no such table, nor one with cppc_cpufreq: their drivers register a model of their own, or none.
     """
-    if tree.get("processor") is not None:
+    if tree.get("processor") is not None or registers_artificial(tree):
         return
     ours = tree.get("source", {}).get("cluster.opp.uw", "").startswith(_AS_MEASURED)
     empty = [cluster for cluster in tree["cluster"] if ours or not any(opp.get("uw") for opp in cluster["opp"])]
@@ -501,12 +573,14 @@ def generic_power(text: str) -> tuple[str, str]:
             ranges["cluster.opp.cluster_uw"] = _percent(ends[0] / 100, ends[1] / 100)
         tree["floor_uw"] = 0
         package = f"packages draw the {awake_w:g} W that were measured (floor_uw)"
+    elif any("cluster_uw" in opp for cluster in tree["cluster"] for opp in cluster["opp"]):
+        awake_w, package = None, "packages draw what was measured (cluster_uw)"
     else:
         count = len(tree["cluster"] if kind.each == "cluster" else tree.get("topology", {}).get("package", [0]))
         awake_w = kind.awake_w * count
         package = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
         marks["cluster.opp.cluster_uw"] = f"{GENERIC_MARK}: {package}: {kind.source}"
         ranges["cluster.opp.cluster_uw"] = _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w)
-    _put_curve(tree, busy, lambda _: awake_w, None)
+    _put_curve(tree, busy, None if awake_w is None else lambda _: awake_w, None)
     _mark(tree, marks, ranges)
     return to_machine_text(tree), f"power is a generic curve: cores are within {low} to {high} % of it; {package}"

@@ -212,8 +212,10 @@ def join_samples(parts: list[Samples]) -> Samples:
     )
 
 
-def _of_folder(folder: Path) -> Path:
-    """Give the file of a folder of stats-collect that has the watts."""
+def log_of(folder: Path) -> Path:
+    """Give the file of a folder of stats-collect that has the watts; a file is itself."""
+    if not folder.is_dir():
+        return folder
     for name in ("turbostat.raw.txt", "turbostat.txt"):
         found = sorted(folder.rglob(name), key=lambda path: (len(path.parts), str(path)))
         if found:
@@ -287,8 +289,7 @@ def read_samples(path: Path) -> Samples:
     InputError
         It has no watts, no clock or no load, with the columns that would be known.
     """
-    if path.is_dir():
-        path = _of_folder(path)
+    path = log_of(path)
     table = read_table(_read_text(path), path) or Table({}, {}, {}, np.array([]))
     _with_meter(table, path.parent)
     _joules_to_watts(table, path)

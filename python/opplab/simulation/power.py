@@ -29,8 +29,10 @@ def how_to_get_power(machines: Iterable[Mapping[str, Any]]) -> str:
             whose = f"{'clusters' if len(names) > 1 else 'cluster'} {', '.join(names)} of {machine['name']}"
             found.append(f"{whose} {'have' if len(names) > 1 else 'has'} no power")
         elif names:
+            idle = any("cluster_uw" in opp for cluster in machine["cluster"] for opp in cluster["opp"])
+            has = "idle power alone" if idle else "no power"
             return (
-                "energy is unknown: the machine has no power. Give it some with `opplab machine import SOURCE --power "
+                f"energy is unknown: the machine has {has}. Give it some with `opplab machine import SOURCE --power "
                 "LOG` (turbostat, freqbench, watts by active cores), or a rough curve with `--power generic` of `run` "
                 "and `choose`"
             )

@@ -818,6 +818,35 @@ def periods_together(workload: Mapping[str, Any]) -> str:
     return f"response times are of tasks of periods from {ends} ms together (control groups keep them apart)"
 
 
+def shared_timers(workload: Mapping[str, Any]) -> list[str]:
+    """Report the timers for which several tasks of a case's workload wait in turn, and what load that is.
+
+    Examples
+    --------
+    >>> one = {"phases": [["", 2500000, 10000000]], "ops": [["timer", 0, 10000000, False, False]]}
+    >>> shared_timers({"tasks": [one] * 12})[0].partition(" (in")[0]
+    '12 tasks share a timer of 10 ms: one of them is due each time, so that their load is 25 % of a CPU, not 300 %'
+    """
+    waiting: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for task in _own_tasks(workload):
+        timers = {(op[1], op[2]) for op in task["ops"] if op[0] == "timer" and not op[4]}
+        for timer in timers:
+            waiting.setdefault(timer, []).append(task)
+    notes = []
+    for (_, period_ns), tasks in waiting.items():
+        if len(tasks) < 2:
+            continue
+        shares = [100 * run_ns / period_ns for task in tasks for _, run_ns, own_ns in task["phases"] if own_ns]
+        load = ""
+        if len(shares) == len(tasks):
+            load = f", so that their load is {sum(shares) / len(tasks):.3g} % of a CPU, not {sum(shares):.3g} %"
+        notes.append(
+            f"{len(tasks)} tasks share a timer of {period_ns / 1e6:g} ms: one of them is due each time{load} "
+            '(in rt-app `"ref": "unique"` gives each its own)'
+        )
+    return notes
+
+
 def _own_tasks(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Give the tasks of a case's workload without those of the background, which are the last ones."""
     tasks: list[dict[str, Any]] = workload["tasks"]
@@ -936,7 +965,8 @@ def _assumed(
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
     whole = whole_of(runs, [work for work, _ in workloads])
-    notes = (start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
+    in_turn = dict.fromkeys(note for work, _ in workloads for note in shared_timers(work))
+    notes = (*in_turn, start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = [assumed_in_words(json.loads(case.json)["machine"], name) for name, case in machines.items()]
     constants = len(experiment.constants().assumptions)

@@ -124,6 +124,8 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
     made: list[tuple[str, list[dict[str, Any]]]] = []
     if sure.lines:
         made.append((f"how sure, in percent ({level} intervals of {sure.number} draws)", list(sure.text_rows())))
+    if own := sure.own_rows():
+        made.append((f"energy and power of each variant ({level} intervals of {sure.number} draws)", own))
     deciding = [
         {
             **({"machine": row["machine"]} if "machine" in row else {}),

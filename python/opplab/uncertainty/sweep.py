@@ -91,12 +91,15 @@ class Sureness:
         Draws that were asked for.
     beside : list of SureLine
         Changes of other metrics, for tables that show them; no sentence is about these.
+    own : list of SureLine
+        Energy and power of each variant alone, where `lines` has no line of them.
     """
 
     lines: list[SureLine]
     draws: Draws | None
     number: int
     beside: list[SureLine] = field(default_factory=list)
+    own: list[SureLine] = field(default_factory=list)
 
     @property
     def assumptions(self) -> list[dict[str, str]]:
@@ -194,6 +197,20 @@ class Sureness:
                 "draws": line.change.draws,
             }
             for line in lines
+        ]
+
+    def own_rows(self) -> list[dict[str, str]]:
+        """Give the energy and power of each variant with its interval, as text for people."""
+        return [
+            {
+                "at": self._where(line),
+                "metric": line.metric,
+                "variant": line.variant,
+                "value": line.number(line.change.value),
+                "interval": f"{line.number(line.change.low)} to {line.number(line.change.high)}",
+            }
+            for line in self.own
+            if line.change.low is not None and line.change.high is not None
         ]
 
     def regimes(self) -> list[dict[str, Any]]:
@@ -358,6 +375,10 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
+_OWN = ("energy", "power")
+"""Metrics whose own values have intervals beside those of the changes."""
+
+
 def how_sure(
     experiment: Experiment,
     results: pl.DataFrame,
@@ -397,7 +418,7 @@ def how_sure(
     -------
     Sureness
     """
-    wanted = frozenset([*metrics, *beside])
+    wanted = frozenset([*metrics, *beside, *_OWN])
     values: dict[tuple[Point, str, str], Values] = {}
     labels: dict[str, tuple[str, str]] = {}
     for part in results.partition_by("machine", "benchmark", "param", "policy", "iteration", maintain_order=True):
@@ -425,9 +446,9 @@ def how_sure(
             )
 
     run(draws, values)
-    pairs = experiment.pairs or [("", label) for label in experiment.policies]
+    alone = [("", label) for label in experiment.policies]
 
-    def lines_of(names: Sequence[str]) -> list[SureLine]:
+    def lines_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[SureLine]:
         lines = []
         for metric in names:
             points = dict.fromkeys(point for point, _, name in values if name == metric)
@@ -445,8 +466,11 @@ def how_sure(
         return lines
 
     ranged = draws if any(draws.assumptions.values()) else None
-    lines = lines_of(metrics)
+    pairs = experiment.pairs or alone
+    lines = lines_of(metrics, pairs)
     hanging = [Hanging(one.point, one.metric, one.base, one.variant, one.causes) for one in lines]
     named = moving(draws, hanging, values, run)
     lines = [replace(one, causes=of) for one, of in zip(lines, named, strict=True)]
-    return Sureness(lines, ranged, number, lines_of(beside))
+    told = {(one.metric, one.base) for one in lines}
+    own = lines_of([name for name in _OWN if (name, "") not in told], alone)
+    return Sureness(lines, ranged, number, lines_of(beside, pairs), own)

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use opplab_kernel::cpufreq::cppc::{artificial_em, squeeze_efficiency_classes};
+use opplab_kernel::cpufreq::cppc::{ArtificialEmError, artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
 use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState};
-use opplab_model::machine::{Cpufreq, Machine};
+use opplab_model::machine::{Cluster, Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 
@@ -67,9 +67,15 @@ impl EasState {
         let raw: Vec<u8> = machine.clusters.iter().map(|cluster| cluster.efficiency_class as u8).collect();
         let classes = squeeze_efficiency_classes(&raw);
         let mut domains = Vec::new();
+        let source = match registers_artificial(machine, driver, policy) {
+            // cppc_cpufreq.c:cppc_cpufreq_register_em(), since v5.19.
+            true if gates.profile.version < (5, 19) => return Ok(Err(NoEas::Driver(driver.driver.name.to_owned()))),
+            true => EnergyModelSource::Artificial,
+            false => policy.energy_model,
+        };
         for (index, cluster) in machine.clusters.iter().enumerate() {
             let failed = |reason: String| CaseError(format!("energy model of cluster {}: {reason}", cluster.name));
-            let states = match policy.energy_model {
+            let states = match source {
                 EnergyModelSource::Artificial => {
                     // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
                     let Some(classes) = &classes else { return Ok(Err(NoEas::OneClass)) };
@@ -77,7 +83,18 @@ impl EasState {
                         failed(String::from("it has no CPPC registers (`cppc` of its [[cluster]] in the machine file)"))
                     })?;
                     let em = artificial_em(&caps.perf_caps(0), cluster.capacity, classes[index]);
-                    em.map_err(|error| failed(error.to_string()))?.states
+                    match em {
+                        Ok(em) => em.states,
+                        Err(error) if policy.energy_model == EnergyModelSource::Artificial => {
+                            return Err(failed(error.to_string()));
+                        }
+                        Err(error) => {
+                            return Ok(Err(NoEas::Artificial { cluster: cluster.name.clone(), error }));
+                        }
+                    }
+                }
+                _ if !has_model_power(cluster) => {
+                    return Ok(Err(NoEas::NoPower(cluster.name.clone())));
                 }
                 _ => {
                     // A refused table is not registered, and then nobody schedules by energy (energy_model.c:em_create_perf_table()).
@@ -98,9 +115,21 @@ impl EasState {
             reverse_costs(&mut domains);
         }
         domains.sort_by_key(|domain| std::cmp::Reverse(domain.cpus.first().copied()));
-        let groups = gates.eas_groups.then(|| group_energies(machine, &domains, policy.energy_model));
+        let groups = gates.eas_groups.then(|| group_energies(machine, &domains, source));
         Ok(Ok(Self { domains, groups }))
     }
+}
+
+/// Whether some operating point has a power for the energy model.
+fn has_model_power(cluster: &Cluster) -> bool {
+    cluster.opps.iter().any(|opp| opp.power_uw != 0)
+}
+
+/// Whether the registered model is the artificial one: cppc_cpufreq registers no other, and the file has no powers.
+fn registers_artificial(machine: &Machine, driver: &Cpufreq, policy: &Policy) -> bool {
+    policy.energy_model == EnergyModelSource::Registered
+        && driver.driver.kind == DriverKind::Cppc
+        && !machine.clusters.iter().any(has_model_power)
 }
 
 /// Why energy-aware scheduling is off.
@@ -122,6 +151,15 @@ pub enum NoEas {
     Driver(String),
     /// All CPUs have one efficiency class, so that there is no artificial model.
     OneClass,
+    /// The machine file has no power of this cluster for the energy model.
+    NoPower(String),
+    /// The driver cannot register a cluster's artificial model.
+    Artificial {
+        /// Its name.
+        cluster: String,
+        /// Why.
+        error: ArtificialEmError,
+    },
     /// The kernel refuses a cluster's table.
     Table {
         /// Its name.
@@ -149,6 +187,15 @@ impl fmt::Display for NoEas {
             Self::Governor => write!(f, "the governor is not schedutil"),
             Self::Driver(driver) => write!(f, "driver {driver} registers no energy model"),
             Self::OneClass => write!(f, "all CPUs have one efficiency class, and so no artificial energy model"),
+            Self::Artificial { cluster, error } => {
+                write!(f, "no artificial energy model of cluster {cluster}: {error}")
+            }
+            Self::NoPower(cluster) => {
+                write!(
+                    f,
+                    "the machine file has no power of cluster {cluster} for an energy model (`uw` of its operating points)"
+                )
+            }
             Self::Table { cluster, error } => {
                 write!(
                     f,
