@@ -19,11 +19,7 @@ from opplab.cli.main import opplab as main
 from opplab.report import block
 from opplab.report.block import STAR, Heat
 from opplab.simulation.cases import Measured
-<<<<<<< HEAD
-from opplab.summary.answer import Answer, Change, Line, _finding, answer_of
-=======
-from opplab.summary.answer import Answer, Change, Line, answer_of, shared_timers
->>>>>>> fm
+from opplab.summary.answer import Answer, Change, Line, _finding, answer_of, shared_timers
 from opplab.summary.factors import grid_of
 from opplab.sweep.store import Store
 from opplab.sweep.variants import with_variants

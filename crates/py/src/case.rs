@@ -3,6 +3,8 @@
 use opplab_guarded::guarded;
 use opplab_model::case::{CaseFile, hash_text};
 use opplab_model::experiment::parse_policy;
+use opplab_model::policy_values::EnergyModelSource;
+use opplab_replay::Change;
 use opplab_sim::{Case, Start};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -12,9 +14,22 @@ use crate::idle::{States, run_idle};
 use crate::machine::PyMachine;
 use crate::meter;
 use crate::policies::Policies;
-use crate::replay::change_of;
 use crate::run::{self, HookedCase};
 use crate::workload::PyWorkload;
+
+/// Governor, f_max, energy model, kernel and tunables of a replay; what is none is as recorded.
+pub(crate) type Changed = (Option<String>, Option<String>, Option<String>, Option<String>, Vec<(String, String)>);
+
+/// The change that options name, if they name any.
+pub(crate) fn change_of((governor, freq_max, energy_model, kernel, tunables): Changed) -> Option<Change> {
+    let energy_model = energy_model.map(|name| match name.as_str() {
+        "artificial" => EnergyModelSource::Artificial,
+        "registered" => EnergyModelSource::Registered,
+        _ => EnergyModelSource::None,
+    });
+    let change = Change { governor, freq_max, energy_model, kernel, tunables };
+    (change != Change::default()).then_some(change)
+}
 
 /// One run to be made, with the labels that its results carry.
 #[pyclass(frozen, name = "Case", module = "opplab._opplab")]

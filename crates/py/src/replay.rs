@@ -4,15 +4,14 @@ use std::path::Path;
 
 use opplab_guarded::guarded;
 use opplab_model::decision::Decision;
-use opplab_model::policy_values::EnergyModelSource;
 use opplab_replay::events::What;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json, speed_json};
-use opplab_replay::{Change, ClosedCase, Events, Mode, Recorded, Replay, ReplayError};
+use opplab_replay::{ClosedCase, Events, Mode, Recorded, Replay, ReplayError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::case::PyCase;
+use crate::case::{Changed, PyCase, change_of};
 use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::{note_damage, note_remark};
@@ -103,22 +102,8 @@ pub(crate) fn replay_trace(
     Ok(found)
 }
 
-/// Governor, f_max, energy model, kernel and tunables of a replay; what is none is as recorded.
-pub(crate) type Changed = (Option<String>, Option<String>, Option<String>, Option<String>, Vec<(String, String)>);
-
 /// Governor, driver, kernel and half-life (ms) of a recording, where somebody knows them.
 type Known = (Option<String>, Option<String>, Option<String>, Option<u32>);
-
-/// The change that options name, if they name any.
-pub(crate) fn change_of((governor, freq_max, energy_model, kernel, tunables): Changed) -> Option<Change> {
-    let energy_model = energy_model.map(|name| match name.as_str() {
-        "artificial" => EnergyModelSource::Artificial,
-        "registered" => EnergyModelSource::Registered,
-        _ => EnergyModelSource::None,
-    });
-    let change = Change { governor, freq_max, energy_model, kernel, tunables };
-    (change != Change::default()).then_some(change)
-}
 
 fn recorded_of((governor, driver, kernel, half_life_ms): Known) -> Recorded {
     Recorded { governor, driver, kernel, half_life_ms }
