@@ -156,28 +156,32 @@ def test_both_kernels_run_the_benchmark_of_opplab_run() -> None:
     assert chosen == own
 
 
-def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone() -> None:
+def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone(tmp_path: Path) -> None:
     """Goal: a row a gate has what the first kernel does with that gate alone. Method: one of them by hand."""
-    args = ["kernels", "diff", "6.6.88", "6.6.99", "--machine", "pixel6", "--seconds", "0.3", "--attribute"]
+    file = tmp_path / "capped.json"
+    file.write_text('{"tasks": {"t": {"instance": 3, "util_max": 512, "loop": -1, "run": 200000, "sleep": 50000}}}')
+    on = ["--machine", "pixel6", "--workload", str(file), "--seconds", "0.6"]
+    args = ["kernels", "diff", "6.6.88", "6.6.99", *on, "--attribute"]
     found = CliRunner().invoke(cli, args)
     assert found.exit_code == 0, found.output
     one = "sugov_util + headroom + feec_energy"
-    assert f"response_p50 -49.8 %: {one} alone reproduces it." in " ".join(found.stdout.split())
+    assert f"energy -24.3 %: {one} alone reproduces it." in " ".join(found.stdout.split())
     rows = {row["gate"]: row for row in json.loads(CliRunner().invoke(cli, [*args, "--format", "json"]).stdout)}
     assert list(rows) == [
         " + ".join(change.gate for change in part) for part in together(kernel_diff("6.6.88", "6.6.99"))
     ]
-    assert rows["base_slice"]["runs"] == "as 6.6.88" and rows["base_slice"]["response_p50"] == 0
-    work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
+    none = rows["noninvariant_headroom"]
+    assert none["runs"] == "as 6.6.88" and none["energy"] == 0
+    work = opplab.Workload.load(file)
     values = [
-        opplab.simulate("pixel6", work, opplab.Policy(kernel="6.6.88", gates=gates), seconds=0.3, seed=seed)
-        .metrics.filter(metric="response_p50")["value"]
+        opplab.simulate("pixel6", work, opplab.Policy(kernel="6.6.88", gates=gates), seconds=0.6, seed=seed)
+        .metrics.filter(metric="energy")["value"]
         .item()
         for gates in ({}, {"sugov_util": "bounded", "headroom": "in-effective-perf", "feec_energy": "bounded"})
         for seed in (1, 2, 3)
     ]
     ratio = opplab.stats.compare(values[:3], values[3:], paired=True, resamples=0)["ratio"]
-    assert rows[one]["response_p50"] == pytest.approx(100 * (ratio - 1), abs=0.005)
+    assert rows[one]["energy"] == pytest.approx(100 * (ratio - 1), abs=0.005)
     alone = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--attribute"])
     assert alone.exit_code == 2 and "--attribute needs --machine" in alone.output
 
