@@ -102,6 +102,9 @@ pub(crate) fn replay_trace(
     Ok(found)
 }
 
+/// What [`replayed_cases`] gives.
+type ReplayedCases = (Vec<PyCase>, u64, u64, String, Vec<i32>);
+
 /// Governor, driver, kernel and half-life (ms) of a recording, where somebody knows them.
 type Known = (Option<String>, Option<String>, Option<String>, Option<u32>);
 
@@ -201,7 +204,7 @@ pub(crate) fn replayed_cases(
     governor: Option<String>,
     half_life_ms: Option<u32>,
     check: bool,
-) -> PyResult<(Vec<PyCase>, u64, u64, String, Vec<i32>)> {
+) -> PyResult<ReplayedCases> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
         let recorded = Recorded { governor, half_life_ms, ..Recorded::default() };
