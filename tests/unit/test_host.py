@@ -54,6 +54,11 @@ def test_show_is_json(tmp_path: Path) -> None:
     assert driver["file"] == "/sys/devices/system/cpu/cpufreq/policy0/scaling_driver"
 
 
+@pytest.mark.parametrize("command", ["show", "observe", "affinity", "govern", "record", "calibrate", "compare"])
+def test_help_fits_a_terminal_of_80_columns(command: str) -> None:
+    assert all(len(line) <= 80 for line in opplab("host", command, "--help").stdout.splitlines())
+
+
 def test_help_and_mistakes() -> None:
     assert "observe" in opplab("host", "--help").stdout
     wrong = opplab("host", "obsrve")

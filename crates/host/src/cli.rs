@@ -36,7 +36,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("affinity", "list, set or restore the CPUs of schedutil's kthreads"),
     ("govern", "run a governor in user space, and restore all settings afterwards"),
     ("record", "record a trace for replay, with the machine and its settings"),
-    ("calibrate", "measure loops, idle states, wake-ups, frequency changes and the disk"),
+    ("calibrate", "measure loops, idle states, wake-ups, clock changes and disk"),
     ("compare", "run a command under several settings, and measure the changes"),
 ];
 
@@ -603,11 +603,11 @@ fn affinity_restore(root: &Root, state: &Path, env: &mut Env<'_>) -> Result<i32,
 }
 
 const RECORD_HELP: &str = "\
-Usage: record -o FILE.tar.zst [--for TIME] [OPTIONS] [-- COMMAND...]
+Usage: record -o FILE.tar.zst [--for TIME] [OPTIONS] [-- COMMAND]
 
 Records scheduler and power events in its own tracefs instance, with the
-machine's settings before and after. It ends with the command, after --for, or on
-Ctrl-C. `opplab trace` and `opplab replay` read the archive.
+machine's settings before and after. It ends with the command, after --for, or
+on Ctrl-C. `opplab trace` and `opplab replay` read the archive.
 
   --for TIME     duration
   --events LIST  additional events, e.g. irq:irq_handler_entry, or thermal for a

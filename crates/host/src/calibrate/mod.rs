@@ -32,16 +32,19 @@ use crate::whole::{own_folder, write_whole};
 
 const HELP: &str = "Usage: calibrate [OPTIONS]
 
-Measure this machine: speed, clock and power of three classes of loops, by clock and busy cores. Further steps are idle
-power and wake-up latency by state, frequency changes, second threads, memory, shared cache lines and the disk's
-flushes. Each number has an interval over the rounds. What cannot be measured is named with the reason. Settings are put
-back afterwards.
+Measure this machine: speed, clock and power of three classes of loops, by
+clock and busy cores. Further steps are idle power and wake-up latency by
+state, frequency changes, second threads, memory, shared cache lines and the
+disk's flushes. Each number has an interval over the rounds. What cannot be
+measured is named with the reason. Settings are put back afterwards.
 
   --for TIME            time of all rounds (10m)
-  --rounds N            rounds, each with every step once in an order of its own (5)
+  --rounds N            rounds, each with every step once in an order of its
+                        own (5)
   -o, --output FOLDER   where calibration.json is written (host-calibrate)
   --format text|json    form of the report
-  --read-only           write no setting: what needs one is unknown (as without root)
+  --read-only           write no setting: what needs one is unknown (as without
+                        root)
   --dry-run             print every step and every write, and change nothing
   --root FOLDER         another tree than /
   --state FILE          where settings are remembered until they are put back

@@ -47,39 +47,52 @@ use crate::whole::own_folder;
 
 const HELP: &str = "Usage: compare [OPTIONS] [--] COMMAND [ARGS]
 
-Run a command under several settings of this machine, and measure the changes. A block has one run of each variant, in
-random order. The first value of each option is the baseline; several options are crossed. All settings are restored.
-The spread of the first blocks determines the number of blocks (Stein's rule), so that the interval holds.
+Run a command under several settings of this machine, and measure the changes.
+A block has one run of each variant, in random order. The first value of each
+option is the baseline; several options are crossed. All settings are
+restored. The spread of the first blocks determines the number of blocks
+(Stein's rule), so that the interval holds.
 
 Settings:
   --governor A,B        scaling_governor of all policies
   --epp A,B             energy_performance_preference of all policies
   --boost on,off        turbo or boost
-  --set 'FILE=VALUE'    setting below /sys or /proc/sys; policy*/..., cpu*/..., sysctl:NAME; repeat for each variant;
-                        '' leaves the machine as it is
+  --set 'FILE=VALUE'    setting below /sys or /proc/sys; policy*/..., cpu*/...,
+                        sysctl:NAME; repeat for each variant; '' leaves the
+                        machine as it is
   --env 'NAME=VALUE'    environment variables; repeat for each variant
   --nice A,B            nice values
-  --kernel A,B          kernel releases: a one-shot boot entry restarts the machine into each
-  --command 'LINE'      shell command in place of COMMAND; repeat for each variant
-  --label NAME          name of a variant, in place of its settings; repeat for each variant
+  --kernel A,B          kernel releases: a one-shot boot entry restarts the
+                        machine into each
+  --command 'LINE'      shell command in place of COMMAND; repeat for each
+                        variant
+  --label NAME          name of a variant, in place of its settings; repeat for
+                        each variant
 Design:
-  --within PERCENT      half-width of the interval at which the experiment ends (1)
+  --within PERCENT      half-width of the interval at which the experiment ends
+                        (1)
   --pilot N             blocks that determine the spread (6, or --blocks)
   --blocks N            largest number of blocks (30)
   --for TIME            time after which no block begins (90s, 10m, 2h)
   --warm-up N           discarded runs before the first block (1)
-  --same N              consecutive baseline runs, for this machine's resolution (4)
+  --same N              consecutive baseline runs, for this machine's
+                        resolution (4)
   --rest SECONDS        pause before each run
   --cool                pause until the temperature is back
-  --others CPUS         load of other programs, in CPUs, that repeats a block (0.2)
+  --others CPUS         load of other programs, in CPUs, that repeats a block
+                        (0.2)
   --repeats N           largest number of repeated blocks (10)
   --seed N              seed of the random order (1)
 Measures:
-  --metric 'NAME=/PATTERN/'  value in the output of COMMAND; NAME[UNIT], -NAME if less is better; may be repeated
+  --metric 'NAME=/PATTERN/'
+                        value in the output of COMMAND; NAME[UNIT], -NAME if
+                        less is better; may be repeated
   --meter FILE.csv      log of an external meter: watts by seconds since 1970
-  --by NAME             metric of the final interval (the program's first, or wall)
+  --by NAME             metric of the final interval (the program's first, or
+                        wall)
 Results:
-  -o, --output FOLDER   folder of runs.jsonl; an existing one continues (host-compare)
+  -o, --output FOLDER   folder of runs.jsonl; an existing one continues
+                        (host-compare)
   --name NAME           name of the benchmark in the results (the command's)
   --format text|json    format of the report
   --dry-run             print every write without any change
