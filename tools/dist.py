@@ -3,7 +3,7 @@
 ``out/dist`` then holds the sdist, the abi3 wheel (tagged manylinux by maturin, which checks the symbols that it uses),
 a bill of materials (CycloneDX), the licences of all that is linked, and checksums.  Both archives are installed into
 clean environments in which ``opplab run juno-eas --iterations 1`` must work; ``--quick`` leaves the sdist out, which
-compiles everything again.  The wheel is optimised for what `tools/train.py` runs (10 to 30 % quicker) where the
+compiles everything again.  The wheel is optimised for what `tools/train.py` runs (7 to 18 % less CPU time) where the
 toolchain has llvm-profdata: ``rustup component add llvm-tools``.
 """
 
