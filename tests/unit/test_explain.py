@@ -1462,6 +1462,30 @@ def test_the_rate_limit_of_a_direction_is_the_one_that_held() -> None:
     assert seen > 3
 
 
+def test_sleep_after_a_run_without_length_is_no_wait(tmp_path: Path) -> None:
+    """schedutil's thread was "queued on a CPU that ran no task" for 69 ms, in which it slept."""
+    from opplab.explanation.response import Activation, Cpu, Timeline
+
+    switches = [(100, 0, 0, True, 7), (200, 0, 7, False, 0), (300, 0, 0, True, 7), (300, 0, 7, False, 0)]
+    switches += [(900, 0, 0, True, 7), (950, 0, 7, False, 0)]
+    wakes = [(90, 7, 0), (300, 7, 0), (890, 7, 0)]
+    timeline = Timeline(switches, wakes, [], [(0, 0, 1000)], {0: Cpu(1000, 1.0)}, 0, {})
+    assert timeline.awake(7) == [Activation(90, 200), Activation(890, 950)]
+    # A run's trace has the same wake-ups, each event at a time of its own.
+    frames = opplab.Workload.periodic(3, run_us=3000, period_us=16000)
+    run = opplab.simulate("pixel6", frames, opplab.Policy(), seconds=1)
+    run.to_perfetto(tmp_path / "run.pftrace")
+    tasks = opplab.Trace(tmp_path / "run.pftrace").signal_sums(opplab.Machine.load("pixel6")).task_summary()
+    sugov = tasks.filter(pl.col("comm").str.starts_with("sugov:") & (pl.col("running_ns") > 0))
+    threads = dict(sugov.select("comm", "latency_ns_max").iter_rows())
+    for thread, latency_ns in threads.items():
+        whole, slowest = opplab.explain(run, task=thread, why_slow=True).findings[:2]
+        parts = slowest.data["parts_ns"]
+        assert parts["waiting"] + parts["idle"] + parts["held"] <= latency_ns + 2
+        assert whole.data["response_ns"] < 1e6
+    assert threads
+
+
 def test_what_runs_at_the_end_has_not_ended() -> None:
     from opplab.explanation.response import Activation, Cpu, Timeline
 

@@ -406,6 +406,28 @@ def test_what_was_measured_is_told_to_the_kernel_and_eas_is_on(tmp_path: Path) -
     assert energy[0] != energy[1], "energy-aware scheduling places these tasks elsewhere"
 
 
+def test_clusters_of_unlike_clocks_and_one_capacity_keep_the_kernel_from_eas(tmp_path: Path) -> None:
+    """Three points a cluster make a phone whose capacities nobody knows: its runs had EAS on, by their words."""
+    table, machine, load = tmp_path / "points.csv", tmp_path / "m.toml", tmp_path / "load.json"
+    points = ["0,300000,20", "0,1000000,70", "0,1800000,190", "4,500000,80", "4,1200000,290", "4,2400000,1300"]
+    table.write_text("\n".join(["soc,cpu,khz,busy_mean_mw", *(f"m,{one}" for one in points)]) + "\n")
+    load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
+    done = CliRunner().invoke(
+        opplab, ["machine", "import", str(table), "--clusters", "A55x4,A76x4", "-o", str(machine)]
+    )
+    assert done.exit_code == 0, done.output
+    words = "no energy-aware scheduling on m: all CPUs have one capacity"
+    arguments = ["run", str(load), "-m", str(machine), "--seconds", "0.2", "-o"]
+    assert words in CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")]).output
+    # It is so, and nobody who wants none is in need of the words.
+    runs = [simulate(Machine.load(machine), Workload.load(load), Policy(eas=eas), seconds=0.2) for eas in (True, False)]
+    assert runs[0].fingerprint == runs[1].fingerprint
+    assert "energy-aware" not in CliRunner().invoke(opplab, [*arguments, str(tmp_path / "two"), "--no-eas"]).output
+    alike = machine.read_text().replace("500000", "300000").replace("1200000", "1000000").replace("2400000", "1800000")
+    machine.write_text(alike)
+    assert "energy-aware" not in CliRunner().invoke(opplab, [*arguments, str(tmp_path / "three")]).output
+
+
 def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -> None:
     path = tmp_path / "bare.toml"
     path.write_text(without_power("sm8150"), encoding="utf-8")

@@ -57,6 +57,14 @@ def test_tasks_cost_what_the_meters_of_the_engine_say(metered: tuple[pl.DataFram
     assert compared >= 5
     assert energy.tasks["energy_j"].sum() + energy.idle_j + energy.floor_j == pytest.approx(energy.total_j, rel=1e-12)
     assert energy.total_j == pytest.approx(total_j, rel=FILE)
+    # Each row is the sum of its parts; idle CPUs and clusters have theirs, the rest of the machine has none.
+    *rows, rest = meter.iter_rows(named=True)
+    assert [one["energy_j"] for one in rows] == pytest.approx(
+        [one["cpu_j"] + one["shared_j"] for one in rows], rel=1e-9
+    )
+    assert (rest["name"], rest["cpu_j"], rest["shared_j"]) == ("(rest of the machine)", None, None)
+    for by_row, by_cluster in (("cpu_j", "cpus_j"), ("shared_j", "shared_j")):
+        assert meter[by_row].sum() == pytest.approx(energy.clusters[by_cluster].sum(), rel=FILE)
 
 
 def test_parts_have_the_ranges_of_the_machine(metered: tuple[pl.DataFrame, Path, str]) -> None:

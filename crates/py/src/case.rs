@@ -194,7 +194,7 @@ impl PyCase {
     fn why_no_eas(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let case = self.case(py);
         let why = opplab_sim::why_no_eas(&case.case).map_err(|error| raise(py, "CaseError", error.0))?;
-        Ok(why.filter(opplab_sim::NoEas::is_of_machine).map(|why| why.to_string()))
+        Ok(why.filter(|why| why.is_of_machine(&case.case.machine)).map(|why| why.to_string()))
     }
 
     /// Whether it runs without energy-aware scheduling, and with it under schedutil.

@@ -93,21 +93,21 @@ fn tasks<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>
     let mut sink = TaskEnergy::new(&case.machine);
     let outcome = simulate(py, case, &mut sink)?;
     let end_ns = outcome.wall_ns + outcome.warmup.wall_ns;
-    let (mut used, nobody_fj) = sink.finish(end_ns);
+    let (mut used, nobody) = sink.finish(end_ns);
     used.resize(outcome.task_names.len(), Used::default());
+    used.push(nobody);
     let floor_fj = u128::from(case.machine.floor_uw) * u128::from(end_ns);
-    let rest = [("(idle)", nobody_fj), ("(rest of the machine)", floor_fj)];
     let dict = PyDict::new(py);
     let joules = |fj: u128| fj as f64 * 1e-15;
-    let numbers = (0..used.len()).map(Some).chain(rest.map(|_| None));
-    dict.set_item("task", numbers.collect::<Vec<_>>())?;
-    let names = outcome.task_names.iter().map(String::as_str).chain(rest.map(|(name, _)| name));
+    let tasks = outcome.task_names.len();
+    dict.set_item("task", (0..tasks).map(Some).chain([None, None]).collect::<Vec<_>>())?;
+    let names = outcome.task_names.iter().map(String::as_str).chain(["(idle)", "(rest of the machine)"]);
     dict.set_item("name", names.collect::<Vec<_>>())?;
-    let all = |of: fn(&Used) -> u128| used.iter().map(of).map(joules).collect::<Vec<_>>();
-    let column = |of: fn(&Used) -> u128, rest: [f64; 2]| [all(of), rest.to_vec()].concat();
-    let nobody = rest.map(|(_, fj)| joules(fj));
-    dict.set_item("energy_j", column(|one| one.cpu_fj + one.shared_fj, nobody))?;
-    dict.set_item("cpu_j", column(|one| one.cpu_fj, [0.0; 2]))?;
-    dict.set_item("shared_j", column(|one| one.shared_fj, [0.0; 2]))?;
+    // The rest of the machine is neither a CPU's nor a cluster's.
+    let column =
+        |of: fn(&Used) -> u128, rest| used.iter().map(|one| Some(joules(of(one)))).chain([rest]).collect::<Vec<_>>();
+    dict.set_item("energy_j", column(Used::total_fj, Some(joules(floor_fj))))?;
+    dict.set_item("cpu_j", column(|one| one.cpu_fj, None))?;
+    dict.set_item("shared_j", column(|one| one.shared_fj, None))?;
     Ok(dict)
 }

@@ -53,7 +53,7 @@ fn meters_tasks_and_traces_have_one_energy() {
         let Tee(mut trace, used) = sinks;
         let end_ns = outcome.warmup.wall_ns + outcome.wall_ns;
         trace.end(end_ns);
-        let (tasks, nobody_fj) = used.finish(end_ns);
+        let (tasks, nobody) = used.finish(end_ns);
         let mut bytes = Vec::new();
         trace_dat(&trace.into_trace(), &mut bytes).expect("a trace.dat");
         let file = TraceFile::from_bytes(bytes, &ReadOptions::default()).expect("a trace");
@@ -69,7 +69,10 @@ fn meters_tasks_and_traces_have_one_energy() {
             }
             assert!(near(energy.floor_fj, outcome.floor_energy_fj), "seed {seed}");
         }
-        assert!(near(energy.idle_fj, nobody_fj), "seed {seed}: {} and {nobody_fj} fJ", energy.idle_fj);
+        let idle_fj = nobody.total_fj();
+        assert!(near(energy.idle_fj, idle_fj), "seed {seed}: {} and {idle_fj} fJ", energy.idle_fj);
+        let cpus_fj = nobody.cpu_fj + tasks.iter().map(|task| task.cpu_fj).sum::<u128>();
+        assert!(near(energy.clusters.iter().map(|one| one.cpus_fj).sum(), cpus_fj), "seed {seed}: {cpus_fj} fJ");
         for (index, task) in tasks.iter().enumerate() {
             let found = energy.tasks.get(&(FIRST_PID + index as i32)).copied().unwrap_or_default();
             assert!(

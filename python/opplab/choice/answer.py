@@ -85,6 +85,8 @@ class Option:
         Constraints that it does not keep in most draws.
     kept_by_means : list of str
         Those of them that its mean and the baseline's keep.
+    broken_by_means : list of str
+        Constraints that it keeps in most draws, although its mean does not.
     changes : dict of str to Parts
         Change of each metric against the baseline, in percent; none of a metric that is zero.
     twins : list of str
@@ -106,6 +108,7 @@ class Option:
     commands: Sequence[str]
     breaks: Sequence[str] = ()
     kept_by_means: Sequence[str] = field(default=(), kw_only=True)
+    broken_by_means: Sequence[str] = field(default=(), kw_only=True)
     changes: Mapping[str, Parts] = field(default_factory=dict)
     twins: Sequence[str] = ()
     equals: Sequence[str] = ()
@@ -366,7 +369,7 @@ class Choice:
         chosen = self.recommended
         # What a setting keeps is all of them together, also those that nobody asked for.
         also = self.work if chosen is not None and chosen.meets < 1 else []
-        limits = " and ".join([*self.constraints, *also]) if self.constraints else ""
+        limits = " and ".join([*self.constraints, *also])
         if self.unranked:
             from opplab.trace.replayed import FIXED_SPEED
 
@@ -394,6 +397,9 @@ class Choice:
         ]
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
+        if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
+            most = f"although in most {self.samples[1]} within the limit"
+            out.append(f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}.")
         out += self.left_out()
         out += self.same()
         out += self._tests_nothing()
@@ -474,30 +480,32 @@ class Choice:
 
     def left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""
-        out = []
-        base = next((option for option in self.options if option.label == self.baseline), self.options[0])
-        for option in self.options:
-            broken = [text for text in option.breaks if text in self.work]
-            if not broken:
-                continue
-            words = []
-            for text in broken:
-                metric = text.partition(" ")[0]
-                counted = LATER if metric == "missed_activations" and LATER in option.parts else metric
-                ours, theirs = option.parts[counted].value, base.parts[counted].value
-                if self.units[metric][0] == "%":
-                    start = "" if ours == option.parts[metric].value else ", without those of the start"
-                    words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
-                else:
-                    words.append(
-                        f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {ours:.4g}"
-                    )
-                if text in option.kept_by_means:
-                    words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
-            out.append(f"Left out: {option.label} does less than {self.baseline}: {', '.join(words)}.")
+        less = {one.label: self._less(one, [text for text in one.breaks if text in self.work]) for one in self.options}
+        out = [
+            f"Left out: {label} does less than {self.baseline}: {', '.join(words)}."
+            for label, words in less.items()
+            if words
+        ]
         if len(out) > LEFT_OUT:
             out = [*out[:LEFT_OUT], f"Left out for less work, too: {several(len(out) - LEFT_OUT, 'more setting')}."]
         return out
+
+    def _less(self, option: Option, limits: Sequence[str]) -> list[str]:
+        """Give by how much a setting is beyond limits of the baseline's work."""
+        base = next((option for option in self.options if option.label == self.baseline), self.options[0])
+        words = []
+        for text in limits:
+            metric = text.partition(" ")[0]
+            counted = LATER if metric == "missed_activations" and LATER in option.parts else metric
+            ours, theirs = option.parts[counted].value, base.parts[counted].value
+            if self.units[metric][0] == "%":
+                start = "" if ours == option.parts[metric].value else ", without those of the start"
+                words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
+            else:
+                words.append(f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {ours:.4g}")
+            if text in option.kept_by_means:
+                words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
+        return words
 
     def _tests_nothing(self) -> list[str]:
         """Report which constraints separate no settings, because all have one value."""

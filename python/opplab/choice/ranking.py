@@ -179,6 +179,7 @@ class Ranking:
                 self.twins[label],
                 [other for one, other in enumerate(self.labels) if one != at and wins[one] == wins[at]],
                 kept_by_means=[limit.text for limit in broken[at] if excess[at][limit] <= 0],
+                broken_by_means=[limit.text for limit in kept if limit not in broken[at] and excess[at][limit] > 0],
                 ties=float(winners[:, at].mean()),
                 single=(int(alone[:, at].sum()), int(wins_of[:, at].sum()), int(keeps[:, at].sum())),
             )

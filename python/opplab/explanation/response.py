@@ -192,13 +192,16 @@ class Timeline:
         moves = [(time_ns, cpu) for time_ns, moved, cpu in self._moves if moved == task]
         moved_ns = [time_ns for time_ns, _ in moves]
         states: list[tuple[int, int, str, int]] = []
-        left_ns, runnable, last, since_ns, runs = 0, False, -1, 0, False
+        left_ns, runnable, last, since_ns, runs, ended = 0, False, -1, 0, False, 0
 
         def gap(start_ns: int, end_ns: int, cpu: int) -> None:
             """Add the time before a task runs on `cpu`."""
+            nonlocal ended
             at_ns = start_ns
             if not runnable:
-                place = bisect_left(wakes, (start_ns, -1))
+                # A wake-up ends one sleep: that of a run without length is at the time of the next sleep, too.
+                place = bisect_left(wakes, (start_ns, -1), ended)
+                ended = place + 1
                 at_ns, waker = wakes[place] if place < len(wakes) else (end_ns, -1)
                 at_ns = min(at_ns, end_ns)
                 states.append((start_ns, at_ns, "asleep", waker))

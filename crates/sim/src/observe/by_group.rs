@@ -85,7 +85,7 @@ impl ByGroup {
     pub fn finish(self, groups: &[GroupSpec], outcome: &Outcome) -> GroupShares {
         let Tee(energy, waits) = self.sink;
         let end_ns = outcome.wall_ns + outcome.warmup.wall_ns;
-        let (used, nobody_fj) = energy.finish(end_ns);
+        let (used, nobody) = energy.finish(end_ns);
         let (machine, pressures) = self.psi.map(|psi| psi.finish(end_ns)).unzip();
         let pressure_of = |group: usize| pressures.as_ref().map(|all: &Vec<Pressure>| all[group]);
         let within = |mut at: Option<u32>, group: usize| loop {
@@ -99,7 +99,7 @@ impl ByGroup {
         let last = last.map(|(task, used)| (outcome.task_groups.get(task).copied().flatten(), used));
         let mut own_fj = vec![0; groups.len() + 1];
         for (group, used) in self.left.into_iter().chain(last) {
-            own_fj[place(group)] += used.cpu_fj + used.shared_fj;
+            own_fj[place(group)] += used.total_fj();
         }
         let figures = (0..groups.len()).map(|group| {
             let those: Vec<usize> =
@@ -117,7 +117,7 @@ impl ByGroup {
             GroupFigures { energy_fj, activations, missed_activations, latency_ns, response_ns, pressure }
         });
         let root_fj = own_fj[0];
-        GroupShares { groups: figures.collect(), root_fj, nobody_fj, pressure: machine }
+        GroupShares { groups: figures.collect(), root_fj, nobody_fj: nobody.total_fj(), pressure: machine }
     }
 }
 

@@ -16,6 +16,13 @@ pub struct Used {
     pub shared_fj: u128,
 }
 
+impl Used {
+    /// Both together.
+    pub fn total_fj(&self) -> u128 {
+        self.cpu_fj + self.shared_fj
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Meter {
     power_uw: u64,
@@ -41,7 +48,7 @@ pub struct TaskEnergy {
     cpus: Vec<Meter>,
     shared: Vec<Meter>,
     tasks: Vec<Used>,
-    nobody_fj: u128,
+    nobody: Used,
 }
 
 impl TaskEnergy {
@@ -60,7 +67,7 @@ impl TaskEnergy {
             cpus: vec![Meter::default(); machine.nr_cpus()],
             shared: vec![Meter::default(); machine.clusters.len()],
             tasks: Vec::new(),
-            nobody_fj: 0,
+            nobody: Used::default(),
         }
     }
 
@@ -75,7 +82,7 @@ impl TaskEnergy {
     fn settle_cpu(&mut self, cpu: usize, now_ns: u64) {
         let fj = self.cpus[cpu].take(now_ns, self.from_ns);
         match self.curr[cpu] {
-            IDLE_TASK => self.nobody_fj += fj,
+            IDLE_TASK => self.nobody.cpu_fj += fj,
             task => self.task(task).cpu_fj += fj,
         }
     }
@@ -88,7 +95,7 @@ impl TaskEnergy {
         let running = self.clusters[cluster].iter().map(|&cpu| self.curr[cpu as usize]);
         let tasks: Vec<u32> = running.filter(|&task| task != IDLE_TASK).collect();
         let Some(part) = fj.checked_div(tasks.len() as u128) else {
-            self.nobody_fj += fj;
+            self.nobody.shared_fj += fj;
             return;
         };
         let rest = fj - part * tasks.len() as u128;
@@ -110,14 +117,14 @@ impl TaskEnergy {
     }
 
     /// What each task used up to `end_ns`, and what was nobody's.
-    pub fn finish(mut self, end_ns: u64) -> (Vec<Used>, u128) {
+    pub fn finish(mut self, end_ns: u64) -> (Vec<Used>, Used) {
         for cpu in 0..self.cpus.len() {
             self.settle_cpu(cpu, end_ns);
         }
         for cluster in 0..self.shared.len() {
             self.settle_shared(cluster, end_ns);
         }
-        (self.tasks, self.nobody_fj)
+        (self.tasks, self.nobody)
     }
 }
 
@@ -178,10 +185,10 @@ mod tests {
         sink.event(15, &switch(0, 3, IDLE_TASK));
         sink.power(15, Metered::Cpu(0), 5);
         sink.event(20, &switch(1, 1, IDLE_TASK));
-        let (tasks, nobody_fj) = sink.finish(30);
+        let (tasks, nobody) = sink.finish(30);
         // From 10 to 15 both share 35 fJ: 18 and 17.
         assert_eq!(tasks[3], Used { cpu_fj: 15 * 100, shared_fj: 10 * 7 + 18 });
         assert_eq!(tasks[1], Used { cpu_fj: 10 * 50, shared_fj: 17 + 5 * 7 });
-        assert_eq!(nobody_fj, 15 * 5 + 10 * 50 + 10 * 7);
+        assert_eq!(nobody, Used { cpu_fj: 15 * 5 + 10 * 50, shared_fj: 10 * 7 });
     }
 }

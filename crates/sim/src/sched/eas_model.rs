@@ -171,8 +171,19 @@ pub enum NoEas {
 
 impl NoEas {
     /// Whether the machine, and not the policy, is why: what somebody who compares schedulers must know.
-    pub fn is_of_machine(&self) -> bool {
-        !matches!(self, Self::Off | Self::Symmetric | Self::Governor | Self::Kernel)
+    ///
+    /// Clusters that are alike have nothing to place by. Of clusters with other clocks one capacity is what the machine file lacks.
+    pub fn is_of_machine(&self, machine: &Machine) -> bool {
+        let clocks = |cluster: &Cluster| cluster.opps.iter().map(|opp| opp.khz).collect::<Vec<_>>();
+        let unlike = || {
+            machine.clusters.iter().all(|one| one.capacity == machine.clusters[0].capacity)
+                && machine.clusters.iter().any(|one| clocks(one) != clocks(&machine.clusters[0]))
+        };
+        match self {
+            Self::Off | Self::Governor | Self::Kernel => false,
+            Self::Symmetric => unlike(),
+            _ => true,
+        }
     }
 }
 
