@@ -62,6 +62,13 @@ def test_info_counts_events_and_time(small: Path) -> None:
     assert result.exit_code == 0
 
 
+def test_info_prints_the_first_event_as_events_has_it(tmp_path: Path) -> None:
+    """Goal: a printed start can be given to --from. Method: a clock since 1970, which has more digits than a float."""
+    (tmp_path / "epoch.txt").write_text("a-7 [000] 1767225610.075331584: cpu_frequency: state=1000 cpu_id=0\n")
+    assert "0.000000000 s from 1767225610.075331584\n" in run("trace", "info", tmp_path / "epoch.txt").stdout
+    assert "1767225610.075331584:" in run("trace", "events", tmp_path / "epoch.txt").stdout
+
+
 @pytest.mark.parametrize(
     ("options", "times"),
     [
