@@ -62,6 +62,13 @@ def test_info_counts_events_and_time(small: Path) -> None:
     assert result.exit_code == 0
 
 
+def test_info_prints_the_first_event_as_events_has_it(tmp_path: Path) -> None:
+    """Goal: a printed start can be given to --from. Method: a clock since 1970, which has more digits than a float."""
+    (tmp_path / "epoch.txt").write_text("a-7 [000] 1767225610.075331584: cpu_frequency: state=1000 cpu_id=0\n")
+    assert "0.000000000 s from 1767225610.075331584\n" in run("trace", "info", tmp_path / "epoch.txt").stdout
+    assert "1767225610.075331584:" in run("trace", "events", tmp_path / "epoch.txt").stdout
+
+
 @pytest.mark.parametrize(
     ("options", "times"),
     [
@@ -205,6 +212,34 @@ def test_signals_of_a_small_trace(small: Path, tmp_path: Path) -> None:
     result = run("trace", "signals", small, "-m", "juno-r2", "--format", "json", "-o", tmp_path / "tables")
     assert json.loads(result.stdout)["tasks"][0]["comm"] == "worker"
     assert (tmp_path / "tables" / "activations.parquet").is_file()
+
+
+def test_a_task_that_runs_before_its_first_switch_runs_as_long_in_all_views(tmp_path: Path) -> None:
+    """Goal: a part of a trace has the time of who ran at its start. Method: sums by hand, and those of energy."""
+    switch = "sched_switch: prev_comm={0} prev_pid={1} prev_prio=120 prev_state={2} ==> next_comm={3} next_pid={4}"
+    events = [
+        (1_000_000, 1, "cpu_frequency: state=450000 cpu_id=0"),
+        (1_000_000, 1, "cpu_frequency: state=600000 cpu_id=1"),
+        (1_000_000, 1, "cpu_idle: state=4294967295 cpu_id=1"),
+        (1_020_000, 1, "sched_waking: comm=long pid=7 prio=120 target_cpu=000"),
+        (1_300_000, 1, switch.format("swapper", 0, "R", "other", 9)),
+        (1_700_000, 0, switch.format("long", 7, "S", "next", 8)),
+        (1_720_000, 1, "sched_waking: comm=long pid=7 prio=120 target_cpu=000"),
+        (1_750_000, 0, switch.format("next", 8, "R", "long", 7)),
+        (2_000_000, 0, switch.format("long", 7, "S", "swapper", 0)),
+    ]
+    lines = [
+        f"x-1 [00{cpu}] {us / 1e6:.6f}: {what}{' next_prio=120' if 'next_' in what else ''}\n"
+        for us, cpu, what in events
+    ]
+    (tmp_path / "cut.txt").write_text("".join(lines))
+    trace, machine = opplab.read_trace(tmp_path / "cut.txt"), opplab.Machine.load("juno-r2")
+    signals = trace.signals(machine)
+    by_pid = {7: 950_000_000, 8: 50_000_000, 9: 700_000_000}
+    assert dict(signals.running.group_by("pid").agg(pl.col("time_ns").sum()).iter_rows()) == by_pid
+    assert dict(trace.energy(machine).tasks.select("pid", "running_ns").iter_rows()) == by_pid
+    # Its first wake-up was over before a switch shows it, so that only the second has a wait.
+    assert signals.waits.filter(pl.col("woken")).select("pid", "wait_ns").rows() == [(7, 30_000_000)]
 
 
 def test_signals_refuse_a_machine_that_is_too_small(tmp_path: Path) -> None:

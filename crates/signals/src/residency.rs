@@ -1,8 +1,9 @@
 //! Sums of times: how long each CPU was at each frequency and in each idle state, where and how fast each task ran, and how long
 //! tasks waited for a CPU.
 //!
-//! Times are counted between the first and the last event; what a CPU did before its first event of a kind is unknown and counted
-//! nowhere.
+//! Times are counted between the first and the last event. Who leaves a CPU at its first switch has run there since the first event,
+//! unless the CPU was idle in between, as [`crate::activations`] and energy have it. Clocks and idle states before their first events
+//! are unknown and counted nowhere.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,8 +40,12 @@ pub struct Residency {
     cpus: Vec<CpuState>,
     runnable: Waits<i32>,
     sums: HashMap<(i32, u32, u32), u64>,
+    first_ns: Option<u64>,
     last_ns: u64,
 }
+
+/// Who runs before a CPU's first switch, until that names it.
+const UNNAMED: i32 = i32::MIN;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuState {
@@ -55,7 +60,8 @@ impl Residency {
     fn cpu(&mut self, cpu: u32) -> &mut CpuState {
         let cpu = (cpu & 0xffff) as usize;
         if self.cpus.len() <= cpu {
-            self.cpus.resize(cpu + 1, CpuState::default());
+            let running = self.first_ns.map(|since| (UNNAMED, since));
+            self.cpus.resize(cpu + 1, CpuState { running, ..CpuState::default() });
         }
         &mut self.cpus[cpu]
     }
@@ -94,13 +100,24 @@ impl Residency {
                 *self.idle_ns.entry((cpu, state)).or_default() += ns;
             }
         }
-        for (key, ns) in self.sums.drain() {
+        for (key, ns) in self.sums.drain().filter(|(key, _)| key.0 != UNNAMED) {
             *self.running_ns.entry(key).or_default() += ns;
         }
     }
 
+    /// Gives to `pid` what ran before the first switch; to nobody, if the CPU was idle.
+    fn name_first(&mut self, cpu: u32, pid: Option<i32>) {
+        if self.cpu(cpu).running.take_if(|(pid, _)| *pid == UNNAMED).is_none() {
+            return;
+        }
+        let unnamed: Vec<_> = self.sums.extract_if(|key, _| (key.0, key.1) == (UNNAMED, cpu)).collect();
+        let Some(pid) = pid.filter(|&pid| pid != 0) else { return };
+        unnamed.into_iter().for_each(|((_, cpu, khz), ns)| *self.sums.entry((pid, cpu, khz)).or_default() += ns);
+    }
+
     fn switch(&mut self, cpu: u32, now: u64, prev: (i32, bool), next: i32) {
         self.settle_running(cpu, now);
+        self.name_first(cpu, Some(prev.0));
         self.cpu(cpu).running = (next != 0).then_some((next, now));
         if let Some((wait_ns, woken)) = self.runnable.switch(cpu, now, prev, next) {
             self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns, woken });
@@ -111,6 +128,7 @@ impl Residency {
 impl SchedSink for Residency {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let now = event.time_ns;
+        self.first_ns.get_or_insert(now);
         self.last_ns = self.last_ns.max(now);
         match *what {
             SchedEvent::Switch { prev, prev_state, next } => {
@@ -123,6 +141,7 @@ impl SchedSink for Residency {
                 self.cpu(cpu).frequency = Some((khz, now));
             }
             SchedEvent::Idle { cpu, state } => {
+                self.name_first(cpu, None);
                 self.leave_idle(cpu, now);
                 self.cpu(cpu).idle = state.map(|state| (state as u32, now));
             }
@@ -150,10 +169,10 @@ mod tests {
         a-7 [000] 0.000200: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=8 next_prio=120\n\
         b-8 [000] 0.000210: sched_switch: prev_comm=b prev_pid=8 prev_prio=120 prev_state=S ==> next_comm=swapper next_pid=0 next_prio=120\n";
 
-    fn residency() -> Residency {
+    fn residency(text: &str) -> Residency {
         let mut residency = Residency::default();
         let options = opplab_trace::ReadOptions::default();
-        let file = TraceFile::from_bytes(TEXT.as_bytes().to_vec(), &options).unwrap();
+        let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).unwrap();
         file.stream(&options, &mut decoded(&mut residency)).unwrap();
         residency.finish();
         residency
@@ -161,7 +180,7 @@ mod tests {
 
     #[test]
     fn times_and_waits_are_those_of_the_text() {
-        let r = residency();
+        let r = residency(TEXT);
         assert_eq!(r.frequency_ns, BTreeMap::from([((0, 1000), 100_000), ((0, 2000), 110_000)]));
         assert_eq!(r.idle_ns, BTreeMap::from([((0, 1), 40_000)]));
         let running = BTreeMap::from([((7, 0, 1000), 40_000), ((7, 0, 2000), 70_000), ((8, 0, 2000), 40_000)]);
@@ -169,5 +188,24 @@ mod tests {
         let waits: Vec<_> = r.waits.iter().map(|w| (w.pid, w.wait_ns, w.woken)).collect();
         // Task 8 first ran without a wake-up in the trace; its second has only a waking.
         assert_eq!(waits, [(7, 20_000, true), (7, 30_000, false), (8, 40_000, true)]);
+    }
+
+    /// Goal: the parts of a CPU's time add up to the whole, also where its first switch comes late.
+    #[test]
+    fn who_leaves_first_has_run_since_the_first_event() {
+        let text = "\
+            x-0 [001] 0.000000: cpu_idle: state=4294967295 cpu_id=1\n\
+            x-0 [001] 0.000010: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n\
+            a-7 [000] 0.000100: cpu_frequency: state=2000 cpu_id=0\n\
+            x-0 [001] 0.000150: sched_switch: prev_comm=x prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=c next_pid=9 next_prio=120\n\
+            a-7 [000] 0.000300: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=8 next_prio=120\n\
+            c-9 [001] 0.000400: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n\
+            b-8 [000] 0.000450: sched_switch: prev_comm=b prev_pid=8 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n";
+        let r = residency(text);
+        let a_and_b = [((7, 0, 0), 100_000), ((7, 0, 2000), 200_000), ((8, 0, 2000), 150_000)];
+        assert_eq!(r.running_ns, BTreeMap::from_iter(a_and_b.into_iter().chain([((9, 1, 0), 300_000)])));
+        // Its first wake-up ended on CPU 0 before a switch shows it: its wait is not known.
+        let waits: Vec<_> = r.waits.iter().map(|w| (w.pid, w.wait_ns, w.woken)).collect();
+        assert_eq!(waits, [(7, 50_000, true)]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A wake-up latency is counted from the first event of a wake-up to the `sched_switch` to the task. The first event is
 //! `sched_waking`, or `sched_wakeup` or `sched_wakeup_new` where no `sched_waking` comes before. A wake-up of a task that runs
-//! counts nothing: it only resets the task's state. A task that was preempted waits, too, but not for its wake-up.
+//! counts nothing: it only resets the task's state. A task that was preempted waits, too, but not for its wake-up. A task that goes to
+//! sleep waits no more, whether or not a switch to it was seen.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -42,6 +43,8 @@ impl<T: Copy + Eq + Hash> Waits<T> {
         let idle = self.idle;
         if prev != idle && is_runnable {
             self.runnable.insert(prev, (now_ns, false));
+        } else {
+            self.runnable.remove(&prev);
         }
         self.running.insert(cpu, next);
         let (since_ns, woken) = self.runnable.remove(&next).filter(|_| next != idle)?;

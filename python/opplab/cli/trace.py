@@ -122,10 +122,10 @@ def info(file: Path, output_format: str) -> None:
         click.echo(json.dumps({**first, **{name: about[name] for name in about if name not in first}}, indent=2))
         return
     version = f" version {about['version']}" if about["version"] else ""
-    say(
-        f"{about['format']}{version}, {about['cpus']} CPUs, {about['duration_ns'] / 1e9:.9f} s "
-        f"from {about['start_ns'] / 1e9:.9f}" + (f", clock {about['clock']}" if about["clock"] else "")
-    )
+    # Exact: trace clocks have more digits than a float.
+    length, start = (f"{ns // 10**9}.{ns % 10**9:09}" for ns in (about["duration_ns"], about["start_ns"]))
+    clock = f", clock {about['clock']}" if about["clock"] else ""
+    say(f"{about['format']}{version}, {about['cpus']} CPUs, {length} s from {start}{clock}")
     for name in ("uname", "writer", "compression"):
         if about[name]:
             say(f"{name}: {about[name]}")
