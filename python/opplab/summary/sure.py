@@ -22,11 +22,11 @@ MOST_BARS = 8
 def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
     """Give what the template ``sure.html`` shows; `classes` are the variants' colours."""
     note = (
-        f"Intervals cover {100 * LEVEL:g} %. Thick: what the runs leave open (Student's t over iterations that share "
-        "their seeds). Thin: with what the assumed numbers of the machine file leave open, by "
+        f"Intervals cover {100 * LEVEL:g} %. Thick: uncertainty of the runs (Student's t over iterations that share "
+        "their seeds). Thin: with that of the machine file's assumed numbers, by "
         f"{sure.number} draws from their ranges (Latin hypercube, the same for all policies). The ranges are "
-        "somebody's judgement; what has no range is taken as known, and the model's own form is in no interval. Pale: "
-        "the interval includes zero."
+        "judgements. Numbers without a range count as known, and no interval covers the model's form. Pale: the "
+        "interval includes zero."
     )
     panels = []
     for metric in dict.fromkeys(line.metric for line in sure.lines):
