@@ -54,7 +54,7 @@ NOTEBOOKS: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "markdown",
-            "No governor misses an activation here, so `powersave` needs the least energy."
+            "No governor misses an activation here, and `powersave` needs the least energy."
             " Benchmarks work the same way:",
         ),
         (

@@ -258,7 +258,7 @@ def write_report(
         title=experiment.name,
         subtitle=experiment.about,
         facts=[
-            ("machine", ", ".join(facts["machines"])),
+            ("machine", ", ".join(dict.fromkeys(case.machine for case in experiment.cases))),
             ("kernel profile", ", ".join(facts["kernels"])),
             ("seeds", seeds if facts["iterations"] > 1 else str(facts["seed"])),
             ("iterations", str(facts["iterations"])),
