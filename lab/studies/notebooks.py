@@ -54,8 +54,8 @@ NOTEBOOKS: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "markdown",
-            "`powersave` stays at the lowest clock and misses activations; `performance` pays for clocks that nobody"
-            " needs. Benchmarks work the same way:",
+            "No governor misses an activation here, and `powersave` needs the least energy."
+            " Benchmarks work the same way:",
         ),
         (
             "code",

@@ -91,3 +91,10 @@ def test_metrics_are_those_of_runs(small_case: _opplab.Case) -> None:
         assert not any(map(is_answer, parts))
         clusters = sum(measured[name]["value"] for name in parts if name != f"{whole}:rest")
         assert clusters == pytest.approx(measured[whole]["value"])
+
+
+def test_a_heading_between_options_is_no_text_of_an_option() -> None:
+    """`host compare` groups its options: "Design:", "Measures:" and "Results:" are headings, not help."""
+    compare = next(page for page in pages() if page.name == "opplab host compare")
+    assert not [text for _, text in compare.options if text.endswith(":")]
+    assert dict(compare.options)["--seed N"] == "seed of the random order (1)"

@@ -19,6 +19,7 @@ from opplab.report import svg
 from opplab.summary import page as page_of
 from opplab.summary import pairs, publish
 from opplab.summary.answer import answer_of
+from opplab.summary.sure import tornado
 from opplab.sweep import confidence
 
 
@@ -232,7 +233,7 @@ def test_machines_side_by_side_share_an_axis_that_shows_their_changes() -> None:
 
 
 def test_names_beside_a_picture_keep_what_tells_them_apart() -> None:
-    names = ["schedutil rate_limit_us=2000", "schedutil rate_limit_us=20000"]
+    names = [f"schedutil with the time between two changes, in us, of rate_limit_us={us}" for us in (2000, 20000)]
     changes = [(name, [svg.Change(name, "v0", 1.0, None, None, clear=True)]) for name in names]
     bars = [svg.Bar(name, "v0", [("a", "f0", 100.0)]) for name in names]
     points = [svg.Series("x", "v0", [(0.0, 1.0, None), (1.0, 2.0, None)])]
@@ -245,6 +246,18 @@ def test_names_beside_a_picture_keep_what_tells_them_apart() -> None:
         shown = re.findall(r"<text[^>]*>([^<]+\u2026[^<]+)<title>", picture)
         assert len(set(shown)) == 2, picture
         assert all(f"<title>{name}</title>" in picture for name in names)
+
+
+def test_a_name_that_does_not_fit_beside_a_row_stands_whole_above_it() -> None:
+    name = "schedutil rate_limit_us=2000"
+    changes = [(name, [svg.Change(name, "v0", 1.0, None, None, clear=True)])]
+    bars = [svg.Bar(name, "v0", [("a", "f0", 100.0)])]
+    cause = {"assumption": name, "rank_correlation": 0.5, "share": 0.5, "p": 0.0}
+    for picture in (svg.changes("a", changes, "%"), svg.stacked("a", [("1", bars)]), tornado("a", [cause])):
+        marks = re.search(rf'y="([\d.]+)"[^>]*>{name}</text>', picture)
+        drawn = re.findall(r'<rect x="[\d.]+" y="([\d.]+)" [^>]*class="(?:box|f\d)"', picture)
+        assert marks is not None, picture
+        assert float(marks[1]) < float(drawn[0]), picture
 
 
 def test_numbers_below_an_axis_leave_room_for_each_other() -> None:

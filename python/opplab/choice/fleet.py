@@ -331,8 +331,8 @@ class Fleet(Block):
 
         return render(
             "choice.html",
-            title="Which setting for each machine type?",
-            subtitle=self.question,
+            title="Fleet: one setting for each machine type",
+            subtitle="",
             facts=[
                 ("machine types", str(len(self.types))),
                 ("machines", str(sum(kind.machines for kind, _ in self.types))),
@@ -435,7 +435,9 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
             words = (
                 (getattr(error, "strerror", "") or str(error))
                 .removeprefix("failed to import ")
-                .removeprefix(f"{source}: ")
+                .removeprefix("failed to read ")
+                .removeprefix(f"{source}:")
+                .lstrip()
             )
             refused.append((str(source), words))
             continue
@@ -715,11 +717,11 @@ def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         return "No machine type has an answer: every dump is refused."
     generic = sum(GENERIC_MARK in kind.text for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
+    curves = f"{generic} of {len(answered)} types draw a generic curve's power; " if generic else ""
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
     saves = any((saving.watts or 0.0) > 0 for _, saving in answered)
     which = "that saves most" if saves else "with the most machines"
     return (
-        f"Assumed: {generic} of {len(answered)} types draw a generic curve's power; {idle}8760 hours a year under this "
-        f"workload. Next: `opplab fit power` on one machine of the type {which}; "
-        "its file may stand in place of the dump."
+        f"Assumed: {curves}{idle}8760 hours a year under this workload. Next: `opplab fit power` on one machine of the "
+        f"type {which}; its file may stand in place of the dump."
     )

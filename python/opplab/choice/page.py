@@ -22,6 +22,7 @@ def page(choice: Choice) -> str:
 
     chosen = choice.recommended
     needed = quantile_draws(LEVEL)
+    intervals = not choice.assumptions or choice.samples[0] >= needed
     panels = [panel(picture_title(choice), pareto_picture(choice))]
     if not choice.unranked:
         panels.append(panel("Probability of being the best", probabilities(choice)))
@@ -44,8 +45,9 @@ def page(choice: Choice) -> str:
         commands=[] if chosen is None else chosen.commands,
         label="" if chosen is None else chosen.label,
         panels=panels,
+        intervals=intervals,
         tables=[
-            table_of("Values with intervals", [_titled(row) for row in choice.text_rows()]),
+            table_of("Values with intervals" if intervals else "Values", [_titled(row) for row in choice.text_rows()]),
             *(
                 [
                     table_of(
@@ -59,10 +61,10 @@ def page(choice: Choice) -> str:
         ],
         note=(
             (
-                f"Values are means; intervals need {needed} draws. "
-                if choice.assumptions and choice.samples[0] < needed
-                else f"Values are means with {100 * LEVEL:g} % intervals, which cover the variation of runs and the "
+                f"Values are means with {100 * LEVEL:g} % intervals, which cover the variation of runs and the "
                 "ranges of assumed values. "
+                if intervals
+                else f"Values are means; intervals need {needed} draws. "
             )
             + "All settings run the same programs with the same seeds and draws. Two settings may "
             "differ clearly although their intervals overlap: compare the probability of being the best, and the gap "

@@ -122,7 +122,7 @@ dask_option = click.option("--dask", metavar="ADDRESS", help="Dask scheduler to 
     callback=_words,
     default=",".join(GOALS),
     metavar="A[,B]",
-    help="Metrics to optimise; energy counts by unit of work.",
+    help="Metrics to optimise; energy is per unit of work.",
 )
 @constraints_option
 @click.option(
@@ -173,8 +173,8 @@ def command(
     The answer ranks the settings by their probability of being the best, and prints the commands that apply the first.
     --goal and --constraint take any metric of `opplab list metrics`, and latency_p99, response_p95, throughput, missed.
 
-    The first setting is the baseline. Settings that miss more activations, or do over 1 % less work, are left out. A
-    --constraint on the same metric replaces this rule.
+    The first setting is the baseline. Settings that miss more activations than it, or do over 1 % less work, are
+    left out. A --constraint on the same metric replaces this rule.
     """
     from opplab.choice.choose import choose
     from opplab.cli.run import cluster

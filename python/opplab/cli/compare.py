@@ -69,13 +69,13 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="NAME[:METRIC]",
     help="Benchmark to compare; may be repeated.",
 )
-@click.option("--metric", default="", show_default=False, help="Only this metric of the benchmark, e.g. tput.")
+@click.option("--metric", default="", show_default=False, help="Metric of the benchmark to compare, e.g. tput.")
 @click.option("--report", default="", show_default=False, help="Other view of the same logs, e.g. latency for fio.")
 @click.option(
     "--method",
     type=click.Choice(["default", "mmtests"]),
     default="default",
-    help="Statistics to use.",
+    help="Statistics: opplab's default, or mmtests' own.",
 )
 @click.option("--summary", type=click.Choice(SUMMARIES), help="mmtests summary (default: the benchmark's own).")
 @click.option("--table", type=TableName(), default="detail", help=_TABLES_HELP)
@@ -119,11 +119,11 @@ def command(source: tuple[str, ...], **options: Any) -> None:
     published text (000 to 004); beside a results folder it shows simulated and published changes together.
 
     With --uncertainty N, the experiment of a results folder runs again with draws of the machine's assumed values.
-    Tables of their own have intervals in two parts: runs and assumptions. Stars and --fail-if are of the runs alone.
+    Additional tables then have intervals in two parts: runs and assumptions. Stars and --fail-if use the runs alone.
 
     A positive change is an improvement. Each machine and workload is compared on its own. --fail-if also fails on
     missing runs, benchmarks and iterations, and on values that are not numbers. Its NAME is a metric, an operation, a
-    benchmark (its main metrics) or any (all metrics with a better side).
+    benchmark (its main metrics) or any (all metrics with a better direction).
     Exit codes: 0 ok, 1 a rule of --fail-if holds or cannot be judged, 2 usage or bad input.
     """
     request = Request(source, options)

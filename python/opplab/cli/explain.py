@@ -50,7 +50,7 @@ def _idle_of_run(target: str, output_format: str) -> None:
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU whose task and frequency to explain.")
 @click.option(
     "--task",
-    help="Task whose placement to explain; of several of one name NAME#0, NAME#1, ...; of a trace a pid or NAME#2, ...",
+    help="Task whose placement to explain: a name, or NAME#0, NAME#1, ... among equal names; in a trace also a pid.",
 )
 @click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
 @click.option(
@@ -59,7 +59,7 @@ def _idle_of_run(target: str, output_format: str) -> None:
 @click.option(
     "--idle",
     is_flag=True,
-    help="Compare idle governors on the sleeps (`opplab trace idle`); of a run the power by state, too.",
+    help="Compare idle governors on the sleeps, as `opplab trace idle`; for a run, also by power of each state.",
 )
 @trace_machine_option(default="auto")
 @click.option(

@@ -112,7 +112,7 @@ def _checked(report: dict[str, Any]) -> str:
 )
 @points_option
 @interval_option
-@click.option("--check", type=click.Path(path_type=Path), help="Predict the points of this table that were not used.")
+@click.option("--check", type=click.Path(path_type=Path), help="Table whose unused points are predicted.")
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
 @click.option("--soc", help="Chip of the table (default: all).")
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU of the table (default: all).")
@@ -130,9 +130,9 @@ def power(
 ) -> None:
     """Fit the power of a core by clock to measured points; three points are enough.
 
-    SOURCES are tables of power by operating point, in the columns of freqbench's digest: soc, cpu, khz, busy_mean_mw.
-    run and coremark_iter_per_s are optional. The curve has a constant part and f V^2, with a voltage that is flat up to
-    a knee. Other chips supply its shape.
+    SOURCES are tables of power by operating point, in the columns of freqbench's digest: soc, cpu, khz,
+    busy_mean_mw. The columns run and coremark_iter_per_s are optional. The curve is a constant plus a multiple of f
+    V^2; the voltage is flat up to a knee. Its shape comes from other chips.
 
     The output has parameters and residuals. With --check, --leave-one-out or unused points it also has the error of
     the predictions, beside that of a straight line between the lowest and the highest point.

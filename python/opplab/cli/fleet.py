@@ -89,11 +89,11 @@ def command(
 ) -> None:
     """Recommend a setting for each machine type of a fleet, with the watts and kWh that it saves.
 
-    DUMPS are machine dumps (.tar.xz), copied /sys and /proc trees, folders of these, or a list of paths (.txt). Machine
-    files (.toml, e.g. of `opplab fit power`) and names of built-in machines may stand beside them. What has the same
-    simulated hardware is one machine type. A dump counts as one machine, or as many as --count gives. A generic power
-    curve stands in where a dump has no power.
-    The first governor is the baseline, and every setting must do the baseline's work.
+    DUMP is a machine dump (.tar.xz), or a copied /sys and /proc tree. FOLDER holds several, and LIST (.txt) has
+    their paths. Machine files (.toml, e.g. of `opplab fit power`) and names of built-in machines may stand beside
+    them. Dumps with the same simulated hardware form one machine type. A dump counts as one machine, or as many as
+    --count gives. A generic power curve stands in where a dump has no power. The first governor is the baseline,
+    and every setting must do the baseline's work.
 
     A second call continues an interrupted one. Exit code 1: a dump was refused; the others have their answer.
     """

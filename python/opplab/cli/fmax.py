@@ -126,9 +126,9 @@ def _together(told: list[str]) -> list[str]:
     default="",
     show_default=False,
     metavar="NAME",
-    help="Under this driver of the machine.  [default: its own]",
+    help="cpufreq driver of the machine.  [default: its own]",
 )
-@click.option("--no-turbo", is_flag=True, help="Turbo is switched off.")
+@click.option("--no-turbo", is_flag=True, help="Turbo switched off.")
 @format_option
 def command(source: str, driver: str, no_turbo: bool, output_format: str) -> None:
     """Show every candidate for f_max, each kernel's choice, and its effect.

@@ -56,9 +56,9 @@ def diff(
     BEFORE and AFTER are mainline releases (6.12), point releases (6.6.88) or a distribution's names
     (6.1.0-56-amd64). With --machine both kernels run the workload with the same seeds.
 
-    --attribute also runs BEFORE with one gate of AFTER at a time. Gates of one commit are one, as no kernel has one
-    without the other. Other gates that act only together are not found by it. The table has one row per gate: `runs`
-    names the kernel whose runs these are event for event.
+    --attribute also runs BEFORE with one gate of AFTER at a time. Gates of one commit are switched together, as no
+    kernel has one without the other. It misses other gates that act only together. The table has one row per gate:
+    `runs` names the kernel whose runs are the same, event for event.
     """
     from opplab.kernel import KernelProfile, kernel_diff
 

@@ -264,7 +264,7 @@ def command(kind: str | None, name: str | None, output_format: str) -> None:
     policy-keys, profile-keys, benchmarks, parameters, calibrations, disks, backgrounds, metrics, classes, events or
     decisions.
     NAME restricts the list: a benchmark for parameters, a governor for tunables, a machine for classes, a proposal.
-    Without KIND the kinds are listed.
+    Without KIND, the command lists the kinds.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)

@@ -262,8 +262,8 @@ def import_(
 
     The first of SOURCES is a machine dump (.tar.xz), a copied /sys and /proc tree (or / for this host), a sysfs
     snapshot or a turbostat log. It may also be a device tree (.dtb, or .dts that needs no preprocessor), LISA's
-    plat_info.yml, or a folder of Wattson power curves. A debugfs folder energy_model may be given as the output of
-    `grep -r ^`, too. Further SOURCES are tables of operating points. Their CoreMark sets capacities, and their power is
+    plat_info.yml, or a folder of Wattson power curves. A debugfs folder energy_model may also be the output of
+    `grep -r ^`. Further SOURCES are tables of operating points. Their CoreMark sets capacities, and their power is
     fitted as by 'opplab fit power'.
 
     Tables alone also make a machine: freqbench's CSV or JSON, or a log of rails (a column of MHz and one of W each).

@@ -362,7 +362,7 @@ def param_option_of(values: str, form: str) -> Callable[[F], F]:
     return click.option("--param", "params", multiple=True, metavar=form, help=words)
 
 
-param_option = param_option_of("each value is a case of its own.", "KEY=VALUE[,VALUE...]")
+param_option = param_option_of("each value is a separate case.", "KEY=VALUE[,VALUE...]")
 one_param_option = param_option_of("may be repeated.", "KEY=VALUE")
 
 

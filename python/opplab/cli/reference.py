@@ -84,7 +84,7 @@ def _host() -> Iterator[Page]:
             match = re.match(r"  (-.*?)(?:  +(.*))?$", line)
             if match:
                 options.append((match[1], match[2] or ""))
-            elif options:
+            elif options and line.startswith(" "):  # A line that is not indented heads a group of options.
                 options[-1] = (options[-1][0], f"{options[-1][1]} {line.strip()}".strip())
         usage = "\n".join(line[len("Usage: ") :] for line in head.splitlines())
         yield Page(f"opplab host {name}", usage, "\n\n".join(blocks[:-1] if options else blocks), options)
@@ -146,13 +146,13 @@ def man_page(page: Page, children: list[Page]) -> str:
 
 
 EXIT_CODES = (
-    (0, "all is well"),
+    (0, "success"),
     (1, "a check or a case failed"),
     (2, "wrong usage or bad input"),
-    (3, "the host lacks what is needed, or refuses it (opplab host)"),
-    (70, "a mistake in opplab itself"),
+    (3, "the host lacks or refuses something (opplab host)"),
+    (70, "an internal error: please report it"),
     (130, "interrupted by Ctrl-C"),
-    (141, "the reader of the output went away"),
+    (141, "the reader of the output closed the pipe"),
 )
 
 

@@ -279,11 +279,10 @@ def command(
     """Replay TRACE (a file, a recording's folder or archive) under another policy and compare.
 
     Columns: `recorded` is the trace. `replayed` is its own policy again, the self-check; `error` is its distance from
-    the trace. `changed` is the wanted policy, and `change` its difference from `replayed`. `verdict` states whether
+    the trace. `changed` is the requested policy, and `change` its difference from `replayed`. `verdict` states whether
     the replay is near the trace in this metric. Values that the trace lacks are blank, with the reason below.
 
-    Without a change only the self-check runs. Each --vs adds a policy on top of the other options, whose own policy
-    comes first.
+    Without a change only the self-check runs. Each --vs adds a policy to that of the other options, which comes first.
     """
     options = {"governor": governor, "freq_max": freq_max, "energy_model": energy_model}
     if len(kernels) == 1:

@@ -36,8 +36,8 @@ def command(
     experiment file that changed since is refused.
 
     Skill is 1 - error / error of "no change": 1 is perfect, 0 is no better. If SEALED is a folder of --record, the
-    track record is printed, one row per machine. Exit codes: 0 every predicted row was scored, 1 some were not (by
-    name), 2 bad input, a changed file, or no common row.
+    track record is printed, one row per machine. Exit codes: 0 every predicted row was scored, 1 some were not, and
+    are named, 2 bad input, a changed file, or no common row.
     """
     from opplab.agreement import record as records
     from opplab.agreement.sealed import Seal, score_of

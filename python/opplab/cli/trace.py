@@ -386,8 +386,9 @@ def idle(
 ) -> None:
     """Compare idle governors on the recorded sleeps of FILE.
 
-    Too deep (above) and too shallow (below) are counted as in the kernel. Two rivals need no history: `constant` takes
-    the most frequent state, and `oracle` the deepest state that the stay was long enough for.
+    Sleeps in a state too deep (above) or too shallow (below) are counted as in the kernel. Two rivals need no
+    history: `constant` takes the most frequent state, and `oracle` the deepest state that the stay was long enough
+    for.
     """
     from opplab.trace import idle as module
 

@@ -129,14 +129,14 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
     paths are skipped with a note.
 
     Prints one line per recording and kind: exact results, their number and share, and the causes of the others.
-    Dashes stand where nothing was compared. `unexplained` counts differences without a known cause.
+    A dash marks kinds without a comparison. `unexplained` counts differences without a known cause.
     The kinds `sim_*` run the recording's own workload nine times on its machine, and compare the mean. They pass if a
     policy's frequency residency is within 5 points, and a task's residency by CPU class within 10.
 
     Exit code 1: a line ends with `FAILS`. A kind fails where a result differs that follows from recorded numbers alone:
     clock_pelt, clock_pelt_idle, compute_energy, effective_perf, freq_scale_ref, next_freq, pd_max_util,
     pelt_blocked_se, pelt_cfs, pelt_hw, pelt_se, raw_freq and util_est_se. The kinds `signal_*` fail where a rebuilt
-    signal leaves its stated bound without a stopped virtual CPU. Other kinds, and `sim_*`, fail nothing.
+    signal leaves its stated bound without a stopped virtual CPU. No other kind fails, nor does `sim_*`.
     """
     folders: list[Path] = []
     for path in paths:

@@ -20,8 +20,11 @@ POINTS_MAX = 40
 """More points than these are a curve."""
 CLOCK_HEIGHT = 20
 NAME_MOST = 20
+"""Longer names stand above what they name, in the picture's whole width."""
 LETTER, TINY = 8.6, 8.0
 """Width of a letter on a narrow screen, whose letters are larger, and of a tiny one."""
+LINE = 15
+"""Height of a line of text."""
 
 ALONE = (
     "svg{--paper:#fff;--ink:#333;--grid:#ddd;--soft:#bbb;--lane:#f1f3f4;--busy:#9fc5e8;"
@@ -90,8 +93,20 @@ def short(name: str, most: int) -> str:
     return f"{name[: most // 2 - 1]}\u2026{name[-(most // 2) :]}"
 
 
-def _named(x: float, y: float, shown: str, name: str, anchor: str = "start", class_: str = "label") -> str:
-    """Give a line of text that may be shortened, with the whole name for a pointer."""
+def headroom(names: Iterable[str], most: int = NAME_MOST) -> int:
+    """Give the height above each row for its name: 0 where all names fit beside the rows.
+
+    Examples
+    --------
+    >>> headroom(["schedutil"]), headroom(["schedutil", "schedutil rate_limit_us=2000"])
+    (0, 15)
+    """
+    return LINE if max(map(len, names), default=0) > most else 0
+
+
+def named(x: float, y: float, name: str, anchor: str = "start", class_: str = "label", most: int = 0) -> str:
+    """Give a name of up to `most` letters (default: what the picture has room for), the whole one for a pointer."""
+    shown = short(name, most or int((WIDTH - x) / LETTER))
     words = escape(shown) if shown == name else escape(shown) + tip(name)
     return element("text", words, x=x, y=y, text_anchor=anchor, class_=class_)
 
@@ -218,11 +233,11 @@ def lines(
     free = 0.0
     for x in [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high] if is_curve else sorted(set(xs)):
         out.append(element("line", x1=at_x(x), x2=at_x(x), y1=height - bottom, y2=height - bottom + 4, class_="axis"))
-        whole = _plain(x) if names is None else names[int(x)]
-        name = whole if names is None else short(whole, int((at_x(x_low + 1) - left) / LETTER) - 1)
-        half_width = (len(name) + 0.6) * LETTER / 2
+        name = _plain(x) if names is None else names[int(x)]
+        most = len(name) if names is None else max(int((at_x(x_low + 1) - left) / LETTER) - 1, 3)
+        half_width = (min(len(name), most) + 0.6) * LETTER / 2
         if at_x(x) - half_width >= free:
-            out.append(_named(at_x(x), height - bottom + 17, name, whole, "middle"))
+            out.append(named(at_x(x), height - bottom + 17, name, "middle", most=most))
             free = at_x(x) + half_width
     out.append(text((left + WIDTH - right) / 2, height - 8, x_label, "middle"))
     out.append(upright(y_label, top, height - bottom))
@@ -308,8 +323,8 @@ def changes(
 
     Pictures that are compared share an `axis`.
     """
-    names = [short(name, NAME_MOST) for name, _ in groups]
-    left = max(130.0, 8 + LETTER * max(map(len, names)))
+    head = headroom(name for name, _ in groups)
+    left = 26.0 if head else max(130.0, 8 + LETTER * max(len(name) for name, _ in groups))
     low, high = axis or axis_of(groups)
     # Fewer numbers where they are long.
     marks, fewer = ([tick for tick in ticks(low, high, about) if low <= tick <= high] for about in (5, 3))
@@ -324,11 +339,11 @@ def changes(
     out, body = [], []
     y: float = top
     for number, (name, own) in enumerate(groups):
-        size = thick * len(own) + gap
+        size = head + thick * len(own) + gap
         if number % 2:
             out.append(box(0, y, WIDTH, size, "row"))
-        body.append(_named(4, y + size / 2 + 4, names[number], name))
-        y += gap / 2
+        body.append(named(4, y + (head or size / 2 + 4), name))
+        y += head + gap / 2
         for one in own:
             body.append(_change(one, name, at, (low, high), y + thick / 2))
             y += thick
@@ -418,8 +433,10 @@ class Bar:
 
 def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     """Draw groups of stacked horizontal bars, 0 to 100 %."""
-    labels = max((len(short(bar.label, 14)) for _, bars in groups for bar in bars), default=0)
-    most = 12 if labels else 20
+    names = [bar.label for _, bars in groups for bar in bars]
+    head = headroom(names, 14)
+    labels = 0 if head else max(map(len, names), default=0)
+    most = 12 if any(names) else 20
     # Names of groups, then of bars, then bars.
     left = 18 + LETTER * max(len(short(name, most)) for name, _ in groups) + TINY * labels
     right, top, thick, gap = 12, 4, 14, 9
@@ -428,11 +445,12 @@ def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     scale = (WIDTH - left - right) / 100
     body = []
     for name, bars in groups:
-        body.append(_named(2, y + thick * len(bars) / 2 + 4, short(name, most), name))
+        body.append(named(2, y + (head + thick) * len(bars) / 2 + 4, name, most=most))
         for bar in bars:
-            words = short(bar.label, 14)
-            body.append(_named(left - 5, y + thick - 3.2, words, bar.label, "end", f"tiny {bar.class_}"))
-            x: float = left
+            y += head
+            x, anchor = (left, "start") if head else (left - 5, "end")
+            body.append(named(x, y + (-4 if head else thick - 3.2), bar.label, anchor, f"tiny {bar.class_}"))
+            x = left
             marks = []
             for part, class_, percent in bar.parts:
                 if percent < 0.05:

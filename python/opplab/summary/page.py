@@ -39,6 +39,8 @@ SCALES_MAX = 4
 MISSED_ALARM = 1.0
 """Percent of activations missed from which a cell is red."""
 
+IDLE_NAMES = {"none": "entering or leaving idle"}
+
 DIFFERS = 0.5
 """Percentage points by which strips of two policies differ at least where they are drawn."""
 
@@ -249,7 +251,7 @@ def _comparison(name: str, blocks: Sequence[Block]) -> str:
 def _load(block: Block, line: Line) -> str:
     if not line.param:
         return ""
-    return f" at {line.param} {block.param_name}" if block.param_name != line.param else f" at {line.param}"
+    return f" at {block.param_name} {line.param}" if block.param_name != line.param else f" at {line.param}"
 
 
 def _change(line: Line) -> str:
@@ -502,13 +504,14 @@ def residency_panels(
         for cluster, steps in clusters.items():
             clock = _clock_classes(steps)
             idle = _idle_classes(states.get(cluster, []))
-            keys = _clock_keys(cluster, clock)
-            keys += [("entering or leaving idle" if name == "none" else name, class_) for name, class_ in idle.items()]
             panels = []
             for place, name in means.names.items():
                 if place[0] == machine:
                     panels += _residency_panels(means, classes, (place, name), cluster, clock, idle)
             if panels:
+                keys = _clock_keys(cluster, clock)
+                if any(": CPU time" in title for title, _ in panels):
+                    keys += [(IDLE_NAMES.get(name, name), class_) for name, class_ in idle.items()]
                 groups.append((keys, panels))
     return groups
 

@@ -245,7 +245,7 @@ def write_report(
     if len(facts["machines"]) > 1:
         timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, shown, strict=True)]
     load = first.param.replace("=", " ").partition(" ")
-    at = f", {load[2]} {load[0]}" if load[2] else ""
+    at = f", {load[0]} {load[2]}" if load[2] else ""
     note = (
         f"One run of each policy: {first.benchmark}{at}, iteration 0, from "
         f"{timelines[0].start_ms:g} to {max(one.end_ms for one in timelines):g} ms. A colour is a task; the line is "
@@ -258,7 +258,7 @@ def write_report(
         title=experiment.name,
         subtitle=experiment.about,
         facts=[
-            ("machine", ", ".join(facts["machines"])),
+            ("machine", ", ".join(dict.fromkeys(case.machine for case in experiment.cases))),
             ("kernel profile", ", ".join(facts["kernels"])),
             ("seeds", seeds if facts["iterations"] > 1 else str(facts["seed"])),
             ("iterations", str(facts["iterations"])),

@@ -22,11 +22,11 @@ MOST_BARS = 8
 def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
     """Give what the template ``sure.html`` shows; `classes` are the variants' colours."""
     note = (
-        f"Intervals cover {100 * LEVEL:g} %. Thick: what the runs leave open (Student's t over iterations that share "
-        "their seeds). Thin: with what the assumed numbers of the machine file leave open, by "
+        f"Intervals cover {100 * LEVEL:g} %. Thick: uncertainty of the runs (Student's t over iterations that share "
+        "their seeds). Thin: with that of the machine file's assumed numbers, by "
         f"{sure.number} draws from their ranges (Latin hypercube, the same for all policies). The ranges are "
-        "somebody's judgement; what has no range is taken as known, and the model's own form is in no interval. Pale: "
-        "the interval includes zero."
+        "judgements. Numbers without a range count as known, and no interval covers the model's form. Pale: the "
+        "interval includes zero."
     )
     panels = []
     for metric in dict.fromkeys(line.metric for line in sure.lines):
@@ -54,7 +54,10 @@ def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str]) -> str:
     """Draw changes below each other with their intervals in two parts."""
-    left, right, top, step = 180, 14, 8, 19
+    several = len({line.point[1] for line in lines}) > 1
+    names = [" ".join(filter(None, (line.point[1] if several else "", line.point[2], line.variant))) for line in lines]
+    head = svg.headroom(names)
+    left, right, top, step = 26 if head else 180, 14, 8, 19
     known = [end for line in lines for end in (line.change.value, line.change.low, line.change.high) if end is not None]
     marks = svg.ticks(min([0.0, *known]), max([0.0, *known]), 5)
 
@@ -62,14 +65,12 @@ def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str])
         return left + (value - marks[0]) / (marks[-1] - marks[0]) * (svg.WIDTH - left - right)
 
     out, y = [], float(top)
-    several = len({line.point[1] for line in lines}) > 1
-    for number, line in enumerate(lines):
-        parts, middle = line.change, y + step / 2
+    for number, (name, line) in enumerate(zip(names, lines, strict=True)):
+        parts, middle = line.change, y + head + step / 2
         if number % 2:
-            out.append(svg.element("rect", x=0, y=y, width=svg.WIDTH, height=step, class_="row"))
-        name = " ".join(filter(None, (line.point[1] if several else "", line.point[2], line.variant)))
+            out.append(svg.box(0, y, svg.WIDTH, head + step, "row"))
         words = f"{name}: {change_text(parts.value, digits=2)}"
-        out.append(svg.text(4, middle + 4, svg.short(name, svg.NAME_MOST)))
+        out.append(svg.named(4, y + head if head else middle + 4, name))
         body = []
         if parts.low is not None and parts.high is not None:
             body.append(
@@ -82,42 +83,40 @@ def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str])
             words += f", runs \u00b1 {parts.runs:.2f}"
         body.append(svg.element("circle", svg.tip(words), cx=at(parts.value), cy=middle, r=4, class_="dot"))
         out.append(svg.element("g", "".join(body), class_=classes[line.variant] + (" faint" if line.words else "")))
-        y += step
+        y += head + step
     grid = []
     for mark in marks:
         strong = " zero" if mark == 0 else ""
         grid.append(svg.element("line", x1=at(mark), x2=at(mark), y1=top, y2=y, class_="grid" + strong))
         grid.append(svg.text(at(mark), y + 15, f"{mark:g}".replace("-", "\u2212"), "middle", "tiny"))
     grid.append(svg.text((left + svg.WIDTH - right) / 2, y + 31, "change, %", "middle"))
-    return svg.document(y + 38, title, [*out, *grid])
+    return svg.document(y + 38, title, [*grid, *out])
 
 
 def tornado(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Draw how much of a change's variance each assumption explains: to the left it falls as the number grows."""
-    left, right, top, step = 190, 14, 8, 19
-    middle_x = left + (svg.WIDTH - left - right) / 2
-    half = (svg.WIDTH - left - right) / 2
-    out, y = [], float(top)
+    beside, top, step = 30, 8, 11
+    middle_x, half = svg.WIDTH / 2, svg.WIDTH / 2 - beside
+    out, grid, y = [], [], float(top)
     for row in rows[:MOST_BARS]:
         signed = math.copysign(row["share"], row["rank_correlation"])
         name = str(row["assumption"])
-        shown = name if len(name) <= 32 else "\u2026" + name[-31:]
         words = f"{name}: rank correlation {row['rank_correlation']:+.2f}, alone explains {100 * row['share']:.0f} %"
         bar = svg.element(
             "rect",
             svg.tip(words),
             x=min(middle_x, middle_x + signed * half),
-            y=y + 4,
+            y=y + svg.LINE,
             width=max(abs(signed) * half, 0.5),
-            height=step - 8,
+            height=step,
             class_="f3" if row["p"] < CHANCE else "f0",
         )
-        out += [svg.text(4, y + step / 2 + 4, shown), bar]
-        y += step
+        out += [svg.named(4, y + svg.LINE - 4, name), bar]
+        y += svg.LINE + step + 2
     for value in (-1, -0.5, 0, 0.5, 1):
         x = middle_x + value * half
         strong = " zero" if value == 0 else ""
-        out.append(svg.element("line", x1=x, x2=x, y1=top, y2=y, class_="grid" + strong))
+        grid.append(svg.element("line", x1=x, x2=x, y1=top, y2=y, class_="grid" + strong))
         out.append(svg.text(x, y + 15, f"{100 * abs(value):g} %", "middle", "tiny"))
     out.append(svg.text(middle_x, y + 31, "share of the variance (pale: may be chance)", "middle"))
-    return svg.document(y + 38, title, out)
+    return svg.document(y + 38, title, [*grid, *out])

@@ -400,7 +400,7 @@ class Experiment:
         from opplab.report.notebook import card
 
         facts = {
-            "machines": ", ".join(sorted({case.machine for case in self.cases})),
+            "machines": ", ".join(dict.fromkeys(case.machine for case in self.cases)),
             "workloads": ", ".join(dict.fromkeys(case.benchmark for case in self.cases)),
             "policies": ", ".join(self.policies),
             "compared": ", ".join(f"{variant} with {base}" for base, variant in self.pairs),

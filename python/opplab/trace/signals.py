@@ -162,7 +162,7 @@ def unjudged(raw: dict[str, Any], names: dict[int, str]) -> list[str]:
 
     notes = []
     if raw["unjudged"]:
-        why = "awake for more than half of the trace, so that what was due when does not show"
+        why = "awake for more than half of the trace, so that their deadlines are unknown"
         notes.append(f"misses leave out {listed(raw['unjudged'])}: {why}")
     if raw["by_period"]:
         why = "a trace has no deadlines of SCHED_DEADLINE; --deadline names one"

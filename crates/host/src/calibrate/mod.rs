@@ -35,19 +35,19 @@ const HELP: &str = "Usage: calibrate [OPTIONS]
 Measure this machine: speed, clock and power of three classes of loops, by
 clock and busy cores. Further steps are idle power and wake-up latency by
 state, frequency changes, second threads, memory, shared cache lines and the
-disk's flushes. Each number has an interval over the rounds. What cannot be
-measured is named with the reason. Settings are put back afterwards.
+disk's flushes. Each number has an interval over the rounds. Numbers that
+cannot be measured are listed with the reason. All settings are restored.
 
-  --for TIME            time of all rounds (10m)
-  --rounds N            rounds, each with every step once in an order of its
-                        own (5)
-  -o, --output FOLDER   where calibration.json is written (host-calibrate)
-  --format text|json    form of the report
-  --read-only           write no setting: what needs one is unknown (as without
-                        root)
-  --dry-run             print every step and every write, and change nothing
-  --root FOLDER         another tree than /
-  --state FILE          where settings are remembered until they are put back
+  --for TIME            total time of the rounds (10m)
+  --rounds N            number of rounds; each has every step once, in random
+                        order (5)
+  -o, --output FOLDER   folder of calibration.json (host-calibrate)
+  --format text|json    format of the report
+  --read-only           write no setting; numbers that need one stay unknown
+                        (as without root)
+  --dry-run             print every step and every write without any change
+  --root FOLDER         other root than /
+  --state FILE          file of the saved settings
 ";
 
 struct Options {
