@@ -478,3 +478,12 @@ def test_what_a_setting_may_break_has_its_probability(
     sure = answer(dumps, monkeypatch, replace(choice, options=[replace(best, meets=1.0), base]))
     assert "keeps limits in" not in sure.text(80)
     assert sure.rows()[0]["keeps_limits_in"] == "over 99 %"
+
+
+def test_a_refused_machine_file_is_named_once_with_the_place_of_its_error(tmp_path: Path) -> None:
+    file = tmp_path / "odd.toml"
+    file.write_text('name = "odd"\nfrequency = 3\n')
+    ((name, why),) = types_of({file: 1})[1]
+    assert name == str(file)
+    assert str(file) not in why
+    assert re.match(r"\d+:\d+: ", why), why

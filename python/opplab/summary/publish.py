@@ -244,11 +244,12 @@ def write_report(
     timelines = [window(case, case.run(False)) for case in shown]
     if len(facts["machines"]) > 1:
         timelines = [replace(one, machine=case.machine) for one, case in zip(timelines, shown, strict=True)]
+    ends = {one.end_ms for one in timelines}
     load = first.param.replace("=", " ").partition(" ")
     at = f", {load[0]} {load[2]}" if load[2] else ""
     note = (
         f"One run of each policy: {first.benchmark}{at}, iteration 0, from "
-        f"{timelines[0].start_ms:g} to {max(one.end_ms for one in timelines):g} ms. A colour is a task; the line is "
+        f"{timelines[0].start_ms:g} to {'at most ' * (len(ends) > 1)}{max(ends):g} ms. A colour is a task; the line is "
         "the cluster's clock between its lowest and highest frequency. CPUs that ran nothing are left out."
         if timelines
         else ""
