@@ -135,6 +135,24 @@ def test_a_trace_without_events_of_energy_has_none(tmp_path: Path) -> None:
     assert "the trace does not show control groups" in shown.stderr
 
 
+def test_cpus_of_which_nothing_is_known_are_named(tmp_path: Path) -> None:
+    """Goal: time in no sum is named. Method: of six CPUs one runs, one leaves idle at 0.3 s, four show nothing."""
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    lines = [
+        "sh-1 [000] 1.000000: cpu_frequency: state=450000 cpu_id=0",
+        "sh-1 [001] 1.300000: cpu_idle: state=4294967295 cpu_id=1",
+        f"sh-1 [000] 2.000000: {switch.format('busy', 7, 'swapper', 0)}",
+    ]
+    (tmp_path / "run.txt").write_text("\n".join([*lines, ""]))
+    machine = opplab.Machine.load("juno-r2")
+    energy = opplab.read_trace(tmp_path / "run.txt").energy(machine)
+    assert energy.unseen_ns == 4 * 1_000_000_000 + 300_000_000
+    shown = CliRunner().invoke(main, ["trace", "energy", str(tmp_path / "run.txt"), "-m", "juno-r2"])
+    assert "without 4300.000 ms of CPUs before their first switch or idle event, in no interval\n" in shown.stdout
+
+
 def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
     """Goal: no clock is not no energy, whatever sums. Method: a trace whose CPU 1 never tells its clock."""
     switch = (

@@ -164,6 +164,7 @@ fn tables<'py>(
     dict.set_item("steps", steps)?;
     let (low, high) = energy.interval_fj();
     dict.set_item("window_ns", energy.window_ns)?;
+    dict.set_item("unseen_ns", energy.unseen_ns)?;
     dict.set_item("total_j", joules(energy.total_fj()))?;
     dict.set_item("low_j", joules(low))?;
     dict.set_item("high_j", joules(high))?;

@@ -310,10 +310,13 @@ def energy(
         print_table(getattr(found, by).to_dicts(), output_format)
         if by == "cgroups" and found.cgroups["cgroup"].is_null().all():
             note("the trace does not show control groups (no cgroup_attach_task event): all tasks are one row")
-        if found.cpus["unknown_ns"].sum():
-            note(f"energies are {found.left_out[0]}")
+        for words in found.left_out:
+            note(f"energies are {words}")
     elif output_format == "json":
-        sums = {name: getattr(found, name) for name in ("total_j", "low_j", "high_j", "idle_j", "floor_j", "window_ns")}
+        sums = {
+            name: getattr(found, name)
+            for name in ("total_j", "low_j", "high_j", "idle_j", "floor_j", "window_ns", "unseen_ns")
+        }
         tables = {name: table.to_dicts() for name, table in found.tables().items() if name != "steps"}
         # That parts add up is no word on what is known: `left_out` is.
         facts = {"left_out": found.left_out, "adds_up": found.exact}
@@ -342,7 +345,7 @@ def _energy_head(found: TraceEnergy) -> str:
     lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
     lines += found.left_out
     if found.high_j > found.low_j:
-        partly = bool(found.left_out)
+        partly = bool(found.cpus["unknown_ns"].sum() or found.clusters["unknown_ns"].sum())
         whole = "with it " if partly else ""
         lines.append(
             f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"

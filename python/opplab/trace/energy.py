@@ -58,6 +58,9 @@ class TraceEnergy:
     floor_j: float
     """`idle_j` and `floor_j`: of the total: nobody's (idle CPUs and clusters), and the rest of the machine."""
     window_ns: int
+    unseen_ns: int
+    """Of all CPUs: time before their first switch or idle event, of which nothing is known. It is in no sum, and in
+    neither `low_j` nor `high_j`."""
     exact: bool
     """Tasks, idle and floor add up to the clusters and the floor, femtojoule for femtojoule."""
 
@@ -68,13 +71,15 @@ class TraceEnergy:
 
     @property
     def left_out(self) -> list[str]:
-        """What is not in `total_j` and is in `low_j` and `high_j`, in words; empty where all clocks are known."""
+        """What is not in `total_j`, in words; `low_j` and `high_j` have all of it but `unseen_ns`."""
         running_ms = int(self.cpus["unknown_ns"].sum()) / 1e6
         shared_ms = max(self.clusters["unknown_ns"].to_list(), default=0) / 1e6
         because = "whose clock is not known (no cpu_frequency event before)"
         running = f"without {running_ms:.3f} ms of running, {because}"
         shared = f"without what clusters share, for up to {shared_ms:.3f} ms, whose clock is not known"
-        return [*([running] if running_ms else []), *([shared] if shared_ms else [])]
+        cpus = f"without {self.unseen_ns / 1e6:.3f} ms of CPUs before their first switch or idle event, in no interval"
+        parts = ((running, running_ms), (shared, shared_ms), (cpus, self.unseen_ns))
+        return [words for words, time in parts if time]
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
@@ -208,6 +213,7 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         idle_j=own["idle_j"],
         floor_j=own["floor_j"],
         window_ns=own["window_ns"],
+        unseen_ns=own["unseen_ns"],
         exact=own["total_fj"] == own["parts_fj"],
     )
 

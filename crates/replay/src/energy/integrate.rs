@@ -195,6 +195,7 @@ impl<'m> Integrator<'m> {
             return;
         }
         if (runs, state) == (Runs::Unknown, None) {
+            self.sums.unseen_ns += ns;
             return;
         }
         let power_uw = self.cpu_power_uw(cpu);

@@ -11,7 +11,8 @@
 //! ```
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
 //! `cpu_frequency`, and what an awake cluster shares then, are not in them: they are reported, with what they cost at the lowest
-//! and at the highest operating point.
+//! and at the highest operating point. What a CPU did before its first switch, if an idle event comes before that, is not known and
+//! reported as a time.
 //! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
 //! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps by `cluster_idle` events, otherwise
 //! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
@@ -153,6 +154,8 @@ impl Steps {
 pub struct TraceEnergy {
     /// From the first event to the last, of what counts, ns.
     pub window_ns: u64,
+    /// Of all CPUs: time before their first switch or idle event, what they did not being known; in no sum and no interval, ns.
+    pub unseen_ns: u64,
     /// By CPU.
     pub cpus: Vec<CpuEnergy>,
     /// By cluster.
