@@ -1018,6 +1018,26 @@ def test_a_goal_that_no_run_can_have_is_refused_before_one_runs(
         opplab.choose("juno-r2", workload() if load == "load" else load, **asked)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"goals": ["response_p99"], "constraints": ["energy_per_work <= 40"]},
+        {"goals": ["response_p99"], "constraints": ["power <= 40"]},
+        {"goals": ["response_p99", "power"]},
+        {"goals": ["energy:pkg0"]},
+    ],
+)
+def test_a_machine_without_power_has_the_reason_why_no_energy_is_known(asked: dict[str, list[str]]) -> None:
+    with pytest.raises(opplab.InputError, match="energy is unknown: the machine has no power"):
+        opplab.choose("sapphire-rapids-8460h-4s", workload(), seconds=0.1, iterations=1, jobs=1, **asked)
+
+
+def test_an_unknown_metric_does_not_list_those_of_each_cpu() -> None:
+    with pytest.raises(opplab.InputError, match="no metric `qqqq` in these runs") as refused:
+        opplab.choose("skylake-sp-2s", workload(), goals=["qqqq"], seconds=0.1, iterations=1, jobs=1, uncertainty=0)
+    assert len(str(refused.value)) < 100, refused.value
+
+
 def test_what_the_runs_lack_is_refused_before_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(*_: Any) -> None:
         raise AssertionError("a draw has begun")

@@ -31,7 +31,7 @@ from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
-from opplab.simulation.power import how_to_get_power, known_power
+from opplab.simulation.power import how_to_get_power, needs_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends
@@ -143,7 +143,7 @@ def choose(
     check(goals, limits, program.metric)
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])
-    if "energy" in goals and not all(known_power(program.machine)):
+    if any(needs_power(name, program.machine) for name in (*goals, *(limit.metric for limit in limits))):
         raise InputError(how_to_get_power([program.machine]))
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
     left_out: list[str] = []

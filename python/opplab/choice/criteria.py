@@ -232,9 +232,9 @@ def metric_named(name: str, known: Sequence[str], own: Sequence[str]) -> str:
         return own[0]
     metric = name if name in own else ALIASES.get(name, name)
     if metric not in known:
-        short = [one for one in known if "@" not in one]
-        every = [*short, *(alias for alias, meant in ALIASES.items() if meant in known)]
-        raise InputError(f"there is no metric `{name}` in these runs{nearest(name, every) or ': ' + ', '.join(short)}")
+        every = [*known, *(alias for alias, meant in ALIASES.items() if meant in known)]
+        hint = nearest(name, every) or "; `opplab list metrics` has all"
+        raise InputError(f"there is no metric `{name}` in these runs{hint}")
     return metric
 
 

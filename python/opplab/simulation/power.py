@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from opplab.metrics import find
+from opplab.simulation.work import ENERGY_PER_WORK
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -53,6 +56,26 @@ def known_power(machine: Mapping[str, Any]) -> list[bool]:
     [False, True]
     """
     return [any(opp.get("busy_uw", opp.get("uw", 0)) for opp in cluster["opp"]) for cluster in machine["cluster"]]
+
+
+def needs_power(metric: str, machine: Mapping[str, Any]) -> bool:
+    """Report whether a metric is unknown as a machine lacks power: an energy or a power, of it or of such a cluster.
+
+    Examples
+    --------
+    >>> half = {"cluster": [{"name": "a", "opp": [{"uw": 5}]}, {"name": "b", "opp": [{"uw": 0}]}]}
+    >>> [needs_power(metric, half) for metric in ("power", "energy_per_work", "energy:a", "energy:b", "work_done")]
+    [True, True, False, True, False]
+    """
+    unknown = {
+        cluster["name"]
+        for cluster, is_known in zip(machine["cluster"], known_power(machine), strict=True)
+        if not is_known
+    }
+    whole, _, part = metric.partition(":")
+    declared = find(whole)
+    of_power = metric == ENERGY_PER_WORK or (declared is not None and declared.unit.startswith(("J", "W")))
+    return of_power and bool(part in unknown if part else unknown)
 
 
 def is_unknown(results: pl.DataFrame) -> bool:
