@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,6 +85,48 @@ def test_one_mean_of_power_has_no_interval_and_says_so() -> None:
     assert cell is not None
     assert (cell.ratio_low, cell.significant, cell.certain) == (None, False, "power is known as one mean of each run")
     assert "performance per watt of b has no interval: power is known as one mean of each run" in str(table)
+
+
+def test_mean_power_of_unlike_parameters_has_no_change() -> None:
+    """A run that lacks its busiest case would else have the lower mean, though each case that it has takes more."""
+    light, busy = (10.0, 10.2), (50.0, 50.2)
+    whole = [*rows("old", "power", light, "W", "lower"), *rows("old", "power", busy, "W", "lower", param="n=16")]
+    more = rows("new", "power", [value + 2 for value in light], "W", "lower")
+    rest = rows("new", "power", [value + 2 for value in busy], "W", "lower", param="n=16")
+    for base, note in (("old", "new lacks the parameter n=16"), ("new", "new lacks the parameter n=16")):
+        (table,) = opplab.compare(results.frame([*whole, *more]), baseline=base, table="power")
+        cell = table.rows[0].cells[1]
+        assert cell is not None
+        assert (cell.change, cell.value) == (None, pytest.approx(30.1 if base == "new" else 12.1))
+        assert note in str(table)
+    (table,) = opplab.compare(results.frame([*whole, *more, *rest]), baseline="old", table="power")
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert cell.change == pytest.approx(100 * (1 - 32.1 / 30.1))
+    assert "lacks" not in str(table)
+
+
+def _without_an_iteration(folder: Path, run: str) -> Path:
+    shutil.copytree(GOLDEN, folder)
+    shutil.rmtree(folder / run / "iter-1")
+    return folder
+
+
+def test_a_baseline_of_one_iteration_is_the_reason_and_not_its_power(tmp_path: Path) -> None:
+    tree = _without_an_iteration(tmp_path / "tree", "5.9.0-perfgov")
+    (table,) = opplab.compare(str(tree), baseline="5.9.0-perfgov", table="ppw", benchmarks=["kernbench"])
+    assert "the baseline has 1 iteration" in str(table)
+    assert "not known by case" not in str(table)
+
+
+def test_comparisons_without_a_test_are_not_counted(tmp_path: Path) -> None:
+    """Holm's correction and the stars to expect by chance are of the p values that there are."""
+    tree = _without_an_iteration(tmp_path / "tree", "5.9.0-perfgov")
+    (table,) = opplab.compare(str(tree), baseline="5.9.0-perfgov", table="significance", benchmarks=["tbench"])
+    tested = [cell for row in table.rows for cell in row.cells if cell is not None and cell.ratio_low is not None]
+    assert tested
+    assert f"of {len(tested)} by chance" in table.method
+    assert f"p corrected for {len(tested)} comparisons" in table.method
 
 
 def test_a_case_without_power_is_named() -> None:

@@ -337,7 +337,8 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
     cell.same = ratio == 1 and (unvaried or equal)
     cell.significant = judged.is_clear
     if not unvaried and not equal:
-        cell.p, cell.hedges_g = found["p"], found["hedges_g"]
+        # Of a single value nothing is tested.
+        cell.p, cell.hedges_g = (found[name] if isfinite(found[name]) else None for name in ("p", "hedges_g"))
     return unvaried
 
 

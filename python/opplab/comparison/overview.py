@@ -189,6 +189,7 @@ def overview(
     power: list[Row] = []
     sources: dict[str, None] = {}
     notes: list[str] = []
+    unlike: list[str] = []
     means_only: dict[str, None] = {}
     for name, runs, known, quotients in benchmarks:
         per_watt = dict(by_metric(quotients))
@@ -196,9 +197,14 @@ def overview(
         sources |= dict.fromkeys(one[1] for one in known if one is not None)
         if any(value is not None for value in watts):
             cells = [None if value is None else Cell(value) for value in watts]
-            for cell in cells[1:]:
-                if cell is not None and cell.value is not None and watts[0] is not None:
-                    cell.change, _ = change_of(watts[0], cell.value, higher=False, unit="W")
+            for cell, run in zip(cells[1:], runs[1:], strict=True):
+                if cell is None or cell.value is None or watts[0] is None:
+                    continue
+                cell.cannot = _unlike_cases(runs[0], run)
+                if cell.cannot:
+                    unlike.append(f"power of {name} of {run.name} has no change: {cell.cannot}")
+                    continue
+                cell.change, _ = change_of(watts[0], cell.value, higher=False, unit="W")
             power.append(Row("", name, cells, "W", "lower", metric="power"))
         for metric, parts in by_metric(runs):
             series = next(one for run in parts for one in run.series.values())
@@ -230,7 +236,12 @@ def overview(
                 elif cell is not None:
                     cell.cannot, cell.impossible = _left_out(by_power[0], run)
                     if gone:
-                        cell.cannot = f"the power of {gone} of {len(parts[0].series)} operations is not known by case"
+                        cell.cannot = (
+                            "the baseline has 1 iteration, 2 are needed for an interval"
+                            if by_power[0].together
+                            and all(len(one.iterations) == 1 for one in parts[0].series.values())
+                            else f"the power of {gone} of {len(parts[0].series)} operations is not known by case"
+                        )
                     why = cell.impossible or cell.cannot
                     notes += [f"performance per watt of {name} {metric} of {run.name}: {why}"] if why else []
             if any(cell is not None for cell in shown):
@@ -246,6 +257,7 @@ def overview(
     if kind == "power":
         table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
         table.digits = digits_of(power)
+        table.notes = unlike
         table.method = f"default; mean of the metric {' or '.join(sources)} over all values of a benchmark"
         return table
     rows = efficiency if kind == "ppw" else performance + efficiency
@@ -276,6 +288,17 @@ def _left_out(base: Run, run: Run) -> tuple[str, str]:
         ratio = nan if sample is None else sample.compare(CONFIDENCE)["ratio"]
         gone += not (isfinite(ratio) and ratio > 0) and series.unit not in SHARES
     return missing or (f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""), ""
+
+
+def _unlike_cases(base: Run, run: Run) -> str:
+    """Describe which parameters only one of two runs has: means over all of them are of unlike work."""
+    own, theirs = ({one.param: None for one in of.series.values()} for of in (run, base))
+    parts = [
+        f"{of.name} lacks the parameter{'s' * (len(gone) > 1)} {', '.join(gone)}"
+        for of, has, needs in ((run, own, theirs), (base, theirs, own))
+        if (gone := [param for param in needs if param not in has])
+    ]
+    return "; ".join(parts)
 
 
 def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
