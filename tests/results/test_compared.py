@@ -106,6 +106,15 @@ def test_mean_power_of_unlike_parameters_has_no_change() -> None:
     assert "lacks" not in str(table)
 
 
+def test_a_parameter_with_fewer_iterations_counts_as_much_in_mean_power() -> None:
+    whole = [*rows("old", "power", (10.0, 10.0, 10.0), "W", "lower")]
+    whole += rows("old", "power", (50.0, 50.0, 50.0), "W", "lower", param="n=16")
+    cut = [*rows("new", "power", (10.0, 10.0, 10.0), "W", "lower")]
+    cut += rows("new", "power", (50.0,), "W", "lower", param="n=16")
+    (table,) = opplab.compare(results.frame([*whole, *cut]), baseline="old", table="power")
+    assert [cell and cell.value for cell in table.rows[0].cells] == [30.0, 30.0]
+
+
 def _without_an_iteration(folder: Path, run: str) -> Path:
     shutil.copytree(GOLDEN, folder)
     shutil.rmtree(folder / run / "iter-1")

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import forked
 from testdata import shared

@@ -319,7 +319,9 @@ class Frame(Source):
         own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
 
         def mean(*names: str) -> float | None:
-            found = own.filter(pl.col("metric").is_in(names))["value"].drop_nulls().drop_nans().mean()
+            known = own.filter(pl.col("metric").is_in(names), pl.col("value").is_finite())
+            # Each parameter counts once, however many iterations it has.
+            found = known.group_by("param", maintain_order=True).agg(pl.col("value").mean())["value"].mean()
             return found if isinstance(found, float) else None
 
         if total := _power_of(own):
