@@ -54,8 +54,7 @@ NOTEBOOKS: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "markdown",
-            "No governor misses an activation here, and `powersave` needs the least energy."
-            " Benchmarks work the same way:",
+            "Each row has its energy and its missed activations. Benchmarks work the same way:",
         ),
         (
             "code",

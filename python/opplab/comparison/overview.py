@@ -258,7 +258,7 @@ def overview(
         table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
         table.digits = digits_of(power)
         table.notes = unlike
-        table.method = f"default; mean of the metric {' or '.join(sources)} over all values of a benchmark"
+        table.method = f"default; mean of the metric {' or '.join(sources)} of a benchmark, each parameter once"
         return table
     rows = efficiency if kind == "ppw" else performance + efficiency
     if means_only:

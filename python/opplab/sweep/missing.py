@@ -48,10 +48,13 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
-            policy = json.loads(one.json)["policy"]
+            tree = json.loads(one.json)
+            policy = tree["policy"]
             for half in halves(case.kernel, policy.get("gates") or {}):
                 told[f"{one.policy}: {half}"] = None
-            if policy.get("cpu_dma_latency_us") is not None:
+            idle = (state for cluster in tree["machine"]["cluster"] for state in cluster.get("idle", ()))
+            polls = any(state["name"] == "POLL" for state in idle)
+            if polls and policy.get("cpu_dma_latency_us") is not None:
                 polling.setdefault(one.policy)
             for name, part in case.unreached_proposals():
                 told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
