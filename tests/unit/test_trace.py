@@ -443,6 +443,22 @@ def test_another_machine_than_the_traces_is_noted(tmp_path: Path) -> None:
     assert "the trace is of 6 CPUs, machine pixel4 has 8" in str(slow.exception)
 
 
+def test_a_pages_parts_of_energy_add_up(tmp_path: Path) -> None:
+    """By cluster and by task, each with what is nobody's; more tasks than have a row of their own."""
+    machine = opplab.Machine.load("juno-r2")
+    path = tmp_path / "run.dat"
+    work = opplab.Workload.periodic(14, run_us=800, period_us=16000)
+    opplab.simulate(machine, work, opplab.Policy(), seconds=0.2).to_trace(path)
+    total_mj = 1e3 * opplab.read_trace(path).energy(machine).total_j
+    assert run("trace", "view", path, "-m", "juno-r2", "-o", tmp_path / "v.html").exit_code == 0
+    tables = re.findall(r"<th>(by \w+)</th>(.*?)</table>", (tmp_path / "v.html").read_text(), re.DOTALL)
+    assert [name for name, _ in tables] == ["by cluster", "by task"]
+    for _, rows in tables:
+        parts = [float(mj) for mj in re.findall(r"<tr><td>[^<]*</td><td>([^<]*)</td>", rows)]
+        assert sum(parts) == pytest.approx(total_mj, rel=2e-3)
+    assert "other tasks" in tables[1][1]
+
+
 def test_questions_in_sql(small: Path) -> None:
     trace = opplab.read_trace(small)
     found = trace.sql("select count(*) as n, min(state) as low from cpu_frequency")

@@ -39,6 +39,8 @@ DAYS_MAX = 30
 """The longest span of a page: damaged times are centuries apart."""
 IDLE_EXIT = 0xFFFF_FFFF
 BUCKETS = 600
+# Rows of their own in the table of energy.
+TASKS = 10
 # Utilisation of root run queues as a trace may hold it: name, column of the CPU, column of the value.
 UTIL_EVENTS = {"pelt_cfs_tp": "util", "lisa__sched_pelt_cfs": "util", "sched_pelt_cfs": "util"}
 # What a page shows of events; damaged formats may lack it.
@@ -273,7 +275,7 @@ def page(
 
 
 def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_ns: int | None) -> dict[str, Any] | None:
-    """Give the section about energy: clusters, what is nobody's, and the tasks that cost most."""
+    """Give the section about energy: its parts by cluster and by task, each of which add up to the sum."""
     if machine is None or machine._inner.unknown_power:
         return None
     found = trace.energy(machine, from_ns=from_ns, to_ns=to_ns)
@@ -287,17 +289,22 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
             "shared": "" if shared_j is None else quantity(shared_j, 1e-3),
         }
 
-    rows = [row(f"cluster {one['cluster']}", one["energy_j"], one["shared_j"]) for one in found.clusters.to_dicts()]
-    rows += [row("nobody (idle)", found.idle_j, None), row("the rest of the machine", found.floor_j, None)]
-    rows += [
-        row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in found.tasks.to_dicts()[:10]
-    ]
+    rest = row("rest of the machine", found.floor_j, None)
+    clusters = [row(f"cluster {one['cluster']}", one["energy_j"], one["shared_j"]) for one in found.clusters.to_dicts()]
+    tasks, others = found.tasks.head(TASKS), found.tasks.tail(-TASKS)
+    named = [row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in tasks.to_dicts()]
+    if len(others):
+        named.append(
+            row(
+                f"{len(others)} other task{'s' * (len(others) > 1)}", others["energy_j"].sum(), others["shared_j"].sum()
+            )
+        )
     low, high = quantity(found.low_j, 1e-3), quantity(found.high_j, 1e-3)
     between = f"Between {low} and {high} mJ by the machine's ranges and unknown clocks."
     return {
         "total": f"{quantity(found.total_j, 1e-3)} mJ",
         "note": between if found.high_j > found.low_j else "",
-        "rows": rows,
+        "parts": {"by cluster": [*clusters, rest], "by task": [*named, row("nobody (idle)", found.idle_j, None), rest]},
     }
 
 
