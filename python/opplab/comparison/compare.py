@@ -169,6 +169,14 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
                 notes += [f"{operation} of {run.name}: {one.cannot}" for run, one in zip(runs, cells, strict=True)
                           if one and one.cannot]  # fmt: skip
             rows.append(Row(stat_name(stat, comparison.higher, bench.operation_name), operation, cells, unit, better))
+    more = {label: one for run in runs[1:] for label, one in run.series.items() if label not in runs[0].series}
+    for operation, series in more.items():
+        # mmtests leaves out what its baseline lacks.
+        why = "the baseline has no values"
+        cells = [Cell(text="?", n=0, cannot=why) if operation in run.series else None for run in runs]
+        notes += [f"{operation} of {run.name}: {why}" for run in runs if operation in run.series]
+        stat = stat_name(comparison.stats[main], comparison.higher, bench.operation_name)
+        rows.append(Row(stat, operation, cells, series.unit, "higher" if comparison.higher else "lower"))
     table = Table("blocks", [run.name for run in runs], rows, name, name, digits=comparison.precision, notes=notes)
     table.method = "mmtests (commit 638401e): * where the intervals of two standard deviations do not overlap"
     return table
