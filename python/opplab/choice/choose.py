@@ -37,7 +37,7 @@ from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import MachineFacts
-from opplab.sweep.missing import missing
+from opplab.sweep.missing import missing, unable
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
@@ -166,7 +166,7 @@ def choose(
     named = zip(labels_of(chosen), chosen, strict=True)
     labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
     cases = program.cases(chosen, labels, variation)
-    for line in (*left_out, *program.notes, *missing(cases)):
+    for line in (*left_out, *program.notes, *unable(cases), *missing(cases)):
         said(line)
     values, units = run.own(cases)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
