@@ -146,6 +146,20 @@ def test_a_parameter_with_fewer_iterations_counts_as_much_in_mean_power() -> Non
     assert [cell and cell.value for cell in table.rows[0].cells] == [30.0, 30.0]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--layout", name] for name in ("blocks", "slides", "boxes")]
+    + [["--table", name] for name in ("ratio", "significance", "nocompare", "overview", "ppw", "power")],
+)
+def test_three_runs_fit_the_terminal(words: list[str]) -> None:
+    """Runs stand in groups below each other, none of them lost."""
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(program, ["compare", str(GOLDEN), *words])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert all(name in done.stdout for name in ("5.9.0-ondemand", "5.9.0-perfgov", "5.9.0-sugov-mid"))
+
+
 def _without_an_iteration(folder: Path, run: str) -> Path:
     shutil.copytree(GOLDEN, folder)
     shutil.rmtree(folder / run / "iter-1")
