@@ -1,5 +1,6 @@
 """Tables of `opplab compare`: performance per watt, and what the layouts say of their numbers."""
 
+import json
 import math
 import re
 import shutil
@@ -158,6 +159,17 @@ def test_three_runs_fit_the_terminal(words: list[str]) -> None:
     lines = done.stdout.splitlines()
     assert [line for line in lines if len(line) > 80] == []
     assert all(name in done.stdout for name in ("5.9.0-ondemand", "5.9.0-perfgov", "5.9.0-sugov-mid"))
+
+
+def test_a_run_whose_name_has_a_comma_is_named_in_quotes(tmp_path: Path) -> None:
+    names = ("base", "epp=balance,hz=1000", 'a "b"')
+    table = tmp_path / "t.csv"
+    results.frame([row for name in names for row in rows(name, "t", (1.0, 2.0), "s", "lower")]).write_csv(table)
+    command = ["compare", str(table), "--format", "json", "--runs"]
+    for asked, found in (('"epp=balance,hz=1000",base', names[1::-1]), ('base,"a ""b"""', names[::2])):
+        done = CliRunner().invoke(program, [*command, asked])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        assert list(dict.fromkeys(cell["run"] for cell in json.loads(done.stdout)["cells"])) == list(found)
 
 
 def _without_an_iteration(folder: Path, run: str) -> Path:

@@ -502,7 +502,9 @@ class Choice:
                 start = "" if ours == option.parts[metric].value else ", without those of the start"
                 words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
             else:
-                words.append(f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {quantity(ours)}")
+                words.append(
+                    f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {quantity(ours)}"
+                )
             if text in option.kept_by_means:
                 words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
         return words

@@ -31,6 +31,22 @@ OF_BENCHMARKS = ("overview", "ppw", "power")
 """Tables with a row a benchmark and metric."""
 
 
+def names_in(text: str) -> list[str]:
+    """Give the names of a list of runs; one with a comma stands in double quotes, as in a CSV.
+
+    Examples
+    --------
+    >>> names_in('a,b'), names_in('"epp=balance,hz=1000",b')
+    (['a', 'b'], ['epp=balance,hz=1000', 'b'])
+    """
+    names = text.split(",")
+    if '"' in text:
+        import csv
+
+        names = next(csv.reader([text]), [])
+    return [name for name in names if name]
+
+
 def order_runs(runs: Sequence[str], baseline: str | None) -> list[str]:
     """The runs with the baseline first."""
     names = list(runs)
