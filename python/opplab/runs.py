@@ -7,6 +7,10 @@ on the path from a cold command line to a printed table.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 SHARES = frozenset(("%", "percent"))
 """Units of shares, whose changes are in percentage points."""
 
@@ -155,6 +159,27 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.name!r}, {self.benchmark!r}, {len(self.series)} operations)"
+
+
+class Watts:
+    """Average power of a run.
+
+    Attributes
+    ----------
+    mean : float
+        In W.
+    what : str
+        What it is the average of.
+    params : sequence of str
+        The parameters that it is the mean over; empty where it is of the whole run.
+    """
+
+    __slots__ = ("mean", "params", "what")
+
+    def __init__(self, mean: float, what: str, params: Iterable[str] = ()) -> None:
+        self.mean = mean
+        self.what = what
+        self.params = tuple(params)
 
 
 class Problem:

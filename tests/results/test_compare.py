@@ -530,8 +530,8 @@ def test_recorded_logs_are_read():
         source = open_source([str(file)])
         run = source.load("turbostat", "turbostat")
         assert {"Avg_MHz", "Busy%", "PkgWatt"} <= set(run.series) and not source.problems, file
-        watts, what = source.watts("turbostat", "turbostat")
-        assert watts > 0.1 and what == "PkgWatt"
+        watts = source.watts("turbostat", "turbostat")
+        assert watts.mean > 0.1 and watts.what == "PkgWatt"
     for file in rt_app:
         source = open_source([str(file)])
         run = source.load(source.runs()[0], "rt-app")

@@ -1,5 +1,6 @@
 """Tables of `opplab compare`: performance per watt, and what the layouts say of their numbers."""
 
+import json
 import math
 import re
 import shutil
@@ -106,6 +107,37 @@ def test_mean_power_of_unlike_parameters_has_no_change() -> None:
     assert "lacks" not in str(table)
 
 
+@pytest.mark.parametrize("gone", [("throughput", "power"), ("power",), ("throughput",)])
+def test_performance_per_watt_of_unlike_parameters_is_refused(gone: tuple[str, ...]) -> None:
+    """Equal runs, one without its busiest case or a part of it: means of power would make it 3 times as efficient."""
+    found = [row for policy in ("old", "new") for row in _light_and_busy(policy)]
+    apart = [{**row, "iteration": None, "seed": None} for row in found]
+    (table,) = ratios(apart)
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert cell.ratio == pytest.approx(1.0)
+    cut = [row for row in apart if (row["policy"], row["param"]) != ("new", "n=16") or row["metric"] not in gone]
+    note = f"new lacks the {'parameter' if 'throughput' in gone else 'power of'} n=16"
+    for base in ("old", "new"):
+        for table_name in ("ppw", "power"):
+            (table,) = opplab.compare(results.frame(cut), baseline=base, table=table_name)
+            cell = table.rows[0].cells[1]
+            assert cell is not None
+            # Power alone is compared over its own parameters.
+            compared = table_name == "ppw" or "power" in gone
+            words = note if table_name == "ppw" else "new lacks the parameter n=16"
+            assert (cell.change, words in str(table)) == ((None, True) if compared else (pytest.approx(0.0), False))
+        page = report(results.frame(cut), baseline=base)
+        assert math.isnan(page.benchmarks[0].gains[1][0])
+
+
+def _light_and_busy(policy: str) -> list[dict[str, object]]:
+    found = rows(policy, "throughput", (100.0, 101.0), "MB/s", "higher")
+    found += rows(policy, "throughput", (500.0, 501.0), "MB/s", "higher", param="n=16")
+    found += rows(policy, "power", (10.0, 10.2), "W", "lower")
+    return found + rows(policy, "power", (50.0, 50.2), "W", "lower", param="n=16")
+
+
 def test_a_parameter_with_fewer_iterations_counts_as_much_in_mean_power() -> None:
     whole = [*rows("old", "power", (10.0, 10.0, 10.0), "W", "lower")]
     whole += rows("old", "power", (50.0, 50.0, 50.0), "W", "lower", param="n=16")
@@ -113,6 +145,31 @@ def test_a_parameter_with_fewer_iterations_counts_as_much_in_mean_power() -> Non
     cut += rows("new", "power", (50.0,), "W", "lower", param="n=16")
     (table,) = opplab.compare(results.frame([*whole, *cut]), baseline="old", table="power")
     assert [cell and cell.value for cell in table.rows[0].cells] == [30.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--layout", name] for name in ("blocks", "slides", "boxes")]
+    + [["--table", name] for name in ("ratio", "significance", "nocompare", "overview", "ppw", "power")],
+)
+def test_three_runs_fit_the_terminal(words: list[str]) -> None:
+    """Runs stand in groups below each other, none of them lost."""
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(program, ["compare", str(GOLDEN), *words])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert all(name in done.stdout for name in ("5.9.0-ondemand", "5.9.0-perfgov", "5.9.0-sugov-mid"))
+
+
+def test_a_run_whose_name_has_a_comma_is_named_in_quotes(tmp_path: Path) -> None:
+    names = ("base", "epp=balance,hz=1000", 'a "b"')
+    table = tmp_path / "t.csv"
+    results.frame([row for name in names for row in rows(name, "t", (1.0, 2.0), "s", "lower")]).write_csv(table)
+    command = ["compare", str(table), "--format", "json", "--runs"]
+    for asked, found in (('"epp=balance,hz=1000",base', names[1::-1]), ('base,"a ""b"""', names[::2])):
+        done = CliRunner().invoke(program, [*command, asked])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        assert list(dict.fromkeys(cell["run"] for cell in json.loads(done.stdout)["cells"])) == list(found)
 
 
 def _without_an_iteration(folder: Path, run: str) -> Path:

@@ -146,6 +146,30 @@ def test_a_table_without_seeds_that_lost_iterations_fails():
     assert not checked(base, base[:3], "any < -20%", ["new"], seeds=False).failed
 
 
+@pytest.mark.parametrize("method", [compare_runs, lambda runs: mmtests_comparison(runs, "", "", "detail", 0)])
+@pytest.mark.parametrize(("seeds", "what"), [(True, "seeds"), (False, "iterations")])
+def test_a_baseline_that_lost_iterations_fails(method, seeds, what):
+    """A gate passes on nothing that was not measured, on whichever side."""
+    whole = [100.0, 101.0, 99.0, 100.5, 100.2]
+    table = method([run_of("base", whole[:3], seeds=seeds), run_of("new", whole, seeds=seeds)])
+    rule = "b < -20%"
+    found = [one for one in gate.check([table], [rule]) if one.failed]
+    assert found
+    assert f"the baseline lacks 2 of the run's 5 {what}" in found[0].message
+    for name in ("new", "b", "m-1"):
+        assert not any(one.failed for one in gate.check([table], [rule], allow_missing=[name]))
+    both = compare_runs([run_of("base", whole), run_of("new", whole)])
+    assert not any(one.failed for one in gate.check([both], [rule]))
+
+
+@pytest.mark.parametrize("method", [compare_runs, lambda runs: mmtests_comparison(runs, "", "", "detail", 0)])
+def test_an_operation_that_only_the_run_has_fails(method):
+    base, new = run_of("base", [100.0] * 3), run_of("new", [100.0] * 3)
+    new.series["m-2"] = Series("m-2", "m", "2", "s", False, [[1.0], [2.0], [3.0]], [0, 1, 2])
+    found = [one.message for one in gate.check([method([base, new])], ["b < -20%"]) if one.failed]
+    assert any("m-2" in words for words in found)
+
+
 @pytest.mark.parametrize("shown", [[], ["--all"], ["--table", "overview"], ["--table", "ratio"]])
 def test_any_is_every_metric_whatever_is_shown(tmp_path, shown):
     """Goal: a response time that is 69 % worse passes no gate on `any`, and a part of the energy fails none."""

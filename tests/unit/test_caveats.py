@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import opplab
 from opplab import _opplab
 from opplab.cli.main import opplab as main
+from opplab.errors import InputError
 from opplab.fit.machine_power import generic_power
 from opplab.simulation.cases import Case
 from opplab.simulation.simulate import build_case
@@ -180,10 +181,21 @@ def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:
     assert words in " ".join(done.stdout.split())
 
 
-def test_failed_variants_are_in_the_answer(load: Path, tmp_path: Path) -> None:
+def test_a_variant_that_cannot_run_is_refused_before_others_run(load: Path, tmp_path: Path) -> None:
     done = of_conservative(load, tmp_path, "--vs", "up_threshold=10")
-    assert done.exit_code == 1
-    assert 'Failed: all runs of up_threshold=10, tunable up_threshold of conservative is "10"' in done.stdout
+    assert isinstance(done.exception, InputError)
+    assert 'up_threshold=10 on juno-r2 cannot run: tunable up_threshold of conservative is "10"' in str(done.exception)
+
+
+def test_notes_of_settings_begin_with_the_variants_that_they_are_of(tmp_path: Path) -> None:
+    """A note of a sentence's end and a small letter read like a part of the sentence before."""
+    task = {"loop": 20, "policy": "SCHED_FIFO", "run": 2000, "timer": {"ref": "t", "period": 10000}}
+    file = tmp_path / "rt.json"
+    file.write_text(json.dumps({"tasks": {"t": task}}))
+    command = ["run", str(file), "-m", "pixel6", "--seconds", "0.1", "--iterations", "1", "--governor"]
+    command += ["schedutil,performance", "--vs", "uclamp=absent", "-o", str(tmp_path / "a")]
+    shown = " ".join(CliRunner(env={"COLUMNS": "300"}).invoke(main, command).stdout.split())
+    assert "schedutil, performance: nothing shows how the kernel was built" in shown
 
 
 def test_governors_of_two_drivers_are_named(load: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import opplab
 from opplab import _opplab
-from opplab.choice.answer import Choice, Option
+from opplab.choice.answer import Choice, Option, value_words
 from opplab.choice.cases import NOT_NEAR, program_of
 from opplab.choice.choose import _check_measured
 from opplab.choice.criteria import Constraint
@@ -23,6 +23,7 @@ from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.cli.main import opplab as program
+from opplab.report.numbers import quantity
 from opplab.trace.replayed import self_check
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Values
@@ -797,7 +798,7 @@ def test_no_interval_of_a_value_is_lost() -> None:
         for metric in (*choice.metrics, *choice.beside):
             parts = option.parts[metric]
             if parts.low is not None and parts.low != parts.high:
-                interval = f"[{parts.low:.4g}, {parts.high:.4g}]"
+                interval = f"[{quantity(parts.low)}, {quantity(parts.high)}]"
                 assert interval in html
                 assert any(option.label in line and interval in line for line in lines)
     assert max(map(len, lines)) <= 80
@@ -1111,3 +1112,19 @@ def test_a_driver_beside_another_is_chosen_at_boot() -> None:
     assert not any("status" in line for line in lines)
     alone = commands_of(setting, {**machine, "driver": [{"name": "amd-pstate-epp"}, {"name": "amd-pstate"}]})
     assert "passive > /sys/devices/system/cpu/amd_pstate/status" in alone[0]
+
+
+def test_a_choice_has_the_digits_and_the_timers_of_a_run(tmp_path: Path) -> None:
+    """A timer that tasks share makes their load a part of what it looks like, under either command."""
+    digits = {12.3: "12.30", 0.5: "0.5000", 123456.0: "123456", 0.0: "0"}
+    assert {value: value_words(Parts(value, None, None, None, None)) for value in digits} == digits
+    tasks = {name: {"loop": 20, "run": 500, "timer": {"ref": "tick", "period": 10000}} for name in ("a", "b")}
+    file = tmp_path / "shared.json"
+    file.write_text(json.dumps({"tasks": tasks}))
+    words = "2 tasks share a timer of 10 ms: one of them is due each time, so that their load is 5 % of a CPU, not 10 %"
+    short = ["-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.1", "--iterations", "1"]
+    runner = CliRunner(env={"COLUMNS": "400"})
+    for more in (["run", "-o", str(tmp_path / "o")], ["choose", "--uncertainty", "0"]):
+        done = runner.invoke(program, [more[0], str(file), *short, *more[1:]])
+        assert done.exit_code == 0, done.output
+        assert words in " ".join(done.stdout.split())

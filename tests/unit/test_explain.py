@@ -560,6 +560,23 @@ def test_a_machine_whose_clock_counts_is_named_beside_an_emulator_s_recording(
         assert "an emulator executed this as fast on every CPU and at every clock" in " ".join(out.split())
 
 
+def test_a_time_since_1970_is_exact(tmp_path: Path) -> None:
+    """A float of such a time has steps of 238 ns."""
+    from opplab.cli.explain import command
+    from opplab.explanation.recordings import _time_of
+
+    at = next(one for one in command.params if one.name == "at")
+    trace, start_ns = tmp_path / "t.txt", 1767225609607419424
+    switch = "prev_comm=a prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=b next_pid=9 next_prio=120"
+    times = (start_ns, start_ns + 1000)
+    lines = [f" a-12 [000] {ns // 10**9}.{ns % 10**9:09d}: sched_switch: {switch}\n" for ns in times]
+    trace.write_text("".join(lines))
+    for wanted_ns in (start_ns + 1, start_ns + 999):
+        text = f"{wanted_ns // 10**9}.{wanted_ns % 10**9:09d}s"
+        assert _time_of(trace, at.callback(None, at, text))[0] == wanted_ns
+    assert _time_of(trace, at.callback(None, at, "0.000000007s"))[0] == start_ns + 7
+
+
 def test_times_of_a_trace_have_one_zero(capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: `--at` is the same instant of a CPU and of a task, and the answer has the zero.
 

@@ -200,9 +200,33 @@ def test_what_cannot_run_is_said_before_others_run(tmp_path: Path) -> None:
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
     how = ["run", load, "-m", made, "--seconds", "0.2", "--iterations", "1", "-o", tmp_path / "o"]
     done = CliRunner().invoke(opplab, [*map(str, how), "--vs", "energy_model=artificial"])
-    first = done.stderr.partition("cases")[0]
-    assert "energy_model=artificial on made cannot run: energy model of cluster A55: it has no CPPC registers" in first
-    assert "Failed: all runs of energy_model=artificial" in " ".join(done.stdout.split())
+    words = "energy_model=artificial on made cannot run: energy model of cluster A55: it has no CPPC registers"
+    assert isinstance(done.exception, InputError)
+    assert words in str(done.exception)
+    assert not (tmp_path / "o").exists()
+    # On another machine it can: that one's cases run, and the others fail when their turn comes.
+    both = CliRunner().invoke(opplab, [*map(str, how), "-m", "juno-r2", "--vs", "energy_model=artificial"])
+    assert words in both.stderr.partition("cases")[0]
+    assert "Failed: 1 of 2 runs of energy_model=artificial" in " ".join(both.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["run", "choose"])
+@pytest.mark.parametrize(
+    ("machine", "driver"), [("epyc-milan-1s", "amd-pstate-epp"), ("skylake-8x-uma", "intel_pstate")]
+)
+def test_a_governor_that_a_driver_lacks_is_refused_before_any_run(
+    tmp_path: Path, machine: str, driver: str, command: str
+) -> None:
+    """Goal: nothing runs, and the governors that the driver has are named."""
+    more = ["-o", str(tmp_path / "o"), "--iterations", "1"] if command == "run" else []
+    asked = [command, "tbench", "-m", machine, "--governor", "schedutil", "--vs", f"driver={driver}"]
+    done = CliRunner().invoke(opplab, [*asked, "--seconds", "0.6", *more])
+    assert isinstance(done.exception, InputError)
+    assert f"cannot run: driver {driver} has the governors performance and powersave" in str(done.exception)
+    assert "failed" not in done.stderr
+    assert not (tmp_path / "o").exists()
+    own = [*asked[:4], "--governor", "powersave", "--vs", "governor=performance", "--seconds", "0.6", *more]
+    assert CliRunner().invoke(opplab, own).exit_code == 0
 
 
 TREE = """/dts-v1/;

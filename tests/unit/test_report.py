@@ -286,6 +286,10 @@ def test_strips_are_drawn_where_policies_differ() -> None:
 def test_small_values_keep_their_digits() -> None:
     cell = page_of._estimate_cell(confidence.Estimate(0.08861, 0.00042, 5))
     assert cell["text"] == "0.08861 \u00b1 0.00042"
+    # An interval that is below the digits of its mean is not nothing; equal values have none.
+    narrow = page_of._estimate_cell(confidence.Estimate(12345.6, 0.0312, 5))
+    assert narrow["text"] == "12346 \u00b1 0.03"
+    assert page_of._estimate_cell(confidence.Estimate(12345.6, 0.0, 5))["text"] == "12346"
 
 
 def test_a_few_missed_activations_are_no_alarm() -> None:

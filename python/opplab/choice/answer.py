@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.certainty import change_text, quantile_draws
 from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
-from opplab.report.numbers import several
+from opplab.report.numbers import quantity, several
 from opplab.report.start import LITTLE, in_words
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.causes import Causes, standing_out
@@ -296,7 +296,7 @@ class Choice:
                 [
                     {
                         "setting": option.label,
-                        "value": f"{option.parts[metric].value:.4g}",
+                        "value": quantity(option.parts[metric].value),
                         "interval": value_words(option.parts[metric]).partition(" ")[2],
                     }
                     for option in self.options
@@ -502,7 +502,9 @@ class Choice:
                 start = "" if ours == option.parts[metric].value else ", without those of the start"
                 words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
             else:
-                words.append(f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {ours:.4g}")
+                words.append(
+                    f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {quantity(ours)}"
+                )
             if text in option.kept_by_means:
                 words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
         return words
@@ -513,7 +515,7 @@ class Choice:
         for text, metric in self.idle:
             if text in self.constraints:
                 name, start = ("missed_activations", " after the start") if metric == LATER else (metric, "")
-                value = f"{self.options[0].parts[metric].value:.4g} {self.units[name][0]}{start}"
+                value = f"{quantity(self.options[0].parts[metric].value)} {self.units[name][0]}{start}"
                 out.append(f"The constraint {text} tests nothing here: {name} is {value} under every setting.")
         return out
 
@@ -593,5 +595,5 @@ class Choice:
 def value_words(parts: Parts) -> str:
     """Give a value with its interval."""
     if parts.low is None or parts.high is None or parts.low == parts.high:
-        return f"{parts.value:.4g}"
-    return f"{parts.value:.4g} [{parts.low:.4g}, {parts.high:.4g}]"
+        return quantity(parts.value)
+    return f"{quantity(parts.value)} [{quantity(parts.low)}, {quantity(parts.high)}]"

@@ -34,10 +34,10 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, needs_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
-from opplab.summary.answer import cut_of, ends
+from opplab.summary.answer import cut_of, ends, shared_timers
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import MachineFacts
-from opplab.sweep.missing import missing
+from opplab.sweep.missing import missing, unable
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
@@ -166,7 +166,7 @@ def choose(
     named = zip(labels_of(chosen), chosen, strict=True)
     labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
     cases = program.cases(chosen, labels, variation)
-    for line in (*left_out, *program.notes, *missing(cases)):
+    for line in (*left_out, *program.notes, *unable(cases), *missing(cases)):
         said(line)
     values, units = run.own(cases)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
@@ -183,7 +183,8 @@ def choose(
     by_label = dict(zip(labels, chosen, strict=True))
     choice = Ranking(program, by_label, asked, values, units, draws, point).choice(iterations, run.drawn)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
-    notes = [*(f"{words}." for words in left_out), *of_settings(cases)]
+    in_turn = shared_timers(json.loads(cases[0].json)["workload"])
+    notes = [*(f"{words}." for words in (*left_out, *in_turn)), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
     shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}

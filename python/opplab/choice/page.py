@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from opplab import _opplab
 from opplab.certainty import quantile_draws
 from opplab.report import svg
+from opplab.report.numbers import quantity
 from opplab.summary.answer import title_of
 from opplab.uncertainty.parts import LEVEL, Parts
 
@@ -131,7 +132,7 @@ def pareto_picture(choice: Choice) -> str:
             marks.append(svg.element("line", x1=at_x(own_x.low), x2=at_x(own_x.high), y1=y, y2=y, class_="whisker"))
         if own_y.low is not None and own_y.high is not None:
             marks.append(svg.element("line", x1=x, x2=x, y1=at_y(own_y.low), y2=at_y(own_y.high), class_="whisker"))
-        words = f"{rank}. {option.label}: {own_x.value:.4g} {units[0]}, {own_y.value:.4g} {units[1]}"
+        words = f"{rank}. {option.label}: {quantity(own_x.value)} {units[0]}, {quantity(own_y.value)} {units[1]}"
         marks.append(svg.element("circle", svg.tip(words), cx=x, cy=y, r=4.5, class_="dot"))
         class_ = "v4" if option is choice.recommended else "v1" if option in front else "v0 faint"
         out.append(svg.element("g", "".join(marks), class_=class_, data_series=option.label))
@@ -199,7 +200,7 @@ def _bars(choice: Choice) -> str:
     for rank, option in enumerate(choice.options, start=1):
         parts, name = option.parts[metric], f"{rank}. {option.label}"
         class_ = "v4" if option is choice.recommended else "v1"
-        words = f"{name}: {parts.value:.4g} {unit}"
+        words = f"{name}: {quantity(parts.value)} {unit}"
         mark = svg.Change(option.label, class_, parts.value, parts.low, parts.high, clear=True, words=words)
         rows.append((name, [mark]))
     marks = _ticks([option.parts[metric] for option in choice.options])

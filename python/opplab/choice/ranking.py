@@ -17,6 +17,7 @@ import numpy as np
 
 from opplab.choice.answer import LATER, Choice, Option
 from opplab.choice.settings import Setting, commands_of
+from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
 from opplab.uncertainty.causes import Causes
@@ -279,7 +280,7 @@ class Ranking:
 
 
 def _printed(parts: Parts) -> str:
-    return f"{parts.value:.4g}"
+    return quantity(parts.value)
 
 
 def _later_misses(

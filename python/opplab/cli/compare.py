@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from opplab.cli.options import jobs_option, uncertainty_option, workers
-from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, order_runs
+from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, names_in, order_runs
 from opplab.comparison.tables import FORMATS, render_all
 from opplab.errors import InputError
 from opplab.files import printable
@@ -36,7 +36,7 @@ OF_THE_RUNS = "intervals, stars and --fail-if are of the runs alone here; tables
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
-    names = [name for name in (value or "").split(",") if name]
+    names = names_in(value or "")
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise click.BadParameter(f"'{twice}' is there twice")
     return names
@@ -59,7 +59,12 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.command(name="compare")
 @click.argument("source", nargs=-1, required=True)
-@click.option("--runs", callback=_names, metavar="A,B,...", help="Runs to compare, in order (default: all).")
+@click.option(
+    "--runs",
+    callback=_names,
+    metavar="A,B,...",
+    help="Runs to compare, in order (default: all); a name with a comma in double quotes.",
+)
 @click.option("--baseline", help="Baseline run (default: the first).")
 @click.option(
     "-b",

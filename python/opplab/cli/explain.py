@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from opplab.cli.options import (
 from opplab.report.text import print_table, say
 
 
-def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    return None if text is None else time_ns(text, "1.234s or 250ms") / 1e9
+def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Decimal | None:
+    # Exact: a clock since 1970 has more digits than a float.
+    return None if text is None else Decimal(time_ns(text, "1.234s or 250ms")).scaleb(-9)
 
 
 def _idle_of_run(target: str, output_format: str) -> None:
@@ -73,7 +75,7 @@ def command(
     target: str,
     cpu: int | None,
     task: str | None,
-    at: float | None,
+    at: Decimal | None,
     why_slow: bool,
     idle: bool,
     machine: str,

@@ -58,10 +58,10 @@ def _print(directory: str, found: dict[str, list[str]], table: str, form: str) -
     from os.path import isdir
     from sys import stderr, stdout
 
-    from opplab.comparison.compare import mmtests_table, order_runs
+    from opplab.comparison.compare import mmtests_table, names_in, order_runs
     from opplab.errors import InputError
 
-    names = [name for name in found["runs"][-1].split(",") if name]
+    names = names_in(found["runs"][-1])
     if not names or not isdir(directory):  # noqa: PTH112 - see the module's text
         return None
     metric = found.get("metric", [""])[-1]

@@ -161,6 +161,7 @@ def command(
                 some = "'opplab list machines', or a .toml file"
                 raise click.UsageError(f"{workload} needs --machine NAME ({some})")
 
+            from opplab.sweep.missing import unable
             from opplab.sweep.taken import as_taken
 
             notes: list[str] = []
@@ -188,6 +189,8 @@ def command(
                 taken, refused = as_taken(variants, chosen.cases)
                 if refused:
                     chosen = loaded(taken, [*notes, *refused])
+                # Refused before anything is kept.
+                unable(chosen.cases)
             output = folder
         else:
             _check_name(target)

@@ -31,6 +31,22 @@ OF_BENCHMARKS = ("overview", "ppw", "power")
 """Tables with a row a benchmark and metric."""
 
 
+def names_in(text: str) -> list[str]:
+    """Give the names of a list of runs; one with a comma stands in double quotes, as in a CSV.
+
+    Examples
+    --------
+    >>> names_in('a,b'), names_in('"epp=balance,hz=1000",b')
+    (['a', 'b'], ['epp=balance,hz=1000', 'b'])
+    """
+    names = text.split(",")
+    if '"' in text:
+        import csv
+
+        names = next(csv.reader([text]), [])
+    return [name for name in names if name]
+
+
 def order_runs(runs: Sequence[str], baseline: str | None) -> list[str]:
     """The runs with the baseline first."""
     names = list(runs)
@@ -169,6 +185,14 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
                 notes += [f"{operation} of {run.name}: {one.cannot}" for run, one in zip(runs, cells, strict=True)
                           if one and one.cannot]  # fmt: skip
             rows.append(Row(stat_name(stat, comparison.higher, bench.operation_name), operation, cells, unit, better))
+    more = {label: one for run in runs[1:] for label, one in run.series.items() if label not in runs[0].series}
+    for operation, series in more.items():
+        # mmtests leaves out what its baseline lacks.
+        why = "the baseline has no values"
+        cells = [Cell(text="?", n=0, cannot=why) if operation in run.series else None for run in runs]
+        notes += [f"{operation} of {run.name}: {why}" for run in runs if operation in run.series]
+        stat = stat_name(comparison.stats[main], comparison.higher, bench.operation_name)
+        rows.append(Row(stat, operation, cells, series.unit, "higher" if comparison.higher else "lower"))
     table = Table("blocks", [run.name for run in runs], rows, name, name, digits=comparison.precision, notes=notes)
     table.method = "mmtests (commit 638401e): * where the intervals of two standard deviations do not overlap"
     return table

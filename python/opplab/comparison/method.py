@@ -8,7 +8,7 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
@@ -119,16 +119,24 @@ def _lost(series: Series) -> tuple[int, int]:
 
 
 def missing(base: Series, new: Series) -> str:
-    """Report which of the baseline's iterations a run lacks, or that it lost most of their values; empty if none."""
+    """Report which iterations a run or its baseline lacks, or that one lost most of their values; empty if none."""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
-        all_, gone = len(set(base.keys)), len(set(base.keys) - set(new.keys))
-        return f"lacks {gone} of the baseline's {all_} {base.keyed_by}" if gone else ""
-    all_, there = (len(one.iterations) if one.is_grouped() else one.count() for one in (base, new))
-    if all_ > there:
-        return f"lacks {all_ - there} of the baseline's {all_} iterations"
+        ours, theirs = set(base.keys), set(new.keys)
+        return _lacks(ours, len(ours - theirs), theirs, len(theirs - ours), base.keyed_by)
+    ours, theirs = (range(len(one.iterations) if one.is_grouped() else one.count()) for one in (base, new))
+    if len(ours) != len(theirs):
+        return _lacks(ours, len(ours) - len(theirs), theirs, len(theirs) - len(ours), "iterations")
     # Logs that sample until a time ends differ a little.
-    all_, there = base.count(), new.count()
-    return f"lacks {all_ - there} of the baseline's {all_} values" if 2 * there < all_ else ""
+    ours, theirs = range(base.count()), range(new.count())
+    few = 2 * min(len(ours), len(theirs)) < max(len(ours), len(theirs))
+    return _lacks(ours, len(ours) - len(theirs), theirs, len(theirs) - len(ours), "values") if few else ""
+
+
+def _lacks(base: Sized, gone: int, new: Sized, gone_of_base: int, what: str) -> str:
+    """Put in words how much of the baseline a run lacks, and of the run the baseline."""
+    words = [f"lacks {gone} of the baseline's {len(base)} {what}"] if gone > 0 else []
+    words += [f"the baseline lacks {gone_of_base} of the run's {len(new)} {what}"] if gone_of_base > 0 else []
+    return ", ".join(words)
 
 
 def _independent(series: Series) -> bool:

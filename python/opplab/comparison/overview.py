@@ -10,10 +10,7 @@ from opplab.certainty import CONFIDENCE, SAME_CHANGE, UNVARIED, certainty
 from opplab.comparison.method import Sample, change_of, compare_cells, digits_of, is_same, same_rule, sample_of
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
-from opplab.runs import SHARES, Run, Series
-
-Watts = tuple[float, str]
-"""Average power, and what it is the average of."""
+from opplab.runs import SHARES, Run, Series, Watts
 
 _ONE_MEAN = "power is known as one mean of each run"
 
@@ -119,18 +116,18 @@ def performance_per_watt(ratio: float, higher: bool, base_w: float | None, own_w
 
 
 def gains(
-    runs: Sequence[Run], per_watt: Sequence[Run], watts: Sequence[float | None], confidence: float = CONFIDENCE
+    runs: Sequence[Run], per_watt: Sequence[Run], watts: Sequence[Watts | None], confidence: float = CONFIDENCE
 ) -> list[tuple[float, float, float]]:
     """Performance per watt of each run relative to the baseline, with its interval.
 
     Of the power of each case or iteration, so that a run's power and performance stay together.  Where power is known
-    as one mean of a run, the quotient of the means, without an interval.
+    as one mean of a run, the quotient of the means, without an interval; none where the means are of unlike parameters.
 
     Parameters
     ----------
     runs, per_watt : sequence of Run
         Of one metric: its values, and these by their power (`opplab.comparison.sources.Source.per_watt`).
-    watts : sequence of float or None
+    watts : sequence of Watts or None
         Mean power of each run.
 
     Returns
@@ -143,8 +140,11 @@ def gains(
     if not higher:
         quotients = [(1 / ratio, 1 / high, 1 / low) for ratio, low, high in quotients]
     found = []
-    for (ratio, _, _), known, own in zip(overall(runs, confidence), quotients, watts, strict=True):
-        mean = performance_per_watt(ratio, higher, watts[0], own)
+    base_w = watts[0]
+    for (ratio, _, _), known, run, own in zip(overall(runs, confidence), quotients, runs, watts, strict=True):
+        mean = None
+        if base_w is not None and own is not None and not _unlike_cases(runs[0], run, base_w, own):
+            mean = performance_per_watt(ratio, higher, base_w.mean, own.mean)
         found.append(known if isfinite(known[0]) else (nan if mean is None else mean, nan, nan))
     return found
 
@@ -193,18 +193,18 @@ def overview(
     means_only: dict[str, None] = {}
     for name, runs, known, quotients in benchmarks:
         per_watt = dict(by_metric(quotients))
-        watts = [None if one is None else one[0] for one in known]
-        sources |= dict.fromkeys(one[1] for one in known if one is not None)
-        if any(value is not None for value in watts):
-            cells = [None if value is None else Cell(value) for value in watts]
-            for cell, run in zip(cells[1:], runs[1:], strict=True):
-                if cell is None or cell.value is None or watts[0] is None:
+        base_w = known[0]
+        sources |= dict.fromkeys(one.what for one in known if one is not None)
+        if any(one is not None for one in known):
+            cells = [None if one is None else Cell(one.mean) for one in known]
+            for cell, run, own_w in zip(cells[1:], runs[1:], known[1:], strict=True):
+                if cell is None or own_w is None or base_w is None:
                     continue
-                cell.cannot = _unlike_cases(runs[0], run)
+                cell.cannot = _unlike_cases(runs[0], run, base_w, own_w, of_work=False)
                 if cell.cannot:
                     unlike.append(f"power of {name} of {run.name} has no change: {cell.cannot}")
                     continue
-                cell.change, _ = change_of(watts[0], cell.value, higher=False, unit="W")
+                cell.change, _ = change_of(base_w.mean, own_w.mean, higher=False, unit="W")
             power.append(Row("", name, cells, "W", "lower", metric="power"))
         for metric, parts in by_metric(runs):
             series = next(one for run in parts for one in run.series.values())
@@ -223,14 +223,20 @@ def overview(
                 why = cell.impossible or cell.cannot
                 notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
             performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
-            if not (series.directed and is_performance(series.unit) and any(watts)):
+            if not (series.directed and is_performance(series.unit) and any(known)):
                 continue
             by_power = per_watt.get(metric, [Run(run.name, name) for run in parts])
-            found = gains(parts, by_power, watts, confidence)
+            found = gains(parts, by_power, known, confidence)
             shown = [_cell(column, gain, True, overview_rule) for column, gain in enumerate(found)]
             gone = len(parts[0].series) - len(by_power[0].series)
-            for cell, run, gain in zip(shown[1:], by_power[1:], found[1:], strict=True):
-                if cell is not None and isnan(gain[1]) and not run.series:
+            for column, (run, gain) in enumerate(zip(by_power[1:], found[1:], strict=True), 1):
+                cell, own_w = shown[column], known[column]
+                if cell is None and base_w is not None and own_w is not None and parts[column].series:
+                    cell = shown[column] = Cell(text="?")
+                    cell.cannot = _unlike_cases(parts[0], parts[column], base_w, own_w)
+                    cell.cannot = cell.cannot or _left_out(parts[0], parts[column])[0]
+                    notes.append(f"performance per watt of {name} {metric} of {run.name}: {cell.cannot}")
+                elif cell is not None and isnan(gain[1]) and not run.series:
                     cell.certain = _ONE_MEAN
                     means_only[name] = None
                 elif cell is not None:
@@ -290,14 +296,25 @@ def _left_out(base: Run, run: Run) -> tuple[str, str]:
     return missing or (f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""), ""
 
 
-def _unlike_cases(base: Run, run: Run) -> str:
-    """Describe which parameters only one of two runs has: means over all of them are of unlike work."""
-    own, theirs = ({one.param: None for one in of.series.values()} for of in (run, base))
-    parts = [
-        f"{of.name} lacks the parameter{'s' * (len(gone) > 1)} {', '.join(gone)}"
-        for of, has, needs in ((run, own, theirs), (base, theirs, own))
-        if (gone := [param for param in needs if param not in has])
-    ]
+def _unlike_cases(base: Run, run: Run, base_w: Watts, own_w: Watts, of_work: bool = True) -> str:
+    """Describe which parameters one of two runs, or its power, lacks: means over all of them are of unlike work.
+
+    Power alone, not `of_work`, is compared over its own parameters.
+    """
+    powers = [dict.fromkeys(of.params) for of in (own_w, base_w)]
+    wholes = [dict.fromkeys(one.param for one in of.series.values()) for of in (run, base)]
+    if not of_work and all(powers):
+        wholes = powers
+    all_ = dict.fromkeys(param for params in (*wholes[::-1], *powers[::-1]) for param in params)
+    parts = []
+    for of, has, measured in zip((run, base), wholes, powers, strict=True):
+        gone = [param for param in all_ if param not in has]
+        # Power without parameters is of the whole run.
+        unknown = [param for param in all_ if param in has and param not in measured] if measured else []
+        if gone:
+            parts.append(f"{of.name} lacks the parameter{'s' * (len(gone) > 1)} {', '.join(gone)}")
+        if unknown:
+            parts.append(f"{of.name} lacks the power of {', '.join(unknown)}")
     return "; ".join(parts)
 
 

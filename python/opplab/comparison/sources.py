@@ -31,7 +31,7 @@ from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.statistics import amean, hmean
 from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
-from opplab.runs import Problem, Run, Series
+from opplab.runs import Problem, Run, Series, Watts
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.store import Store
 
@@ -77,8 +77,8 @@ class Source:
         """Report that the energy of runs is of unlike work, the baseline first; empty if it is not, or not known."""
         return ""
 
-    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
-        """Average power in watts and what it is the average of; None when it was not recorded."""
+    def watts(self, run: str, benchmark: str) -> Watts | None:
+        """Average power; None when it was not recorded."""
         return None
 
     def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
@@ -143,7 +143,7 @@ class Tree(Source):
         """Mmtests' own choice."""
         return find(benchmark, report).default_metric
 
-    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
+    def watts(self, run: str, benchmark: str) -> Watts | None:
         """Mean of turbostat's PkgWatt."""
         return _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt")) if run in self._places else None
 
@@ -314,21 +314,26 @@ class Frame(Source):
         """The main one of those."""
         return next(iter(self.declared(benchmark)), "")
 
-    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
+    def watts(self, run: str, benchmark: str) -> Watts | None:
         """Mean of the metric ``power``, of turbostat's PkgWatt, of the one metric in W, or energy over duration."""
         own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
 
-        def mean(*names: str) -> float | None:
+        def means(*names: str) -> dict[str, float]:
             known = own.filter(pl.col("metric").is_in(names), pl.col("value").is_finite())
             # Each parameter counts once, however many iterations it has.
-            found = known.group_by("param", maintain_order=True).agg(pl.col("value").mean())["value"].mean()
-            return found if isinstance(found, float) else None
+            found = known.group_by("param", maintain_order=True).agg(pl.col("value").mean())
+            return {param or "": value for param, value in found.iter_rows()}
 
         if total := _power_of(own):
-            value = mean(total)
-            return None if value is None else (value, total)
-        energy, seconds = mean("energy"), mean(*_SECONDS)
-        return (energy / seconds, "energy over the time that it took") if energy is not None and seconds else None
+            watts = means(total)
+            return Watts(fmean(watts.values()), total, filter(None, watts)) if watts else None
+        energy, seconds = means("energy"), means(*_SECONDS)
+        both = [param for param in energy if param in seconds]
+        took = sum(seconds[param] for param in both)
+        if not took:
+            return None
+        used = sum(energy[param] for param in both)
+        return Watts(used / took, "energy over the time that it took", filter(None, both))
 
     def notes(self, benchmark: str) -> list[str]:
         """Which runs did not end or are of the start, and of which part of a benchmark's time its energy is."""
@@ -529,7 +534,7 @@ class Files(Source):
             raise UnknownName("run", run, self._runs)
         return _nothing_of(run, benchmark)
 
-    def watts(self, run: str, benchmark: str) -> tuple[float, str] | None:
+    def watts(self, run: str, benchmark: str) -> Watts | None:
         """Mean package power of a turbostat log."""
         found = (_package_watts(one) for one in self._runs.get(run, []))
         return next((one for one in found if one is not None), None)
@@ -549,11 +554,11 @@ def run_name(path: Path) -> str:
     return _ENDINGS.sub("", path.name) or path.name
 
 
-def _package_watts(run: Run) -> tuple[float, str] | None:
+def _package_watts(run: Run) -> Watts | None:
     """Mean package power of what turbostat recorded."""
     series = run.series.get("PkgWatt")
     values = series.values() if series is not None else []
-    return (amean(values), "PkgWatt") if values else None
+    return Watts(amean(values), "PkgWatt") if values else None
 
 
 def by_machine(source: object) -> list[tuple[str, Source]]:

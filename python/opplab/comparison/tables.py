@@ -201,7 +201,7 @@ def render(table: Table, form: str = "text", width: int | None = None) -> str:
     ----------
     width : int, optional
         Of text: the runs stand in blocks below each other where lines would be longer, and notes are wrapped.  Layouts
-        that are grids (``grid``, ``boxes``, ``slides``, ``mmtests-old``, ``listing``) stay as they are.
+        of published texts and of several machines (``grid``, ``mmtests-old``, ``listing``) stay as they are.
     """
     return _text(table, width) if form == "text" else _FORMATTERS[form](table)
 
@@ -237,7 +237,7 @@ def _text(table: Table, width: int | None = None) -> str:
 
 
 # Layouts in which runs may stand in blocks below each other.
-_FOLDS = ("overview", "power", "ratios", "significance")
+_FOLDS = ("overview", "power", "ratios", "significance", "slides", "boxes")
 
 
 def _folded(table: Table, width: int | None) -> list[str]:
@@ -509,16 +509,12 @@ def _boxes(table: Table) -> list[str]:
     body: list[list[str]] = []
     for row in table.rows:
         line = [f"{name:^4}" for name in _label(table, row).split("\t") if row.operation]
-        for at, cell in enumerate(row.cells):
+        for cell in row.cells:
             known = cell or Cell()
             value = _number(known, table.digits)
-            if at:
-                change = _change(known)
-                value += (
-                    f" {'*' if known.significant else '('}{change:>7}{'*' if known.significant else ')'}"
-                    if change
-                    else ""
-                )
+            if change := _change(known):
+                left, right = "**" if known.significant else "()"
+                value += f" {left}{change:>7}{right}"
             line += [value, "" if known.spread is None else _like(known.spread, value, table.digits)]
         body.append(line)
     labelled = bool(body and len(body[0]) > 2 * len(table.runs))

@@ -20,6 +20,8 @@ from opplab.explanation.response import of_run, response_findings
 from opplab.explanation.slow import quotas_that_acted, slow_cpus
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from opplab.simulation.machine import Machine
     from opplab.simulation.run import Run
 
@@ -29,7 +31,7 @@ def explain(
     *,
     cpu: int | None = None,
     task: str | int | None = None,
-    at: float | None = None,
+    at: float | Decimal | None = None,
     why_slow: bool = False,
     machine: Machine | None = None,
     recorded_governor: str | None = None,
@@ -49,10 +51,10 @@ def explain(
     task : str or int, optional
         Task whose placement to explain, by name or index; ``NAME#0``, ``NAME#1``, ... of several of one name,
         in a trace a pid or ``NAME#2``, ``NAME#3``, ...
-    at : float, optional
+    at : float or Decimal, optional
         The point in time, in seconds from the start of the run, with its warm-up; for a CPU the middle of the run, for
         a task its end, if it is not given. Of a trace it is a time of its clock, or, if that is before its first
-        event, so long after that.
+        event, so long after that; a `Decimal` where a float has too few digits.
     why_slow : bool
         Explain where CPUs ran below their tasks' need, over the whole run; with `task` what its slow activations are
         made of.
@@ -101,7 +103,7 @@ def explain(
         timeline, activations = of_run(records, index)
         found = response_findings(records.task(index), timeline, index, activations, dict(enumerate(records.names)))
         return Explanation(records.about(), [*found, *quotas_that_acted(records.outcome, index)])
-    at_ns = None if at is None else round(at * 1e9)
+    at_ns = None if at is None else round(at * 10**9)
     if at_ns is not None and not 0 <= at_ns <= records.end_ns:
         raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")
     if cpu is not None:

@@ -18,6 +18,8 @@ from opplab.explanation.slow import slow_cpus
 from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from opplab.simulation.machine import Machine
 
 
@@ -46,7 +48,7 @@ def explain_trace(
     machine: Machine | None,
     cpu: int | None,
     task: str | int | None,
-    at: float | None,
+    at: float | Decimal | None,
     governor: str | None = None,
     half_life_ms: int | None = None,
     *,
@@ -116,7 +118,7 @@ def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:
     return next(own, task) if "#" in task else task
 
 
-def _time_of(path: Path, at: float) -> tuple[int, dict[str, Any]]:
+def _time_of(path: Path, at: float | Decimal) -> tuple[int, dict[str, Any]]:
     """Give a point in time of a trace's clock, and what it counts from: `at` is one, or follows the first event.
 
     Raises
@@ -128,7 +130,7 @@ def _time_of(path: Path, at: float) -> tuple[int, dict[str, Any]]:
 
     info = Trace(path).info
     start_ns, end_ns = info["start_ns"], info["start_ns"] + info["duration_ns"]
-    at_ns = round(at * 1e9)
+    at_ns = round(at * 10**9)
     after = at_ns < start_ns
     at_ns += start_ns if after else 0
     if at_ns > end_ns:

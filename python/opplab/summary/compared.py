@@ -178,8 +178,8 @@ def report(
             main = main if main[0].series else shown
             rails = _rails_of(place, name, there)
             where = f"{name} on {machine}" if len(places) > 1 else name
-            known_w = [None if one is None else one[0] for one in watts]
-            gained = gains(main, [place.per_watt(run) for run in main], known_w, confidence)
+            known_w = [None if one is None else one.mean for one in watts]
+            gained = gains(main, [place.per_watt(run) for run in main], watts, confidence)
             made.append(Benchmark(where, shown, table, known_w, machine, main, gained, rails))
         residency += _residency(place, names, [name for name, _, _ in loaded], machine if len(places) > 1 else "")
     if isinstance(source, str) or not isinstance(source, Sequence):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from opplab.certainty import digits_of
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.numbers import quantity
@@ -431,8 +432,8 @@ def _cell(value: float | None, form: str, half: float | None = None, class_: str
         return {"text": "\u2013", "value": "", "class": class_}
     text = (format(value, form) if form else quantity(value)).replace("-", "\u2212")
     if half is not None:
-        decimals = len(text.partition(".")[2])
-        text += f" \u00b1 {half:.{decimals}f}"
+        # What is below the mean's digits is no 0.
+        text += f" \u00b1 {half:.{digits_of([half], len(text.partition('.')[2]))}f}"
     return {"text": text, "value": f"{value:.6g}", "class": class_}
 
 

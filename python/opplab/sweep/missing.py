@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opplab import _opplab
-from opplab.errors import CaseError
+from opplab.errors import CaseError, InputError
 from opplab.kernel.profiles import halves
 
 if TYPE_CHECKING:
@@ -21,25 +21,42 @@ POLLING = (
 
 
 def unable(cases: Sequence[Case]) -> list[str]:
-    """Name the policies whose cases cannot run, and why, before another one runs."""
+    """Name the policies whose cases cannot run on a machine, and why, before another one runs.
+
+    Raises
+    ------
+    InputError
+        A policy can run on none of its machines.
+    """
     told: dict[str, None] = {}
+    able: dict[str, bool] = {}
     for one in {(case.machine, case.policy): case for case in cases}.values():
+        able.setdefault(one.policy, False)
         try:
-            _opplab.Case.from_json(one.json).why_no_eas()
+            case = _opplab.Case.from_json(one.json)
+            case.why_no_eas()
+            case.assumed_preferences()
         except CaseError as error:
-            told[f"{one.policy} on {one.machine} cannot run: {error}"] = None
+            why = str(error).removeprefix("failed to use the policy: ")
+            told[f"{one.policy} on {one.machine} cannot run: {why}"] = None
+        else:
+            able[one.policy] = True
+    if not all(able.values()):
+        raise InputError("; ".join(told))
     return list(told)
 
 
 def missing(cases: Sequence[Case]) -> list[str]:
-    """Report what is asked for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
+    """Report what policies ask for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
 
     What is only taken to be there is named, too: clamps that boost real-time tasks.
     """
-    told: dict[str, None] = {}
-    without: dict[str, dict[str, None]] = {}
-    polling: dict[str, None] = {}
+    found: dict[str, dict[str, None]] = {}
     clampless = set()
+
+    def add(words: str, policy: str) -> None:
+        found.setdefault(words, {})[policy] = None
+
     # One case of each policy and machine: workloads and seeds do not matter.
     for place, one in {(one.machine, one.policy): one for one in cases}.items():
         case = _opplab.Case.from_json(one.json)
@@ -47,36 +64,28 @@ def missing(cases: Sequence[Case]) -> list[str]:
         with contextlib.suppress(CaseError):
             why = case.why_no_eas()
             if why is not None:
-                told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
+                add(f"no energy-aware scheduling on {case.machine}: {why}", one.policy)
             tree = json.loads(one.json)
             policy = tree["policy"]
             for half in halves(case.kernel, policy.get("gates") or {}):
-                told[f"{one.policy}: {half}"] = None
+                add(half, one.policy)
             idle = (state for cluster in tree["machine"]["cluster"] for state in cluster.get("idle", ()))
             polls = any(state["name"] == "POLL" for state in idle)
             if polls and policy.get("cpu_dma_latency_us") is not None:
-                polling.setdefault(one.policy)
+                add(POLLING, one.policy)
             for name, part in case.unreached_proposals():
-                told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
+                add(f"proposal {name} does nothing without {part}", one.policy)
             if not case.has_clamps():
                 clampless.add(place)
             if case.eas_needs_schedutil():
-                without.setdefault(case.machine, {})[one.policy] = None
-    if polling:
-        told[f"{', '.join(polling)}: {POLLING}"] = None
-    for machine, policies in without.items():
-        told[
-            f"{', '.join(policies)}: no energy-aware scheduling on {machine}, which the kernel has under schedutil only"
-        ] = None
-    for one in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
+                words = f"no energy-aware scheduling on {case.machine}, which the kernel has under schedutil only"
+                add(words, one.policy)
+    for each in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
-            if (built := _opplab.Case.from_json(one.json).boosted_by_build()) is not None:
-                told[built] = None
-    asked = {(one.machine, one.policy, one.benchmark, one.param): one for one in cases if clampless}
-    for (machine, policy, _, _), one in asked.items():
-        if (machine, policy) not in clampless or "clamp" not in one.json:
-            continue
-        case = _opplab.Case.from_json(one.json)
-        if case.asks_for_clamps():
-            told[f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing"] = None
-    return list(told)
+            case = _opplab.Case.from_json(each.json)
+            if (built := case.boosted_by_build()) is not None:
+                add(built, each.policy)
+            clamped = (each.machine, each.policy) in clampless and "clamp" in each.json
+            if clamped and case.asks_for_clamps():
+                add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
+    return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
