@@ -212,11 +212,15 @@ class Request:
     def _robots(self) -> list[Table]:
         from opplab.comparison import robot
 
-        for name in ("html", "uncertainty"):
-            if self.options[name]:
-                raise InputError(f"--{name} needs runs; a comparison of the kernel robot has none")
+        plain = {"table": "detail", "method": "default"}
+        for name in ("html", "uncertainty", "table", "layout", "method", "report", "summary", "overview_rule"):
+            if self.options[name] and self.options[name] != plain.get(name):
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} needs the values of runs; a comparison of the kernel robot has none")
         asked = self._asked()
-        found = robot.tables(self.source, [name for name, _ in asked], next((one for _, one in asked), self.metric))
+        names, metric = [name for name, _ in asked], next((one for _, one in asked), self.metric)
+        chosen = {"runs": self.options["runs"] or (), "baseline": self.options["baseline"]}
+        found = robot.tables(self.source, names, metric, **chosen)
         if not found:
             raise InputError(f"{self.source[0]} has no such test or metric")
         return found
