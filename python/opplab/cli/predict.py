@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     help="Sealed prediction (.json), or prediction of a table (.csv).",
 )
 @click.option(
-    "--metric", "metrics", multiple=True, help="Metric to predict (default: all), for .json; may be repeated."
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Metric to predict, for .json (default: what benchmarks report, and energy); may be repeated.",
 )
 @click.option(
     "--uncertainty",
@@ -107,6 +110,12 @@ def command(
         made = sealed.seal(only, folder, draws=draws, metrics=metrics, jobs=workers(jobs), progress=progress)
         made.write(output)
         click.echo(f"wrote {output}: {len(made.rows)} ratios of {only.name}, {draws} draws", err=True)
+        open_rows = [row.reason for row in made.rows if row.low is None or row.high is None]
+        if open_rows:
+            why = ", ".join(dict.fromkeys(open_rows))
+            click.echo(
+                f"opplab: {len(open_rows)} of {len(made.rows)} have no interval and cannot be scored: {why}", err=True
+            )
         return
     if metrics or uncertainty:
         raise InputError("--metric and --uncertainty are of sealed predictions: -o SEALED.json")
