@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from opplab.agreement.predict import half_width, known_errors, sign_probability
+from opplab.agreement.robot import policy_of
 from opplab.cli.compare import command
 from opplab.cli.predict import command as predict_command
 from opplab.comparison.gate import check
@@ -369,6 +370,32 @@ def test_a_hackbench_of_other_groups_is_refused(axis: str, tmp_path: Path) -> No
     assert f"`{axis}` of the text is 4: hackbench is modelled with" in words
 
 
+@pytest.mark.parametrize(
+    ("base", "kernel"),
+    [("v6.12.54", "6.12.54"), ("v6.12", "6.12"), ("v6.12-rc3", "6.12"), ("v6.6.103-rc1", "6.6.103")],
+)
+def test_a_base_that_names_a_release_is_that_release(base: str, kernel: str) -> None:
+    (report,) = kernel_robot.parse(mail("tbench", "  100.00     +1.0%     101.00        tbench.throughput"))
+    report.commits[0] = base
+    keys, notes = policy_of(report, {"governor": "schedutil"})
+    assert (keys["kernel"], notes) == (kernel, [])
+
+
+def test_predictions_of_equal_metrics_have_their_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    part = STDDEV.partition("cpufreq_governor/nr_task")[2]
+    unixbench = "cpufreq_governor/nr_task" + part
+    file.write_text(unixbench + "\n" + unixbench.replace("schedutil/1/", "schedutil/2/"), encoding="utf-8")
+    how = ("-m", "skylake-8x-uma", "--vs", "governor=performance", "--format", "json")
+    code, text, _ = predict(str(file), *how, results=tmp_path / "r")
+    assert code == 0
+    found = json.loads(text)
+    first, second = (one["parameters"] for one in found["predictions"])
+    assert (first[:12], second[:12]) == ("schedutil/1/", "schedutil/2/")
+    assert found["machine"] == "skylake-8x-uma"
+    assert any("2 tasks of computing only" in note for note in found["notes"])
+
+
 def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
     code, text, _ = predict(
         str(FOLDER / "stddev.txt"), "-m", "skylake-8x-uma", "--vs", "governor=powersave", results=tmp_path
@@ -381,7 +408,8 @@ def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "more", "words"),
     [
-        ("stddev.txt", (), "does not describe the change of the patch: give 1 x --vs"),
+        ("stddev.txt", (), "1 commit after the base (0123456789) and --vs gives 0"),
+        ("stddev.txt", ("--vs", "hz=1000", "--vs", "hz=250"), "1 commit after the base (0123456789) and --vs gives 2"),
         ("commits.txt", ("--vs", "hz=1000"), "no model of will-it-scale's test `sched_yield`"),
         ("plain.txt", ("--vs", "hz=1000"), "no model of the test `aim7`"),
     ],
@@ -427,4 +455,4 @@ def test_a_file_of_several_profiles_is_no_variant_of_one_patch(tmp_path: Path) -
     profile.write_text("[charger]\ngovernor = performance\n[battery]\ngovernor = powersave\n")
     code, _, words = predict(str(FOLDER / "stddev.txt"), "-m", "pixel6", "--vs", str(profile), results=tmp_path / "r")
     assert code != 0
-    assert "the text has 1 and --vs gives 2" in words
+    assert "1 commit after the base (0123456789) and --vs gives 2" in words

@@ -137,7 +137,9 @@ def _mail(path: Path, machine: str, results: Path, form: str, **how: Any) -> Non
         raise InputError("; ".join(refused))
     if form == "json":
         found = [one for answer in answers for one in answer.predictions]
-        click.echo(json.dumps({"predictions": found, "refused": refused}, indent=1))
+        notes = list(dict.fromkeys(note for answer in answers for note in answer.table.notes))
+        whole = {"machine": machine, "predictions": found, "refused": refused, "notes": notes}
+        click.echo(json.dumps(whole, indent=1))
     else:
         sys.stdout.write(render_all([one.table for one in answers], "text", terminal_width()))
     for words in refused:
