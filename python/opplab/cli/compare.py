@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from opplab.certainty import CONFIDENCE
 from opplab.cli.options import jobs_option, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, order_runs
 from opplab.comparison.tables import FORMATS, render_all
@@ -89,7 +90,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Layout: blocks, slides or boxes for detail; overview or grid for overview.",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, help="Level of intervals.")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=CONFIDENCE, help="Level of intervals.")
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as in the EPYC overview.")
 @click.option(
     "--all", "everything", is_flag=True, help="Print every metric and row (default: each benchmark's main ones)."
@@ -160,6 +161,10 @@ class Request:
             self._experiment.cases  # noqa: B018
         texts = [one.removeprefix("published:") for one in self.source if one.startswith("published:")]
         folders = [one for one in self.source if not one.startswith("published:")]
+        if texts:
+            some = () if self.table in ("detail", "overview", "ppw", "power") else ("table",)
+            why = "published tables are as they were printed"
+            self._refuse_what_needs_values(why, "runs", "baseline", "metric", *some)
         if texts and folders:
             from opplab.agreement.against import against_published
 
@@ -215,11 +220,8 @@ class Request:
     def _robots(self) -> list[Table]:
         from opplab.comparison import robot
 
-        plain = {"table": "detail", "method": "default"}
-        for name in ("html", "uncertainty", "table", "layout", "method", "report", "summary", "overview_rule"):
-            if self.options[name] and self.options[name] != plain.get(name):
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} needs the values of runs; a comparison of the kernel robot has none")
+        tables = () if self.table == "detail" else ("table",)
+        self._refuse_what_needs_values("a comparison of the kernel robot has none", *tables)
         asked = self._asked()
         names, metric = [name for name, _ in asked], next((one for _, one in asked), self.metric)
         chosen = {"runs": self.options["runs"] or (), "baseline": self.options["baseline"]}
@@ -227,6 +229,16 @@ class Request:
         if not found:
             raise InputError(f"{self.source[0]} has no such test or metric")
         return found
+
+    def _refuse_what_needs_values(self, why: str, *others: str) -> None:
+        """Refuse options that concern the values of runs, where tables are given as somebody printed them."""
+        plain = {"method": "default", "confidence": CONFIDENCE}
+        for name in ("html", "uncertainty", "layout", "method", "report", "summary", "overview_rule", "confidence"):
+            if self.options[name] and self.options[name] != plain.get(name):
+                others = (*others, name)
+        for name in others:
+            if self.options[name]:
+                raise InputError(f"--{name.replace('_', '-')} needs the values of runs; {why}")
 
     def _screenful(self, table: Table) -> Table:
         """Give a table without what is beyond a screen; everything where that is asked for, or read by a program."""
@@ -386,8 +398,6 @@ class Request:
 
     def _report(self, path: str) -> None:
         """Write the page; its numbers are the default method's."""
-        if self.source[0].startswith("published:"):
-            raise InputError("--html is for results; published tables have no samples to plot")
         from opplab.summary.compared import report
 
         report(self.source, **self._chosen(), view=self.report).write(path)
