@@ -116,3 +116,22 @@ def test_published_tables_from_the_command_line():
     assert result.exit_code == 0
     assert "gitsource" in result.output and "~ hides ratios within 2.5 %" in result.output
     assert "printed 1, the details give 0.977" in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--runs", "nobody"],
+        ["--baseline", "nobody"],
+        ["--metric", "nothing"],
+        ["--layout", "nonsense"],
+        ["--method", "mmtests"],
+        ["--table", "significance"],
+        ["--confidence", "0.9"],
+        ["--overview-rule"],
+    ],
+)
+def test_what_needs_values_is_refused_for_printed_tables(words):
+    result = CliRunner().invoke(opplab, ["compare", "published:000", *words])
+    assert result.exit_code != 0
+    assert f"{words[0]} needs the values of runs; published tables" in str(result.exception)

@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from opplab.agreement.predict import half_width, known_errors, sign_probability
+from opplab.agreement.robot import policy_of
 from opplab.cli.compare import command
 from opplab.cli.predict import command as predict_command
 from opplab.comparison.gate import check
-from opplab.comparison.robot import tables
+from opplab.comparison.robot import better_of, tables
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
 
@@ -58,7 +59,7 @@ def test_a_mail_is_read_with_its_commits_parameters_and_every_row() -> None:
     assert noisy[0] is not None
     assert noisy[1] is not None
     assert (noisy[0].spread, noisy[1].spread, noisy[1].change) == (None, 142, 12000)
-    assert kernel_robot.disagreements(hackbench) == []
+    assert kernel_robot.disagreements(hackbench) == {}
 
 
 def test_quoted_mails_of_several_commits_are_read() -> None:
@@ -140,7 +141,7 @@ def test_a_text_without_a_table_is_refused() -> None:
 
 def test_a_change_that_does_not_follow_from_its_means_is_named() -> None:
     (wrong, _) = kernel_robot.parse(STDDEV.replace("-7.9%     113675", "-9.7%     113675"))
-    (found,) = kernel_robot.disagreements(wrong)
+    (found,) = kernel_robot.disagreements(wrong).values()
     assert "-9.7% of hackbench.throughput does not follow from 123456 and 113675" in found
 
 
@@ -180,6 +181,115 @@ def test_a_mail_without_regressions_passes_a_rule_that_asks_for_clear_ones() -> 
     assert not [
         one for one in check(tables([FOLDER / "stddev.txt"]), ["hackbench.throughput < -8% clear"]) if one.failed
     ]
+
+
+def gate(text: str, rule: str, tmp_path: Path) -> list[str]:
+    file = tmp_path / "gated.txt"
+    file.write_text(text, encoding="utf-8")
+    return [one.message for one in check(tables([file]), [rule]) if one.failed]
+
+
+def mail(testcase: str, *rows: str) -> str:
+    """Give a comparison of two commits."""
+    axes = f"nr_task/tbox_group/testcase:\n  100%/lkp-a-box/{testcase}\n\n" if testcase else ""
+    commits = 'commit:\n  v6.1\n  0123456789 ("sched: some patch")\n\n            v6.1 0123456789abcdef01234567890\n'
+    return f"{axes}{commits}---------------- ---------------------------\n" + "".join(f"{row}\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "testcase", "side"),
+    [
+        # Names as lkp-tests prints them; what each measures is their own word.
+        ("kbuild.real_time_per_iteration", "kbuild", "lower"),
+        ("kbuild.buildtime_per_iteration", "kbuild", "lower"),
+        ("stress-ng.switch.nanosecs_per_context_switch_pipe_method", "stress-ng", "lower"),
+        ("stress-ng.switch.ops_per_sec", "stress-ng", "higher"),
+        ("will-it-scale.per_process_ops", "will-it-scale", "higher"),
+        ("aim7.jobs-per-min", "aim7", "higher"),
+        ("fio.read_clat_mean_us", "fio-basic", "lower"),
+        ("fio.read_iops", "fio-basic", "higher"),
+        ("hackbench.time.elapsed_time.max", "hackbench", "lower"),
+        ("turbostat.PkgWatt", "hackbench", "lower"),
+        ("power.Package", "hackbench", "lower"),
+        ("perf-sched.sch_delay.avg.ms.pipe_read", "hackbench", "lower"),
+        # Neither more nor less of these is better.
+        ("fio.latency_1000us%", "fio-basic", ""),
+        ("hackbench.time.percent_of_cpu_this_job_got", "hackbench", ""),
+        ("hackbench.time.involuntary_context_switches", "hackbench", ""),
+        ("cpuidle..time", "hackbench", ""),
+        ("perf-profile.children.cycles-pp.ktime_get", "hackbench", ""),
+        ("perf-stat.i.ops_per_cycle", "hackbench", ""),
+        ("slabinfo.request_sock_TCP.active_objs", "hackbench", ""),
+    ],
+)
+def test_only_metrics_of_the_test_its_power_and_its_delays_have_a_better_side(
+    row: str, testcase: str, side: str
+) -> None:
+    assert better_of(row, testcase) == side
+
+
+def test_a_slower_build_fails_a_gate_and_a_faster_one_passes(tmp_path: Path) -> None:
+    row = "     {}            {}     {}        kbuild.real_time_per_iteration"
+    for testcase in ("kbuild", ""):
+        slower, faster = (
+            mail(testcase, "      5.00            +6.0       11.00        mpstat.cpu.all.idle%", row.format(*cells))
+            for cells in (("100.00", "+9.0%", "109.00"), ("100.00", "-9.0%", "91.00"))
+        )
+        for rule in ("kbuild < -5%", "any < -5%"):
+            (failure,) = gate(slower, rule, tmp_path)
+            assert "-9.00%" in failure
+            assert gate(faster, rule, tmp_path) == []
+
+
+def test_a_rule_of_the_test_leaves_monitors_out_but_no_metric_without_a_side(tmp_path: Path) -> None:
+    monitors = (
+        "    100000           +10.0%     110000        vm-scalability.throughput",
+        "      1.10 ±  3%      +9.5       10.60 ±  2%  perf-profile.children.cycles-pp.hrtimer_interrupt",
+        " 1.000e+09           +50.0%  1.500e+09        cpuidle..time",
+        "      9000           +10.0%       9900        vm-scalability.time.percent_of_cpu_this_job_got",
+    )
+    for rule in ("vm-scalability < -5%", "any < -5%"):
+        assert gate(mail("vm-scalability", *monitors), rule, tmp_path) == []
+    median = "    100000           -30.0%      70000        vm-scalability.median"
+    (failure,) = gate(mail("vm-scalability", *monitors, median), "vm-scalability < -5%", tmp_path)
+    assert "vm-scalability.median" in failure
+    assert "neither more nor less" in failure
+
+
+def test_a_change_in_points_is_judged_and_written_in_points(tmp_path: Path) -> None:
+    text = mail("a", "      1.10 ±  3%      +9.5       10.60 ±  2%  perf-sched.sch_delay.avg.ms.x")
+    (failure,) = gate(text, "any < -9%", tmp_path)
+    assert "-9.50 pp" in failure
+    assert gate(text, "any < -10%", tmp_path) == []
+    file = tmp_path / "gated.txt"
+    cell = json.loads(compare(str(file), "--format", "json"))["cells"][1]
+    assert (cell["change_points"], cell["change_pct"], cell["ratio"]) == (-9.5, None, None)
+
+
+def test_a_change_that_contradicts_its_means_is_not_judged(tmp_path: Path) -> None:
+    row = "    100000           +10.0%      90000        tbench.throughput"
+    (failure,) = gate(mail("tbench", row), "tbench < -5%", tmp_path)
+    assert "+10.0% of tbench.throughput does not follow from 100000 and 90000" in failure
+
+
+def test_runs_of_a_mail_are_chosen_and_others_refused(tmp_path: Path) -> None:
+    file = str(FOLDER / "commits.txt")
+    two = json.loads(compare(file, "--runs", "v6.8-rc1,2222222222", "--format", "json"))
+    (whole,) = tables([file])
+    assert two["runs"] == ["v6.8-rc1", "2222222222"]
+    changes = {cell["operation"]: cell["change_pct"] for cell in two["cells"] if cell["run"] == "2222222222"}
+    expected = {row.metric: cell.change for row in whole.rows if (cell := row.cells[2])}
+    assert changes == expected
+    for arguments, words in (
+        (("--runs", "v6.8-rc1,nobody"), "no run named 'nobody'"),
+        (("--baseline", "nobody"), "no run named 'nobody'"),
+        (("--baseline", "2222222222"), "changes are against v6.8-rc1"),
+        (("--runs", "1111111111,v6.8-rc1"), "changes are against v6.8-rc1"),
+        (("--table", "overview"), "--table needs the values of runs"),
+    ):
+        result = CliRunner().invoke(command, [file, *arguments])
+        assert result.exit_code != 0
+        assert words in str(result.exception) + result.output
 
 
 def test_a_mail_is_answered_from_its_base_alone(tmp_path: Path) -> None:
@@ -260,6 +370,32 @@ def test_a_hackbench_of_other_groups_is_refused(axis: str, tmp_path: Path) -> No
     assert f"`{axis}` of the text is 4: hackbench is modelled with" in words
 
 
+@pytest.mark.parametrize(
+    ("base", "kernel"),
+    [("v6.12.54", "6.12.54"), ("v6.12", "6.12"), ("v6.12-rc3", "6.12"), ("v6.6.103-rc1", "6.6.103")],
+)
+def test_a_base_that_names_a_release_is_that_release(base: str, kernel: str) -> None:
+    (report,) = kernel_robot.parse(mail("tbench", "  100.00     +1.0%     101.00        tbench.throughput"))
+    report.commits[0] = base
+    keys, notes = policy_of(report, {"governor": "schedutil"})
+    assert (keys["kernel"], notes) == (kernel, [])
+
+
+def test_predictions_of_equal_metrics_have_their_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "mail.txt"
+    part = STDDEV.partition("cpufreq_governor/nr_task")[2]
+    unixbench = "cpufreq_governor/nr_task" + part
+    file.write_text(unixbench + "\n" + unixbench.replace("schedutil/1/", "schedutil/2/"), encoding="utf-8")
+    how = ("-m", "skylake-8x-uma", "--vs", "governor=performance", "--format", "json")
+    code, text, _ = predict(str(file), *how, results=tmp_path / "r")
+    assert code == 0
+    found = json.loads(text)
+    first, second = (one["parameters"] for one in found["predictions"])
+    assert (first[:12], second[:12]) == ("schedutil/1/", "schedutil/2/")
+    assert found["machine"] == "skylake-8x-uma"
+    assert any("2 tasks of computing only" in note for note in found["notes"])
+
+
 def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
     code, text, _ = predict(
         str(FOLDER / "stddev.txt"), "-m", "skylake-8x-uma", "--vs", "governor=powersave", results=tmp_path
@@ -272,7 +408,8 @@ def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "more", "words"),
     [
-        ("stddev.txt", (), "does not describe the change of the patch: give 1 x --vs"),
+        ("stddev.txt", (), "1 commit after the base (0123456789) and --vs gives 0"),
+        ("stddev.txt", ("--vs", "hz=1000", "--vs", "hz=250"), "1 commit after the base (0123456789) and --vs gives 2"),
         ("commits.txt", ("--vs", "hz=1000"), "no model of will-it-scale's test `sched_yield`"),
         ("plain.txt", ("--vs", "hz=1000"), "no model of the test `aim7`"),
     ],
@@ -318,4 +455,4 @@ def test_a_file_of_several_profiles_is_no_variant_of_one_patch(tmp_path: Path) -
     profile.write_text("[charger]\ngovernor = performance\n[battery]\ngovernor = powersave\n")
     code, _, words = predict(str(FOLDER / "stddev.txt"), "-m", "pixel6", "--vs", str(profile), results=tmp_path / "r")
     assert code != 0
-    assert "the text has 1 and --vs gives 2" in words
+    assert "1 commit after the base (0123456789) and --vs gives 2" in words

@@ -1,5 +1,6 @@
 """KTAP, read back by a parser of its own (Documentation/dev-tools/ktap.rst)."""
 
+import json
 import re
 from pathlib import Path
 
@@ -92,6 +93,18 @@ def test_a_recording_is_a_test_of_its_kinds() -> None:
     assert name == folder.name
     assert ok == (code == 0) == all(ok for ok, _ in kinds)
     assert (True, "pelt_se") in kinds
+
+
+def test_remarks_of_a_recording_count_what_is_equal_and_what_differs() -> None:
+    folder = str(shared("traces/x86-612-rome3-any1-schedutil-periodic3"))
+    rows = json.loads(CliRunner().invoke(main, ["verify", "traces", "--format", "json", folder]).stdout)
+    text = CliRunner().invoke(main, ["verify", "traces", "--tap", folder]).stdout
+    differing = [row for row in rows if row["remark"].startswith("differ: ")]
+    assert {row["kind"] for row in differing} >= {"carry_se"}
+    for row in differing:
+        before, _, after = text.partition(f"# {row['exact']} of {row['total']} equal; {row['remark']}\n")
+        assert after, f"{row['kind']} has another remark in: {before}"
+        assert sum(map(int, re.findall(r"(?:: |, )(\d+) ", row["remark"]))) == row["total"] - row["exact"]
 
 
 def test_a_recording_marks_what_fails_and_what_was_not_compared() -> None:

@@ -202,9 +202,48 @@ def test_a_track_record_joins_the_scores_of_a_machine(place: Path, tmp_path: Pat
     assert "no scores in it" in refused("score", tmp_path)
 
 
+def test_each_of_several_machines_has_its_own_rows_and_record(tmp_path: Path) -> None:
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    several = FILE.replace('"juno-r2"', '["juno-r2", "pixel6"]')
+    (tmp_path / "two.toml").write_text(several)
+    (tmp_path / "later.toml").write_text(several.replace("seed = 1", "seed = 90"))
+    seal, runs = tmp_path / "s.json", tmp_path / "measured"
+    words = ["--uncertainty", "20", "--metric", "energy", "-j", "1"]
+    assert call("predict", tmp_path / "two.toml", "-o", seal, "--results", tmp_path / "out", *words).exit_code == 0
+    assert call("run", tmp_path / "later.toml", "-o", runs, "--no-report", "-j", "1").exit_code == 0
+    done = call("score", seal, runs, "--record", tmp_path / "record")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("juno-r2 ") == done.stdout.count("pixel6 ") == 2
+    shown = json.loads(call("score", tmp_path / "record", "--format", "json").stdout)
+    assert "1 scored experiment on 2 machines" in shown["question"]
+    # By hand, from the runs alone.
+    table = results.read(runs).filter(pl.col("metric") == "energy")
+    rows = json.loads(seal.read_text())["rows"]
+    for machine in ("juno-r2", "pixel6"):
+        errors = []
+        for row in (one for one in rows if one["machine"] == machine):
+            of = table.filter(pl.col("machine") == machine)
+            own, base = (statistics.fmean(of.filter(policy=name)["value"]) for name in (row["variant"], "schedutil"))
+            errors.append(abs(row["ratio"] - own / base))
+        (figures,) = (one for one in shown["rows"] if one["machine"] == machine)
+        assert figures["cells"] == 2
+        assert math.isclose(figures["mean_abs_error"], statistics.fmean(errors), rel_tol=1e-9)
+    # One machine that was predicted, among several that were measured.
+    (tmp_path / "one.toml").write_text(FILE)
+    one = tmp_path / "one.json"
+    assert call("predict", tmp_path / "one.toml", "-o", one, "--results", tmp_path / "out", *words).exit_code == 0
+    alone = json.loads(call("score", one, runs, "--format", "json").stdout)
+    assert [row["measured_on"] for row in alone["rows"]] == ["juno-r2", "juno-r2"]
+    other = json.loads(call("score", one, runs, "--as", "juno-r2=pixel6", "--format", "json").stdout)
+    assert other["machines"] == ["pixel6"]
+    assert "no machine `nobody`" in refused("score", one, runs, "--as", "juno-r2=nobody")
+
+
 def test_few_draws_give_no_interval(place: Path, tmp_path: Path) -> None:
     words = ["predict", place / "worth.toml", "-o", tmp_path / "s.json", "--results", tmp_path / "out"]
-    assert call(*words, "--uncertainty", "2", "--metric", "energy", "-j", "1").exit_code == 0
+    done = call(*words, "--uncertainty", "2", "--metric", "energy", "-j", "1")
+    assert done.exit_code == 0
+    assert "2 of 2 have no interval and cannot be scored: needs 20 draws, has 2" in done.stderr
     rows = json.loads((tmp_path / "s.json").read_text())["rows"]
     assert {(row["low"], row["reason"]) for row in rows} == {(None, "needs 20 draws, has 2")}
 

@@ -169,6 +169,53 @@ class Failing(Executor):
         return future
 
 
+def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
+    """In `status`, at a gate, and as `explain` takes them; the line of a sweep that ends early counts its files."""
+    (tmp_path / "load.json").write_text(
+        '{"tasks": {"t": {"loop": -1, "run": 3000, "timer": {"ref": "a", "period": 16000}}}}'
+    )
+    (tmp_path / "two.toml").write_text(
+        'format = 1\nname = "two"\nmachine = ["juno-r2", "pixel6"]\nbaseline = "a"\nseed = 1\niterations = 9\n'
+        'until = { ci = "99%", min = 2 }\nduration = "100ms"\n'
+        '[[policy]]\nlabel = "a"\n[[policy]]\nlabel = "b, too"\nkernel = "6.19"\n'
+        '[[workload]]\nlabel = "load"\nrtapp = "load.json"\n'
+    )
+    folder = tmp_path / "out"
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "two.toml"), "-o", str(folder), "-j", "1"])
+    assert done.exit_code == 0, done.output
+    files = sorted((folder / "cases").glob("*.json"))
+    assert len(files) == 8
+    assert "cases/ (8)" in " ".join(done.stderr.split())
+    table = CliRunner().invoke(main, ["status", str(folder), "--format", "json"])
+    states = json.loads(table.stdout)
+    names = {one["case"]: one["label"] for one in states}
+    assert len(set(names.values())) == len(states) == 36
+    # A name of `status` is one that `explain` finds.
+    explained = CliRunner().invoke(main, ["explain", f"{folder}:{names[files[0].stem]}", "--cpu", "0"])
+    assert explained.exit_code == 0, explained.output
+    for file in files:
+        file.unlink()
+    gate = ["compare", str(folder), "--fail-if", "energy < -90%"]
+    lines = [line for line in CliRunner().invoke(main, gate).stderr.splitlines() if "no results of" in line]
+    assert sorted(line.partition("no results of ")[2] for line in lines) == sorted(names[one.stem] for one in files)
+    allowed = CliRunner().invoke(main, [*gate, "--allow-missing", "juno-r2", "--allow-missing", "b, too"])
+    left = [line.partition("no results of ")[2] for line in allowed.stderr.splitlines() if "no results of" in line]
+    assert left == ["pixel6 a load #0", "pixel6 a load #1"]
+
+
+def test_many_cases_without_results_are_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    words = ["run", "juno-eas", "-o", str(folder), "--iterations", "9", "--seconds", "0.05", "--no-report", "-j", "1"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    files = list((folder / "cases").glob("*.json"))
+    for file in files[:-1]:
+        file.unlink()
+    gate = CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "energy < -90%"])
+    assert gate.exit_code == 1
+    (line,) = [line for line in gate.stderr.splitlines() if "no results of" in line]
+    assert f" and {len(files) - 1 - 8} others" in line
+
+
 def test_failures_are_recorded_and_retried(tmp_path: Path) -> None:
     experiment = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.05)
     store = Store(tmp_path / "store")

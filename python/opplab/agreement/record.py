@@ -18,15 +18,19 @@ from opplab.report.block import Block
 KIND = "score"
 
 
-def add(folder: Path, sealed: Seal, scored: Score) -> Path:
-    """Keep a score in a folder: of one seal and one machine the newest."""
+def add(folder: Path, sealed: Seal, scored: Score) -> list[Path]:
+    """Keep a score in a folder, a file for each measured machine: of one seal and one machine the newest."""
     folder.mkdir(parents=True, exist_ok=True)
     seal = hashlib.sha256(sealed.to_json().encode()).hexdigest()
-    machine = scored.machine or "unnamed"
-    path = folder / f"{safe_name(machine)}-{safe_name(sealed.experiment)}-{seal[:8]}.json"
-    plain = {"kind": KIND, "machine": machine, "version": sealed.version, "experiment": sealed.experiment}
-    write_text(path, json.dumps({**plain, "rows": scored.rows()}, indent=1) + "\n")
-    return path
+    paths = []
+    for measured_on in scored.machines:
+        machine = measured_on or "unnamed"
+        path = folder / f"{safe_name(machine)}-{safe_name(sealed.experiment)}-{seal[:8]}.json"
+        plain = {"kind": KIND, "machine": machine, "version": sealed.version, "experiment": sealed.experiment}
+        rows = [row for row in scored.rows() if row["measured_on"] == measured_on]
+        write_text(path, json.dumps({**plain, "rows": rows}, indent=1) + "\n")
+        paths.append(path)
+    return paths
 
 
 @dataclass
@@ -77,7 +81,8 @@ def track_record(folder: Path) -> Record:
             raise InputError(f"{path}: no score (`opplab score ... --record {folder}`): {error}") from None
     if not machines:
         raise InputError(f"{folder}: no scores in it (`opplab score SEALED RESULTS --record {folder}`)")
-    count = len(files)
+    # A seal that was scored on several machines has a file for each; the name ends with its hash.
+    count = len({path.stem.rpartition("-")[2] for path in files})
     question = f"Track record: {count} scored experiment{'s' * (count > 1)} on {len(machines)} machine"
     finding = (
         "Skill compares with always predicting no change: 1 is perfect, 0 no better. "

@@ -185,7 +185,7 @@ def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any],
             raise InputError("the text names no cpufreq_governor: give --governor")
         keys["governor"] = governor
     if "kernel" not in keys:
-        found = re.fullmatch(r"v(\d+\.\d+)(?:\.\d+)?(?:-rc\d+)?(?:-.*)?", report.commits[0])
+        found = re.fullmatch(r"v(\d+\.\d+(?:\.\d+)?)(?:-rc\d+)?(?:-.*)?", report.commits[0])
         if found:
             keys["kernel"] = found[1]
         else:
@@ -214,15 +214,12 @@ def variants_of(
     patches = report.commits[1:]
     if not vs and _by_governor(report):
         vs = [f"governor={name}" for name in patches]
-    if len(vs) != len(patches):
-        what = "does not describe the change of the patch" if len(patches) == 1 else f"has {len(patches)} patches"
-        raise InputError(f"line {report.line}: the text {what}: give {len(patches)} x --vs KEY=VALUE, as {patches}")
     # A file of profiles is several, also where one of them sets what the baseline has.
     facts = MachineFacts.of(on.tree)
     given = sum(len(power_profiles(text, facts, base=keys)) if is_power_profile(text) else 1 for text in vs)
     if given != len(patches):
-        what = f"the text has {len(patches)} and --vs gives {given}"
-        raise InputError(f"line {report.line}: each patch takes one variant: {what}")
+        what = f"{several(len(patches), 'commit')} after the base ({', '.join(patches)}) and --vs gives {given}"
+        raise InputError(f"line {report.line}: each commit takes one --vs KEY=VALUE: the text has {what}")
     return with_variants(keys, vs, facts, said)
 
 
@@ -302,6 +299,7 @@ def answer(
             low, high = (100 * math.expm1(middle + side * half) for side in (-1, 1))
             predictions.append(
                 {
+                    "parameters": report.path,
                     "metric": row.metric,
                     "commit": commit,
                     "variant": variant.label,

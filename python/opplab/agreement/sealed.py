@@ -257,6 +257,8 @@ class Scored(Cell):
     sealed: tuple[float, float] = (-math.inf, math.inf)
     measured: tuple[float, float] | None = None
     pairs: int = 0
+    measured_on: str = ""
+    """The machine of the measurement; `machine` is the predicted one."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -274,13 +276,18 @@ class Score(Block):
     open: list[str]
     """What of either side has no partner or no interval, with the reason."""
     experiment: str = ""
-    machine: str = ""
+
+    @property
+    def machines(self) -> list[str]:
+        """Those that were measured."""
+        return list(dict.fromkeys(cell.measured_on for cell in self.cells))
 
     def rows(self) -> list[dict[str, Any]]:
         """Give one row a scored ratio."""
         return [
             {
                 "machine": cell.machine,
+                "measured_on": cell.measured_on,
                 "workload": cell.benchmark,
                 "param": cell.parameter,
                 "metric": cell.metric,
@@ -306,8 +313,10 @@ class Score(Block):
 
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
         """Give the ratios, and the figures."""
+        has_several = len({cell.machine for cell in self.cells}) > 1
         lines = [
             {
+                **({"machine": cell.machine} if has_several else {}),
                 "workload": " ".join(filter(None, (cell.benchmark, cell.parameter))),
                 "metric": cell.metric,
                 "variant": cell.variant,
@@ -322,7 +331,7 @@ class Score(Block):
 
     def facts(self) -> Mapping[str, Any]:
         """Give what JSON has beside the rows."""
-        facts = {"experiment": self.experiment, "machine": self.machine, "interval": LEVEL}
+        facts = {"experiment": self.experiment, "machines": self.machines, "interval": LEVEL}
         return {**super().facts(), **facts, "figures": self.figures, "open": self.open}
 
     def below(self) -> list[str]:
@@ -378,9 +387,10 @@ def score_of(
         if name not in known:
             raise InputError(f"`{name}` is no name of the seal{nearest(name, sorted(known))}")
     tables: dict[str, list[dict[str, Any]]] = {}
-    machines = {row.machine for row in sealed.rows}
-    cells, left, machine = [], [], ""
+    has_several = len({row.machine for row in sealed.rows}) > 1
+    cells, left = [], []
     for row in sealed.rows:
+        name = f"{row.machine} {row.name}" if has_several else row.name
         base = other.get(row.baseline, row.baseline)
         if base not in tables:
             try:
@@ -388,13 +398,12 @@ def score_of(
             except UnknownName as error:
                 raise InputError(f"the baseline is not measured: {error}; `--as '{row.baseline}=NAME'`") from None
             tables[base] = [one for table in made for one in _lines(table)]
-        near = _measured(row, tables[base], other, several=len(machines) > 1)
+        near = _measured(row, tables[base], other, several=has_several)
         if isinstance(near, str):
-            left.append(f"{row.name}: {near}")
+            left.append(f"{name}: {near}")
             continue
-        machine = machine or near["machine"] or ""
         if row.low is None or row.high is None:
-            left.append(f"{row.name}: no predicted interval: {row.reason}")
+            left.append(f"{name}: no predicted interval: {row.reason}")
             continue
         ends = (near["ratio_low"], near["ratio_high"])
         low, high = (None, None) if None in ends else ends
@@ -405,6 +414,7 @@ def score_of(
             "measured_low": low,
             "measured_high": high,
             "pairs": int(near["n"] or 0),
+            "measured_on": near["machine"] or "",
         }
         cells.append(cell_of(plain, sealed.experiment))
     if not cells:
@@ -419,7 +429,7 @@ def score_of(
         else f"; skill over `no change`: {skill:+.2f} (median), {figures['skill_mean']:+.2f}"
         " (mean). 1 is perfect, 0 no better."
     )
-    return Score(question, finding, cells, figures, left, sealed.experiment, machine)
+    return Score(question, finding, cells, figures, left, sealed.experiment)
 
 
 def _lines(table: Table) -> list[dict[str, Any]]:
@@ -443,11 +453,13 @@ def _measured(
     if not own:
         seen = sorted({one["benchmark"] for one in table})
         return f"the results have no workload `{workload}`{nearest(workload, seen) or f' (they have {_list(seen)})'}"
-    if several:
-        machine = other.get(row.machine, row.machine)
+    machine = other.get(row.machine, row.machine)
+    there = sorted({one["machine"] for one in own})
+    # The one machine that was predicted may be measured under another name, where the results have no other.
+    if several or len(there) > 1 or row.machine in other:
         own = [one for one in own if one["machine"] == machine]
         if not own:
-            return f"the results have no machine `{machine}`"
+            return f"the results have no machine `{machine}` (they have {_list(there)}): --as '{row.machine}=NAME'"
     variant = other.get(row.variant, row.variant)
     runs = sorted({one["run"] for one in own})
     own = [one for one in own if one["run"] == variant]
@@ -518,4 +530,5 @@ def cell_of(row: Mapping[str, Any], experiment: str = "") -> Scored:
         sealed=(row["low"], row["high"]),
         measured=ends,
         pairs=row["pairs"],
+        measured_on=row.get("measured_on", ""),
     )

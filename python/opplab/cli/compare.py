@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from opplab.certainty import CONFIDENCE
 from opplab.cli.options import jobs_option, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, names_in, order_runs
 from opplab.comparison.tables import FORMATS, render_all
@@ -41,6 +42,9 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str | No
         raise click.BadParameter(f"'{twice}' is there twice")
     return names
 
+
+NAMED_MAX = 8
+"""Of so many cases without results each is a failure of its own; more of them are one."""
 
 _TABLES_HELP = f"{', '.join(TABLES)} or monitor:NAME."
 
@@ -91,7 +95,7 @@ class TableName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Layout: blocks, slides or boxes for detail; overview or grid for overview.",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="Output format.")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=0.95, help="Level of intervals.")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.9999), default=CONFIDENCE, help="Level of intervals.")
 @click.option("--overview-rule", is_flag=True, help="Print ~ for ratios within 2.5 % of 1, as in the EPYC overview.")
 @click.option(
     "--all", "everything", is_flag=True, help="Print every metric and row (default: each benchmark's main ones)."
@@ -162,6 +166,10 @@ class Request:
             self._experiment.cases  # noqa: B018
         texts = [one.removeprefix("published:") for one in self.source if one.startswith("published:")]
         folders = [one for one in self.source if not one.startswith("published:")]
+        if texts:
+            some = () if self.table in ("detail", "overview", "ppw", "power") else ("table",)
+            why = "published tables are as they were printed"
+            self._refuse_what_needs_values(why, "runs", "baseline", "metric", *some)
         if texts and folders:
             from opplab.agreement.against import against_published
 
@@ -217,14 +225,25 @@ class Request:
     def _robots(self) -> list[Table]:
         from opplab.comparison import robot
 
-        for name in ("html", "uncertainty"):
-            if self.options[name]:
-                raise InputError(f"--{name} needs runs; a comparison of the kernel robot has none")
+        tables = () if self.table == "detail" else ("table",)
+        self._refuse_what_needs_values("a comparison of the kernel robot has none", *tables)
         asked = self._asked()
-        found = robot.tables(self.source, [name for name, _ in asked], next((one for _, one in asked), self.metric))
+        names, metric = [name for name, _ in asked], next((one for _, one in asked), self.metric)
+        chosen = {"runs": self.options["runs"] or (), "baseline": self.options["baseline"]}
+        found = robot.tables(self.source, names, metric, **chosen)
         if not found:
             raise InputError(f"{self.source[0]} has no such test or metric")
         return found
+
+    def _refuse_what_needs_values(self, why: str, *others: str) -> None:
+        """Refuse options that concern the values of runs, where tables are given as somebody printed them."""
+        plain = {"method": "default", "confidence": CONFIDENCE}
+        for name in ("html", "uncertainty", "layout", "method", "report", "summary", "overview_rule", "confidence"):
+            if self.options[name] and self.options[name] != plain.get(name):
+                others = (*others, name)
+        for name in others:
+            if self.options[name]:
+                raise InputError(f"--{name.replace('_', '-')} needs the values of runs; {why}")
 
     def _screenful(self, table: Table) -> Table:
         """Give a table without what is beyond a screen; everything where that is asked for, or read by a program."""
@@ -384,8 +403,6 @@ class Request:
 
     def _report(self, path: str) -> None:
         """Write the page; its numbers are the default method's."""
-        if self.source[0].startswith("published:"):
-            raise InputError("--html is for results; published tables have no samples to plot")
         from opplab.summary.compared import report
 
         report(self.source, **self._chosen(), view=self.report).write(path)
@@ -399,7 +416,7 @@ class Request:
 
     def _allows(self, words: str) -> bool:
         """Whether --allow-missing names something in these words."""
-        return bool(set(words.split()) & set(self.options["allowed"]))
+        return any(f" {name} " in f" {words} " for name in self.options["allowed"])
 
     @cached_property
     def _other_questions(self) -> list[str]:
@@ -435,8 +452,11 @@ class Request:
                 found.append(str(problem))
         for source in self.source:
             if (Path(source) / "manifest.json").is_file():
-                gone = Store(source).unfinished()
-                found += [f"{source}: no results of {label}" for label in gone if not self._allows(label)]
+                gone = [label for label in Store(source).unfinished() if not self._allows(label)]
+                if len(gone) > NAMED_MAX:
+                    others = f"{len(gone) - NAMED_MAX} others (opplab status {source} --format csv)"
+                    gone = [f"{', '.join(gone[:NAMED_MAX])} and {others}"]
+                found += [f"{source}: no results of {label}" for label in gone]
         found += [line for line in self._other_questions if not self._allows(line)]
         return list(dict.fromkeys(found))
 

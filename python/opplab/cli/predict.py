@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     help="Sealed prediction (.json), or prediction of a table (.csv).",
 )
 @click.option(
-    "--metric", "metrics", multiple=True, help="Metric to predict (default: all), for .json; may be repeated."
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Metric to predict, for .json (default: what benchmarks report, and energy); may be repeated.",
 )
 @click.option(
     "--uncertainty",
@@ -107,6 +110,12 @@ def command(
         made = sealed.seal(only, folder, draws=draws, metrics=metrics, jobs=workers(jobs), progress=progress)
         made.write(output)
         click.echo(f"wrote {output}: {len(made.rows)} ratios of {only.name}, {draws} draws", err=True)
+        open_rows = [row.reason for row in made.rows if row.low is None or row.high is None]
+        if open_rows:
+            why = ", ".join(dict.fromkeys(open_rows))
+            click.echo(
+                f"opplab: {len(open_rows)} of {len(made.rows)} have no interval and cannot be scored: {why}", err=True
+            )
         return
     if metrics or uncertainty:
         raise InputError("--metric and --uncertainty are of sealed predictions: -o SEALED.json")
@@ -128,7 +137,9 @@ def _mail(path: Path, machine: str, results: Path, form: str, **how: Any) -> Non
         raise InputError("; ".join(refused))
     if form == "json":
         found = [one for answer in answers for one in answer.predictions]
-        click.echo(json.dumps({"predictions": found, "refused": refused}, indent=1))
+        notes = list(dict.fromkeys(note for answer in answers for note in answer.table.notes))
+        whole = {"machine": machine, "predictions": found, "refused": refused, "notes": notes}
+        click.echo(json.dumps(whole, indent=1))
     else:
         sys.stdout.write(render_all([one.table for one in answers], "text", terminal_width()))
     for words in refused:

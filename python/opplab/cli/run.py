@@ -530,7 +530,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
     if tally.problems or how.no_report:
         return
-    written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(experiment.cases)})"]
+    written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(tally.wanted)})"]
     write_text(store.path / "tables.txt", plain)
     publish.write_report(experiment, results, blocks, store.path / "report.html", sure, answer)
     drawn = publish.drawn(experiment, results, every=how.traces)

@@ -13,7 +13,7 @@ from opplab.report.text import terminal_width
 @click.command(name="score")
 @click.argument("sealed", type=click.Path(path_type=Path))
 @click.argument("results", nargs=-1, type=click.Path(path_type=Path))
-@pairs_option("--as", "names", "Predicted name (variant, workload, metric) and its name in the results.")
+@pairs_option("--as", "names", "Predicted name (machine, variant, workload, metric) and its name in the results.")
 @click.option("--experiment", type=click.Path(path_type=Path), help="Experiment file (default: the name in the seal).")
 @click.option(
     "--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder of the track record to extend."
@@ -32,8 +32,8 @@ def command(
     """Score the predictions in SEALED ('opplab predict') against RESULTS.
 
     RESULTS is any source of 'opplab compare': a folder of 'opplab host compare' or 'opplab run', a CSV, an mmtests
-    tree. Rows match by workload, parameters, metric, variant and baseline; --as maps names that differ. A seal or an
-    experiment file that changed since is refused.
+    tree. Rows match by workload, parameters, metric, variant and baseline, and by machine where there are several;
+    --as maps names that differ. A seal or an experiment file that changed since is refused.
 
     Skill is 1 - error / error of "no change": 1 is perfect, 0 is no better. If SEALED is a folder of --record, the
     track record is printed, one row per machine. Exit codes: 0 every predicted row was scored, 1 some were not, and
@@ -62,7 +62,7 @@ def command(
     if file is None:
         click.echo(f"opplab: {made.file} is not there: whether it was changed is not checked", err=True)
     if record is not None:
-        click.echo(f"wrote {records.add(record, made, found)}", err=True)
+        click.echo(f"wrote {', '.join(map(str, records.add(record, made, found)))}", err=True)
     if found.open:
         raise click.exceptions.Exit(1)
 

@@ -77,8 +77,11 @@ def _recording(name: str, rows: list[dict[str, Any]], failures: list[str]) -> Te
     wrong = {_kind_of(failure): failure for failure in failures}
     kinds, remarks = [], []
     for row in rows:
-        told = f"{row['exact']} of {row['total']} {row['remark']}"
-        if row["kind"].startswith("sim_"):
+        is_run = row["kind"].startswith("sim_")
+        near = "within their limits" if row["kind"].startswith(("sim_", "signal_")) else "equal"
+        count = f"{row['exact']} of {row['total']} {near}" if row["total"] else ""
+        told = "; ".join(filter(None, (count, row["remark"])))
+        if is_run:
             remarks.append(f"{row['kind']}: {told}")
         else:
             skip = "" if row["total"] or row["kind"] in wrong else f"nothing compared {row['remark']}"

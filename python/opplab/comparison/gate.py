@@ -84,7 +84,7 @@ class Rule:
         """Whether a line is in the rule by its benchmark's name alone, and no performance of it."""
         if self.takes_all or self.name != _benchmark_of(table, row) or self.name == row.metric:
             return False
-        return row.group.startswith(_PER_WATT) or not is_performance(row.unit or table.unit)
+        return row.is_beside or row.group.startswith(_PER_WATT) or not is_performance(row.unit or table.unit)
 
 
 _PER_WATT = "PERFORMANCE-PER-WATT"

@@ -104,6 +104,8 @@ class Row:
     # Lines of one benchmark, machine or block belong together.
     group: str = ""
     metric: str = ""
+    # Measured beside the benchmark, and no performance of it: a rule of the benchmark's name leaves it out.
+    is_beside: bool = False
 
 
 @dataclass(slots=True)

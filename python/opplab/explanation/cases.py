@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.simulation.cases import names_of
 
 if TYPE_CHECKING:
     from opplab.simulation.run import Run
@@ -61,8 +62,7 @@ def find_case(target: str) -> _opplab.Case:
     from opplab.sweep.experiments import Experiment
 
     experiment = Experiment.of_results(where) if Path(where).is_dir() else Experiment.load(where)
-    several = len({case.machine for case in experiment.cases}) > 1
-    labels = {case.hash: f"{case.machine} {case.label}" if several else case.label for case in experiment.cases}
+    labels = names_of(experiment.cases)
     found = [case for case in experiment.cases if which in (case.label, labels[case.hash])]
     if not which and len(experiment.cases) == 1:
         found = experiment.cases
@@ -90,5 +90,5 @@ def find_case(target: str) -> _opplab.Case:
         kept = Store(Path(where)).finished()
         if kept and found[0].hash not in kept:
             why = f"{experiment.file}, a machine or this version has changed, or it is not finished"
-            raise InputError(f"{where} has no results of `{found[0].label}`: {why}")
+            raise InputError(f"{where} has no results of `{labels[found[0].hash]}`: {why}")
     return _opplab.Case.from_json(found[0].json)

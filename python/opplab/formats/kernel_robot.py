@@ -51,6 +51,12 @@ _MAIL_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*:[ \t]|From \S")
 _MACHINE = re.compile(r"(?:^\|?\s*(?:on )?test machine:|^[\w-]+:(?= \d+ threads ))\s*(?P<words>.*\S)")
 
 
+# What lkp-tests runs beside each test.
+_MONITORS = re.compile(
+    r"boot-time|cpuidle|diskstats|dmesg|interrupts|iostat|kmsg|latency_stats|(?:numa-|proc-)?(?:mem|vm)(?:info|stat)|"
+    r"mpstat|numa-numastat|perf-(?:c2c|profile|sched|stat)|pmeter|power|sched_debug|slabinfo|softirqs|turbostat|uptime"
+)
+
 # As much of a file is looked at to find out whether it is one.
 _HEAD = 1_000_000
 
@@ -111,8 +117,11 @@ class Report:
 
     @property
     def testcase(self) -> str:
-        """Name of the test; that of the first metric where no line of parameters has it."""
-        return self.axes.get("testcase") or (self.rows[0].metric.partition(".")[0] if self.rows else "")
+        """Name of the test; where no line of parameters has it, that of the first metric which is no monitor's."""
+        names = [row.metric.partition(".")[0] for row in self.rows]
+        return self.axes.get("testcase") or next(
+            (one for one in names if not _MONITORS.fullmatch(one)), (names or [""])[0]
+        )
 
 
 def is_report(text: str) -> bool:
@@ -444,12 +453,15 @@ def _entry(found: re.Match[str]) -> Entry:
     )
 
 
-def disagreements(report: Report) -> list[str]:
-    """Name the changes that do not follow from the means beside them, beyond what printing explains."""
-    found = []
+def disagreements(report: Report) -> dict[tuple[int, int], str]:
+    """Name the changes that do not follow from the means beside them, beyond what printing explains.
+
+    Each is named by the line of its row and its column.
+    """
+    found = {}
     for row in report.rows:
         base = row.entries[0]
-        for entry in row.entries[1:]:
+        for at, entry in enumerate(row.entries[1:], 1):
             if base is None or entry is None or entry.change is None or not math.isfinite(entry.change):
                 continue
             low, high = _range(base.text), _range(entry.text)
@@ -462,7 +474,8 @@ def disagreements(report: Report) -> list[str]:
             half = _half(entry.change_text.rstrip("%"))
             if not bounds[0] - half <= entry.change <= bounds[1] + half:
                 means = f"{base.text} and {entry.text}"
-                found.append(f"line {row.line}: {entry.change_text} of {row.metric} does not follow from {means}")
+                words = f"{entry.change_text} of {row.metric} does not follow from {means}"
+                found[row.line, at] = f"line {row.line}: {words}"
     return found
 
 

@@ -68,6 +68,13 @@ class Case:
         return " ".join(filter(None, (self.policy, self.benchmark, self.param, f"#{self.iteration}")))
 
 
+def names_of(cases: Iterable[Case]) -> dict[str, str]:
+    """Give hash -> words for messages: the label, after the machine's name where there are several machines."""
+    listed = list(cases)
+    has_several = len({case.machine for case in listed}) > 1
+    return {case.hash: f"{case.machine} {case.label}" if has_several else case.label for case in listed}
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The results of a finished case."""

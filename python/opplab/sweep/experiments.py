@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from opplab import _opplab, catalog
 from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
-from opplab.simulation.cases import Case, measured_time
+from opplab.simulation.cases import Case, measured_time, names_of
 from opplab.sweep import fitted
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
@@ -288,7 +288,7 @@ class Experiment:
 
     def manifest(self) -> dict[str, Any]:
         """Give the description of the sweep in a results folder."""
-        first = self.cases[0]
+        first, names = self.cases[0], names_of(self.cases)
         return {
             "experiment": self.name,
             "about": self.about,
@@ -304,7 +304,7 @@ class Experiment:
             "duration_ns": first.duration_ns,
             "seconds": self.adjusted.get("seconds"),
             "questions": self._questions(),
-            "cases": [{"hash": case.hash, "label": case.label} for case in self.cases],
+            "cases": [{"hash": case.hash, "label": names[case.hash]} for case in self.cases],
         }
 
     def _questions(self) -> dict[str, tuple[str, int, int]]:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CheckError, InputError, OpplabError
+from opplab.simulation.cases import Measured, names_of
 
 if TYPE_CHECKING:
-    from opplab.simulation.cases import Case, Measured
+    from opplab.simulation.cases import Case
     from opplab.sweep.store import Store
 
 WRITERS = 4
@@ -53,13 +54,15 @@ class Tally:
     """Simulated time of the cases that this sweep finished."""
     problems: list[str] = field(default_factory=list)
     """One line a failed case."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Hash of a case -> words for messages."""
     failures: dict[str, list[str]] = field(default_factory=dict)
     """Of each policy why its cases failed."""
 
     def fail(self, case: Case, why: str) -> None:
         """Count a case that could not be finished."""
         self.failed += 1
-        self.problems.append(f"{case.label}: {why}")
+        self.problems.append(f"{self.names[case.hash]}: {why}")
         self.failures.setdefault(case.policy, []).append(why)
 
 
@@ -248,7 +251,7 @@ def run_cases(
     done = store.whole(case.hash for case in cases) if store else set()
     failed_before = set() if store is None or retry_failed else set(store.failures())
     plan = _Plan(cases, until)
-    tally = Tally(total=len(cases))
+    tally = Tally(total=len(cases), names=names_of(cases))
     waiting: list[tuple[int, int, Case]] = []
     order = count()
     running: dict[Future[Any], Case] = {}
@@ -324,8 +327,6 @@ def _run_and_keep(case: Case, store: Store | None, turns: _Turns, *how: bool) ->
 
 
 def _kept(case: Case, outcome: _opplab.Outcome, store: Store | None) -> Measured:
-    from opplab.simulation.cases import Measured
-
     measured = Measured.of(case, outcome)
     if store:
         store.put(case.hash, measured)
@@ -348,7 +349,7 @@ def _finish(
             raise
         tally.fail(case, str(error))
         if store:
-            store.put_failure(case.hash, case.label, str(error))
+            store.put_failure(case.hash, tally.names[case.hash], str(error))
         return None
     measured: Measured
     outcome, measured = found if isinstance(found, tuple) else (found, _kept(case, found, store))
