@@ -970,6 +970,22 @@ def test_misses_of_the_cold_start_leave_no_setting_out() -> None:
     assert any("does less than performance" in line for line in short.findings()), "it is all start"
 
 
+def test_a_recommended_setting_that_misses_more_than_another_is_named_as_that() -> None:
+    """A baseline that misses activations stood recommended, and only a column had them."""
+    task = {"cpus": [0], "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 11111}}
+    load = opplab.Workload.parse(json.dumps({"global": {"calibration": "CPU0"}, "tasks": {"t": task}}), name="load")
+    asked: dict[str, Any] = {"iterations": 2, "uncertainty": 0, "jobs": 2, "seconds": 1}
+    found = opplab.choose("juno-r2", load, governors=["powersave", "performance"], **asked)
+    assert found.recommended is not None
+    assert found.recommended.label == "powersave"
+    late = {option.label: option.parts["missed_later"].value for option in found.options}
+    assert late["powersave"] > 50 and late["performance"] == 0
+    (words,) = [line for line in found.findings() if line.startswith("It misses")]
+    assert f"{late['powersave']:.3g} % of its activations" in words and words.endswith("performance 0 %.")
+    first = opplab.choose("juno-r2", load, governors=["performance", "powersave"], **asked)
+    assert not any("It misses" in line for line in first.findings())
+
+
 def test_response_times_that_the_cold_start_decides_are_named() -> None:
     """Rows have percentiles of all activations, so that no start can be taken out of them."""
     asked: dict[str, Any] = {"governors": ["performance", "schedutil"], "iterations": 2, "uncertainty": 0, "jobs": 2}

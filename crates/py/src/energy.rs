@@ -98,24 +98,26 @@ pub(crate) fn trace_energy<'py>(
         }
         let dict = tables(py, energy, machine, &processes)?;
         dict.set_item("problems", &problems)?;
-        let too_fast = energy.too_fast.map(|(cpu, khz)| {
-            let highest = machine.cluster_of(cpu).highest_khz();
-            format!("CPU {cpu} is at {khz} kHz, machine {} ends at {highest}: such clocks count as that", machine.name)
-        });
-        let no_states = energy.no_states.then(|| NO_STATES.to_owned());
-        let no_opps = energy.no_opps.iter().zip(&machine.clusters).filter(|(khz, _)| !khz.is_empty());
-        let no_opps = no_opps.map(|(khz, cluster)| {
-            let mhz: Vec<String> = khz.iter().map(|khz| (f64::from(*khz) / 1e3).to_string()).collect();
-            let (mhz, of) = (some_of(&mhz), format!("{} of machine {}", cluster.name, machine.name));
-            format!("{mhz} MHz: no operating points of {of}; they count as its next higher ones")
-        });
-        dict.set_item(
-            "notes",
-            too_fast.into_iter().chain(no_opps).chain(energy.states_note.clone()).chain(no_states).collect::<Vec<_>>(),
-        )?;
+        dict.set_item("notes", notes(energy, machine))?;
         Ok(dict)
     };
     found.iter().zip(machines).map(of_machine).collect()
+}
+
+/// What of an energy is not as the trace has it, or as the machine does.
+pub(crate) fn notes(energy: &TraceEnergy, machine: &Machine) -> Vec<String> {
+    let too_fast = energy.too_fast.map(|(cpu, khz)| {
+        let highest = machine.cluster_of(cpu).highest_khz();
+        format!("CPU {cpu} is at {khz} kHz, machine {} ends at {highest}: such clocks count as that", machine.name)
+    });
+    let no_states = energy.no_states.then(|| NO_STATES.to_owned());
+    let no_opps = energy.no_opps.iter().zip(&machine.clusters).filter(|(khz, _)| !khz.is_empty());
+    let no_opps = no_opps.map(|(khz, cluster)| {
+        let mhz: Vec<String> = khz.iter().map(|khz| (f64::from(*khz) / 1e3).to_string()).collect();
+        let (mhz, of) = (some_of(&mhz), format!("{} of machine {}", cluster.name, machine.name));
+        format!("{mhz} MHz: no operating points of {of}; they count as its next higher ones")
+    });
+    too_fast.into_iter().chain(no_opps).chain(energy.states_note.clone()).chain(no_states).collect()
 }
 
 /// What a trace cost on one machine.

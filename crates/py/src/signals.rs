@@ -8,6 +8,7 @@ use opplab_guarded::guarded;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::EnergyMeter;
+use opplab_replay::idle_states::IdleStates;
 use opplab_replay::signals::{First, read_options};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
@@ -146,6 +147,8 @@ fn rebuilt<'m, H: HalfLife>(
     let How { machine, invariance, every_ns, sums } = *how;
     let columns = Columns { sums: sums.then(Utils::default), ..Columns::default() };
     let (pelt, meta) = first.load_tracking::<_, H>(Some(files), machine, invariance, columns);
+    let metered =
+        |machine: &'m Machine| EnergyMeter::new(machine).with_idle_states(IdleStates::of_files(files, machine));
     let mut all = All {
         pelt,
         every_ns,
@@ -154,7 +157,7 @@ fn rebuilt<'m, H: HalfLife>(
         between: SampleColumns::default(),
         residency: Residency::default(),
         groups: GroupFinder::default(),
-        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
+        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(metered),
         activations: Activations::default(),
         latencies: sums.then(Latencies::default),
     };
@@ -203,7 +206,10 @@ pub(crate) fn trace_signals<'py>(
     }
     let dict = PyDict::new(py);
     dict.set_item("half_life_ms", half_life_ms)?;
-    dict.set_item("notes", notes.into_iter().chain(note).collect::<Vec<_>>())?;
+    let energy = meter.map(EnergyMeter::finish);
+    let of_energy =
+        energy.as_ref().zip(machine).map_or_else(Vec::new, |(energy, machine)| crate::energy::notes(energy, machine));
+    dict.set_item("notes", notes.into_iter().chain(note).chain(of_energy).collect::<Vec<_>>())?;
     dict.set_item("problems", problems)?;
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
         summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), deadline_ns))?;
@@ -211,7 +217,7 @@ pub(crate) fn trace_signals<'py>(
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
     dict.set_item("rqs_between", between.dict(py, false)?)?;
-    if let Some(energy) = meter.map(EnergyMeter::finish) {
+    if let Some(energy) = energy {
         let seen = energy.cpus.iter().enumerate().filter(|(_, one)| one.running_fj + one.idle_fj > 0);
         let (cpus, fj): (Vec<_>, Vec<_>) =
             seen.map(|(cpu, one)| (cpu as u32, joules(one.running_fj + one.idle_fj))).unzip();
@@ -223,6 +229,8 @@ pub(crate) fn trace_signals<'py>(
             energy.clusters.iter().map(|one| (one.name.as_str(), joules(one.cpus_fj + one.shared_fj))).unzip();
         table(py, &dict, "cluster_energy", &[("cluster", names.into_pyobject(py)?), ("energy_j", array(py, fj))])?;
         dict.set_item("unknown_ns", energy.cpus.iter().map(|one| one.unknown_ns).sum::<u64>())?;
+        dict.set_item("shared_unknown_ns", energy.clusters.iter().map(|one| one.unknown_ns).max().unwrap_or(0))?;
+        dict.set_item("unseen_ns", energy.unseen_ns)?;
     }
     let pairs = |sums: &BTreeMap<(u32, u32), u64>, second: &'static str, name: &str| {
         let columns = [

@@ -38,7 +38,8 @@ impl IdleStates {
         RecordingFiles::open(path).map_or_else(|_| Self::default(), |files| Self::of_files(&files, machine))
     }
 
-    pub(crate) fn of_files(files: &RecordingFiles, machine: &Machine) -> Self {
+    /// Those of a recording whose files are open.
+    pub fn of_files(files: &RecordingFiles, machine: &Machine) -> Self {
         let text = files.text(SYSFS);
         let facts = text.and_then(|text| import_snapshot("", &files.place(SYSFS), &text, None, None).ok());
         let Some(facts) = facts else { return Self::default() };

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab.certainty import change_text, quantile_draws
+from opplab.choice.criteria import MISSED_SLACK
 from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
 from opplab.report.numbers import quantity, several
@@ -400,6 +401,7 @@ class Choice:
         if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
             most = f"although in most {self.samples[1]} within the limit"
             out.append(f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}.")
+        out += self._late(chosen)
         out += self.left_out()
         out += self.same()
         out += self._tests_nothing()
@@ -508,6 +510,18 @@ class Choice:
             if text in option.kept_by_means:
                 words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
         return words
+
+    def _late(self, chosen: Option) -> list[str]:
+        """Report that a setting misses more activations than another one, as the baseline may."""
+        metric = LATER if LATER in chosen.parts else "missed_activations"
+        if metric not in chosen.parts:
+            return []
+        fewest = min(self.options, key=lambda option: option.parts[metric].value)
+        ours, theirs = chosen.parts[metric].value, fewest.parts[metric].value
+        if ours - theirs <= MISSED_SLACK:
+            return []
+        start = "" if ours == chosen.parts["missed_activations"].value else " after the start"
+        return [f"It misses {ours:.3g} % of its activations{start}, {fewest.label} {theirs:.3g} %."]
 
     def _tests_nothing(self) -> list[str]:
         """Report which constraints separate no settings, because all have one value."""

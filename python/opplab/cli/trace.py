@@ -254,7 +254,7 @@ def signals(
         raise InputError(f"{file}: no event that signals follow from (sched_switch, sched_wakeup, cpu_frequency)")
     if output_format == "json":
         found = {"cpus": cpus, "clusters": clusters, "tasks": tasks, "unknown_ns": result.unknown_ns}
-        found["notes"] = trace.notes
+        found |= {"left_out": result.left_out, "notes": trace.notes}
         click.echo(json.dumps(found, indent=2))
     else:
         print_table(cpus, output_format)
@@ -263,9 +263,8 @@ def signals(
             print_table(clusters, output_format)
         click.echo()
         print_table(tasks, output_format)
-    if result.unknown_ns:
-        text = f"{result.unknown_ns / 1e6:.3f} ms of running are not in the energy: their frequency is not known"
-        click.echo(f"opplab: {file}: {text}", err=True)
+    for words in result.left_out:
+        note(f"energies are {words}")
     if whole is not None:
         files = whole.write(output)  # type: ignore[arg-type]
         click.echo(f"wrote {output}/ ({len(files)} tables)", err=True)

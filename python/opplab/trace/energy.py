@@ -72,20 +72,25 @@ class TraceEnergy:
     @property
     def left_out(self) -> list[str]:
         """What is not in `total_j`, in words; `low_j` and `high_j` have all of it but `unseen_ns`."""
-        running_ms = int(self.cpus["unknown_ns"].sum()) / 1e6
-        shared_ms = max(self.clusters["unknown_ns"].to_list(), default=0) / 1e6
-        because = "whose clock is not known (no cpu_frequency event before)"
-        running = f"without {running_ms:.3f} ms of running, {because}"
-        shared = f"without what clusters share, for up to {shared_ms:.3f} ms, whose clock is not known"
-        cpus = f"without {self.unseen_ns / 1e6:.3f} ms of CPUs before their first switch or idle event, in no interval"
-        parts = ((running, running_ms), (shared, shared_ms), (cpus, self.unseen_ns))
-        return [words for words, time in parts if time]
+        shared_ns = max(self.clusters["unknown_ns"].to_list(), default=0)
+        return left_out(int(self.cpus["unknown_ns"].sum()), shared_ns, self.unseen_ns)
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
         from opplab import results
 
         return results.write_tables(self.tables(), folder, "energy_")
+
+
+def left_out(running_ns: int, shared_ns: int, unseen_ns: int) -> list[str]:
+    """Name what no energy of a trace has: running and what clusters share at unknown clocks, and CPUs not seen yet."""
+    because = "whose clock is not known (no cpu_frequency event before)"
+    parts = (
+        (running_ns, "without {:.3f} ms of running, " + because),
+        (shared_ns, "without what clusters share, for up to {:.3f} ms, whose clock is not known"),
+        (unseen_ns, "without {:.3f} ms of CPUs before their first switch or idle event, in no interval"),
+    )
+    return [words.format(time_ns / 1e6) for time_ns, words in parts if time_ns]
 
 
 def group_of(comm: str) -> str:

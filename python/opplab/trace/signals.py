@@ -11,6 +11,8 @@ from typing import Any
 
 import polars as pl
 
+from opplab.trace.energy import left_out
+
 TABLES = ("tasks", "rqs", "freq_residency", "idle_residency", "running", "waits", "activations",
           "cpu_energy", "cluster_energy", "task_energy")  # fmt: skip
 """The tables of `Signals`, in the order in which they are written."""
@@ -34,6 +36,8 @@ class _Sums:
     tasks with their part of that."""
     unknown_ns: int
     """Running time that is not in the energy, because its frequency is not known."""
+    left_out: list[str]
+    """All that is not in the energy, in words, as `TraceEnergy.left_out`."""
 
     def _task_summary(self, *others: pl.DataFrame) -> pl.DataFrame:
         table = self.running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
@@ -183,11 +187,13 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
 
 def _sums(raw: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
     energy = ("cpu_energy", "cluster_energy", "task_energy")
+    left_ns = [raw.get(name, 0) for name in ("unknown_ns", "shared_unknown_ns", "unseen_ns")]
     return {
         **{name: _with_share(_named(raw[name], names)) for name in ("freq_residency", "idle_residency")},
         "running": _named(raw["running"], names),
         **{name: _named(raw[name], names) if name in raw else None for name in energy},
-        "unknown_ns": raw.get("unknown_ns", 0),
+        "unknown_ns": left_ns[0],
+        "left_out": left_out(*left_ns),
     }
 
 
