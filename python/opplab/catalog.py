@@ -31,6 +31,10 @@ def names(kind: str) -> list[str]:
     return sorted(file.stem for file in (DATA / _FOLDERS[kind]).glob("*.toml"))
 
 
+_OF_FILES = {"boost": ["no_turbo"], "turbo": ["no_turbo"], "smt": ["nosmt"], "energy_performance_preference": ["epp"]}
+"""Keys of policies by the names of the files of sysfs that set the same."""
+
+
 def nearest(name: str, valid: list[str]) -> str:
     """Give the end of a message that names the nearest valid name, or all of a few.
 
@@ -38,8 +42,10 @@ def nearest(name: str, valid: list[str]) -> str:
     --------
     >>> nearest("juno-r3", ["juno-r0", "juno-r2", "pixel6"])
     '; did you mean `juno-r2`?'
+    >>> nearest("boost", ["idle_boost", "no_turbo"])
+    '; did you mean `no_turbo`?'
     """
-    if near := near_names(name, valid):
+    if near := [key for key in _OF_FILES.get(name, ()) if key in valid] or near_names(name, valid):
         return f"; did you mean {' or '.join(f'`{one}`' for one in near)}?"
     return f" (known: {', '.join(valid)})" if 0 < len(valid) <= 12 else ""
 

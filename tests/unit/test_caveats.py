@@ -363,3 +363,78 @@ def test_governors_that_turn_energy_aware_scheduling_off_are_named(load: Path, t
     of_one = ("-m", "epyc-7742-2s", "--driver", "acpi-cpufreq")
     for name, more in enumerate((of_one, ("-m", "pixel6", "--kernel", "4.17"), ("-m", "pixel6", "--set", "eas=false"))):
         assert "energy-aware" not in said(*more, "-o", str(tmp_path / str(name)))
+
+
+def stdout_of(*words: str) -> str:
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, list(words))
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    return " ".join(done.stdout.split())
+
+
+def test_an_answer_that_hangs_on_an_unknown_disk_says_so(tmp_path: Path) -> None:
+    """Goal: it stood on standard error of `run` alone, so that no file, no choice and no fleet had it."""
+    words = ("-m", "juno-r2", "--param", "clients=2", "--seconds", "0.7", "--iterations", "1", "-j", "1")
+    disk = "pgbench-rw depends on the disk, which"
+    shown = stdout_of("run", "pgbench-rw", *words, "-o", str(tmp_path / "run"))
+    assert f"{disk} juno-r2 does not describe: flushes of 500 us stand in for 10 to 16667" in shown
+    assert disk in (tmp_path / "run/tables.txt").read_text()
+    assert disk in (tmp_path / "run/report.html").read_text()
+    choose = ("choose", "pgbench-rw", *words, "--governor", "schedutil,performance", "--uncertainty", "0")
+    assert f"{disk} the machine does not describe" in stdout_of(*choose)
+    assert disk not in stdout_of(*choose, "--param", "disk=nvme")
+    assert disk not in stdout_of(*choose, "--param", "disk_flush_us=80")
+    fleet = ("fleet", *words[1:], "-w", "pgbench-rw", "--governor", "schedutil,performance", "--uncertainty", "0")
+    assert f"juno-r2, 6 CPUs: {disk} the machine does not describe" in stdout_of(*fleet, "-o", str(tmp_path / "fleet"))
+
+
+def test_a_read_that_no_machine_file_has_is_named(tmp_path: Path) -> None:
+    words = ("run", "fio-randread", "-m", "juno-r2", "--seconds", "0.6", "--iterations", "1", "--no-report")
+    named = "depends on the device, of which machine files have no reads: 70 us a read stand in"
+    assert named in stdout_of(*words, "-o", str(tmp_path / "own"))
+    given = ("--param", "device_us=100", "-o", str(tmp_path / "given"))
+    assert "depends on the device" not in stdout_of(*words, *given)
+
+
+def test_the_draws_of_a_choice_vary_an_unknown_disk() -> None:
+    """Goal: a setting was the best "in all draws" of which none had another disk."""
+    choice = opplab.choose(
+        "juno-r2",
+        opplab.Workload.benchmark("pgbench-rw", clients=2),
+        governors=["schedutil", "performance"],
+        seconds=0.6,
+        iterations=1,
+        uncertainty=2,
+        jobs=1,
+    )
+    assert "pgbench-rw.disk_flush_us" in choice.assumptions
+    known = opplab.choose(
+        "juno-r2",
+        opplab.Workload.benchmark("pgbench-rw", clients=2, disk="nvme"),
+        governors=["schedutil", "performance"],
+        seconds=0.6,
+        iterations=1,
+        uncertainty=2,
+        jobs=1,
+    )
+    assert "pgbench-rw.disk_flush_us" not in known.assumptions
+
+
+def test_tasks_of_a_benchmark_that_share_cpus_are_named(tmp_path: Path) -> None:
+    """Goal: 8 and 32 jobs of fio had one rate, as all ran on one CPU, and ranks without SMT took ten times as long."""
+    words = ("-m", "skylake-8x-uma", "--governor", "performance", "--iterations", "1", "--no-report")
+    fio = ("run", "fio-randread", *words, "--seconds", "0.6", "--param", "jobs=1,3,4")
+    bound = "fio-randread: 3 to 4 tasks share CPU 7, to which parameters of the model bind them."
+    assert bound in stdout_of(*fio, "-o", str(tmp_path / "bound"))
+    assert "share CPU" not in stdout_of(*fio, "--param", "pin=none", "-o", str(tmp_path / "free"))
+    nas = ("run", "nas-mpi", *words, "--seconds", "1", "--vs", "nosmt=true")
+    found = stdout_of(*nas, "-o", str(tmp_path / "nas"))
+    assert "nosmt=true: 8 tasks that run while they wait share 4 CPUs" in found
+    assert "performance: 8 tasks" not in found
+    assert "share 4 CPUs" not in stdout_of(*nas, "--param", "ranks=4", "-o", str(tmp_path / "four"))
+
+
+def test_a_run_alone_names_another_governor_to_compare_with(load: Path, tmp_path: Path) -> None:
+    for governor, other in (("performance", "schedutil"), ("schedutil", "performance")):
+        words = ("run", str(load), "-m", "juno-r2", "--seconds", "0.2", "--iterations", "1", "--governor", governor)
+        shown = stdout_of(*words, "--no-report", "-o", str(tmp_path / governor))
+        assert f"Next: --vs governor={other} compares." in shown

@@ -670,6 +670,33 @@ def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
     assert "response p50/p99" in str(found.block())
 
 
+def test_the_price_does_not_hang_on_which_setting_is_named_first() -> None:
+    """Goal: a recommended baseline has the price that the same setting has as another."""
+    load = {
+        "global": {"duration": 1},
+        "tasks": {"t": {"instance": 4, "loop": -1, "run": 500, "timer": {"ref": "unique", "period": 16000}}},
+    }
+
+    def prices(*governors: str) -> list[str]:
+        found = opplab.choose(
+            "juno-r2",
+            opplab.Workload.parse(json.dumps(load), name="load"),
+            governors=governors,
+            seconds=0.3,
+            iterations=8,
+            uncertainty=0,
+            jobs=1,
+        )
+        assert found.recommended is not None
+        assert found.recommended.label == "powersave"
+        return [words for words in found.findings() if words.startswith("Its price: ")]
+
+    first = prices("powersave", "performance")
+    assert first == prices("performance", "powersave")
+    assert "response p99" in first[0]
+    assert first[0].endswith(" against performance.")
+
+
 def test_settings_have_names_of_their_own() -> None:
     settings = [Setting((("governor", "schedutil"), ("hz", hz))) for hz in (250, 1000)]
     assert labels_of(settings) == ["hz=250", "hz=1000"]

@@ -146,6 +146,8 @@ class Choice:
         deciding metric, in percent; None if there is none.
     hangs : Causes
         What this gap hangs on.
+    against_next : dict of str to Parts
+        Where the baseline is the first: its change of each response time against the next setting, in percent.
     assumptions : dict of str to str
         Everything that was drawn, with its range.
     facts : list of (str, str)
@@ -184,6 +186,7 @@ class Choice:
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
     undrawn: bool = False
+    against_next: Mapping[str, Parts] = field(default_factory=dict)
     notes: Sequence[str] = ()
     cold: str = ""
     boost: str = ""
@@ -396,8 +399,11 @@ class Choice:
             + (", by assumed power" if self.assumed_power and not alone else "")
             + (f", keeps {limits} {self._in(self.keeps_in(chosen))}." if limits else ".")
         ]
+        kept = [option for option in self.options[1:] if option.meets >= 0.5 and option.label not in chosen.equals]
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
+        elif kept and (price := " and ".join(self.priced_against_next().values())):
+            out.append(f"Its price: {price} against {kept[0].label}.")
         if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
             most = f"although in most {self.samples[1]} within the limit"
             out.append(f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}.")
@@ -405,7 +411,6 @@ class Choice:
         out += self.left_out()
         out += self.same()
         out += self._tests_nothing()
-        kept = [option for option in self.options[1:] if option.meets >= 0.5 and option.label not in chosen.equals]
         same = list(chosen.equals)
         if self.gap is not None and kept:
             second = kept[0]
@@ -460,25 +465,16 @@ class Choice:
         return out
 
     def price(self) -> str:
-        """Give what the recommended setting costs in response time; empty if nothing."""
+        """Give what the recommended setting costs in response time against the baseline; empty if nothing."""
         return " and ".join(self.priced().values())
 
     def priced(self) -> dict[str, str]:
-        """Give the metrics of the price and each in words, p99 before p50: all clear ones, or one that is not.
+        """Give the metrics of the price and each in words; empty if there is none."""
+        return _priced({} if self.recommended is None else self.recommended.changes)
 
-        One that is not clear has these words, or how many values are needed to judge it. Empty if there is none.
-        """
-        changes = {} if self.recommended is None else self.recommended.changes
-        found = [
-            (metric, change.value, change.certainty)
-            for metric in reversed(PAIRS["response"])
-            if (change := changes.get(metric)) is not None and change.value > LITTLE
-        ]
-        clear = [one for one in found if one[2].is_clear]
-        return {
-            metric: f"{title_of(metric)} {judged.text(value)}" + ("" if clear else f" ({judged.words})")
-            for metric, value, judged in clear or found[:1]
-        }
+    def priced_against_next(self) -> dict[str, str]:
+        """Give the same where the baseline is recommended, against the next setting."""
+        return _priced({} if self.recommended is None else self.against_next)
 
     def left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""
@@ -604,6 +600,23 @@ class Choice:
             picture=self.block().html() + pareto_picture(self),
             more=max(len(self.options) - 20, 0),
         )
+
+
+def _priced(changes: Mapping[str, Parts]) -> dict[str, str]:
+    """Give the response times that rise and each in words, p99 before p50: all clear ones, or one that is not.
+
+    One that is not clear has these words, or how many values are needed to judge it.
+    """
+    found = [
+        (metric, change.value, change.certainty)
+        for metric in reversed(PAIRS["response"])
+        if (change := changes.get(metric)) is not None and change.value > LITTLE
+    ]
+    clear = [one for one in found if one[2].is_clear]
+    return {
+        metric: f"{title_of(metric)} {judged.text(value)}" + ("" if clear else f" ({judged.words})")
+        for metric, value, judged in clear or found[:1]
+    }
 
 
 def value_words(parts: Parts) -> str:

@@ -65,6 +65,34 @@ class Program:
     fit: tuple[str | None, Mapping[str, int | str]] = (None, {})
     energy_error: float = 0.0
 
+    @property
+    def _given(self) -> dict[str, int | str]:
+        """The parameters of its benchmark model that a fit or the caller gives."""
+        return {**self.fit[1], **(self.model.params if self.model else {})}
+
+    def _has(self, name: str) -> bool:
+        """Whether its benchmark model has a parameter."""
+        models = {one["name"]: one["params"] for one in _opplab.benchmarks()} if self.model else {}
+        return any(param["name"] == name for param in models.get(self.model.name if self.model else "", []))
+
+    @property
+    def is_disk_unknown(self) -> bool:
+        """Whether the result hangs on a disk that neither the machine, nor a fit, nor the caller describes."""
+        default = self._given.get("disk", "machine") == "machine" and self._given.get("disk_flush_us", 0) == 0
+        return self._has("disk_flush_us") and default and not self.machine.get("disk")
+
+    @property
+    def disk_notes(self) -> list[str]:
+        """What the result hangs on that is described nowhere, in words."""
+        from opplab.sweep.constants import hangs_on_device, hangs_on_disk
+
+        if self.model is None:
+            return []
+        notes = [hangs_on_disk([self.model.name])] if self.is_disk_unknown else []
+        if self._has("device_us") and "device_us" not in self._given:
+            notes.append(hangs_on_device([self.model.name], self.bases[0]["workload"]["devices"][0][0] // 1000))
+        return notes
+
     def constants(self, cases_of: Callable[[Program], Iterable[Case]]) -> Constants | None:
         """Give the free constants of its benchmark model; `cases_of` makes the cases of a program like it."""
         from opplab.sweep.constants import Constants
@@ -84,7 +112,8 @@ class Program:
             for param in free
             if param["calibrated"] and param["name"] not in model.params
         ]
-        return Constants.of(found, rebuilt)
+        unknown = [model.name] if self.is_disk_unknown else []
+        return Constants.of(found, rebuilt, unknown_disks=unknown)
 
     @property
     def machine(self) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def choose(
     choice = Ranking(program, by_label, asked, values, units, draws, point).choice(iterations, run.drawn)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     in_turn = shared_timers(json.loads(cases[0].json)["workload"])
-    notes = [*(f"{words}." for words in (*left_out, *in_turn)), *of_settings(cases)]
+    notes = [*(f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)), *of_settings(cases)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
     shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}

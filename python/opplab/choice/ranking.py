@@ -124,6 +124,7 @@ class Ranking:
             assumed_power=bool(program.recorded.get("assumed_power")),
             next_step=program.sources,
             hangs=hangs,
+            against_next=self._against_next(ranked),
             assumptions={
                 one.key: one.words for one in (self.assumed.assumptions[self.point[0]] if self.assumed else ())
             },
@@ -138,7 +139,7 @@ class Ranking:
         changed = [(name, one.changes[name]) for one in ranked for name in columns if name in one.changes]
         read = read_changes((name, each.value, each.certainty.words) for name, each in changed)
         limited = (metric for metric, one in self.bounds if one in asked.limits)
-        judged = dict.fromkeys([*asked.goals, *limited, *read, *choice.priced()])
+        judged = dict.fromkeys([*asked.goals, *limited, *read, *choice.priced(), *choice.priced_against_next()])
         workload = self.base["workload"]
         longer = not program.check and not ends(workload)
         governors = [policy["governor"] for policy in policies.values()]
@@ -225,11 +226,24 @@ class Ranking:
         found: float = round((away if limit.at_most else -away) / max(abs(bound), 1e-12), 6)
         return found
 
+    @staticmethod
+    def _rest(ranked: Sequence[Option]) -> list[Option]:
+        """Give the settings after the first that keep the constraints, and are not as good."""
+        return [one for one in ranked[1:] if one.meets >= 0.5 and one.label not in ranked[0].equals]
+
+    def _against_next(self, ranked: Sequence[Option]) -> dict[str, Parts]:
+        """Give how far response times of the baseline, where it is the first, are off those of the next setting."""
+        rest = self._rest(ranked)
+        if not rest or self.unranked or ranked[0].label != self.labels[0]:
+            return {}
+        shown = [metric for metric in PAIRS["response"] if metric in self.shown]
+        return self._parts(ranked[0].label, shown, rest[0].label)
+
     def _gap(
         self, ranked: Sequence[Option], drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]
     ) -> tuple[Parts | None, Causes]:
         """Give by how much the next setting is off from the first, and the assumptions that this hangs on."""
-        rest = [one for one in ranked[1:] if one.meets >= 0.5 and one.label not in ranked[0].equals]
+        rest = self._rest(ranked)
         if not rest or self.unranked:
             return None, Causes()
         unit, better = self.units[self.goal]

@@ -408,23 +408,6 @@ def cluster(address: str | None, jobs: int) -> Iterator[tuple[object, int]]:
         yield client.get_executor(pure=False), threads
 
 
-def _tell_unknown_disks(experiment: Experiment) -> None:
-    """Print which workloads hang on a disk that their machine does not describe."""
-    from opplab.sweep.constants import flush_of_any_disk
-
-    unknown = experiment.unknown_disks
-    if unknown:
-        flush_us, (low, high) = flush_of_any_disk()
-        machines = dict.fromkeys(name for names in unknown.values() for name in names)
-        click.echo(
-            f"opplab: {', '.join(unknown)} depends on the disk, which {', '.join(machines)} does not describe: "
-            f"flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
-            "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them "
-            "(opplab list disks)",
-            err=True,
-        )
-
-
 def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     from opplab.sweep.missing import missing, unable
     from opplab.sweep.runner import run_cases
@@ -433,10 +416,10 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     in_answer = (
         not experiment.compare and how.output_format != "csv" and (not how.everything or how.output_format == "text")
     )
-    lacking = (*(() if in_answer else missing(experiment.cases)), *unable(experiment.cases))
+    unsaid = () if in_answer else (*missing(experiment.cases), *experiment.disk_notes)
+    lacking = (*unsaid, *unable(experiment.cases))
     for words in (*experiment.notes, *experiment.workload_notes, *lacking):
         note(words)
-    _tell_unknown_disks(experiment)
     start = time.monotonic()
     try:
         if store.create(experiment.manifest(), replace=how.replace):

@@ -977,7 +977,9 @@ def _assumed(
         intervals = (
             f"intervals cover the runs{but}" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
         )
-        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else "--vs governor=performance compares"
+        own = {json.loads(case.json)["policy"]["governor"] for case in _one_each(experiment)}
+        other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
+        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else f"--vs governor={other} compares"
     else:
         covered = {line.metric for line in (*sure.lines, *sure.beside)}
         every = {metric for one in lines for metric in one.changes} <= covered

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from opplab.cpulist import cpus_in
+from opplab.cpulist import cpus_in, listed
 from opplab.errors import CaseError
 from opplab.fit.machine_class import SERVER_PROFILES
 from opplab.kernel import KernelProfile
@@ -27,6 +28,8 @@ _HELD_BUSY = 0.4
 """CPUs that may be busy under a clock that was held: what is busy for less asks for less than this clock."""
 _HELD_CHANGES = 2.0
 """Changes of the clock a second, of all policies together, that are those of the start."""
+_SPIN_NS = 1_000_000
+"""From how long on a task that waits running holds up others on its CPU."""
 _FAIR_SERVER_UTIL = 51
 """The bandwidth of a fair server, 50 ms of each second, of 1024 (fair_server_init(), v6.12)."""
 _MOSTLY = 0.5
@@ -81,7 +84,7 @@ def _is_boost_unknown(machine: Mapping[str, Any], policy: Mapping[str, Any], dri
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
     """Give the sentences; `powers_w`: machine and power of each line."""
     of = of_power(machines_of(experiment), list(powers_w))
-    left_out = [f"{words}." for words in experiment.notes]
+    left_out = [f"{words}." for words in (*experiment.notes, *experiment.disk_notes)]
     return " ".join([*left_out, *of_settings(experiment.cases, experiment.pairs), *of])
 
 
@@ -117,7 +120,49 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
     ]
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
-    return [*notes, *unlike_drivers(drivers, pairs), *assumed_preferences(each.values())]
+    return [*notes, *crowded(cases), *unlike_drivers(drivers, pairs), *assumed_preferences(each.values())]
+
+
+def crowded(cases: Iterable[Case]) -> list[str]:
+    """Name benchmarks whose tasks are more than the CPUs that they may use: bound ones, and those that wait running."""
+    bound: dict[tuple[str, str], dict[int, None]] = {}
+    waiting: dict[tuple[str, int], dict[int, None]] = {}
+    places = {(case.machine, case.policy, case.benchmark, case.param): case for case in cases}
+    for (_, label, benchmark, _), case in places.items():
+        file = json.loads(case.json)
+        work = file["workload"]
+        if not work.get("metric"):
+            continue
+        tasks, cpus = work["tasks"], len(_open_cpus(file["machine"], file["policy"]))
+        spin = sum(op[0] == "spin_barrier" and op[2] >= _SPIN_NS for task in tasks for op in task["ops"])
+        if spin > cpus:
+            waiting.setdefault((label, cpus), {})[spin] = None
+        sets = Counter(task["cpus"] for task in tasks if task["cpus"] is not None)
+        for index, number in sets.items():
+            own = work["cpu_sets"][index]
+            if number > len(own):
+                words = f"CPU{'s' * (len(own) > 1)} {listed(own)}"
+                bound.setdefault((benchmark, words), {})[number] = None
+    return [
+        f"{benchmark}: {_counts(numbers)} tasks share {words}, to which parameters of the model bind them."
+        for (benchmark, words), numbers in bound.items()
+    ] + [
+        f"{label}: {_counts(numbers)} tasks that run while they wait share {cpus} CPUs, so that each step takes "
+        "several slices; MPI and OpenMP yield there, and the model does not."
+        for (label, cpus), numbers in waiting.items()
+    ]
+
+
+def _counts(numbers: Iterable[int]) -> str:
+    low, *_, high = sorted([*numbers] * 2)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _open_cpus(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> set[int]:
+    """Give the CPUs that are online, and open to tasks that name none."""
+    cores = [cpus_in(core) for core in machine["topology"]["core"]]
+    kept = {cpu for core in cores for cpu in (sorted(core)[:1] if policy.get("nosmt") else core)}
+    return kept - {cpu for key in ("offline_cpus", "isolcpus") for cpu in cpus_in(policy.get(key) or [])}
 
 
 def of_power(machines: Mapping[str, Mapping[str, Any]], powers_w: Sequence[tuple[str, float | None]]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,24 @@ def flush_of_any_disk() -> tuple[int, tuple[float, float]]:
     middle = next(one["flush_us"] for one in classes if one["stands_in"])
     bounds = [bound for one in classes for bound in one["flush_range_us"]]
     return middle, (min(bounds) / middle, max(bounds) / middle)
+
+
+def hangs_on_disk(workloads: Iterable[str], machines: Sequence[str] = ()) -> str:
+    """Describe that results hang on a disk which no machine file describes; without `machines` for the only one."""
+    flush_us, (low, high) = flush_of_any_disk()
+    return (
+        f"{', '.join(workloads)} depends on the disk, which {', '.join(machines) or 'the machine'} does not describe: "
+        f"flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
+        "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them (opplab list disks)"
+    )
+
+
+def hangs_on_device(workloads: Iterable[str], read_us: int) -> str:
+    """Describe that results hang on the time of a read, which machine files do not have."""
+    return (
+        f"{', '.join(workloads)} depends on the device, of which machine files have no reads: {read_us} us a read "
+        "stand in; `device_us` of the workload sets them"
+    )
 
 
 @dataclass(frozen=True)
