@@ -7,7 +7,7 @@ use numpy::IntoPyArray;
 use opplab_guarded::guarded;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::EnergyMeter;
+use opplab_replay::energy::{EnergyMeter, span_of};
 use opplab_replay::signals::{First, read_options};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
@@ -154,7 +154,10 @@ fn rebuilt<'m, H: HalfLife>(
         between: SampleColumns::default(),
         residency: Residency::default(),
         groups: GroupFinder::default(),
-        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
+        meter: match machine.filter(|machine| machine.unknown_power().is_empty()) {
+            Some(machine) => Some(EnergyMeter::new(machine).over(span_of(&files.trace)?)),
+            None => None,
+        },
         activations: Activations::default(),
         latencies: sums.then(Latencies::default),
     };
