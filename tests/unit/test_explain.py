@@ -560,6 +560,20 @@ def test_a_machine_whose_clock_counts_is_named_beside_an_emulator_s_recording(
         assert "an emulator executed this as fast on every CPU and at every clock" in " ".join(out.split())
 
 
+def test_why_a_task_was_slow_is_one_answer_for_all_forms_of_a_trace(tmp_path: Path) -> None:
+    """Text has letters for states, which ended in a traceback."""
+    machine = opplab.Machine.load("juno-r2")
+    load = opplab.Workload.periodic(6, run_us=900, period_us=4000)
+    run = opplab.simulate(machine, load, opplab.Policy(), seconds=0.1)
+    found = []
+    for name in ("r.dat", "r.txt"):
+        run.to_trace(tmp_path / name)
+        found.append(opplab.explain(tmp_path / name, task="sugov:0", why_slow=True, machine=machine))
+    assert str(found[0]) == str(found[1])
+    activations = opplab.Trace(tmp_path / "r.dat").signals(machine).activations.filter(pl.col("comm") == "sugov:0")
+    assert f"{len(activations)} activations" in str(found[0])
+
+
 def test_a_time_since_1970_is_exact(tmp_path: Path) -> None:
     """A float of such a time has steps of 238 ns."""
     from opplab.cli.explain import command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -116,8 +117,36 @@ def test_a_gpu_of_the_package_is_in_what_meters_read() -> None:
     summary = blocks(run.turbostat(1.0))[-1][0]
     assert float(summary["PkgWatt"]) == pytest.approx(15, rel=0.01)
     assert float(summary["GFXWatt"]) == pytest.approx(rails["gpu_w"], abs=0.01)
+    # Rows by task sum to the same: the GPU's is one of them.
+    tasks = run.meter("tasks")
+    by_name = dict(tasks.select("name", "energy_j").iter_rows())
+    readings = run.meter("rails", 1.0).to_dicts()
+    assert by_name["(gpu)"] == pytest.approx(sum(one["gpu_w"] for one in readings), rel=1e-6)
+    watts = sum(value for one in readings for name, value in one.items() if name.endswith("_w"))
+    assert tasks["energy_j"].sum() == pytest.approx(watts, rel=1e-6)
     # What MPERF counts at is not the lower base clock that the firmware guarantees.
     assert summary["TSC_MHz"] == "2900"
     seconds = run.metrics.filter(run.metrics["metric"] == "frames:gpu")["value"].item()
     energy = run.metrics.filter(run.metrics["metric"] == "energy:gpu")["value"].item()
     assert seconds == pytest.approx(energy / 2 * 5)
+
+
+def test_variants_read_as_each_policy_alone(tmp_path: Path) -> None:
+    load = tmp_path / "load.json"
+    task = {"loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 10000}}
+    load.write_text(json.dumps({"tasks": {"t": task}}))
+    command = ["meter", "rails", "-m", "juno-r2", "-w", str(load), "--seconds", "0.2", "--every", "0.1"]
+
+    def shown(*words: str) -> str:
+        done = CliRunner().invoke(cli, [*command, *words])
+        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        return done.stdout
+
+    both = json.loads(shown("--vs", "governor=performance", "--format", "json"))
+    for governor in ("schedutil", "performance"):
+        own = [{key: value for key, value in row.items() if key != "variant"} for row in both
+               if row["variant"] == governor]  # fmt: skip
+        assert own == json.loads(shown("--governor", governor, "--format", "json"))
+        assert f"{governor}:\n{shown('--governor', governor)}" in shown("--vs", "governor=performance")
+    refused = CliRunner().invoke(cli, ["meter", "rails", "juno-eas", "--vs", "governor=performance"])
+    assert "give an EXPERIMENT, or --machine and --workload" in refused.output

@@ -242,6 +242,20 @@ TREE = """/dts-v1/;
 """
 
 
+def test_an_artificial_model_without_its_registers_is_refused_on_every_machine(tmp_path: Path) -> None:
+    """On a board without classes it was no energy-aware scheduling, in silence; elsewhere a failed run."""
+    (tmp_path / "board.dts").write_text(TREE)
+    board = tmp_path / "board.toml"
+    run("machine", "import", tmp_path / "board.dts", "-o", board)
+    load = Workload.periodic(1, run_us=100, period_us=1000)
+    for machine in (Machine.load(board), Machine.load("pixel6"), Machine.load("epyc-zen1-1s")):
+        for policy in (Policy(energy_model="artificial"), Policy(energy_model="artificial", governor="performance")):
+            with pytest.raises(InputError, match=r"energy model of cluster .*: it has no CPPC registers"):
+                build_case(machine, load, policy, seconds=0.1).why_no_eas()
+        off = Policy(energy_model="artificial", eas=False)
+        assert build_case(machine, load, off, seconds=0.1).why_no_eas() is None
+
+
 def test_a_device_tree_s_capacities_are_compared_with_the_table_s(tmp_path: Path) -> None:
     """Goal: one source of the capacities, and how far the kernel's are; a cluster that was not measured is missing."""
     tree, table, made = tmp_path / "board.dts", tmp_path / "t.csv", tmp_path / "made.toml"

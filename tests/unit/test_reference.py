@@ -40,7 +40,7 @@ def test_an_option_is_written_one_way() -> None:
     """Whoever has ``--jobs`` has ``-j``, and so on; crate host's own parser has the same words."""
     for page in PAGES:
         written = " ".join(names for names, _ in page.options)
-        for short, long in (("-m", "--machine"), ("-j", "--jobs"), ("-o", "--output")):
+        for short, long in (("-m", "--machine"), ("-w", "--workload"), ("-j", "--jobs"), ("-o", "--output")):
             if long in written and not page.name.startswith("opplab host"):
                 assert f"{short}, {long}" in written, page.name
         assert "--em " not in written and "--jobs INTEGER" not in written.replace("-j, --jobs INTEGER", "")

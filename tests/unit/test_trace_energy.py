@@ -153,6 +153,34 @@ def test_cpus_of_which_nothing_is_known_are_named(tmp_path: Path) -> None:
     assert "without 4300.000 ms of CPUs before their first switch or idle event, in no interval\n" in shown.stdout
 
 
+def test_the_window_is_the_whole_trace(tmp_path: Path) -> None:
+    """Events that cost nothing are the first and the last: `trace info` and `trace energy` have one length."""
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    lines = [
+        "sh-1 [000] 1.000000: sched_waking: comm=busy pid=7 prio=120 target_cpu=000",
+        *(f"sh-1 [00{cpu}] 1.500000: cpu_frequency: state=450000 cpu_id={cpu}" for cpu in (0, 1)),
+        f"sh-1 [000] 2.000000: {switch.format('sh', 1, 'busy', 7)}",
+        "sh-1 [001] 3.000000: sched_waking: comm=busy pid=8 prio=120 target_cpu=001",
+    ]
+    path = tmp_path / "run.txt"
+    path.write_text("\n".join([*lines, ""]))
+    machine, trace = opplab.Machine.load("juno-r2"), opplab.read_trace(path)
+    energy = trace.energy(machine)
+    assert (energy.window_ns, trace.info["duration_ns"]) == (2_000_000_000, 2_000_000_000)
+    # By hand: sh from its clock on, then busy until the last event.
+    running = dict(energy.tasks.select("pid", "running_ns").iter_rows())
+    assert running == {1: 500_000_000, 7: 1_000_000_000}
+    (opp,) = (one for one in machine.tree["cluster"][0]["opp"] if one["khz"] == 450000)
+    assert energy.cpus["energy_j"][0] == pytest.approx(1.5 * opp["busy_uw"] / 1e6)
+    # Five CPUs that show nothing, and one before its clock and task are known.
+    assert energy.unseen_ns == 5 * 2_000_000_000 + 500_000_000
+    signals = trace.signals(machine)
+    assert signals.cluster_energy is not None
+    assert signals.cluster_energy["energy_j"].to_list() == energy.clusters["energy_j"].to_list()
+
+
 def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
     """Goal: no clock is not no energy, whatever sums. Method: a trace whose CPU 1 never tells its clock."""
     switch = (

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
+use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy, span_of};
 use opplab_replay::idle_states::IdleStates;
 use opplab_signals::decode::decoded;
 use opplab_trace::write::PerfettoWriter;
@@ -78,10 +78,11 @@ pub(crate) fn trace_energy<'py>(
     let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
+        let span = span_of(&file)?;
         let mut reader = file.reader(&options)?;
-        let meters = machines
-            .iter()
-            .map(|machine| EnergyMeter::within(machine, window).with_idle_states(IdleStates::of(&path, machine)));
+        let meters = machines.iter().map(|machine| {
+            EnergyMeter::within(machine, window).over(span).with_idle_states(IdleStates::of(&path, machine))
+        });
         let mut meters = EnergyMeters(meters.collect());
         let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut meters))?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();

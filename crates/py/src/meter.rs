@@ -88,7 +88,7 @@ pub(crate) fn meter<'py>(
     Ok(dict.into_any())
 }
 
-/// Energy of each task of a run, and of nobody (idle CPUs, the rest of the machine), as columns.
+/// Energy of each task of a run, and of nobody (idle CPUs, consumers that are no CPU, the rest of the machine), as columns.
 fn tasks<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>> {
     let mut sink = TaskEnergy::new(&case.machine);
     let outcome = simulate(py, case, &mut sink)?;
@@ -96,18 +96,23 @@ fn tasks<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'py, PyDict>
     let (mut used, nobody) = sink.finish(end_ns);
     used.resize(outcome.task_names.len(), Used::default());
     used.push(nobody);
+    // What is neither a CPU's nor a cluster's.
+    let consumers = outcome.consumers.iter().map(|one| (format!("({})", one.name), one.energy_fj + one.warmup_fj));
     let floor_fj = u128::from(case.machine.floor_uw) * u128::from(end_ns);
+    let others: Vec<_> = consumers.chain([("(rest of the machine)".to_owned(), floor_fj)]).collect();
     let dict = PyDict::new(py);
     let joules = |fj: u128| fj as f64 * 1e-15;
     let tasks = outcome.task_names.len();
-    dict.set_item("task", (0..tasks).map(Some).chain([None, None]).collect::<Vec<_>>())?;
-    let names = outcome.task_names.iter().map(String::as_str).chain(["(idle)", "(rest of the machine)"]);
+    dict.set_item("task", (0..tasks).map(Some).chain((0..=others.len()).map(|_| None)).collect::<Vec<_>>())?;
+    let names = outcome.task_names.iter().map(String::as_str).chain(["(idle)"]);
+    let names = names.chain(others.iter().map(|(name, _)| name.as_str()));
     dict.set_item("name", names.collect::<Vec<_>>())?;
-    // The rest of the machine is neither a CPU's nor a cluster's.
-    let column =
-        |of: fn(&Used) -> u128, rest| used.iter().map(|one| Some(joules(of(one)))).chain([rest]).collect::<Vec<_>>();
-    dict.set_item("energy_j", column(Used::total_fj, Some(joules(floor_fj))))?;
-    dict.set_item("cpu_j", column(|one| one.cpu_fj, None))?;
-    dict.set_item("shared_j", column(|one| one.shared_fj, None))?;
+    let column = |of: fn(&Used) -> u128, is_whole: bool| {
+        let rest = others.iter().map(|&(_, fj)| is_whole.then(|| joules(fj)));
+        used.iter().map(|one| Some(joules(of(one)))).chain(rest).collect::<Vec<_>>()
+    };
+    dict.set_item("energy_j", column(Used::total_fj, true))?;
+    dict.set_item("cpu_j", column(|one| one.cpu_fj, false))?;
+    dict.set_item("shared_j", column(|one| one.shared_fj, false))?;
     Ok(dict)
 }

@@ -7,7 +7,7 @@ use numpy::IntoPyArray;
 use opplab_guarded::guarded;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::EnergyMeter;
+use opplab_replay::energy::{EnergyMeter, span_of};
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::signals::{First, read_options};
 use opplab_signals::activations::Activations;
@@ -157,7 +157,10 @@ fn rebuilt<'m, H: HalfLife>(
         between: SampleColumns::default(),
         residency: Residency::default(),
         groups: GroupFinder::default(),
-        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(metered),
+        meter: match machine.filter(|machine| machine.unknown_power().is_empty()) {
+            Some(machine) => Some(metered(machine).over(span_of(&files.trace)?)),
+            None => None,
+        },
         activations: Activations::default(),
         latencies: sums.then(Latencies::default),
     };

@@ -187,11 +187,18 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
                 _ => Verdict::Unknown,
             };
             let changed_by = changed.zip(replayed).map(|(one, other)| one.sum.abs_diff(other.sum));
+            // As shares, too: of a replay that is far too high, a share that is less than its error.
+            let exceeds = |changed_by: u128, off: u128| match recorded.zip(replayed) {
+                Some((one, mean)) if one > 0 => changed_by * u128::from(one) * mean.nr >= off * mean.sum,
+                _ => true,
+            };
             // Energy of work that only one of the two did.
             let unlike_work = replayed.filter(|_| unit == "uJ").map_or(0, |mean| mean.sum) * work_off / 100_000;
             let change_counts = match verdict {
                 Verdict::Unchanging | Verdict::OtherWork => changed.map(|_| false),
-                _ => changed_by.zip(off).map(|(changed_by, off)| changed_by > off + unlike_work),
+                _ => changed_by
+                    .zip(off)
+                    .map(|(changed_by, off)| changed_by > off + unlike_work && exceeds(changed_by, off)),
             };
             let [replayed, changed] = [replayed, changed].map(|mean| mean.map(Mean::rounded));
             if mode == Mode::Open {
@@ -280,5 +287,8 @@ mod tests {
         assert_eq!(Whole::of(&both).latency_p95, Some(2_564), "5 of 195");
         let checked = of(&comparison(Vec::new()), "wake-up latency p99");
         assert_eq!((checked.replayed, checked.changed, checked.runs.len()), (Some(200), None, 2));
+        // Off by 125 of 195, 64 %: a change of 126 of 320, 39 %, is within that.
+        let high = Comparison { runs: (vec![run(320, 1)], vec![run(194, 1)]), ..both };
+        assert_eq!(of(&high, "wake-up latency p99").change_counts, Some(false));
     }
 }

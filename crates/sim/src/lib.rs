@@ -191,8 +191,10 @@ pub struct GroupStat {
 pub struct Consumed {
     /// Its name in the machine file.
     pub name: String,
-    /// Its energy in fJ.
+    /// Its energy in fJ, without the warm-up.
     pub energy_fj: u128,
+    /// Its energy in the warm-up, in fJ.
+    pub warmup_fj: u128,
     /// Energy of a unit of its work in fJ.
     pub frame_fj: u128,
 }
@@ -252,6 +254,7 @@ impl Outcome {
         self.floor_energy_fj -= before.floor_energy_fj;
         for (consumer, earlier) in self.consumers.iter_mut().zip(&before.consumers) {
             consumer.energy_fj -= earlier.energy_fj;
+            consumer.warmup_fj = earlier.energy_fj;
         }
         rows(&mut self.busy_ns_by_opp, &before.busy_ns_by_opp);
         rows(&mut self.idle_ns_by_state, &before.idle_ns_by_state);

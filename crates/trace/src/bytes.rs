@@ -45,6 +45,19 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize, big_endian: bool) -> Option<u64> {
     Some(if big_endian { u64::from_be_bytes(raw) } else { u64::from_le_bytes(raw) })
 }
 
+/// The name that the kernel's events have of a task that `/proc` calls `name`: a kworker without what it works on, which only
+/// `/proc` appends, after `-` or `+` (fs/proc/array.c:proc_task_name(), kernel/workqueue.c:wq_worker_comm(), v6.12).
+///
+/// A rescuer's name has no `:`, and its queue is part of it: `kworker/R-rcu_g`.
+pub(crate) fn own_name(name: &[u8]) -> &[u8] {
+    let Some(at) = name.strip_prefix(b"kworker/").and_then(|rest| rest.iter().position(|&byte| byte == b':')) else {
+        return name;
+    };
+    let colon = at + b"kworker/".len();
+    let end = name[colon..].iter().position(|byte| b"-+".contains(byte)).map_or(name.len(), |more| colon + more);
+    &name[..end]
+}
+
 /// Cuts a byte string at its first NUL, as C does.
 #[inline]
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
@@ -125,5 +138,21 @@ impl<'a> Cursor<'a> {
                 have: rest.len() as u64,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_name;
+
+    #[test]
+    fn a_kworker_has_the_name_of_its_events() {
+        let check = |name: &str, own: &str| assert_eq!(own_name(name.as_bytes()), own.as_bytes());
+        check("kworker/0:1-events", "kworker/0:1");
+        check("kworker/u8:3+flush-8:0", "kworker/u8:3");
+        check("kworker/3:1H-kblockd", "kworker/3:1H");
+        check("kworker/R-rcu_g", "kworker/R-rcu_g");
+        check("irq/12-mmc0", "irq/12-mmc0");
+        check("kworker/0:1", "kworker/0:1");
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use crate::bprint::PrintkFormats;
-use crate::bytes::{Cursor, read_uint, u32_at, u64_at, until_nul};
+use crate::bytes::{Cursor, own_name, read_uint, u32_at, u64_at, until_nul};
 use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, Kind, Loc, Schema, Sink, Value};
@@ -574,7 +574,7 @@ impl<'a> PerfData<'a> {
     /// A task's name: process, thread, name.
     fn read_comm(&mut self, body: &[u8]) {
         if let (Some(tid), Some(name)) = (u32_at(body, 4, self.big_endian), body.get(8..)) {
-            self.tasks.insert(tid as i32, until_nul(name).to_vec());
+            self.tasks.insert(tid as i32, own_name(until_nul(name)).to_vec());
             self.processes.insert(tid as i32, u32_at(body, 0, self.big_endian).unwrap_or(tid) as i32);
         }
     }

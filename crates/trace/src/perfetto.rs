@@ -10,6 +10,7 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
+use crate::bytes::own_name;
 use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
@@ -79,6 +80,9 @@ struct Numbered {
 
 /// Field numbers beyond this are not kept.
 const MAX_FIELD_NUMBER: u32 = 256;
+
+/// The pid of the parent of all kthreads (init/main.c:rest_init(), v6.12).
+const KTHREADD: u64 = 2;
 
 impl Numbered {
     fn place(&self, field: u32) -> Option<usize> {
@@ -489,17 +493,22 @@ impl<'a> Perfetto<'a> {
     fn read_process_tree(&mut self, bytes: &[u8]) {
         let mut message = Message::new(bytes, 0);
         while let Some(Ok((field, value))) = message.next() {
-            let (mut pid, mut process, mut name) = (None, None, &bytes[..0]);
+            let (mut pid, mut process, mut name, mut parent) = (None, None, &bytes[..0], 0);
             let mut inner = Message::new(value.bytes(), 0);
             match field {
-                // Process {1 pid, 3 cmdline}: the name is what the first word ends with.
+                // Process {1 pid, 2 ppid, 3 cmdline}: the name is what the first word ends with, and of a kthread, which has no
+                // command, the whole word.
                 1 => {
                     while let Some(Ok((field, value))) = inner.next() {
                         match field {
                             1 => pid = Some(value.uint() as i32),
-                            3 if name.is_empty() => name = value.bytes().rsplit(|&b| b == b'/').next().unwrap_or(&[]),
+                            2 => parent = value.uint(),
+                            3 if name.is_empty() => name = value.bytes(),
                             _ => {}
                         }
+                    }
+                    if parent != KTHREADD {
+                        name = name.rsplit(|&b| b == b'/').next().unwrap_or(&[]);
                     }
                 }
                 // Thread {1 tid, 2 name, 3 tgid}.
@@ -519,7 +528,7 @@ impl<'a> Perfetto<'a> {
                 self.processes.insert(pid, process);
             }
             if let Some(pid) = pid.filter(|_| !name.is_empty()) {
-                self.tasks.entry(pid).or_insert_with(|| name.to_vec());
+                self.tasks.entry(pid).or_insert_with(|| own_name(name).to_vec());
             }
         }
     }

@@ -30,7 +30,7 @@ def command() -> None:
 @click.argument("before", type=NameOf("kernels"))
 @click.argument("after", type=NameOf("kernels"))
 @click.option("-m", "--machine", type=BuiltIn("machine"), help="Machine to run both kernels on, built in or a file.")
-@click.option("--workload", help="Benchmark model or rt-app file (default: four tasks of 4 ms in 16 ms).")
+@click.option("-w", "--workload", help="Benchmark model or rt-app file (default: four tasks of 4 ms in 16 ms).")
 @click.option("--governor", type=NameOf("governors"), default="schedutil", help="Governor of the runs.")
 @click.option("--seconds", type=float, default=2.0, help="Simulated time per run, s.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=3, help="Runs per kernel.")

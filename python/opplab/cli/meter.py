@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import BuiltIn, format_option, machine_option, one_policy_options, policy_of
+from opplab.cli.options import (
+    BuiltIn,
+    format_option,
+    machine_option,
+    note,
+    one_policy_options,
+    policy_of,
+    variants_on,
+    vs_option,
+)
 from opplab.errors import InputError
 from opplab.report.text import print_table
 from opplab.simulation.policy import Policy
@@ -29,6 +38,7 @@ METERS = ("rails", "rapl", "turbostat", "battery", "tasks")
 @machine_option("Machine of the workload.")
 @click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="rt-app file.")
 @one_policy_options
+@vs_option
 @format_option
 def command(
     meter: str,
@@ -40,44 +50,61 @@ def command(
     benchmark: str | None,
     machine: str | None,
     workload: Path | None,
+    vs: tuple[str, ...],
     output_format: str,
     **ad_hoc: Any,
 ) -> None:
     """Run one case and print the readings of METER.
 
     The case is the first of EXPERIMENT (built in, or a .toml file) that matches --policy, --benchmark and --param.
-    Alternatively --machine and --workload define it.
+    Alternatively --machine and --workload define it; each --vs adds a variant of its policy.
 
     \b
     rails      mean watts of each cluster
     rapl       package energy counters with RAPL's unit, update period and wrap
     turbostat  turbostat's table, in its own format
     battery    the battery gauge of text 003: rolling voltage and current, trimmed
-    tasks      energy of each task: CPUs while it ran, and shared power
+    tasks      energy of each task (its CPU, its part of shared power), of a GPU
     """  # noqa: D301
     from opplab.simulation.machine import Machine
     from opplab.simulation.simulate import simulate
     from opplab.simulation.workload import Workload
+    from opplab.sweep.variants import Variant
 
     given = policy_of(ad_hoc)
+    if meter == "turbostat" and output_format != "text":
+        raise click.UsageError("turbostat's table has its own format: leave out --format")
     if experiment is not None:
-        if machine or workload or given:
+        if machine or workload or given or vs:
             raise click.UsageError("give an EXPERIMENT, or --machine and --workload")
-        run = _of_experiment(experiment, seconds, policy, benchmark, param)
+        runs = {"": _of_experiment(experiment, seconds, policy, benchmark, param)}
     else:
         if not machine or workload is None:
             raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or --machine and --workload")
-        load = Workload.load(workload)
-        chosen = Policy(**given)
-        run = simulate(Machine.load(machine), load, chosen, seconds=seconds)
+        load, on = Workload.load(workload), Machine.load(machine)
+        variants = variants_on([machine], given, vs, note) if vs else [Variant("", given)]
+        runs = {one.label: simulate(on, load, Policy(**one.keys), seconds=seconds) for one in variants}
+    if output_format != "text":
+        rows = [
+            {**({"variant": label} if vs else {}), **row}
+            for label, run in runs.items()
+            for row in run.meter(meter, every_s).to_dicts()
+        ]
+        print_table(rows, output_format)
+        return
+    for number, (label, run) in enumerate(runs.items()):
+        if label:
+            click.echo("\n" * (number > 0) + f"{label}:")
+        _print(run, meter, every_s)
+
+
+def _print(run: Run, meter: str, every_s: float) -> None:
     if meter == "turbostat":
-        if output_format != "text":
-            raise click.UsageError("turbostat's table has its own format: leave out --format")
         click.echo(run.turbostat(every_s), nl=False)
         return
     frame = run.meter(meter, every_s)
-    print_table(frame.to_dicts(), output_format)
-    if meter == "battery" and output_format == "text":
+    print_table(frame.to_dicts(), "text")
+    if meter == "battery":
         kept = frame.filter("kept")
         click.echo(
             f"mean of {kept.height} readings that are not trimmed: {float(kept['power_w'].to_numpy().mean()):.4f} W"

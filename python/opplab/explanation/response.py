@@ -286,7 +286,8 @@ def _events(
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """Give switches, wake-ups and moves of a `Timeline` from rows with these columns; a new task is woken and moved."""
     switches = [
-        (at, cpu, before, state & 0xFF == 0, to)
+        # Traces that are text have letters.
+        (at, cpu, before, state.startswith("R") if isinstance(state, str) else state & 0xFF == 0, to)
         for at, cpu, before, state, to in rows("sched_switch", "cpu", prev, "prev_state", following)
     ]
     births = rows("sched_wakeup_new", task, "target_cpu")

@@ -296,7 +296,7 @@ class Trace:
         from opplab.trace import energy
 
         found, raw = energy.of(self, machine, from_ns, to_ns)
-        if not found.window_ns:
+        if found.unseen_ns >= found.window_ns * len(found.cpus):
             why = "energy is that of sched_switch, cpu_frequency and cpu_idle"
             raise InputError(f"{self.path}: no energy to count: {why}, and the trace shows no time between two of them")
         if found.tasks.is_empty():

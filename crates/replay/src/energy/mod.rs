@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_model::machine::Machine;
 use opplab_signals::decode::{SchedEvent, SchedSink};
-use opplab_trace::Event;
+use opplab_trace::{Event, ReadOptions, TraceFile};
 
 use crate::idle_states::IdleStates;
 
@@ -228,9 +228,20 @@ impl SchedSink for EnergyMeters<'_> {
     }
 }
 
+/// When the first and the last event of a trace are, of any kind.
+///
+/// # Errors
+/// If the trace cannot be read.
+pub fn span_of(file: &TraceFile) -> opplab_trace::Result<(u64, u64)> {
+    let info = file.info(&ReadOptions::default())?;
+    Ok((info.start_ns, info.start_ns.saturating_add(info.duration_ns)))
+}
+
 /// Adds up the energy of a trace; feed it with events in order of time, then call [`EnergyMeter::finish`].
 pub struct EnergyMeter<'m> {
     sums: Integrator<'m>,
+    /// When the first and the last event of any kind are, where it is known.
+    span: Option<(u64, u64)>,
     /// When the last event was.
     end_ns: Option<u64>,
     rails: Vec<Rail>,
@@ -257,6 +268,7 @@ impl<'m> EnergyMeter<'m> {
         let highest_khz = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).highest_khz()).collect();
         Self {
             sums: Integrator::new(machine, window),
+            span: None,
             end_ns: None,
             rails: Vec::new(),
             strangers: 0,
@@ -267,6 +279,11 @@ impl<'m> EnergyMeter<'m> {
             states: IdleStates::default(),
             has: (false, false),
         }
+    }
+
+    /// The trace goes from the first of `span` to its last: its first and last event of any kind, of which some cost nothing.
+    pub fn over(self, span: (u64, u64)) -> Self {
+        Self { span: Some(span), ..self }
     }
 
     /// The recording's idle states are `states`.
@@ -282,9 +299,10 @@ impl<'m> EnergyMeter<'m> {
         known
     }
 
-    /// Counts up to the last event and gives the sums.
+    /// Counts up to the last event of the trace and gives the sums.
     pub fn finish(self) -> TraceEnergy {
-        let sums = self.sums.finish(self.end_ns.unwrap_or_default());
+        let end_ns = self.end_ns.map_or(0, |end_ns| self.span.map_or(end_ns, |span| span.1.max(end_ns)));
+        let sums = self.sums.finish(end_ns);
         TraceEnergy {
             rails: self.rails,
             strangers: self.strangers,
@@ -307,7 +325,7 @@ impl SchedSink for EnergyMeter<'_> {
         }
         let now = event.time_ns;
         if self.end_ns.is_none() {
-            self.sums.begin(now);
+            self.sums.begin(self.span.map_or(now, |span| span.0.min(now)));
         }
         self.end_ns = self.end_ns.max(Some(now));
         match *what {

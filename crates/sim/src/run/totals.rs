@@ -73,6 +73,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             .map(|(spec, energy_fj)| Consumed {
                 name: spec.name.clone(),
                 energy_fj,
+                warmup_fj: 0,
                 frame_fj: u128::from(spec.frame_uj) * FJ_PER_UJ,
             })
             .collect();

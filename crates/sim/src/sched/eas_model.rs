@@ -39,6 +39,17 @@ impl EasState {
         if !policy.eas || policy.energy_model == EnergyModelSource::None {
             return Ok(Err(NoEas::Off));
         }
+        let failed = |cluster: &Cluster, reason: String| {
+            CaseError(format!("energy model of cluster {}: {reason}", cluster.name))
+        };
+        let cppc = |cluster: &Cluster| {
+            let reason = "it has no CPPC registers (`cppc` of its [[cluster]] in the machine file)";
+            cluster.cppc.ok_or_else(|| failed(cluster, String::from(reason)))
+        };
+        if policy.energy_model == EnergyModelSource::Artificial {
+            // Asked for by name: whatever else would turn energy-aware scheduling off, there is no such model.
+            machine.clusters.iter().try_for_each(|cluster| cppc(cluster).map(|_| ()))?;
+        }
         if topology.asym.is_none() {
             return Ok(Err(NoEas::Symmetric));
         }
@@ -74,19 +85,15 @@ impl EasState {
             false => policy.energy_model,
         };
         for (index, cluster) in machine.clusters.iter().enumerate() {
-            let failed = |reason: String| CaseError(format!("energy model of cluster {}: {reason}", cluster.name));
             let states = match source {
                 EnergyModelSource::Artificial => {
                     // Equal classes: the kernel registers no model, and there is no energy-aware scheduling.
                     let Some(classes) = &classes else { return Ok(Err(NoEas::OneClass)) };
-                    let caps = cluster.cppc.ok_or_else(|| {
-                        failed(String::from("it has no CPPC registers (`cppc` of its [[cluster]] in the machine file)"))
-                    })?;
-                    let em = artificial_em(&caps.perf_caps(0), cluster.capacity, classes[index]);
+                    let em = artificial_em(&cppc(cluster)?.perf_caps(0), cluster.capacity, classes[index]);
                     match em {
                         Ok(em) => em.states,
                         Err(error) if policy.energy_model == EnergyModelSource::Artificial => {
-                            return Err(failed(error.to_string()));
+                            return Err(failed(cluster, error.to_string()));
                         }
                         Err(error) => {
                             return Ok(Err(NoEas::Artificial { cluster: cluster.name.clone(), error }));

@@ -355,7 +355,11 @@ impl Drop {
             activations: Activations::default(),
             latencies: Latencies::default(),
             names: TaskNames::default(),
-            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
+            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(|machine| {
+                let meter = EnergyMeter::new(machine);
+                let span = |info: &Info| (info.start_ns, info.start_ns.saturating_add(info.duration_ns));
+                self.info.as_ref().map(span).map_or(meter, |span| meter.over(span))
+            }),
             view: View { window_ns, ..View::default() },
         };
         let options = read_options();
@@ -577,6 +581,10 @@ fn show_energy(energy: &TraceEnergy, out: &mut Answer) {
     let unknown_ns: u64 = energy.cpus.iter().map(|cpu| cpu.unknown_ns).sum();
     if unknown_ns > 0 {
         out.say(format!("{} of running are not in the energy: their clock is not known.", ms(unknown_ns)));
+    }
+    if energy.unseen_ns > 0 {
+        let time = ms(energy.unseen_ns);
+        out.say(format!("{time} of CPUs before their first switch or idle event are not in the energy."));
     }
 }
 
