@@ -728,3 +728,35 @@ def test_other_work_or_another_length_under_one_name_fails_a_gate(tmp_path):
 def test_the_example_for_a_rule_that_cannot_be_read_is_of_its_own_name(text: str, name: str) -> None:
     with pytest.raises(InputError, match=f"; write e.g. '{name} < -2% clear'"):
         gate.parse(text)
+
+
+def test_a_benchmark_that_one_machine_lacks_is_compared_on_the_others(tmp_path):
+    rows = [
+        {
+            "machine": machine,
+            "policy": policy,
+            "benchmark": benchmark,
+            "metric": "time",
+            "unit": "s",
+            "better": "lower",
+            "iteration": at,
+            "seed": at,
+            "value": value + at / 10,
+        }
+        for machine, benchmark in (("first", "a"), ("second", "a"), ("second", "b"))
+        for policy, value in (("old", 10.0), ("new", 9.0))
+        for at in range(3)
+    ]
+    path = tmp_path / "two.csv"
+    results.frame(rows).write_csv(path)
+    found = compare(str(path), benchmarks=["b"], baseline="old")
+    assert [table.machine for table in found] == ["second"]
+    assert [str(problem) for problem in found.problems] == ["first: there are no results of b"]
+    words = ["compare", str(path), "-b", "b", "--baseline", "old", "--fail-if", "time < -2%"]
+    done = CliRunner().invoke(opplab, words)
+    assert done.exit_code == 1
+    assert "first: there are no results of b" in done.stderr
+    for allowed in ("first", "b"):
+        assert CliRunner().invoke(opplab, [*words, "--allow-missing", allowed]).exit_code == 0
+    with pytest.raises(InputError, match="no benchmark named 'c'"):
+        compare(str(path), benchmarks=["c"], baseline="old")

@@ -52,6 +52,27 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+def test_clear_changes_of_lines_that_are_left_out_are_counted(load: Path, tmp_path: Path) -> None:
+    """Of 14 lines 2 are left out; what is clear in them is held against the rows for programs."""
+    machines = [word for name in ("juno-r2", "pixel6") for word in ("-m", name)]
+    same = [word for kernel in ("5.15", "6.1", "6.6", "6.9", "6.15") for word in ("--vs", f"kernel={kernel}")]
+    words = ["run", str(load), *machines, "--seconds", "0.4", *same, "--vs", "governor=performance"]
+    folder = str(tmp_path / "out")
+    short = run(*words, "-o", folder, "--no-report").stdout
+    rows = list(csv.DictReader(io.StringIO(run(*words, "-o", folder, "--no-report", "--format", "csv").stdout)))
+    lines = list(dict.fromkeys((row["machine"], row["variant"]) for row in rows))
+    assert lines[12:] == [("pixel6", "kernel=6.15"), ("pixel6", "performance")]
+    clear = [
+        row
+        for row in rows
+        if (row["machine"], row["variant"]) in lines[12:]
+        and row["metric"] in ("energy", "response_p99")
+        and row["certainty"] == "clear"
+    ]
+    assert len(clear) >= 2
+    assert f"2 more lines with {len(clear)} clear changes: --all" in short
+
+
 def test_without_a_report_the_answer_is_the_same(compared: tuple[Path, str], load: Path, tmp_path: Path) -> None:
     words = ("--seconds", "0.4", "--vs", "governor=powersave", "--vs", "proposal=headroom:percent=110")
     done = run("run", str(load), "-m", "juno-r2", *words, "-o", str(tmp_path / "compared"), "--no-report")

@@ -169,19 +169,24 @@ class Failing(Executor):
         return future
 
 
-def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
-    """In `status`, at a gate, and as `explain` takes them; the line of a sweep that ends early counts its files."""
-    (tmp_path / "load.json").write_text(
-        '{"tasks": {"t": {"loop": -1, "run": 3000, "timer": {"ref": "a", "period": 16000}}}}'
-    )
-    (tmp_path / "two.toml").write_text(
+def two_machines(folder: Path, *, run_us: int = 3000) -> Path:
+    """Write a sweep of 8 cases at first: two machines, two policies, and two of nine iterations."""
+    load = {"tasks": {"t": {"loop": -1, "run": run_us, "timer": {"ref": "a", "period": 16000}}}}
+    (folder / "load.json").write_text(json.dumps(load))
+    file = folder / "two.toml"
+    file.write_text(
         'format = 1\nname = "two"\nmachine = ["juno-r2", "pixel6"]\nbaseline = "a"\nseed = 1\niterations = 9\n'
         'until = { ci = "99%", min = 2 }\nduration = "100ms"\n'
         '[[policy]]\nlabel = "a"\n[[policy]]\nlabel = "b, too"\nkernel = "6.19"\n'
         '[[workload]]\nlabel = "load"\nrtapp = "load.json"\n'
     )
+    return file
+
+
+def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
+    """In `status`, at a gate, and as `explain` takes them; the line of a sweep that ends early counts its files."""
     folder = tmp_path / "out"
-    done = CliRunner().invoke(main, ["run", str(tmp_path / "two.toml"), "-o", str(folder), "-j", "1"])
+    done = CliRunner().invoke(main, ["run", str(two_machines(tmp_path)), "-o", str(folder), "-j", "1"])
     assert done.exit_code == 0, done.output
     files = sorted((folder / "cases").glob("*.json"))
     assert len(files) == 8
@@ -201,6 +206,45 @@ def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
     allowed = CliRunner().invoke(main, [*gate, "--allow-missing", "juno-r2", "--allow-missing", "b, too"])
     left = [line.partition("no results of ")[2] for line in allowed.stderr.splitlines() if "no results of" in line]
     assert left == ["pixel6 a load #0", "pixel6 a load #1"]
+
+
+@pytest.mark.parametrize("first_ends", [True, False], ids=["a whole sweep", "an interrupted sweep"])
+def test_results_of_a_changed_workload_are_of_it_alone(first_ends: bool, tmp_path: Path) -> None:
+    """After an interruption the folder holds cases of both; the table is of those that belong to the sweep now."""
+    folder = tmp_path / "out"
+    file = two_machines(tmp_path)
+    (tmp_path / "steady.json").write_text((tmp_path / "load.json").read_text())
+    with file.open("a") as stream:
+        stream.write('[[workload]]\nlabel = "steady"\nrtapp = "steady.json"\n')
+    text = file.read_text()
+    before = opplab.Experiment.load(file)
+    if first_ends:
+        before.run(folder)
+    else:
+        store = Store(folder)
+        store.create(before.manifest())
+        runner.run_cases(before.cases[:4], store)
+        store.release()
+    two_machines(tmp_path, run_us=9000).write_text(text)
+    after = opplab.Experiment.load(file)
+    store = Store(folder)
+    store.create(after.manifest())
+    # Two iterations of one machine and policy: what an interruption may leave.
+    some = [case for case in after.cases if (case.machine, case.benchmark, case.policy) == ("juno-r2", "load", "a")][:2]
+    runner.run_cases(some, store)
+    store.release()
+    done = CliRunner().invoke(main, ["compare", str(folder), "--metric", "energy", "--format", "json"])
+    assert done.exit_code == 0, done.output
+    tables = json.loads(done.stdout)
+    cells = [one for table in (tables if isinstance(tables, list) else [tables]) for one in table["cells"]]
+    (cell,) = [one for one in cells if one["benchmark"] == "load" and one["value"] is not None]
+    # The same runs in a folder of their own.
+    alone = Store(tmp_path / "alone")
+    alone.create(after.manifest())
+    runner.run_cases(some, alone)
+    assert cell["value"] == pytest.approx(sum(alone.value(case.hash, "energy") for case in some) / 2)
+    assert cell["n"] == 2
+    assert re.search(r"(\d+) of 72 cases have no results", done.stderr)
 
 
 def test_many_cases_without_results_are_one_line(tmp_path: Path) -> None:

@@ -204,6 +204,10 @@ class Request:
             # A gate prints what it fails on.
             if not gated or self._allows(line):
                 click.echo(f"opplab: {line}", err=True)
+        for source in () if gated else self.source:
+            if gone := self._unfinished(source):
+                count = f"{len(gone)} of {len(Store(source).manifest()['cases'])}"
+                click.echo(f"opplab: {source}: {count} cases have no results (opplab status {source})", err=True)
         if self.options["uncertainty"]:
             self._how_sure()
         if self.options["html"]:
@@ -414,6 +418,11 @@ class Request:
         own = {name: self.options[name] for name in ("runs", "baseline", "confidence")}
         return {**own, "benchmarks": benchmarks, "metric": self.metric}
 
+    @staticmethod
+    def _unfinished(source: str) -> list[str]:
+        """Give the labels of a sweep's cases that have no results."""
+        return Store(source).unfinished() if (Path(source) / "manifest.json").is_file() else []
+
     def _allows(self, words: str) -> bool:
         """Whether --allow-missing names something in these words."""
         return any(f" {name} " in f" {words} " for name in self.options["allowed"])
@@ -451,12 +460,11 @@ class Request:
             if problem.line is None and not names & allowed:
                 found.append(str(problem))
         for source in self.source:
-            if (Path(source) / "manifest.json").is_file():
-                gone = [label for label in Store(source).unfinished() if not self._allows(label)]
-                if len(gone) > NAMED_MAX:
-                    others = f"{len(gone) - NAMED_MAX} others (opplab status {source} --format csv)"
-                    gone = [f"{', '.join(gone[:NAMED_MAX])} and {others}"]
-                found += [f"{source}: no results of {label}" for label in gone]
+            gone = [label for label in self._unfinished(source) if not self._allows(label)]
+            if len(gone) > NAMED_MAX:
+                others = f"{len(gone) - NAMED_MAX} others (opplab status {source} --format csv)"
+                gone = [f"{', '.join(gone[:NAMED_MAX])} and {others}"]
+            found += [f"{source}: no results of {label}" for label in gone]
         found += [line for line in self._other_questions if not self._allows(line)]
         return list(dict.fromkeys(found))
 

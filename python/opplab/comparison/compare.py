@@ -294,6 +294,7 @@ def compare(
     from opplab.comparison.sources import by_machine
     from opplab.comparison.tables import laid_out
     from opplab.report.start import read_changes
+    from opplab.runs import Problem
 
     check_layout(layout, table, method)
     several = table in OF_BENCHMARKS
@@ -306,12 +307,21 @@ def compare(
         order_runs(list(known), name)
     tables: list[Table] = []
     problems: list[Problem] = []
+    there = {machine: {name for run in place.runs() for name in place.benchmarks(run)} for machine, place in places}
     for machine, place in places:
         if runs and not set(runs) & set(place.runs()):
             continue
+        # What another machine has is missing on this one, which is no reason to compare none.
+        asked = {name: name.partition(":")[0] for name in benchmarks}
+        elsewhere = {name for names in there.values() for name in names}.difference(there[machine])
+        lacks = elsewhere.intersection(asked.values())
+        problems += [Problem(machine, f"there are no results of {name}") for name in sorted(lacks)]
+        own_benchmarks = [name for name, benchmark in asked.items() if benchmark not in lacks]
+        if benchmarks and not own_benchmarks:
+            continue
         chosen = list(runs) or order_runs(list(known), place.baseline)
         names, loaded, own = load_runs(
-            place, chosen, baseline, benchmarks, metric, report, monitor, several, everything, also
+            place, chosen, baseline, own_benchmarks, metric, report, monitor, several, everything, also
         )
         problems += own
         made: list[Table] = []

@@ -307,7 +307,7 @@ def _judge(rule: Rule, table: Table, row: Row, run: str, cell: Cell | None, conf
     if failed and rule.noise and (rule.noise == "clear" or not absolute or cell.in_points) and _is_noise(cell):
         failed = rule.noise == "significant" and _is_excess(cell, change, confidence)
         outlier = _outlier_words(cell, confidence) if failed else ""
-    shown = f"from 0 to {cell.value:g} {row.unit}"
+    shown = f"from 0 to {cell.value:g} {row.unit}".rstrip()
     if isfinite(change):
         # As rules are written: `9%`.
         shown = change_text(change, unit="pp" if absolute else "%", digits=2).replace(" %", "%")

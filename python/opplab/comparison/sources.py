@@ -679,7 +679,7 @@ def _read_table(path: str) -> pl.DataFrame:
     file = place / "results.parquet" if place.is_dir() else place
     if place.is_dir() and not file.is_file():
         store = Store(place)
-        return store.table(sorted(store.finished()))
+        return store.table(store.listed())
     try:
         table = results.read_parquet(file)
         dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]

@@ -111,6 +111,10 @@ class Block:
         """Give how many columns name a line."""
         return 1
 
+    def beyond(self, most: int) -> str:
+        """Give words on what the lines have that are left out of so many."""
+        return ""
+
     def below(self) -> list[str]:
         """Give the lines below the tables."""
         return []
@@ -121,7 +125,7 @@ class Block:
         parts += [render_table(rows, "text", width).rstrip("\n") for rows in self.tables(most)]
         parts += [render_table(heat.rows, "text", width).rstrip("\n") for heat in self.heats()[:1]]
         if most is not None and self.size() > most:
-            parts.append(f"{several(self.size() - most, 'more line')}: --all")
+            parts.append(f"{several(self.size() - most, 'more line')}{self.beyond(most)}: --all")
         parts += [flow(line, width) for line in self.below() if line]
         return printable("\n".join(parts)) + "\n"
 

@@ -241,6 +241,13 @@ class Answer(Block):
             ]
         return [rows for rows in (first, second, self._groups(lines)) if rows]
 
+    def beyond(self, most: int) -> str:
+        """Count the clear changes that are left out."""
+        told = self._told()
+        shown = [change for one in self.lines[most:] for name, change in one.changes.items() if name in told]
+        clear = sum(change.words.endswith("*") for change in shown)
+        return f" with {several_of(clear, 'clear change')}" if clear else ""
+
     def heats(self) -> list[Heat]:
         """Give of each metric that has changes a table over two factors or more.
 

@@ -55,7 +55,10 @@ _SEAL = b'{"sha256":"'
 _INPUTS = ("experiment.toml", "machine.toml", "workload.json")
 """What a command line's options become before its cases are known."""
 
-_MADE = ("report.html", "tables.txt", "uncertainty.json", "traces", "run.pftrace", "run.html", "rt-app", "case.json")
+_MADE = (
+    *("results.parquet", "report.html", "tables.txt", "uncertainty.json", "traces", "run.pftrace", "run.html"),
+    *("rt-app", "case.json"),
+)
 """What is made of results, and is of no other results."""
 
 
@@ -144,6 +147,7 @@ class Store:
                 file.unlink()
         if stale:
             self._tables = Tables()
+            self._remove_made()
         # Of cases, traces and pages.
         for file in filter(is_leftover, self.path.rglob(".*.tmp")):
             file.unlink(missing_ok=True)
@@ -175,10 +179,13 @@ class Store:
                 shutil.rmtree(self.path / name, ignore_errors=True)
             for folder in (self._cases, self._failed):
                 folder.mkdir()
-            (self.path / "results.parquet").unlink(missing_ok=True)
+            self._remove_made()
         if before != after:
-            for file in (self.path / name for name in _MADE):
-                shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+            self._remove_made()
+
+    def _remove_made(self) -> None:
+        for file in (self.path / name for name in _MADE):
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
 
     def _inputs(self) -> set[Path]:
         """Give the files that options become; of several machines each has a number."""
@@ -254,6 +261,11 @@ class Store:
     def finished(self) -> set[str]:
         """Give the hashes of the cases that are done; their files are not looked into."""
         return {file.stem for file in self._cases.glob("*.json")}
+
+    def listed(self) -> list[str]:
+        """Give the hashes of the cases that are done and belong to the sweep as it is now, in its order."""
+        done = self.finished()
+        return [case["hash"] for case in self.manifest()["cases"] if case["hash"] in done]
 
     def whole(self, hashes: Iterable[str]) -> set[str]:
         """Give those of `hashes` that are done and whose files are what was written.
