@@ -330,6 +330,75 @@ def test_a_throttled_task_names_the_quotas_above_it(tmp_path: Path) -> None:
     assert done.outcome["task_groups"][-2:] == ["/a/web", "/ab"]
 
 
+def test_a_placement_by_class_has_the_kernels_reason() -> None:
+    """A real-time task left a little CPU without another such task for its lower clamp (rt_task_fits_capacity())."""
+    timer = {"ref": "unique", "period": 20000}
+    bound = {"cpus": [0], "loop": 3, "run": 500, "timer": timer}
+    free = {"cpus": list(range(8)), "loop": -1, "run": 500, "timer": timer}
+    task = {"policy": "SCHED_FIFO", "priority": 40, "phases": {"bound": bound, "free": free}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"rt": task}}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(variation="none"), seconds=0.5)
+    placed = run.events("placement_decision").filter(pl.col("task") == run.tasks.index("rt-0"))
+    left = placed.filter((pl.col("prev_cpu") == 0) & (pl.col("cpu") > 3) & (pl.col("fork") == 0)).to_dicts()
+    assert left
+    reason = "(from v5.6 on) its capacity is below the task's lower clamp"
+    assert all(reason in words_of("placement_decision", row)["text"] for row in left)
+
+
+def test_energy_that_falls_is_named_as_that() -> None:
+    """Nothing moves while a run places a task: there an upper clamp lowers the clock, and so the energy."""
+    timer = {"ref": "unique", "period": 16000}
+    tasks = {
+        "clamped": {"instance": 3, "loop": -1, "run": 6000, "timer": timer, "util_max": 100},
+        "free": {"instance": 4, "loop": -1, "run": 3000, "timer": timer},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(), seconds=2)
+    rules = dict(opplab._opplab.decision_codes())["eas_rule"]
+    changed = run.events("placement_decision").filter(pl.col("eas_rule") == rules.index("changed"))
+    energies = run.events("eas_energy").filter(pl.col("decision").is_in(changed["decision"].implode()))
+    assert changed.height > 0
+    for row in changed.to_dicts():
+        own = energies.filter(pl.col("decision") == row["decision"])
+        least = own.filter(pl.col("dst_cpu") >= 0).join(own.filter(pl.col("dst_cpu") < 0), on="domain")
+        assert (least["energy"] < least["energy_right"]).any()
+        assert "would use less energy with it than without" in words_of("placement_decision", row)["outcome"]
+
+
+def test_a_task_that_its_class_moves_before_it_runs_has_both() -> None:
+    """A deadline task that was woken on one CPU and pushed to another stood as placed on the first, without a start.
+
+    Method: the moves and the switches of the run.
+    """
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 4000, "dl-deadline": 16667, "dl-period": 33333}
+    tasks = {
+        "camera": {**deadline, "loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 33333}},
+        "load": {"instance": 6, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16667}},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(), seconds=2)
+    task = run.tasks.index("camera-0")
+    moves = run.events("placement").filter((pl.col("task") == task) & (pl.col("prev_cpu") != pl.col("cpu")))
+    placed = run.events("placement_decision").filter(pl.col("task") == task)
+    starts = run.events("sched_switch").filter(pl.col("next") == task)
+    pushed = 0
+    for move in moves.to_dicts():
+        decision = placed.filter(pl.col("time_ns") <= move["time_ns"]).to_dicts()[-1]
+        start = starts.filter(pl.col("time_ns") >= decision["time_ns"]).to_dicts()[0]
+        own = [move[name] for name in ("time_ns", "prev_cpu", "cpu")]
+        if start["time_ns"] < move["time_ns"] or own == [decision[name] for name in ("time_ns", "prev_cpu", "cpu")]:
+            continue
+        pushed += 1
+        found = list(opplab.explain(run, task="camera-0", at=(start["time_ns"] + 500) / 1e9))
+        route = f"from CPU {move['prev_cpu']} to CPU {move['cpu']}"
+        assert any(f"the deadline class moved camera-0 {route}" in one.text for one in found)
+        (told,) = [one for one in found if one.kind == "start"]
+        expected = {"cpu": start["cpu"], "start_ns": start["time_ns"]}
+        assert (expected | {"latency_ns": start["time_ns"] - decision["time_ns"]}).items() <= told.data.items()
+        assert found.index(told) > max(found.index(one) for one in found if one.kind == "balance")
+    assert pushed > 3
+
+
 def test_instances_of_a_task_are_named(tmp_path: Path) -> None:
     file = tmp_path / "load.json"
     task = {"instance": 6, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}
