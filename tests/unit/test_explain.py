@@ -960,8 +960,12 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     full = opplab.Workload.periodic(12, run_us=9000, period_us=16000)
     samples = opplab.simulate(machine, full, opplab.Policy(governor="ondemand", eas=False), seconds=0.3)
     hardware = opplab.simulate("skylake-8x-uma", full, opplab.Policy(governor="powersave"), seconds=0.3)
+    tasks = {"t": {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}, "taskgroup": "/a"}}
+    text = json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks})
+    stopped = opplab.simulate(machine, opplab.Workload.parse(text, name="w", file="<w>"), seconds=0.3)
     told: dict[str, str] = {}
     for simulated, tables in (
+        (stopped, ("throttle_decision",)),
         (by_sim, ("sugov_decision", "placement_decision", "eas_candidate", "eas_energy", "idle_decision")),
         (samples, ("dbs_decision", "balance_pass")),
         (hardware, ("hwp_decision", "freq_grant")),
@@ -1444,8 +1448,35 @@ def test_a_busy_thread_of_the_core_and_a_quota_have_their_parts() -> None:
     found = opplab.explain(run, task="t", why_slow=True)
     (told,) = [one for one in found if one.kind == "response"]
     assert told.data["parts_ns"]["sibling"] > 0
-    assert told.data["parts_ns"]["held"] > 0.5 * told.data["response_ns"]
+    assert told.data["parts_ns"]["quota"] > 0.5 * told.data["response_ns"]
     assert [one.data["group"] for one in found if one.kind == "quota"] == ["/a"]
+
+
+@pytest.mark.parametrize("kernel", ["6.1", "6.12", "6.18"])
+def test_a_task_that_a_quota_stops_waits_for_no_other(kernel: str) -> None:
+    """A task of a stopped group "waited for a CPU that ran" its neighbour.
+
+    Method: the time in which `cpu.stat` has the group throttled, and the turns of two equal tasks beside it.
+    """
+    timer = {"ref": "unique", "period": 100000}
+    tasks = {
+        "t": {"cpus": [1], "loop": -1, "run": 30000, "timer": timer, "taskgroup": "/a/b"},
+        "hog": {"cpus": [1], "loop": -1, "run": 10000},
+    }
+    text = json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks})
+    work = opplab.Workload.parse(text, name="w", file="<w>")
+    run = opplab.simulate(
+        "juno-r2", work, opplab.Policy(governor="performance", variation="none", kernel=kernel), seconds=3
+    )
+    whole = opplab.explain(run, task="t", why_slow=True).findings[0]
+    ((_, _, _, throttled_ns),) = run.outcome["quotas"]
+    parts = whole.data["parts_ns"]
+    assert whole.data["slow"] >= 8
+    assert sum(parts.values()) == pytest.approx(whole.data["response_ns"])
+    assert parts["quota"] <= throttled_ns
+    assert parts["quota"] > 0.7 * whole.data["response_ns"]
+    ran_ns = parts["work"] + parts["clock"] + parts["capacity"]
+    assert parts["waiting"] < 1.5 * ran_ns
 
 
 def test_a_task_without_timers_has_times_awake() -> None:

@@ -260,6 +260,9 @@ decisions! {
         dst_cpu: CpuIdx, src_cpu: CpuIdx, level: u32, span_weight: u32, idle: u8, migration: u8, imbalance: i64,
         moved: u32, pushed: bool,
     }
+    /// The quota of a control group, by its place in the workload, stops its queue on `cpu`, or lets it go on (`throttled` is
+    /// not set).
+    Throttle = throttle_decision { cpu: CpuIdx, group: u32, throttled: bool }
 }
 
 /// What of a decision of schedutil its governor does not know.
