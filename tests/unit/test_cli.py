@@ -174,6 +174,22 @@ def test_addresses_in_lists_stay_whole() -> None:
     assert {word for word in known if "://" in word} <= words
 
 
+def test_every_part_of_a_wide_table_tells_its_rows_apart() -> None:
+    """The second half of a table of groups had its workload alone: whose response that was could not be known."""
+    names = [(load, variant, group) for load in ("phone", "heavy") for variant in "ABC" for group in ("/app", "/bg")]
+    metrics = [f"metric number {number}, ms" for number in range(9)]
+    rows = [
+        {"workload": load, "variant": variant, "group": group, **dict.fromkeys(metrics, 1234567.0 + place)}
+        for place, (load, variant, group) in enumerate(names)
+    ]
+    parts = render_table(rows, "text", 80).split("\n\n")
+    assert len(parts) > 1
+    for part in parts:
+        lines = part.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert [tuple(line.split()[:3]) for line in lines[-len(rows) :]] == names
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_tables_fit_and_lose_nothing(width: int) -> None:
     """Headings and words are wrapped; then the columns stand below each other, each group with the first column."""

@@ -330,6 +330,75 @@ def test_a_throttled_task_names_the_quotas_above_it(tmp_path: Path) -> None:
     assert done.outcome["task_groups"][-2:] == ["/a/web", "/ab"]
 
 
+def test_a_placement_by_class_has_the_kernels_reason() -> None:
+    """A real-time task left a little CPU without another such task for its lower clamp (rt_task_fits_capacity())."""
+    timer = {"ref": "unique", "period": 20000}
+    bound = {"cpus": [0], "loop": 3, "run": 500, "timer": timer}
+    free = {"cpus": list(range(8)), "loop": -1, "run": 500, "timer": timer}
+    task = {"policy": "SCHED_FIFO", "priority": 40, "phases": {"bound": bound, "free": free}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"rt": task}}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(variation="none"), seconds=0.5)
+    placed = run.events("placement_decision").filter(pl.col("task") == run.tasks.index("rt-0"))
+    left = placed.filter((pl.col("prev_cpu") == 0) & (pl.col("cpu") > 3) & (pl.col("fork") == 0)).to_dicts()
+    assert left
+    reason = "(from v5.6 on) its capacity is below the task's lower clamp"
+    assert all(reason in words_of("placement_decision", row)["text"] for row in left)
+
+
+def test_energy_that_falls_is_named_as_that() -> None:
+    """Nothing moves while a run places a task: there an upper clamp lowers the clock, and so the energy."""
+    timer = {"ref": "unique", "period": 16000}
+    tasks = {
+        "clamped": {"instance": 3, "loop": -1, "run": 6000, "timer": timer, "util_max": 100},
+        "free": {"instance": 4, "loop": -1, "run": 3000, "timer": timer},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(), seconds=2)
+    rules = dict(opplab._opplab.decision_codes())["eas_rule"]
+    changed = run.events("placement_decision").filter(pl.col("eas_rule") == rules.index("changed"))
+    energies = run.events("eas_energy").filter(pl.col("decision").is_in(changed["decision"].implode()))
+    assert changed.height > 0
+    for row in changed.to_dicts():
+        own = energies.filter(pl.col("decision") == row["decision"])
+        least = own.filter(pl.col("dst_cpu") >= 0).join(own.filter(pl.col("dst_cpu") < 0), on="domain")
+        assert (least["energy"] < least["energy_right"]).any()
+        assert "would use less energy with it than without" in words_of("placement_decision", row)["outcome"]
+
+
+def test_a_task_that_its_class_moves_before_it_runs_has_both() -> None:
+    """A deadline task that was woken on one CPU and pushed to another stood as placed on the first, without a start.
+
+    Method: the moves and the switches of the run.
+    """
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 4000, "dl-deadline": 16667, "dl-period": 33333}
+    tasks = {
+        "camera": {**deadline, "loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 33333}},
+        "load": {"instance": 6, "loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16667}},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(), seconds=2)
+    task = run.tasks.index("camera-0")
+    moves = run.events("placement").filter((pl.col("task") == task) & (pl.col("prev_cpu") != pl.col("cpu")))
+    placed = run.events("placement_decision").filter(pl.col("task") == task)
+    starts = run.events("sched_switch").filter(pl.col("next") == task)
+    pushed = 0
+    for move in moves.to_dicts():
+        decision = placed.filter(pl.col("time_ns") <= move["time_ns"]).to_dicts()[-1]
+        start = starts.filter(pl.col("time_ns") >= decision["time_ns"]).to_dicts()[0]
+        own = [move[name] for name in ("time_ns", "prev_cpu", "cpu")]
+        if start["time_ns"] < move["time_ns"] or own == [decision[name] for name in ("time_ns", "prev_cpu", "cpu")]:
+            continue
+        pushed += 1
+        found = list(opplab.explain(run, task="camera-0", at=(start["time_ns"] + 500) / 1e9))
+        route = f"from CPU {move['prev_cpu']} to CPU {move['cpu']}"
+        assert any(f"the deadline class moved camera-0 {route}" in one.text for one in found)
+        (told,) = [one for one in found if one.kind == "start"]
+        expected = {"cpu": start["cpu"], "start_ns": start["time_ns"]}
+        assert (expected | {"latency_ns": start["time_ns"] - decision["time_ns"]}).items() <= told.data.items()
+        assert found.index(told) > max(found.index(one) for one in found if one.kind == "balance")
+    assert pushed > 3
+
+
 def test_instances_of_a_task_are_named(tmp_path: Path) -> None:
     file = tmp_path / "load.json"
     task = {"instance": 6, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}
@@ -922,8 +991,12 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     full = opplab.Workload.periodic(12, run_us=9000, period_us=16000)
     samples = opplab.simulate(machine, full, opplab.Policy(governor="ondemand", eas=False), seconds=0.3)
     hardware = opplab.simulate("skylake-8x-uma", full, opplab.Policy(governor="powersave"), seconds=0.3)
+    tasks = {"t": {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}, "taskgroup": "/a"}}
+    text = json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks})
+    stopped = opplab.simulate(machine, opplab.Workload.parse(text, name="w", file="<w>"), seconds=0.3)
     told: dict[str, str] = {}
     for simulated, tables in (
+        (stopped, ("throttle_decision",)),
         (by_sim, ("sugov_decision", "placement_decision", "eas_candidate", "eas_energy", "idle_decision")),
         (samples, ("dbs_decision", "balance_pass")),
         (hardware, ("hwp_decision", "freq_grant")),
@@ -1406,8 +1479,35 @@ def test_a_busy_thread_of_the_core_and_a_quota_have_their_parts() -> None:
     found = opplab.explain(run, task="t", why_slow=True)
     (told,) = [one for one in found if one.kind == "response"]
     assert told.data["parts_ns"]["sibling"] > 0
-    assert told.data["parts_ns"]["held"] > 0.5 * told.data["response_ns"]
+    assert told.data["parts_ns"]["quota"] > 0.5 * told.data["response_ns"]
     assert [one.data["group"] for one in found if one.kind == "quota"] == ["/a"]
+
+
+@pytest.mark.parametrize("kernel", ["6.1", "6.12", "6.18"])
+def test_a_task_that_a_quota_stops_waits_for_no_other(kernel: str) -> None:
+    """A task of a stopped group "waited for a CPU that ran" its neighbour.
+
+    Method: the time in which `cpu.stat` has the group throttled, and the turns of two equal tasks beside it.
+    """
+    timer = {"ref": "unique", "period": 100000}
+    tasks = {
+        "t": {"cpus": [1], "loop": -1, "run": 30000, "timer": timer, "taskgroup": "/a/b"},
+        "hog": {"cpus": [1], "loop": -1, "run": 10000},
+    }
+    text = json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks})
+    work = opplab.Workload.parse(text, name="w", file="<w>")
+    run = opplab.simulate(
+        "juno-r2", work, opplab.Policy(governor="performance", variation="none", kernel=kernel), seconds=3
+    )
+    whole = opplab.explain(run, task="t", why_slow=True).findings[0]
+    ((_, _, _, throttled_ns),) = run.outcome["quotas"]
+    parts = whole.data["parts_ns"]
+    assert whole.data["slow"] >= 8
+    assert sum(parts.values()) == pytest.approx(whole.data["response_ns"])
+    assert parts["quota"] <= throttled_ns
+    assert parts["quota"] > 0.7 * whole.data["response_ns"]
+    ran_ns = parts["work"] + parts["clock"] + parts["capacity"]
+    assert parts["waiting"] < 1.5 * ran_ns
 
 
 def test_a_task_without_timers_has_times_awake() -> None:

@@ -112,6 +112,18 @@ def test_check_scores_only_what_the_fit_did_not_use(tmp_path: Path) -> None:
     assert [row["khz"] for row in checked] == [int(1000 * mhz) for mhz in MHZ[[1, 2, 3, 5, 6]]]
 
 
+def test_a_check_against_points_that_were_fitted_names_the_reason(tmp_path: Path) -> None:
+    rows = [
+        {"soc": "x", "cpu": cpu, "khz": khz, "busy_mean_mw": mw, "coremark_iter_per_s": khz / 250}
+        for cpu, khz, mw in ((0, 500000, 30), (0, 1000000, 80), (4, 500000, 60), (4, 2000000, 400))
+    ]
+    points, board = write(tmp_path / "points.csv", rows), tmp_path / "board.toml"
+    made = CliRunner().invoke(opplab, ["machine", "import", str(points), "--clusters", "Ax4,Bx4", "-o", str(board)])
+    assert made.exit_code == 0, made.output
+    refused = CliRunner().invoke(command, ["power", str(board), str(points), "--check", str(points)])
+    assert "the fit used its 4 points: another table, or fewer --points" in str(refused.exception)
+
+
 def test_a_clock_that_is_not_what_cpufreq_said_is_seen_by_the_work(tmp_path: Path) -> None:
     rows = [
         {"soc": "x1", "cpu": 4, "khz": int(1000 * mhz), "busy_mean_mw": 1.0, "coremark_iter_per_s": 7.8 * mhz}

@@ -436,3 +436,24 @@ def test_wake_up_latencies_are_the_same_by_every_way() -> None:
     metrics = {row["metric"]: row["recorded"] for row in replayed["metrics"]}
     for percent in (50, 95, 99):
         assert metrics[f"wake-up latency p{percent}"] == kept[-(-len(kept) * percent // 100) - 1]
+
+
+def test_a_reservation_that_no_event_shows_is_named_as_assumed(tmp_path: Path) -> None:
+    """A deadline task came out with a budget that nobody had recorded, without a word."""
+    own = {"policy": "SCHED_DEADLINE", "dl-runtime": 4000, "dl-period": 33333}
+    tasks = {name: {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 33333}} for name in ("camera", "ui")}
+    tasks["camera"] |= own
+    trace, out = tmp_path / "run.dat", tmp_path / "out.json"
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    simulate("pixel6", work, Policy(), seconds=1).to_trace(trace)
+    words = "a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for camera-0"
+    asked = ["trace", "to-rtapp", str(trace), "-m", "pixel6", "-o", str(out)]
+    done = CliRunner().invoke(opplab, asked)
+    assert done.exit_code == 0, done.output
+    assert words in " ".join(done.stderr.split())
+    assert json.loads(out.read_text())["tasks"]["camera-0"]["dl-runtime"] == 100_000
+    assert "SCHED_DEADLINE" not in CliRunner().invoke(opplab, [*asked, "--task", "ui-1"]).stderr
+    replayed = CliRunner().invoke(
+        opplab, ["replay", str(trace), "-m", "pixel6", "--mode", "closed", "--format", "json"]
+    )
+    assert words in json.loads(replayed.stdout)["notes"]

@@ -98,7 +98,8 @@ pub enum EasRule {
     Overutilized,
     /// The task uses nothing and asks for nothing; it stays.
     NoUtilisation,
-    /// The energy fell when the task was added: utilisation moved meanwhile, so it stays.
+    /// The energy fell when the task was added, so it stays: utilisation moved meanwhile, its upper clamp lowers the clock, or a
+    /// higher operating point costs less per work.
     Changed,
     /// The best CPU fits better than the previous one.
     BetterFit,

@@ -234,12 +234,14 @@ pub(crate) fn trace_to_rtapp(
     tolerance_permille: u64,
 ) -> PyResult<String> {
     let machine = machine.map(|machine| machine.inner.clone());
-    let (text, events) = run(py, move || {
+    let (text, assumed, events) = run(py, move || {
         let replay = Replay::read(Path::new(path), machine)?;
         let wanted = tasks.map(|tasks| move |name: &str| tasks.iter().any(|task| task == name));
         let wanted = wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool);
-        Ok((replay.to_rtapp(wanted, tolerance_permille)?, replay.events))
+        let assumed = replay.assumed_reservations(wanted.unwrap_or(&|_| true));
+        Ok((replay.to_rtapp(wanted, tolerance_permille)?, assumed, replay.events))
     })?;
     note_events(py, path, &events)?;
+    note_remark(py, Path::new(path), assumed.as_deref())?;
     Ok(text)
 }

@@ -74,6 +74,7 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     let groups =
         outcome.task_groups.iter().map(|&group| case.workload.groups.get(group? as usize).map(|spec| &spec.name));
     dict.set_item("task_groups", groups.collect::<Vec<_>>())?;
+    dict.set_item("groups", case.workload.groups.iter().map(|spec| &spec.name).collect::<Vec<_>>())?;
     dict.set_item("fingerprint", outcome.fingerprint)?;
     Ok(dict)
 }

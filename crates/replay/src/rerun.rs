@@ -14,7 +14,7 @@ use opplab_model::experiment::capacities;
 use opplab_model::machine::{Costs, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
-use opplab_model::workload::{Op, Workload};
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from};
 
 use crate::ReplayError;
@@ -339,7 +339,27 @@ impl Replay {
             setup.notes.push(BOOSTED.into());
         }
         let workload = case.workload;
-        Ok(Self { events, setup, workload, exits_ns, pids, shared_stream, assumed_power })
+        let mut replay = Self { events, setup, workload, exits_ns, pids, shared_stream, assumed_power };
+        let assumed = replay.assumed_reservations(&|_| true);
+        replay.setup.notes.extend(assumed);
+        Ok(replay)
+    }
+
+    /// The note on those `wanted` tasks of SCHED_DEADLINE whose parameters are assumed: no event has them.
+    pub fn assumed_reservations(&self, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+        const NAMED: usize = 4;
+        let assumed = |task: &&TaskSpec| {
+            task.assumed_bandwidth
+                && matches!(task.policy, SchedPolicy::Deadline { .. })
+                && !is_kernel_thread(&task.name)
+                && wanted(&task.name)
+        };
+        let names: Vec<&str> = self.workload.tasks.iter().filter(assumed).map(|task| task.name.as_str()).collect();
+        let listed = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
+        (!names.is_empty()).then(|| {
+            format!("a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for {listed}{more}")
+        })
     }
 
     /// The comparison with what the changed policy makes of the trace, if anything is changed.

@@ -162,6 +162,7 @@ impl Sink for Reasons {
                     self.others.push((now_ns, dst_cpu, *decision));
                 }
             }
+            Decision::Throttle { .. } => {}
         }
     }
 }

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+CLASSES = ("deadline", "real-time")
+"""Rules of classes that also push and pull tasks, by their names."""
+
+
 def _energies(records: Records, row: dict[str, Any]) -> tuple[list[Finding], list[tuple[str, dict[str, Any]]]]:
     """Explain the candidates of an energy-aware placement, whose records are given too."""
     lines = [
@@ -85,8 +89,8 @@ def _left_idle(records: Records, cpu: int, idles: npt.NDArray[np.intp]) -> tuple
 
 
 def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
-    """Explain how long a woken task took to run, and why."""
-    runs = records.where("sched_switch", cpu=cpu, next=task)
+    """Explain how long a task that woke on a CPU took to run, there or elsewhere, and why."""
+    runs = records.where("sched_switch", next=task)
     place = int(np.searchsorted(records.tables["sched_switch"]["time_ns"][runs], woken_ns))
     if place == len(runs):
         return None
@@ -94,7 +98,11 @@ def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -
     if run["time_ns"] > max(at_ns, woken_ns):
         return None
     name, latency_ns = records.task(task), run["time_ns"] - woken_ns
-    data = {"cpu": cpu, "start_ns": run["time_ns"], "latency_ns": latency_ns}
+    data = {"cpu": run["cpu"], "start_ns": run["time_ns"], "latency_ns": latency_ns}
+    after = f"{length(latency_ns)} after the wake-up" if latency_ns else "at once"
+    if run["cpu"] != cpu:
+        text = f"{name} ran from {seconds(run['time_ns'])} on CPU {run['cpu']}, {after}."
+        return Finding(run["time_ns"], "start", text, data)
     before = records.where("sched_switch", cpu=cpu)
     count = int(np.searchsorted(records.tables["sched_switch"]["time_ns"][before], woken_ns))
     running = records.row("sched_switch", int(before[count - 1]))["next"] if count else IDLE_TASK
@@ -102,7 +110,6 @@ def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -
     entered = int(np.searchsorted(records.tables["cpu_idle"]["time_ns"][idles], woken_ns, side="right"))
     state = records.row("cpu_idle", int(idles[entered - 1]))["state"] if entered else -1
     names = records.idle_states[cpu]
-    after = f"{length(latency_ns)} after the wake-up" if latency_ns else "at once"
     if running == IDLE_TASK and state >= 0:
         data["idle_state"] = names[state] if state < len(names) else str(state)
         text = f"CPU {cpu} was in idle state {data['idle_state']}; {name} ran from {seconds(run['time_ns'])}, {after}."
@@ -139,9 +146,12 @@ def _delayed(records: Records, task: int, placed_ns: int, at_ns: int) -> Finding
 
 
 def _moved(records: Records, index: int) -> Finding:
-    """Explain a move by the balancer."""
+    """Explain a move by the balancer, or by a task's own class."""
     row = records.row("placement", index)
     task = records.task(row["task"])
+    if row["rule"] in CLASSES:
+        how = f"the {row['rule']} class moved {task} from CPU {row['prev_cpu']} to CPU {row['cpu']} (a push or a pull)"
+        return Finding(row["time_ns"], "balance", f"{seconds(row['time_ns'])}: {how}.", row)
     text = f"{seconds(row['time_ns'])}: the balancer moved {task} from CPU {row['prev_cpu']} to CPU {row['cpu']}"
     passes = [
         records.row("balance_pass", int(one))
@@ -162,20 +172,25 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
     placed = records.where("placement_decision", task=task)
     count = records.until("placement_decision", placed, at_ns)
     findings: list[Finding] = []
-    start_ns = 0
+    start_ns, own = 0, (-1, -1, -1)
     if count:
-        start_ns = int(records.tables["placement_decision"]["time_ns"][placed[count - 1]])
+        row = records.row("placement_decision", int(placed[count - 1]))
+        start_ns, cpu = row["time_ns"], row["cpu"]
+        own = (start_ns, row["prev_cpu"], cpu)
         findings += _placement(records, int(placed[count - 1]))
-        cpu = int(records.tables["placement_decision"]["cpu"][placed[count - 1]])
         findings += [one for one in [_started(records, task, cpu, start_ns, at_ns)] if one is not None]
         findings += [one for one in [_delayed(records, task, start_ns, at_ns)] if one is not None]
     moves = records.where("placement", task=task)
     rules = records.codes["rule"]
     columns = records.tables["placement"]
     for index in moves[: records.until("placement", moves, at_ns)]:
-        if columns["time_ns"][index] >= start_ns and rules[columns["rule"][index]] in ("balance", "active-balance"):
+        moved_ns, rule = int(columns["time_ns"][index]), rules[columns["rule"][index]]
+        # A wake-up's own placement is among them.
+        route = tuple(int(columns[name][index]) for name in ("time_ns", "prev_cpu", "cpu"))
+        if moved_ns >= start_ns and rule in ("balance", "active-balance", *CLASSES) and route != own:
             findings.append(_moved(records, int(index)))
-    return findings
+    # A run on another CPU is after the moves that led there.
+    return sorted(findings, key=lambda one: (one.time_ns, one.kind == "start"))
 
 
 def _running(records: Records, cpu: int, at_ns: int) -> tuple[int, Finding]:

@@ -39,6 +39,7 @@ TABLES = (
     "eas_candidate",
     "eas_energy",
     "balance_pass",
+    "throttle_decision",
 )
 
 

@@ -22,6 +22,7 @@ PARTS = {
     "behind": "behind the activation before",
     "asleep": "asleep until something woke it",
     "waiting": "waiting for a CPU",
+    "quota": "stopped by the quota of its control group",
     "idle": "while a CPU left idle",
     "held": "queued on a CPU that ran no task (interrupts, a quota or a budget)",
     "work": "work at the biggest CPU's highest clock",
@@ -113,6 +114,8 @@ class Timeline:
     stays : dict, optional
         The same of whole stays in idle states, where no event shows when an exit begins. A task that waits for a CPU
         waits for the exit.
+    stops : dict, optional
+        ``{cpu: [(from, to)]}``: when a quota stops the task's queue there. It waits for no other task then.
     """
 
     def __init__(
@@ -125,9 +128,11 @@ class Timeline:
         idle: int,
         exits: dict[int, list[tuple[int, int]]],
         stays: dict[int, list[tuple[int, int]]] | None = None,
+        stops: dict[int, list[tuple[int, int]]] | None = None,
     ) -> None:
         self.cpus, self.idle, self._exits = cpus, idle, exits
         self._stays = exits if stays is None else stays
+        self._stops = stops or {}
         self._switches, self._wakes, self._moves = switches, wakes, moves
         self._ran: dict[int, tuple[list[int], list[int]]] = {}
         for time_ns, cpu, prev, _, following in switches:
@@ -231,7 +236,7 @@ class Timeline:
             parts["idle"] += left_ns
             parts["asleep"] += end_ns - start_ns - left_ns
         elif state == "waiting":
-            for since_ns, until_ns, runs in self._pieces(self._ran.get(cpu), start_ns, end_ns):
+            for since_ns, until_ns, runs in self._waits(cpu, start_ns, end_ns, parts):
                 if runs != self.idle:
                     parts["waiting"] += until_ns - since_ns
                     response.waited_for_ns[runs] += until_ns - since_ns
@@ -249,6 +254,16 @@ class Timeline:
                     parts["unknown"] += until_ns - since_ns
                 else:
                     self._run(parts, of_cpu, since_ns, until_ns, min(khz / of_cpu.top_khz, 1.0))
+
+    def _waits(self, cpu: int, start_ns: int, end_ns: int, parts: dict[str, float]) -> Iterator[tuple[int, int, int]]:
+        """Give the pieces of a wait in which a CPU runs one task; what a quota takes of it is counted and left out."""
+        stops = self._stops.get(cpu, [])
+        changes = ([0, *(at for span in stops for at in span)], [0, *(on for _ in stops for on in (1, 0))])
+        for since_ns, until_ns, stopped in self._pieces(changes, start_ns, end_ns):
+            if stopped:
+                parts["quota"] += until_ns - since_ns
+            else:
+                yield from self._pieces(self._ran.get(cpu), since_ns, until_ns)
 
     def _run(self, parts: dict[str, float], cpu: Cpu, start_ns: int, end_ns: int, clock: float) -> None:
         """Add a time of work at one clock, a share of the CPU's highest."""
@@ -279,6 +294,29 @@ def _within_ns(spans: list[tuple[int, int]], start_ns: int, end_ns: int) -> int:
     """Give how much of a time is in spans, which are in order and apart."""
     near = spans[max(bisect_left(spans, (start_ns, -1)) - 1, 0) : bisect_left(spans, (end_ns, -1))]
     return sum(max(min(to_ns, end_ns) - max(from_ns, start_ns), 0) for from_ns, to_ns in near)
+
+
+def _stops(records: Records, task: int) -> dict[int, list[tuple[int, int]]]:
+    """Give when quotas of the groups that a task is in stopped its queues, by CPU, in order and apart."""
+    path, groups = f"{records.outcome['task_groups'][task] or ''}/", records.outcome["groups"]
+    around = [index for index, name in enumerate(groups) if path.startswith(f"{name}/")]
+    columns = records.tables["throttle_decision"]
+    rows = zip(*(columns[name].tolist() for name in ("time_ns", "cpu", "group", "throttled")), strict=True)
+    found: dict[int, list[tuple[int, int]]] = {}
+    stopping: dict[int, set[int]] = {}
+    since: dict[int, int] = {}
+    for at, cpu, group, throttled in rows:
+        if group not in around:
+            continue
+        by = stopping.setdefault(cpu, set())
+        if throttled and not by:
+            since[cpu] = at
+        (by.add if throttled else by.discard)(group)
+        if not by and cpu in since:
+            found.setdefault(cpu, []).append((since.pop(cpu), at))
+    for cpu, at in since.items():
+        found.setdefault(cpu, []).append((at, records.end_ns))
+    return found
 
 
 def _events(
@@ -312,7 +350,9 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
             exits.setdefault(cpu, []).append((begun.pop(cpu), at))
     cpus = speeds(records.outcome, records.facts)
     events = _events(rows, "task", "prev", "next", ("sched_waking",))
-    timeline = Timeline(*events, rows("cpu_frequency", "cpu", "khz"), cpus, IDLE_TASK, exits)
+    timeline = Timeline(
+        *events, rows("cpu_frequency", "cpu", "khz"), cpus, IDLE_TASK, exits, stops=_stops(records, task)
+    )
     slept_ns = timeline.slept_ns(task)
     activations = []
     for index in records.where("activation", task=task, timed=1):

@@ -114,6 +114,7 @@ def _of_points(
     by_place = {place_of(fitted.curve.points[0], clusters): fitted for fitted in fits}
     points = [point for point in read_chip([table], soc) if point.busy_mw > 0]
     rows = []
+    nr_used = 0
     unknown: dict[str, int] = {}
     for curve in freqbench.choose(points, None, None, table):
         place = place_of(curve.points[0], clusters)
@@ -125,6 +126,7 @@ def _of_points(
         used = {(point.run, point.khz) for point in fitted.used} if fitted else set()
         for point in curve.points:
             if (point.run, point.khz) in used:
+                nr_used += 1
                 continue
             if fitted is not None:
                 mhz = curve.clock_mhz([point])
@@ -140,6 +142,8 @@ def _of_points(
                 continue
             rows.append(_row(cluster["name"], point.khz, point.busy_mw, predicted, low, high))
     left_out += [f"{what} ({count} points)" for what, count in unknown.items()]
+    if nr_used and not rows:
+        left_out.append(f"the fit used its {nr_used} points: another table, or fewer --points, leaves some to predict")
     return rows
 
 

@@ -57,7 +57,7 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     width : int, optional
         Of text: headings and columns of words are wrapped so that lines are no longer. Columns without a value are
         left out of a table that is wider; where that is not enough, the columns stand in groups below each other, each
-        with the first column.
+        with the first columns, as many as it takes to tell the rows apart.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def _fitted(
     """Give widths of columns that fit, and the columns that stand beside each other.
 
     Headings and then columns of words are wrapped.  Where that is not enough the columns stand in groups below each
-    other, each with the first column again.
+    other, each with the columns that tell rows apart again.
     """
     # A heading may be wrapped between its parts, a cell of words between words.
     parts = [max(map(len, _pieces(name))) for name in columns]
@@ -176,18 +176,35 @@ def _fitted(
             return found, everything
     # Below each other columns of numbers keep their headings whole.
     whole = [room if right else most for room, right, most in zip(widths, numeric, levels[2], strict=True)]
-    groups: list[list[int]] = [[0]]
-    for index in range(1, len(whole)):
-        if len(groups[-1]) > 1 and sum(whole[at] + 2 for at in groups[-1]) + whole[index] > width:
-            groups.append([0])
+    keys = _keys(whole, width, cells)
+    groups: list[list[int]] = [[*keys]]
+    for index in range(len(keys), len(whole)):
+        if len(groups[-1]) > len(keys) and sum(whole[at] + 2 for at in groups[-1]) + whole[index] > width:
+            groups.append([*keys])
         groups[-1].append(index)
     found = list(widths)
     for group in groups:
         rooms = _narrowed([widths[at] for at in group], [whole[at] for at in group], width)
-        for at, room in zip(group[1:], rooms[1:], strict=True):
-            found[at] = room
-        found[0] = min(found[0], rooms[0])
+        for at, room in zip(group, rooms, strict=True):
+            found[at] = min(found[at], room) if at in keys else room
     return found, groups
+
+
+def _keys(widths: Sequence[int], width: int, cells: Sequence[Sequence[str]]) -> range:
+    """Give the first columns that tell all rows apart; the first one, where none do in half the width.
+
+    Examples
+    --------
+    >>> rows = [["web", "a", "1"], ["web", "b", "1"]]
+    >>> _keys([8, 8, 8], 80, rows), _keys([8, 40, 8], 80, rows), _keys([8, 8, 8], 80, [*rows, rows[0]])
+    (range(0, 2), range(0, 1), range(0, 1))
+    """
+    for number in range(1, len(widths)):
+        if number > 1 and 2 * sum(room + 2 for room in widths[:number]) > width:
+            break
+        if len({tuple(line[:number]) for line in cells}) == len(cells):
+            return range(number)
+    return range(1)
 
 
 def _narrowed(widths: list[int], lowest: list[int], width: int) -> list[int]:

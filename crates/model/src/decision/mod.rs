@@ -260,6 +260,9 @@ decisions! {
         dst_cpu: CpuIdx, src_cpu: CpuIdx, level: u32, span_weight: u32, idle: u8, migration: u8, imbalance: i64,
         moved: u32, pushed: bool,
     }
+    /// The quota of a control group, by its place in the workload, stops its queue on `cpu`, or lets it go on (`throttled` is
+    /// not set).
+    Throttle = throttle_decision { cpu: CpuIdx, group: u32, throttled: bool }
 }
 
 /// What of a decision of schedutil its governor does not know.
@@ -414,8 +417,14 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("balance", "the balancer moved it"),
             code("active-balance", "the stopper pushed it while it ran"),
             code("custom", "a placement policy from outside chose it"),
-            code("deadline", "the previous CPU unless a deadline task runs there that goes first"),
-            code("real-time", "the previous CPU unless a real-time task of its priority runs there"),
+            code(
+                "deadline",
+                "the previous CPU unless a deadline task runs there that goes first, or (from v5.9 on) its capacity is below the task's density",
+            ),
+            code(
+                "real-time",
+                "the previous CPU unless a real-time task of its priority runs there, or (from v5.6 on) its capacity is below the task's lower clamp",
+            ),
         ],
     ),
     (
@@ -424,7 +433,10 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("no-domain", "there is no performance domain"),
             code("overutilized", "some CPU is overutilised"),
             code("no-utilisation", "the task uses nothing, so it stays where it was"),
-            code("changed", "the utilisation moved meanwhile, so it stays where it was"),
+            code(
+                "changed",
+                "its domain would use less energy with it than without (an upper clamp, a cheaper operating point, or load that moved), so it stays where it was",
+            ),
             code("better-fit", "it fits there and did not where it was"),
             code("less-energy", "that costs the least energy"),
             code("more-capacity", "no CPU can grant its lower clamp; this one has the most capacity"),

@@ -165,6 +165,12 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
             };
             Words { title: outcome.clone(), text: format!("{how}; {outcome}."), how, outcome }
         }
+        &Decision::Throttle { cpu, throttled, .. } => {
+            let how = if throttled { "a quota ran out" } else { "a quota has time again" }.to_owned();
+            let outcome =
+                format!("a control group's queue on CPU {cpu} {}", if throttled { "stops" } else { "goes on" });
+            Words { title: how.clone(), text: format!("{how}: {outcome}."), how, outcome }
+        }
     }
 }
 

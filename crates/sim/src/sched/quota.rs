@@ -12,6 +12,7 @@
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::cfs_bandwidth::{SLACK_PERIOD_NS, SLICE_NS};
 use opplab_kernel::sched::eevdf::Dequeue;
+use opplab_model::decision::Decision;
 use opplab_model::event::Sink;
 
 use crate::ids::{CpuId, GroupId, TaskId};
@@ -195,11 +196,18 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.leave_with_tasks(group, cpu, uncounted);
         }
         self.groups.queue_mut(group, cpu).bandwidth.throttled = true;
+        self.record_throttle(group, cpu, true);
         if stops_queue && (!self.gates.throttled_with_task || self.groups.queue(group, cpu).fair.nr_entities() > 0) {
             self.record_throttle_clock(group, cpu);
         }
         self.update_idle_like(cpu);
         true
+    }
+
+    fn record_throttle(&mut self, group: GroupId, cpu: CpuId, throttled: bool) {
+        if S::DECISIONS {
+            self.record(Decision::Throttle { cpu: cpu.0, group: group.0 - 1, throttled });
+        }
     }
 
     /// The queue of `group` leaves those above, with its tasks (fair.c:throttle_cfs_rq(), v6.12).
@@ -239,6 +247,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn unthrottle(&mut self, group: GroupId, cpu: CpuId) {
         self.bring_up_to_date(cpu);
         let (clock, clock_pelt) = (self.cpus[cpu].clk.clock, self.cpus[cpu].clk.rq_clock_pelt());
+        self.record_throttle(group, cpu, false);
         let (state, queue) = self.groups.both_mut(group, cpu);
         queue.bandwidth.throttled = false;
         state.bandwidth.throttled_time_ns +=
