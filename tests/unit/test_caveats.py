@@ -423,8 +423,10 @@ def test_tasks_of_a_benchmark_that_share_cpus_are_named(tmp_path: Path) -> None:
     """Goal: 8 and 32 jobs of fio had one rate, as all ran on one CPU, and ranks without SMT took ten times as long."""
     words = ("-m", "skylake-8x-uma", "--governor", "performance", "--iterations", "1", "--no-report")
     fio = ("run", "fio-randread", *words, "--seconds", "0.6", "--param", "jobs=1,3,4")
+    shown = stdout_of(*fio, "-o", str(tmp_path / "bound"))
+    assert "3 lines, compared with nothing: of performance alone." in shown
     bound = "fio-randread: 3 to 4 tasks share CPU 7, to which parameters of the model bind them."
-    assert bound in stdout_of(*fio, "-o", str(tmp_path / "bound"))
+    assert bound in shown
     assert "share CPU" not in stdout_of(*fio, "--param", "pin=none", "-o", str(tmp_path / "free"))
     nas = ("run", "nas-mpi", *words, "--seconds", "1", "--vs", "nosmt=true")
     found = stdout_of(*nas, "-o", str(tmp_path / "nas"))

@@ -773,7 +773,9 @@ def same_runs(names: Sequence[str], base: str) -> str:
 
 def _alone(answer: Answer) -> str:
     if len(answer.lines) != 1:
-        return f"{len(answer.lines)} lines, compared with nothing: no baseline is named."
+        alone = len({(one.machine, one.variant) for one in answer.lines}) == 1
+        why = f"of {answer.lines[0].variant} alone" if alone else "no baseline is named"
+        return f"{len(answer.lines)} lines, compared with nothing: {why}."
     one = answer.lines[0]
     words = [
         f"{title_of(metric)} {quantity(value, scale)} {unit}"
