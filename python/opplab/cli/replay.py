@@ -196,7 +196,7 @@ def _text(found: dict[str, Any]) -> str:
         )
     lines.append(self_check(check))
     if found.get("changed"):
-        reasons = ["is within the error", "has no known error"]
+        reasons = ["is within the error, as a value or in percent", "has no known error"]
         if any("change_percent" in metric for metric in found["metrics"]):
             lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
             reasons.append("its interval includes zero")
