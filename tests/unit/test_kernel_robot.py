@@ -141,6 +141,9 @@ def test_a_text_without_a_table_is_refused() -> None:
 
 def test_a_change_that_does_not_follow_from_its_means_is_named() -> None:
     (wrong, _) = kernel_robot.parse(STDDEV.replace("-7.9%     113675", "-9.7%     113675"))
+    (crash, _) = kernel_robot.parse(STDDEV.replace("17%           1:6", "17%           4:6"))
+    (failed,) = kernel_robot.disagreements(crash).values()
+    assert "17% of dmesg.WARNING:at_kernel/example.c:#example does not follow from 0:6 and 4:6" in failed
     (found,) = kernel_robot.disagreements(wrong).values()
     assert "-9.7% of hackbench.throughput does not follow from 123456 and 113675" in found
 

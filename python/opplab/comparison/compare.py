@@ -307,13 +307,17 @@ def compare(
         order_runs(list(known), name)
     tables: list[Table] = []
     problems: list[Problem] = []
-    there = {machine: {name for run in place.runs() for name in place.benchmarks(run)} for machine, place in places}
+    there = {
+        machine: {name for run in place.runs() for name in place.benchmarks(run)}
+        for machine, place in places
+        if benchmarks and len(places) > 1
+    }
     for machine, place in places:
         if runs and not set(runs) & set(place.runs()):
             continue
         # What another machine has is missing on this one, which is no reason to compare none.
         asked = {name: name.partition(":")[0] for name in benchmarks}
-        elsewhere = {name for names in there.values() for name in names}.difference(there[machine])
+        elsewhere = {name for names in there.values() for name in names}.difference(there.get(machine, ()))
         lacks = elsewhere.intersection(asked.values())
         problems += [Problem(machine, f"there are no results of {name}") for name in sorted(lacks)]
         own_benchmarks = [name for name, benchmark in asked.items() if benchmark not in lacks]

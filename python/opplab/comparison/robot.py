@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,14 +129,15 @@ def _table(report: Report) -> Table:
         better = better_of(row.metric, report.testcase)
         base = row.entries[0]
         cells = [None if entry is None else _cell(entry, base, better) for entry in row.entries]
-        for at, cell in enumerate(cells):
-            if cell is not None and (row.line, at) in wrong:
-                cell.cannot = wrong[row.line, at]
+        _note(cells, row.line, wrong)
         beside = _is_beside(row.metric, report.testcase)
         rows.append(
             Row("", row.metric, cells, better=better, spread_kind="percent", metric=row.metric, is_beside=beside)
         )
-    rows += [Row("", one.name, _shares(one), "%", "lower", metric=one.name) for one in report.failures]
+    for failure in report.failures:
+        shares = _shares(failure)
+        _note(shares, failure.line, wrong)
+        rows.append(Row("", failure.name, shares, "%", "lower", metric=failure.name))
     notes = [*report.notes, *wrong.values()]
     if report.runs is not None:
         notes.append(f"runs of the base: {report.runs}")
@@ -157,6 +158,13 @@ def _table(report: Report) -> Table:
         heads=commits,
         machine=report.axes.get("tbox_group", ""),
     )
+
+
+def _note(cells: Sequence[Cell | None], line: int, wrong: Mapping[tuple[int, int], str]) -> None:
+    """Mark the cells whose printed change does not follow from their means."""
+    for at, cell in enumerate(cells):
+        if cell is not None:
+            cell.cannot = wrong.get((line, at), "")
 
 
 def _shares(failure: Failure) -> list[Cell | None]:

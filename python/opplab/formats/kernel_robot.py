@@ -92,6 +92,7 @@ class Failure:
     name: str
     runs: tuple[tuple[int, int], ...]
     changes: tuple[str, ...]
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)
@@ -360,7 +361,7 @@ def _table(lines: _Lines, report: Report, ends: Sequence[int], file: str) -> Non
             report.runs = report.runs or runs[0][1]
             if len(runs) != len(report.commits):
                 raise _refused(file, place, line, report)
-            report.failures.append(Failure(failed["name"], runs, changes))
+            report.failures.append(Failure(failed["name"], runs, changes, place))
             lines.at += 1
             continue
         if _ELIDED.match(line):
@@ -476,6 +477,15 @@ def disagreements(report: Report) -> dict[tuple[int, int], str]:
                 means = f"{base.text} and {entry.text}"
                 words = f"{entry.change_text} of {row.metric} does not follow from {means}"
                 found[row.line, at] = f"line {row.line}: {words}"
+    for failure in report.failures:
+        shares = [100 * fails / runs if runs else None for fails, runs in failure.runs]
+        for at, (share, change) in enumerate(zip(shares, failure.changes, strict=True)):
+            if at and change and share is not None and shares[0] is not None:
+                printed = change.rstrip("%")
+                if abs(float(printed) - (share - shares[0])) > _half(printed):
+                    counts = " and ".join(f"{fails}:{runs}" for fails, runs in (failure.runs[0], failure.runs[at]))
+                    words = f"{change} of {failure.name} does not follow from {counts}"
+                    found[failure.line, at] = f"line {failure.line}: {words}"
     return found
 
 
