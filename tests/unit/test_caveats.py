@@ -79,6 +79,24 @@ def test_a_boost_by_the_model_of_an_unknown_processor_is_named(load: Path, tmp_p
         assert "[processor]" not in of(kernel, *more)
 
 
+def test_a_refused_sampling_rate_leaves_what_the_engine_has(load: Path, tmp_path: Path) -> None:
+    """A driver without a transition latency samples every 6.4 s on v6.12; the row claimed 8 ms, and ran with that."""
+    text = opplab.Machine.load("juno-r2").to_toml()
+    (tmp_path / "bare.toml").write_text(re.sub(r"transition_latency_us = \d+", "transition_latency_us = 0", text))
+    machine = str(tmp_path / "bare.toml")
+    policy = opplab.Policy(governor="ondemand", kernel="6.12", tunables={"sampling_rate": 500})
+    samples = opplab.simulate(machine, str(load), policy, seconds=1).events("dbs_decision").height
+    rate = {"governor": "ondemand", "kernel": "6.12", "tunables": {"sampling_rate": 6442450}}
+    assert (
+        samples == opplab.simulate(machine, str(load), opplab.Policy(**rate), seconds=1).events("dbs_decision").height
+    )
+    run = ["run", str(load), "-m", machine, "--governor", "ondemand", "--kernel", "6.12", "--seconds", "0.2"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(
+        main, [*run, "--tunable", "sampling_rate=500", "-o", str(tmp_path / "out")]
+    )
+    assert "less than two ticks: its default, 6442450, stays" in " ".join(done.output.split()), done.output
+
+
 def of_conservative(load: Path, folder: Path, *words: str) -> Result:
     run = ["run", str(load), "-m", "juno-r2", "--governor", "conservative", "--seconds", "0.2", "--iterations", "2"]
     return CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, *words, "-o", str(folder / "out")])

@@ -335,6 +335,18 @@ def test_unknown_numbers_of_a_machine_are_unknown_and_not_0(tmp_path: Path) -> N
     assert known["busy_uw"] == 595_125
 
 
+@pytest.mark.parametrize(("name", "words"), [("scmi", "latency unknown, switch"), ("acpi-cpufreq", "latency 0 us")])
+def test_a_latency_that_its_driver_takes_for_unknown_is_not_0(tmp_path: Path, name: str, words: str) -> None:
+    text = re.sub(r"transition_latency_us = \d+", "transition_latency_us = 0", Machine.load("juno-r2").to_toml())
+    path = tmp_path / "bare.toml"
+    path.write_text(text.replace('name = "scmi"', f'name = "{name}"'))
+    assert f"driver {name}: slow switch (kthread), frequency table, transition {words}" in " ".join(
+        run("machine", "show", str(path)).output.split()
+    )
+    driver = json.loads(run("machine", "show", str(path), "--format", "json").output)["drivers"][0]
+    assert driver["transition_latency_ns"] == (None if "unknown" in words else 0)
+
+
 def test_idle_power_by_clock_is_shown() -> None:
     """What the engine draws for an idle CPU at a clock stands beside the clock, not one number beside the state."""
     of_x1 = run("machine", "show", "pixel6").output.partition("cluster X1")[2]

@@ -137,7 +137,12 @@ fn known<T: PartialEq + Default>(value: T) -> Option<T> {
 fn describe_driver<'py>(py: Python<'py>, driver: &Cpufreq) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("driver", driver.driver.name)?;
-    set_fields!(dict, driver; transition_latency_ns, fast_switch, switch_ns, dvfs_possible_from_any_cpu, freq_table);
+    let latency_ns = driver.transition_latency_ns;
+    dict.set_item(
+        "transition_latency_ns",
+        if driver.driver.zero_is_unknown { known(latency_ns) } else { Some(latency_ns) },
+    )?;
+    set_fields!(dict, driver; fast_switch, switch_ns, dvfs_possible_from_any_cpu, freq_table);
     Ok(dict)
 }
 

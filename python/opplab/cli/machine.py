@@ -60,9 +60,11 @@ def _text(facts: dict[str, Any]) -> str:
     for driver in facts["drivers"]:
         switch = "fast switch" if driver["fast_switch"] else "slow switch (kthread)"
         table = "frequency table" if driver["freq_table"] else "no frequency table"
+        latency_ns = driver["transition_latency_ns"]
+        latency = "unknown" if latency_ns is None else f"{_us(latency_ns)} us"
         lines.append(
-            f"driver {driver['driver']}: {switch}, {table}, transition latency "
-            f"{_us(driver['transition_latency_ns'])} us, switch {_us(driver['switch_ns'])} us"
+            f"driver {driver['driver']}: {switch}, {table}, transition latency {latency}, "
+            f"switch {_us(driver['switch_ns'])} us"
         )
     for cluster in facts["clusters"]:
         lines.append(

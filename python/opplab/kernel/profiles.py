@@ -201,7 +201,8 @@ class KernelProfile(_kernel.KernelProfile):
     Notes
     -----
     ``show(gate)`` and ``set(gate, value)`` read and override one gate, ``gates()`` lists them all.
-    ``rate_limit_us(transition_delay_us=, transition_latency_ns=)`` is schedutil's default.
+    ``rate_limit_us(transition_delay_us=, transition_latency_ns=, driver=)`` is schedutil's default; a driver's name has
+    what it makes of a latency of 0.
     ``version`` and ``point`` are the mainline release and the point release whose backports it has; ``proven`` counts
     its values by proof. Source: the rows of `kernel_gates`.
 
@@ -212,6 +213,8 @@ class KernelProfile(_kernel.KernelProfile):
     ('cfs', 'once')
     >>> [KernelProfile(name).rate_limit_us(transition_latency_ns=10_000) for name in ("5.18", "6.12")]
     [10000, 15]
+    >>> [KernelProfile(name).rate_limit_us(driver="cpufreq-dt") for name in ("5.18", "6.12", "6.18")]
+    [10000, 6442450, 1500]
     """
 
     __slots__ = ()

@@ -36,6 +36,8 @@ def kept_rate(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
     ('10000', '8000')
     >>> kept_rate({"driver": [slow]}, ondemand | {"tunables": {"sampling_rate": "8000"}})
     ''
+    >>> kept_rate({"driver": [{"name": "cpufreq-dt"}]}, ondemand | {"kernel": "6.12"})
+    '6442450'
     """
     asked, hz = _asked(policy), int(policy.get("hz", 0))
     rows = _opplab.governor_tunables()
@@ -61,7 +63,9 @@ def kept_rate(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
         for key in ("transition_delay", "transition_latency")
     )
     # cpufreq_governor.c:cpufreq_dbs_governor_init(), v6.12.
-    default_us = profile.rate_limit_us(transition_delay_us=delay_ns // 1000, transition_latency_ns=latency_ns)
+    default_us = profile.rate_limit_us(
+        transition_delay_us=delay_ns // 1000, transition_latency_ns=latency_ns, driver=name
+    )
     return str(max(least_us, default_us))
 
 

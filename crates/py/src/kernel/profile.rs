@@ -1,6 +1,7 @@
 //! Kernel profiles and their gates.
 
 use opplab_guarded::guarded;
+use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::profile::{GATES, KernelProfile, profile_names};
 use opplab_kernel::profile_table::{differences, proven_text};
 use opplab_kernel::release;
@@ -102,9 +103,12 @@ impl PyKernelProfile {
         GATES.iter().filter_map(|gate| Some((gate.name, self.inner.show(gate.name)?))).collect()
     }
 
-    #[pyo3(signature = (*, transition_delay_us = 0, transition_latency_ns = 0))]
-    fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
-        self.inner.rate_limit_us(transition_delay_us, transition_latency_ns)
+    #[pyo3(signature = (*, transition_delay_us = 0, transition_latency_ns = 0, driver = ""))]
+    fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32, driver: &str) -> u32 {
+        let latency_ns = DriverId::named(driver).map_or(transition_latency_ns, |driver| {
+            driver.transition_latency_ns(transition_latency_ns.into(), &self.inner)
+        });
+        self.inner.rate_limit_us(transition_delay_us, latency_ns)
     }
 
     fn __repr__(&self) -> PyResult<String> {
