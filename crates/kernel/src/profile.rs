@@ -12,6 +12,7 @@ use crate::freq_invariance::{AmdPerfCaps, FreqMaxOf, amd_highest_perf_by_model, 
 use crate::proposals::proposal::parse;
 use crate::proposals::{Need, ProposalError, Proposals};
 use crate::release::{self, Release, Version, read_to};
+use crate::sched::domains::{RECLAIM_DISTANCE, ZEN_RECLAIM_DISTANCE};
 use crate::util_est::UtilEstForm;
 
 /// In no mainline release.
@@ -486,6 +487,11 @@ gates! {
         Util = "util" since (5, 9), "by the utilisation, too, where as many are idle", [Commit("3edecfef0285")];
         NumaImbalance = "numa-imbalance" since (5, 11), "on its node only while few tasks run there", [Commit("7d2b5dd0bcc4"), Code("fair.c:find_idlest_group()", "6.1.192")];
     }
+    far_nodes: FarNodes, "How far apart NUMA nodes are that no fork, exec or wake-up moves a task between (`node_reclaim_distance`)." {
+        Beyond30 = "30" since (4, 14), "beyond 30 on every machine, and AMD's sockets are 32 apart", [Replaced("a55c7454a8c8")];
+        Zen = "32-zen" since (5, 4), "beyond 32 on AMD's family 0x17, beyond 30 elsewhere", [Commit("a55c7454a8c8")];
+        ZenOn = "32-zen-on" since (5, 7), "beyond 32 on AMD's families from 0x17 on, beyond 30 elsewhere", [Commit("753039ef8b2f"), Code("amd.c:init_amd_zen_common()", "6.12.117")];
+    }
     wake_affine_idle: WakeAffineIdle, "Where an interrupt on an idle CPU starts the search for an idle CPU." {
         Here = "here" since (4, 14), "on the CPU of the interrupt, whatever cache the previous CPU has", [Replaced("7332dec055f2"), Replaced("806486c377e3")];
         Shared = "shared-cache" since (4, 16), vectors ["wake_affine"], "there, if both share a cache and the previous CPU is busy", [Commit("7332dec055f2"), Commit("806486c377e3"), Code("fair.c:wake_affine_idle()", "6.12.117")];
@@ -917,6 +923,16 @@ impl KernelProfile {
         arch_knows && self.invariance != Invariance::None
     }
 
+    /// `node_reclaim_distance`, on AMD's processors of a family (`None`: on another's).
+    pub fn node_reclaim_distance(&self, amd_family: Option<u32>) -> u32 {
+        let is_widened = amd_family.is_some_and(|family| match self.far_nodes {
+            FarNodes::Beyond30 => false,
+            FarNodes::Zen => family == 0x17,
+            FarNodes::ZenOn => family >= 0x17,
+        });
+        if is_widened { ZEN_RECLAIM_DISTANCE } else { RECLAIM_DISTANCE }
+    }
+
     /// What is divided by the nominal performance of a CPU with `own` highest performance, on an AMD machine whose CPUs have
     /// those of `all`.
     pub fn amd_boost_numerator(&self, own: u32, all: &[u32], (family, model): (u32, u32)) -> u64 {
@@ -1044,6 +1060,15 @@ mod tests {
         for entry in crate::proposals::PROPOSALS {
             assert_eq!(refused("6.12.117", &[entry.name]), None, "{}", entry.name);
         }
+    }
+
+    /// AMD's sockets are 32 apart.
+    #[test]
+    fn sockets_of_zen_are_near_from_the_kernel_that_widened_the_distance() {
+        let far = |kernel: &str, family: Option<u32>| named(kernel).node_reclaim_distance(family) < 32;
+        assert!(far("5.3", Some(0x17)) && !far("5.4", Some(0x17)));
+        assert!(far("5.6", Some(0x19)) && !far("5.7", Some(0x19)) && !far("6.12.117", Some(0x1a)));
+        assert!(far("6.12.117", Some(0x15)) && far("6.12.117", None));
     }
 
     /// What the texts state of their kernels.

@@ -595,6 +595,11 @@ impl Machine {
         cores.windows(2).any(|pair| pair[0] == pair[1])
     }
 
+    /// The family of AMD's processor, as /proc/cpuinfo prints it; `None` for other makers'.
+    pub fn amd_family(&self) -> Option<u32> {
+        self.processor.as_ref().filter(|processor| processor.vendor == "AuthenticAMD").map(|processor| processor.family)
+    }
+
     /// Whether the machine's cores differ and Intel made it.
     pub fn is_intel_hybrid(&self) -> bool {
         let intel = self.processor.as_ref().is_some_and(|processor| processor.vendor == "GenuineIntel");

@@ -163,7 +163,7 @@ impl<H: Host> At<'_, H> {
 impl Nohz {
     /// Of a machine that ran for long under such a kernel.
     pub(crate) fn new(machine: &Machine, hz: u64, profile: &KernelProfile) -> Self {
-        let domains = opplab_sim::sched_domains(machine).with_thresholds(profile.balance_thresholds);
+        let domains = opplab_sim::sched_domains(machine, profile);
         let cpu = |cpu: usize| {
             let levels = (0..domains.n_levels(cpu)).filter_map(|level| domains.domain(cpu, level));
             let balance = |domain| {

@@ -177,6 +177,19 @@ fn kernbench_gains_from_jobs_and_estimates_the_whole_from_a_part() {
     assert!((0.95..1.06).contains(&(part / two)), "{part} s from a quarter of the files, {two} s");
 }
 
+/// A part with fewer files than jobs has idle jobs that the whole does not have.
+#[test]
+fn a_part_of_kernbench_has_a_file_for_each_job() {
+    let made = |set: &[(&str, u64)]| {
+        let given: Vec<_> = set.iter().map(|&(name, value)| (name, ParamValue::Int(value))).collect();
+        benchmark("kernbench").expect("it is there").workload(&given, &machine("skylake-8x-uma"), 1).err()
+    };
+    let why = made(&[("jobs", 160), ("files", 100)]).unwrap_or_default();
+    assert!(why.contains("`files` is 100, but 160 jobs"), "{why}");
+    assert_eq!(made(&[("jobs", 160), ("files", 160)]), None);
+    assert_eq!(made(&[("jobs", 5000), ("files", 2240)]), None);
+}
+
 #[test]
 fn dbench_waits_for_data_in_iowait_and_for_the_journal_not() {
     let case = case("dbench", &[("clients", 1)], machine("skylake-8x-uma"), policy("performance"), 500);
@@ -358,6 +371,25 @@ fn nas_counts_from_when_the_ranks_are_spread() {
     };
     let (old, new) = (elapsed("5.0"), elapsed("6.12"));
     assert!((0.98..1.02).contains(&(old / new)), "{old} s and {new} s");
+}
+
+/// Goal: sockets that are 32 apart are not far on AMD from v5.4 on, so that new tasks go to both, and one rank a core is as fast
+/// without second threads. Method: the balance of two sockets by kernel, and the steps of 64 ranks on 64 cores.
+#[test]
+fn new_tasks_go_to_both_sockets_of_an_epyc() {
+    let run = |kernel: &str, nosmt: bool| {
+        let policy = Policy { nosmt, ..policy_of(kernel, "performance") };
+        let outcome = checked(&case("nas-mpi", &[("ranks", 64)], machine("epyc-7502-2s"), policy, 400));
+        let busy: Vec<u64> = outcome.busy_ns_by_opp.iter().map(|opps| opps.iter().sum()).collect();
+        (busy[1] as f64 / busy[0] as f64, outcome.counts as f64)
+    };
+    let (both, steps) = run("6.12", false);
+    assert!((0.9..1.1).contains(&both), "{both}");
+    let (alone, without_smt) = run("6.12", true);
+    assert!((0.9..1.1).contains(&alone), "{alone}");
+    assert!((0.95..1.05).contains(&(without_smt / steps)), "{without_smt} and {steps} steps");
+    let (far, _) = run("5.3", false);
+    assert!(far < 0.5, "{far}");
 }
 
 #[test]

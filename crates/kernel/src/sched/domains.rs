@@ -22,6 +22,8 @@ const SD_DEGENERATE_GROUPS_MASK: u32 = 0x7fff & !SD_WAKE_AFFINE;
 const LOCAL_DISTANCE: u32 = 10;
 /// Beyond this distance tasks are not placed on fork, exec and wake-up (`RECLAIM_DISTANCE`).
 pub const RECLAIM_DISTANCE: u32 = 30;
+/// The same on AMD's Zen (arch/x86/kernel/cpu/amd.c:`init_amd_zen_common()`, v6.12).
+pub const ZEN_RECLAIM_DISTANCE: u32 = 32;
 
 /// Facts about the CPUs, one entry a CPU. The numbers of cores, clusters, caches and nodes are names: equal means shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub struct Topology {
     pub asym_priority: Option<Vec<i32>>,
     /// CPUs that are in no domain, offline or isolated; empty: none is.
     pub excluded: Vec<bool>,
-    /// `node_reclaim_distance`, normally [`RECLAIM_DISTANCE`].
+    /// `node_reclaim_distance`, normally [`RECLAIM_DISTANCE`] (`KernelProfile::node_reclaim_distance`).
     pub node_reclaim_distance: u32,
 }
 

@@ -110,6 +110,9 @@ fn kernbench(params: &Params, machine: &Machine, seed: u64) -> Result<Workload, 
     let files = match params.int("files") {
         0 => (64 * jobs).max(400).min(total),
         files if files > total => return Err(format!("`files` is {files}, but there are {total}")),
+        files if files < jobs.min(total) => {
+            return Err(format!("`files` is {files}, but {jobs} jobs have one each, as in the whole: give 0 or more"));
+        }
         files => files,
     };
     let part = |whole: u64| (u128::from(whole) * u128::from(files) / u128::from(total)) as u64;

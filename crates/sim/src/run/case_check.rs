@@ -47,9 +47,7 @@ pub(crate) fn check_case(case: &Case) -> Result<(), CaseError> {
     let online = |cpu: u32| case.policy.is_online(&case.machine, cpu);
     match case.workload.cpu_sets.iter().find(|set| !set.iter().any(|&cpu| online(cpu))) {
         None => Ok(()),
-        Some(set) => {
-            Err(CaseError(format!("workload {:?} has tasks for CPUs {set:?}, which are offline", case.workload.name)))
-        }
+        Some(set) => Err(CaseError(format!("the workload has tasks for CPUs {set:?}, which are offline"))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::sched::cpumask::CpuMask;
-use opplab_kernel::sched::domains::{self, RECLAIM_DISTANCE, SchedDomains};
+use opplab_kernel::sched::domains::{self, SchedDomains};
 use opplab_model::machine::{Cluster, Machine};
 use opplab_model::policy::Policy;
 
@@ -40,15 +40,16 @@ pub(crate) struct Topology {
     pub(crate) domains: Rc<SchedDomains>,
 }
 
-/// The scheduling domains that the kernel builds for `machine`, whose CPUs' capacities it knows.
-pub fn sched_domains(machine: &Machine) -> SchedDomains {
+/// The scheduling domains that a kernel builds for `machine`, whose CPUs' capacities it knows.
+pub fn sched_domains(machine: &Machine, profile: &KernelProfile) -> SchedDomains {
     let capacity = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity.into()).collect();
-    sched_domains_of(machine, capacity, None, Vec::new())
+    sched_domains_of(machine, profile, capacity, None, Vec::new())
 }
 
 /// The same with the capacities and packing priorities that the kernel knows.
 fn sched_domains_of(
     machine: &Machine,
+    profile: &KernelProfile,
     capacity: Vec<u64>,
     asym_priority: Option<Vec<i32>>,
     excluded: Vec<bool>,
@@ -58,7 +59,7 @@ fn sched_domains_of(
     let mut node_of = BTreeMap::new();
     let numa_in_package =
         package.iter().zip(&node).any(|(&package, &node)| *node_of.entry(package).or_insert(node) != node);
-    SchedDomains::build(&domains::Topology {
+    let domains = SchedDomains::build(&domains::Topology {
         core: of(|cpu| cpu.core),
         // No level-2 cache is shared by cores: it is the core's own.
         cluster: of(|cpu| cpu.core),
@@ -69,8 +70,9 @@ fn sched_domains_of(
         capacity,
         asym_priority,
         excluded,
-        node_reclaim_distance: RECLAIM_DISTANCE,
-    })
+        node_reclaim_distance: profile.node_reclaim_distance(machine.amd_family()),
+    });
+    domains.with_thresholds(profile.balance_thresholds)
 }
 
 impl Topology {
@@ -119,7 +121,7 @@ impl Topology {
         }
         let included: Vec<usize> = (0..nr).filter(|&cpu| !excluded[cpu]).collect();
         let differ = included.iter().any(|&cpu| capacities[cpu] != capacities[included[0]]);
-        let domains = sched_domains_of(machine, capacities.to_vec(), asym_priority.clone(), excluded.clone());
+        let domains = sched_domains_of(machine, profile, capacities.to_vec(), asym_priority.clone(), excluded.clone());
         Self {
             smt_active: smt_masks.iter().any(|mask| mask.as_set().weight() > 1),
             siblings,
@@ -130,7 +132,7 @@ impl Topology {
             llc_masks,
             asym: differ.then(|| included.into_iter().collect()),
             reference_khz: machine.clusters.iter().map(Cluster::reference_khz).collect(),
-            domains: Rc::new(domains.with_thresholds(profile.balance_thresholds)),
+            domains: Rc::new(domains),
             asym_priority,
             nohz_full: (0..nr as u32).map(|cpu| policy.nohz_full.contains(&cpu)).collect(),
             offline: offline.into(),
