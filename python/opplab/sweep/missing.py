@@ -14,11 +14,6 @@ from opplab.kernel.profiles import halves
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
-POLLING = (
-    "a CPU that polls counts as asleep here, and executes in hardware (APERF, MPERF): clocks of intel_pstate, HWP and "
-    "amd-pstate come out too low under a latency limit, and response times too long"
-)
-
 
 def unable(cases: Sequence[Case]) -> list[str]:
     """Name the policies whose cases cannot run, and why, before another one runs."""
@@ -38,7 +33,6 @@ def missing(cases: Sequence[Case]) -> list[str]:
     """
     told: dict[str, None] = {}
     without: dict[str, dict[str, None]] = {}
-    polling: dict[str, None] = {}
     clampless = set()
     # One case of each policy and machine: workloads and seeds do not matter.
     for place, one in {(one.machine, one.policy): one for one in cases}.items():
@@ -48,22 +42,14 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 told[f"no energy-aware scheduling on {case.machine}: {why}"] = None
-            tree = json.loads(one.json)
-            policy = tree["policy"]
-            for half in halves(case.kernel, policy.get("gates") or {}):
+            for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
                 told[f"{one.policy}: {half}"] = None
-            idle = (state for cluster in tree["machine"]["cluster"] for state in cluster.get("idle", ()))
-            polls = any(state["name"] == "POLL" for state in idle)
-            if polls and policy.get("cpu_dma_latency_us") is not None:
-                polling.setdefault(one.policy)
             for name, part in case.unreached_proposals():
                 told[f"{one.policy}: proposal {name} does nothing without {part}"] = None
             if not case.has_clamps():
                 clampless.add(place)
             if case.eas_needs_schedutil():
                 without.setdefault(case.machine, {})[one.policy] = None
-    if polling:
-        told[f"{', '.join(polling)}: {POLLING}"] = None
     for machine, policies in without.items():
         told[
             f"{', '.join(policies)}: no energy-aware scheduling on {machine}, which the kernel has under schedutil only"
