@@ -351,21 +351,6 @@ def test_the_rest_of_the_machine_is_named_beside_the_power(tmp_path: Path, load:
         assert told == bool(floor_uw)
 
 
-def test_a_latency_limit_names_what_polling_leaves_out(load: Path, tmp_path: Path) -> None:
-    words = ["run", str(load), "-m", "skylake-sp-2s", "--seconds", "0.1", "--iterations", "1"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        main, [*words, "--vs", "cpu_dma_latency_us=0", "-o", str(tmp_path / "a")]
-    )
-    assert done.exit_code == 0, done.output
-    assert "cpu_dma_latency_us=0: a CPU that polls counts as asleep here" in " ".join(done.stdout.split())
-    # Without a limit, and on a machine that has no state of polling, nothing is to be named.
-    for place, others in (("b", []), ("c", ["-m", "pixel6", "--vs", "cpu_dma_latency_us=0"])):
-        wanted = [*words[:2], *(others or words[2:4]), *words[4:], "-o", str(tmp_path / place)]
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, wanted)
-        assert done.exit_code == 0, done.output
-        assert "a CPU that polls" not in done.stdout
-
-
 def test_governors_that_turn_energy_aware_scheduling_off_are_named(load: Path, tmp_path: Path) -> None:
     """Goal: performance against schedutil is of placement, too; silence was read as "EAS is on"."""
     words = "performance, powersave: no energy-aware scheduling on pixel6, which the kernel has under schedutil only"

@@ -14,11 +14,6 @@ from opplab.kernel.profiles import halves
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
-POLLING = (
-    "a CPU that polls counts as asleep here, and executes in hardware (APERF, MPERF): clocks of intel_pstate, HWP and "
-    "amd-pstate come out too low under a latency limit, and response times too long"
-)
-
 
 def unable(cases: Sequence[Case]) -> list[str]:
     """Name the policies whose cases cannot run on a machine, and why, before another one runs.
@@ -65,14 +60,8 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 add(f"no energy-aware scheduling on {case.machine}: {why}", one.policy)
-            tree = json.loads(one.json)
-            policy = tree["policy"]
-            for half in halves(case.kernel, policy.get("gates") or {}):
+            for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
                 add(half, one.policy)
-            idle = (state for cluster in tree["machine"]["cluster"] for state in cluster.get("idle", ()))
-            polls = any(state["name"] == "POLL" for state in idle)
-            if polls and policy.get("cpu_dma_latency_us") is not None:
-                add(POLLING, one.policy)
             for name, part in case.unreached_proposals():
                 add(f"proposal {name} does nothing without {part}", one.policy)
             if not case.has_clamps():

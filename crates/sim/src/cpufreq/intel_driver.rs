@@ -151,7 +151,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let cpu = state.cpus[0];
             let deep_from = self.hardware.deep_from[state.cluster];
             let is_deep = hwp.leaves_out_deep() && self.cpus[cpu].idle.is_down(deep_from);
-            let idle = self.cpus[cpu].curr == TaskId::IDLE;
+            let idle = self.cpus[cpu].curr == TaskId::IDLE && !self.is_polling(cpu);
             // Of time in deep states it takes no notice, so that it has nothing to look at until they end.
             if !hwp.follows_load() || is_deep || idle && hwp.is_settled() {
                 continue;
@@ -176,7 +176,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    /// `cpu` starts to run tasks: the firmware watches it.
+    /// `cpu` starts to run tasks, or to poll: the firmware watches it.
     pub(crate) fn hwp_watch(&mut self, cpu: CpuId) {
         let state = &self.policies[self.cpus[cpu].policy];
         if state.hwp.as_ref().is_some_and(Hwp::follows_load) {

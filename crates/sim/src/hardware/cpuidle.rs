@@ -135,6 +135,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.refresh_power(cpu);
         self.refresh_siblings_of_polling(cpu, choice.index);
         self.cluster_may_sleep(cl);
+        if self.is_polling(cpu) {
+            self.hwp_watch(cpu);
+        }
         if let Some(ns) = poll_ns {
             self.arm(cpu, Wait::IdleExit, now + ns);
         }
@@ -228,6 +231,27 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let deep_from = self.hardware.deep_from[state.cluster];
         let ended = state.in_idle.ns_from(deep_from);
         if state.idle.is_down(deep_from) { ended + (self.now - state.idle.since_ns) } else { ended }
+    }
+
+    /// Whether `cpu` polls: idle to the kernel, it executes.
+    pub(crate) fn is_polling(&self, cpu: CpuId) -> bool {
+        let idle = &self.cpus[cpu].idle;
+        idle.is_resident() && self.polls(cpu, idle.state)
+    }
+
+    /// Whether `cpu` executes in idle state `state`. CPUs with one instruction stream between them wait for it there.
+    fn polls(&self, cpu: CpuId, state: usize) -> bool {
+        !self.stream.shared && self.case.machine.cluster_of(cpu.0).polls(state)
+    }
+
+    /// How long `cpu` has polled, ns, with the stay that lasts.
+    pub(crate) fn polled_ns(&self, cpu: CpuId) -> u64 {
+        if !self.polls(cpu, 0) {
+            return 0;
+        }
+        let state = &self.cpus[cpu];
+        let lasts_ns = if self.is_polling(cpu) { self.now - state.idle.since_ns } else { 0 };
+        state.in_idle.ns()[0] + lasts_ns
     }
 
     /// How long `cpu` takes to leave the state in which it is or last was, ns.

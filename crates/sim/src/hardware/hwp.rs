@@ -113,7 +113,8 @@ impl Hwp {
         }
     }
 
-    /// Looks at the time since the last look; `deep_ns` counts time in states that give up the clock, `c0_ns` busy time.
+    /// Looks at the time since the last look; `deep_ns` counts time in states that give up the clock, `c0_ns` that in which
+    /// the CPU executes: for tasks, or polling.
     pub(crate) fn look(&mut self, now_ns: u64, deep_ns: u64, c0_ns: u64) {
         let deep_dt_ns = deep_ns - self.last_deep_ns;
         assert!(now_ns - self.last_ns >= deep_dt_ns, "no more time asleep than has passed");

@@ -126,6 +126,8 @@ pub(crate) struct PointTimes {
     since_ns: u64,
     /// APERF and MPERF in kHz x ns.
     counters: (u128, u128),
+    /// How much of the time in POLL they have counted.
+    polled_ns: u64,
     /// Their values at the last tick that read them.
     last: (u128, u128),
 }
@@ -138,6 +140,7 @@ impl PointTimes {
             time_ns: vec![0; nr_points],
             since_ns: now_ns,
             counters: (0, 0),
+            polled_ns: 0,
             last: (0, 0),
         }
     }
@@ -145,6 +148,16 @@ impl PointTimes {
     /// The CPU was busy for `ns` at point `opp`, whose clock is `khz`.
     pub(crate) fn busy(&mut self, opp: u32, ns: u64, khz: u32, reference_khz: u32) {
         self.busy_ns[opp as usize] += ns;
+        self.executes(ns, khz, reference_khz);
+    }
+
+    /// The CPU has polled for `polled_ns` in all, lately at a clock of `khz`: idle to the kernel, it executes (C0).
+    pub(crate) fn polled(&mut self, polled_ns: u64, khz: u32, reference_khz: u32) {
+        let ns = polled_ns - std::mem::replace(&mut self.polled_ns, polled_ns);
+        self.executes(ns, khz, reference_khz);
+    }
+
+    fn executes(&mut self, ns: u64, khz: u32, reference_khz: u32) {
         self.counters.0 += u128::from(khz) * u128::from(ns);
         self.counters.1 += u128::from(reference_khz) * u128::from(ns);
     }

@@ -183,11 +183,13 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// Brings what counts by the operating point of `cpu` up to now: busy time, APERF and MPERF.
     pub(crate) fn account_point(&mut self, cpu: CpuId) {
         self.account(cpu);
+        let polled_ns = self.polled_ns(cpu);
         let state = &mut self.cpus[cpu];
         let busy_ns = std::mem::take(&mut state.busy_ns);
         let khz = self.hardware.point(state.cluster, state.opp).khz;
         let reference_khz = self.topology.reference_khz[state.cluster];
         state.at_points.busy(state.opp, busy_ns, khz, reference_khz);
+        state.at_points.polled(polled_ns, khz, reference_khz);
     }
 
     /// Time until the op of the running task of `cpu` ends; `None` if nothing runs.
