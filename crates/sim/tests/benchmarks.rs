@@ -374,21 +374,22 @@ fn nas_counts_from_when_the_ranks_are_spread() {
 }
 
 /// Goal: sockets that are 32 apart are not far on AMD from v5.4 on, so that new tasks go to both, and one rank a core is as fast
-/// without second threads. Method: the balance of two sockets by kernel, and the steps of 64 ranks on 64 cores.
+/// without second threads. Method: the balance of two sockets with and without the gate, and the steps of 64 ranks on 64 cores.
 #[test]
 fn new_tasks_go_to_both_sockets_of_an_epyc() {
-    let run = |kernel: &str, nosmt: bool| {
-        let policy = Policy { nosmt, ..policy_of(kernel, "performance") };
+    let run = |gate: Option<&str>, nosmt: bool| {
+        let gates = gate.map(|value| ("far_nodes".into(), value.into())).into_iter().collect();
+        let policy = Policy { nosmt, gates, ..policy_of("6.12", "performance") };
         let outcome = checked(&case("nas-mpi", &[("ranks", 64)], machine("epyc-7502-2s"), policy, 400));
-        let busy: Vec<u64> = outcome.busy_ns_by_opp.iter().map(|opps| opps.iter().sum()).collect();
-        (busy[1] as f64 / busy[0] as f64, outcome.counts as f64)
+        let ran = |cluster: usize| outcome.task_ns_by_cluster.iter().map(|clusters| clusters[cluster]).sum::<u64>();
+        (ran(1) as f64 / ran(0) as f64, outcome.counts as f64)
     };
-    let (both, steps) = run("6.12", false);
+    let (both, steps) = run(None, false);
     assert!((0.9..1.1).contains(&both), "{both}");
-    let (alone, without_smt) = run("6.12", true);
+    let (alone, without_smt) = run(None, true);
     assert!((0.9..1.1).contains(&alone), "{alone}");
     assert!((0.95..1.05).contains(&(without_smt / steps)), "{without_smt} and {steps} steps");
-    let (far, _) = run("5.3", false);
+    let (far, _) = run(Some("30"), false);
     assert!(far < 0.5, "{far}");
 }
 
