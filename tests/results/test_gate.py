@@ -24,6 +24,7 @@ from opplab.comparison.sources import Frame
 from opplab.errors import InputError
 from opplab.metrics import ALIASES
 from opplab.mmtests import read_run
+from opplab.mmtests.summary import SUMMARIES
 from opplab.runs import Run, Series
 from opplab.summary.answer import answer_of
 from opplab.sweep.experiments import Experiment
@@ -728,3 +729,12 @@ def test_other_work_or_another_length_under_one_name_fails_a_gate(tmp_path):
 def test_the_example_for_a_rule_that_cannot_be_read_is_of_its_own_name(text: str, name: str) -> None:
     with pytest.raises(InputError, match=f"; write e.g. '{name} < -2% clear'"):
         gate.parse(text)
+
+
+def test_an_operation_that_only_the_run_has_fails_under_every_summary():
+    """Summaries without an interval have no main statistic."""
+    base, new = run_of("base", [100.0] * 3), run_of("new", [100.0] * 3)
+    new.series["m-2"] = Series("m-2", "m", "2", "s", False, [[1.0], [2.0], [3.0]], [0, 1, 2])
+    for summary in SUMMARIES:
+        table = mmtests_comparison([base, new], "", "", "detail", 0, summary)
+        assert any("m-2" in one.message for one in gate.check([table], ["b < -20%"]) if one.failed), summary
