@@ -24,6 +24,7 @@ from opplab.comparison.sources import Frame
 from opplab.errors import InputError
 from opplab.metrics import ALIASES
 from opplab.mmtests import read_run
+from opplab.mmtests.summary import SUMMARIES
 from opplab.runs import Run, Series
 from opplab.summary.answer import answer_of
 from opplab.sweep.experiments import Experiment
@@ -760,3 +761,12 @@ def test_a_benchmark_that_one_machine_lacks_is_compared_on_the_others(tmp_path):
         assert CliRunner().invoke(opplab, [*words, "--allow-missing", allowed]).exit_code == 0
     with pytest.raises(InputError, match="no benchmark named 'c'"):
         compare(str(path), benchmarks=["c"], baseline="old")
+
+
+def test_an_operation_that_only_the_run_has_fails_under_every_summary():
+    """Summaries without an interval have no main statistic."""
+    base, new = run_of("base", [100.0] * 3), run_of("new", [100.0] * 3)
+    new.series["m-2"] = Series("m-2", "m", "2", "s", False, [[1.0], [2.0], [3.0]], [0, 1, 2])
+    for summary in SUMMARIES:
+        table = mmtests_comparison([base, new], "", "", "detail", 0, summary)
+        assert any("m-2" in one.message for one in gate.check([table], ["b < -20%"]) if one.failed), summary

@@ -166,3 +166,29 @@ def test_a_recording_has_the_same_wakeups_in_every_format(tmp_path: Path) -> Non
     assert replay_of(copies[0], "juno-r2") == replay_of(file, "juno-r2")
     for copy in copies:
         assert waits_of(copy) == waits_of(file), copy
+
+
+def test_a_process_tree_has_the_names_of_events(tmp_path: Path) -> None:
+    """/proc appends to a kworker what it works on, and a kthread has no command whose last part is its name."""
+
+    def number(value: int) -> bytes:
+        return bytes([*(value >> 7 * at & 0x7F | 0x80 for at in range((value.bit_length() - 1) // 7)),
+                      value >> (value.bit_length() - 1) // 7 * 7])  # fmt: skip
+
+    def field(tag: int, value: int | bytes) -> bytes:
+        if isinstance(value, int):
+            return number(tag << 3) + number(value)
+        return number(tag << 3 | 2) + number(len(value)) + value
+
+    names = {50001: (2, b"kworker/0:1-events"), 50002: (2, b"ksoftirqd/0"), 50003: (1, b"/usr/bin/sh")}
+    tree = b"".join(
+        field(1, field(1, pid) + field(2, parent) + field(3, name)) for pid, (parent, name) in names.items()
+    )
+    tree += field(2, field(1, 50004) + field(2, b"kworker/u8:3-flush-8:0") + field(3, 50004))
+    run = opplab.simulate(
+        "juno-r2", opplab.Workload.periodic(1, run_us=100, period_us=10000), opplab.Policy(), seconds=0.05
+    )
+    run.to_perfetto(tmp_path / "run.pftrace")
+    (tmp_path / "more.pftrace").write_bytes(field(1, field(2, tree)) + (tmp_path / "run.pftrace").read_bytes())
+    found = opplab.Trace(tmp_path / "more.pftrace").task_names()
+    assert [found[pid] for pid in range(50001, 50005)] == ["kworker/0:1", "ksoftirqd/0", "sh", "kworker/u8:3"]

@@ -191,7 +191,7 @@ def mmtests_comparison(runs: Sequence[Run], metric: str, report: str, kind: str,
         why = "the baseline has no values"
         cells = [Cell(text="?", n=0, cannot=why) if operation in run.series else None for run in runs]
         notes += [f"{operation} of {run.name}: {why}" for run in runs if operation in run.series]
-        stat = stat_name(comparison.stats[main], comparison.higher, bench.operation_name)
+        stat = stat_name(comparison.stats[main or 0], comparison.higher, bench.operation_name)
         rows.append(Row(stat, operation, cells, series.unit, "higher" if comparison.higher else "lower"))
     table = Table("blocks", [run.name for run in runs], rows, name, name, digits=comparison.precision, notes=notes)
     table.method = "mmtests (commit 638401e): * where the intervals of two standard deviations do not overlap"

@@ -8,7 +8,7 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
@@ -121,21 +121,22 @@ def _lost(series: Series) -> tuple[int, int]:
 def missing(base: Series, new: Series) -> str:
     """Report which iterations a run or its baseline lacks, or that one lost most of their values; empty if none."""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
-        ours, theirs = set(base.keys), set(new.keys)
-        return _lacks(ours, len(ours - theirs), theirs, len(theirs - ours), base.keyed_by)
-    ours, theirs = (range(len(one.iterations) if one.is_grouped() else one.count()) for one in (base, new))
-    if len(ours) != len(theirs):
-        return _lacks(ours, len(ours) - len(theirs), theirs, len(theirs) - len(ours), "iterations")
+        keys = set(base.keys), set(new.keys)
+        shared = len(keys[0] & keys[1])
+        return _lacks(len(keys[0]), len(keys[1]), shared, base.keyed_by)
+    ours, theirs = (len(one.iterations) if one.is_grouped() else one.count() for one in (base, new))
+    if ours != theirs:
+        return _lacks(ours, theirs, min(ours, theirs), "iterations")
     # Logs that sample until a time ends differ a little.
-    ours, theirs = range(base.count()), range(new.count())
-    few = 2 * min(len(ours), len(theirs)) < max(len(ours), len(theirs))
-    return _lacks(ours, len(ours) - len(theirs), theirs, len(theirs) - len(ours), "values") if few else ""
+    ours, theirs = base.count(), new.count()
+    few = 2 * min(ours, theirs) < max(ours, theirs)
+    return _lacks(ours, theirs, min(ours, theirs), "values") if few else ""
 
 
-def _lacks(base: Sized, gone: int, new: Sized, gone_of_base: int, what: str) -> str:
-    """Put in words how much of the baseline a run lacks, and of the run the baseline."""
-    words = [f"lacks {gone} of the baseline's {len(base)} {what}"] if gone > 0 else []
-    words += [f"the baseline lacks {gone_of_base} of the run's {len(new)} {what}"] if gone_of_base > 0 else []
+def _lacks(base: int, new: int, shared: int, what: str) -> str:
+    """Put in words how many of so many of the baseline a run lacks, and of the run the baseline."""
+    words = [f"lacks {base - shared} of the baseline's {base} {what}"] if base > shared else []
+    words += [f"the baseline lacks {new - shared} of the run's {new} {what}"] if new > shared else []
     return ", ".join(words)
 
 

@@ -357,8 +357,10 @@ impl Drop {
             names: TaskNames::default(),
             meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(|machine| {
                 let meter = EnergyMeter::new(machine);
-                let span = |info: &Info| (info.start_ns, info.start_ns.saturating_add(info.duration_ns));
-                self.info.as_ref().map(span).map_or(meter, |span| meter.over(span))
+                match &self.info {
+                    Some(info) => meter.over((info.start_ns, info.start_ns.saturating_add(info.duration_ns))),
+                    None => meter,
+                }
             }),
             view: View { window_ns, ..View::default() },
         };
