@@ -17,6 +17,9 @@ pub struct Start {
     pub wakes: Wakes,
     /// By how much ticks come late, ns, as measured: each draws one. Empty: never.
     pub tick_late_ns: Vec<u64>,
+    /// CPUs took turns on one instruction stream where all of this was measured: when a busy CPU has handled its tick, others may have the
+    /// stream up to the next one, and only then it schedules.
+    pub takes_turns: bool,
 }
 
 /// From wake-ups on idle CPUs to the woken tasks' first instructions there, as measured on a machine whose kernel takes long for it (an
@@ -60,14 +63,15 @@ fn pair(one: impl Into<i128>, other: impl Into<i128>) -> Node {
 
 impl Start {
     /// Its keys and values; no value of what a start as always has.
-    fn entries(&self) -> [(&'static str, Option<Node>); 11] {
-        let Self { khz, blocked, wheel, wakes, tick_late_ns } = self;
+    fn entries(&self) -> [(&'static str, Option<Node>); 12] {
+        let Self { khz, blocked, wheel, wakes, tick_late_ns, takes_turns } = self;
         let Wakes { kernel_ns, user_ns, preempt_ns, by_op_ns, kernel_tasks } = wakes;
         [
             ("khz", numbers(khz)),
             ("blocked", list(blocked, |&(util, load)| pair(util, load))),
             ("wheel", list(wheel, |&(ns, cpu)| pair(ns, cpu))),
             ("tick_late_ns", numbers(tick_late_ns)),
+            ("takes_turns", takes_turns.then(|| Node::bool(true))),
             ("kernel_irq_ns", numbers(&kernel_ns[0])),
             ("kernel_task_ns", numbers(&kernel_ns[1])),
             ("user_irq_ns", numbers(&user_ns[0])),
@@ -105,6 +109,7 @@ impl Start {
             blocked: each(&table, "blocked", |item, key| two(item, key, U32))?,
             wheel: each(&table, "wheel", |item, key| two(item, key, NS))?,
             tick_late_ns: times("tick_late_ns")?,
+            takes_turns: table.bool_or("takes_turns", false)?,
             wakes: Wakes {
                 kernel_ns: [times("kernel_irq_ns")?, times("kernel_task_ns")?],
                 user_ns: [times("user_irq_ns")?, times("user_task_ns")?],

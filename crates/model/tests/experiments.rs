@@ -208,6 +208,7 @@ fn every_kind_of_step_survives_the_trip() {
             kernel_tasks: vec![false, true],
         },
         tick_late_ns: vec![7, 8],
+        takes_turns: true,
     };
     let back = CaseFile::from_json("case.json", &case.to_json()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(case, back);

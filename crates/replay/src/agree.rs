@@ -235,7 +235,7 @@ pub(crate) fn start_at(events: &Events, setup: &Setup, time_ns: u64) -> Start {
     };
     let blocked = (0..setup.machine.nr_cpus() as u32).map(blocked).collect();
     let wheel = idle_ticks(events, setup.policy.hz, time_ns);
-    Start { khz, blocked, wheel, wakes: Wakes::default(), tick_late_ns: Vec::new() }
+    Start { khz, blocked, wheel, wakes: Wakes::default(), tick_late_ns: Vec::new(), takes_turns: false }
 }
 
 /// A thread's birth.

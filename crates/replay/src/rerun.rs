@@ -306,7 +306,7 @@ impl Replay {
         setup.notes.extend(events.groups.clone());
         let assumed_power = assume_power(&mut setup.machine);
         // Who held a shared stream depended on all that ran, to the microsecond. Here the CPUs run apart; that they stood still, and when, is
-        // part of the recorded times of tasks and wake-ups.
+        // part of the recorded times of tasks and wake-ups. That they stood still between a tick and the switch that it asked for is not.
         let shared_stream = std::mem::take(&mut setup.machine.shared_stream);
         setup.machine.constant_speed |= shared_stream;
         // What threads do around their runs is part of the work that is recovered.
@@ -588,7 +588,14 @@ impl Replay {
         let wakes = Wakes { kernel_tasks, by_op_ns: self.exits_ns.clone(), ..self.setup.wakes.clone() };
         let late = late_ticks(&self.events, tick_ns).filter(|(edge_ns, _)| phase_ns == Some(*edge_ns));
         let tick_late_ns = late.map_or_else(Vec::new, |(_, late_ns)| late_ns);
-        let mut start = Start { khz: start_khz.clone(), wakes, tick_late_ns, ..start_at(&self.events, &self.setup, 0) };
+        let takes_turns = self.shared_stream;
+        let mut start = Start {
+            khz: start_khz.clone(),
+            wakes,
+            tick_late_ns,
+            takes_turns,
+            ..start_at(&self.events, &self.setup, 0)
+        };
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }

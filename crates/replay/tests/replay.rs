@@ -320,9 +320,8 @@ fn a_closed_loop_comes_near_what_was_recorded() {
 }
 
 /// Goal: both loops are near as a whole (frequency, energy, busy time and the 95th percentile of latency within 15 %): the open one on every
-/// given recording, the closed one on 4 of the 5 whose CPUs ran in parallel and on 13 of the 25 others
-/// (15 while waits were counted from `sched_wakeup`: the tail of one is 18 % off when they count from `sched_waking`; 14 while the tail
-/// was that of all runs in one: as the mean of the runs' tails one is 16 % off).
+/// given recording, the closed one on 4 of the 5 whose CPUs ran in parallel and on 15 of the 25 others
+/// (13 while CPUs that shared a stream did not take turns at ticks).
 #[test]
 fn both_loops_are_near_as_a_whole() {
     let Some(traces) = shared("traces") else { return };
@@ -339,7 +338,7 @@ fn both_loops_are_near_as_a_whole() {
         counts.0 += u32::from(whole(Mode::Closed).is_near());
         counts.1 += 1;
     }
-    assert!(parallel.0 * 5 >= parallel.1 * 4 && others.0 * 25 >= others.1 * 13, "{parallel:?} {others:?}");
+    assert!(parallel.0 * 5 >= parallel.1 * 4 && others.0 * 25 >= others.1 * 15, "{parallel:?} {others:?}");
 }
 
 #[test]

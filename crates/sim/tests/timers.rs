@@ -442,3 +442,42 @@ fn a_birth_is_no_late_wakeup() {
     let most = others.iter().max().expect("more activations");
     assert!((1..=*most).contains(first), "{first} {others:?}");
 }
+
+/// Switches on CPU 0.
+#[derive(Default)]
+struct Switches(u32);
+
+impl Sink for Switches {
+    fn event(&mut self, _: u64, event: &Event) {
+        self.0 += u32::from(matches!(event, Event::SchedSwitch { cpu: 0, .. }));
+    }
+}
+
+/// Goal: where busy CPUs took turns on one stream, each has one of as many tick intervals as CPUs are busy. What ticks ask for comes so many
+/// times as late, and later still, as who ran for too long has to wait for longer; a busy CPU alone does not wait. Method: two tasks that
+/// never sleep share CPU 0, and ticks alone switch between them.
+#[test]
+fn what_a_tick_asks_for_waits_for_the_cpus_turn() {
+    let switches = |others: u32, takes_turns: bool| {
+        let hog = |set: u32| TaskSpec {
+            initial: true,
+            cpus: Some(set),
+            ops: vec![Op::Run { work_ns: 100_000 * MS, fixed: 0 }, Op::Exit],
+            ..TaskSpec::default()
+        };
+        let tasks = [0, 0].into_iter().chain(1..=others).map(hog).collect();
+        let workload = Workload { tasks, cpu_sets: (0..=others).map(|cpu| vec![cpu]).collect(), ..Workload::default() };
+        let policy = Policy { kernel: "6.12.117".into(), governor: "performance".into(), ..Policy::default() };
+        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 8_000 * MS };
+        let mut switches = Switches::default();
+        run_from(&case, &Start { takes_turns, ..Start::default() }, &mut switches)
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        switches.0
+    };
+    assert_eq!(switches(0, true), switches(0, false), "it has the stream");
+    for others in [1, 2] {
+        let (apart, turns) = (switches(others, false), switches(others, true));
+        let busy = others + 1;
+        assert!((busy * turns..2 * busy * turns).contains(&apart), "{others}: {apart} {turns}");
+    }
+}

@@ -69,6 +69,8 @@ pub(crate) struct Cpu {
     /// Time that the CPU ran tasks and that `account_point()` has not counted.
     pub(crate) busy_ns: u64,
     pub(crate) need_resched: bool,
+    /// A tick asked it to reschedule, which it does when it gets the instruction stream ([`crate::Start::takes_turns`]).
+    pub(crate) resched_in_turn: bool,
     /// It is among [`crate::sched::balancer::Balancer::changed`].
     pub(crate) changed: bool,
     /// The next schedule() leaves the queue's clock as it is (RQCF_REQ_SKIP).
@@ -213,6 +215,7 @@ impl Cpu {
             wake_list: Vec::new(),
             timers: CpuTimers::default(),
             need_resched: false,
+            resched_in_turn: false,
             changed: true,
             skip_clock_update: false,
             clamps: RqClamps::new(),

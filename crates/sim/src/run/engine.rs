@@ -56,6 +56,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) wakes_late: bool,
     /// [`crate::Start::tick_late_ns`].
     pub(crate) tick_late_ns: Vec<u64>,
+    /// [`crate::Start::takes_turns`].
+    pub(crate) takes_turns: bool,
     pub(crate) agenda: Agenda,
     /// CPU on which the code that runs at this instant runs.
     pub(crate) here: CpuId,

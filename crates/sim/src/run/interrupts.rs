@@ -68,6 +68,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn handle(&mut self, cpu: CpuId, what: Interrupt) {
         self.here = cpu;
         let was = std::mem::replace(&mut self.in_interrupt, true);
+        if matches!(what, Interrupt::Timers | Interrupt::IoDone { .. } | Interrupt::SwitchDone(_)) {
+            self.resched_in_turn(cpu);
+        }
         match what {
             Interrupt::Timers => {
                 if self.wheel_is_due(cpu) {

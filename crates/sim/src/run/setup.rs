@@ -113,6 +113,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             wakes: Wakes::default(),
             wakes_late: false,
             tick_late_ns: Vec::new(),
+            takes_turns: false,
             here: CpuId(0),
             in_interrupt: false,
             cpus,
@@ -165,6 +166,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if !self.stream.shared {
             self.wakes.clone_from(&start.wakes);
             self.tick_late_ns.clone_from(&start.tick_late_ns);
+            self.takes_turns = start.takes_turns;
         }
         self.wakes_late = !start.wakes.is_empty() && !self.stream.shared;
         for &(time_ns, cpu) in &start.wheel {

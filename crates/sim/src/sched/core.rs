@@ -10,6 +10,7 @@ use opplab_kernel::sched::nohz::nohz_run_idle_balance;
 use opplab_model::event::{Event, PlacementRule, QueueChange, Sink, TaskState};
 use opplab_model::machine::InvarianceSource;
 use opplab_model::workload::SchedPolicy;
+use rand_core::Rng;
 
 use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
@@ -588,6 +589,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.in_interrupt = false;
         self.account(cpu);
         let state = &mut self.cpus[cpu];
+        state.resched_in_turn = false;
         state.note_change(cpu, &mut self.balancer.changed);
         if !std::mem::take(&mut state.skip_clock_update) {
             self.update_rq_clock_here(cpu);
@@ -865,6 +867,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         let curr = self.cpus[cpu].curr;
         self.cpus[cpu].got_idle_tick |= curr == TaskId::IDLE;
+        self.resched_in_turn(cpu);
         if self.charge_starvation(cpu) {
             self.resched_cpu(cpu);
         }
@@ -879,6 +882,26 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.trigger_load_balance(cpu);
         if self.gates.profile.proposals.push_eas {
             self.push_stuck(cpu);
+        }
+        if self.takes_turns && curr != TaskId::IDLE {
+            self.wait_for_turn(cpu);
+        }
+    }
+
+    /// The CPU has the stream again: it does what a tick asked for.
+    pub(crate) fn resched_in_turn(&mut self, cpu: CpuId) {
+        if std::mem::take(&mut self.cpus[cpu].resched_in_turn) {
+            self.resched_cpu(cpu);
+        }
+    }
+
+    /// Of the CPUs that run tasks one has the stream up to the next tick: a handled tick is an armed timer, which passes the stream on
+    /// (QEMU 7.2: accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c). Those that had several ticks to handle may get it in any order.
+    fn wait_for_turn(&mut self, cpu: CpuId) {
+        let nr_busy = self.cpus.iter().filter(|state| state.curr != TaskId::IDLE).count() as u32;
+        if nr_busy > 1 && self.cpus[cpu].need_resched && !self.rng.next_u32().is_multiple_of(nr_busy) {
+            self.cpus[cpu].need_resched = false;
+            self.cpus[cpu].resched_in_turn = true;
         }
     }
 
