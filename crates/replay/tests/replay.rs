@@ -134,7 +134,7 @@ fn an_open_loop_refuses_what_it_keeps() {
     let Some(recording) = shared("traces/x86-612-fast-xeon16-any1-schedutil-iodd") else { return };
     let replay = Replay::read(&recording, None).unwrap_or_else(|error| panic!("{error}"));
     for change in [
-        Change { energy_model: Some(EnergyModelSource::Artificial), ..Change::default() },
+        Change { energy_model: Some(EnergyModelSource::Registered), ..Change::default() },
         Change { freq_max: Some("turbo-4-cores".into()), ..Change::default() },
     ] {
         let (mode, ..) = replay.compare_nearer(Some(&change)).unwrap_or_else(|error| panic!("{error}"));
