@@ -70,6 +70,23 @@ def test_only_costs_that_a_recording_lacks_are_assumed_and_drawn(name: str, assu
     assert drawn == (["costs.sugov_work_ns"] if assumed else [])
 
 
+@pytest.mark.parametrize(("name", "shares"), [("conservative-ramp_up", True), ("schedutil-iodd", False)])
+def test_a_closed_loop_names_the_stream_that_its_self_check_chose(name: str, shares: bool) -> None:
+    """Goal: text, JSON and the case that `explain` runs again are of one way; an open loop has none."""
+    folder = str(shared(f"traces/x86-612-xeon16-any1-{name}"))
+    found = json.loads(replay(folder, "--mode", "closed", "--format", "json").output)["self_check"]
+    other = found["streams"]["other"]
+    assert (found["streams"]["shared"], found["whole_near"]) == (shares, shares)
+    assert max(other.values()) > 15000 and other != found["whole"]
+    text = " ".join(replay(folder, "--mode", "closed").output.split())
+    assert ("so that its distances are optimistic" in text) == shares
+    assert f"latency p95 within {other['latency_p95'] / 1000:.1f} %" in text
+    (case,), _, _, check, _ = _opplab.replayed_cases(folder, None, 1)
+    assert json.loads(check)["self_check"] == found
+    assert json.loads(case.to_json())["machine"].get("shared_stream", False) == shares
+    assert "streams" not in json.loads(replay(folder, "--mode", "open", "--format", "json").output)["self_check"]
+
+
 def test_missed_activations_name_what_the_trace_has_of_them() -> None:
     """Goal: what `trace sql` derives from the same trace is in the reason why the column is blank."""
     folder = str(shared("traces/x86-612-xeon16-any2-schedutil-hetero9"))

@@ -113,7 +113,7 @@ fn recorded_of((governor, driver, kernel, half_life_ms): Known) -> Recorded {
 }
 
 /// Runs of those that the closed loop of `replay_trace` is the mean of, as cases: each whether it is under the changed policy, and its
-/// number.
+/// number. `shared`: its CPUs share the recorded stream (`self_check.streams`).
 #[guarded]
 #[pyfunction]
 pub(crate) fn compared_cases(
@@ -123,12 +123,13 @@ pub(crate) fn compared_cases(
     change: Changed,
     recorded: Known,
     runs: Vec<(bool, u64)>,
+    shared: bool,
 ) -> PyResult<Vec<PyCase>> {
     let machine = machine.map(|machine| machine.inner.clone());
     let (change, recorded) = (change_of(change), recorded_of(recorded));
     let cases = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
-        let case = |(is_changed, nth)| replay.compared_case(change.as_ref(), is_changed, nth);
+        let case = |(is_changed, nth)| replay.compared_case(change.as_ref(), is_changed, nth, shared);
         runs.into_iter().map(case).collect::<Result<Vec<_>, _>>()
     })?;
     Ok(cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start)).collect())
@@ -209,11 +210,14 @@ pub(crate) fn replayed_cases(
     let (found, events) = run(py, move || {
         let recorded = Recorded { governor, half_life_ms, ..Recorded::default() };
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
-        let check = match check {
-            true => comparison_json(&replay, &replay.compare(None, Mode::Closed)?, Mode::Closed, None),
-            false => speed_json(Path::new(path), &replay.setup.machine)?,
+        let (check, shared) = match check {
+            true => {
+                let found = replay.compare(None, Mode::Closed)?;
+                (comparison_json(&replay, &found, Mode::Closed, None), found.shares_stream())
+            }
+            false => (speed_json(Path::new(path), &replay.setup.machine)?, false),
         };
-        let cases = (0..runs).map(|nth| replay.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;
+        let cases = (0..runs).map(|nth| replay.closed_case(nth, shared)).collect::<Result<Vec<_>, _>>()?;
         let later_ns = cases.first().map_or(0, |closed| closed.later_ns);
         let cases = cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start));
         Ok(((cases.collect(), replay.events.first_ns, later_ns, check, replay.pids), replay.events))

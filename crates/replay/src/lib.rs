@@ -20,7 +20,7 @@ pub mod idle;
 pub mod idle_states;
 pub mod measure;
 pub mod metrics;
-mod nearer;
+pub mod nearer;
 mod nohz;
 pub mod open;
 mod periods;

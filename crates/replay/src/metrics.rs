@@ -270,6 +270,7 @@ mod tests {
             silence: Silence { frequency: Vec::new(), wakeups: false },
             work_share: None,
             runs: (checks.clone(), changes),
+            streams: None,
         };
         let of = |comparison: &Comparison, name: &str| {
             metrics(comparison, Mode::Closed)

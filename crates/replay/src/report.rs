@@ -12,6 +12,7 @@ use crate::agree::{Agreement, Row};
 use crate::events::LatePeriods;
 use crate::measure::{Measured, Placements, PolicyTimes, window_start_ns};
 use crate::metrics::{MISSED, Metric, Verdict, Whole, latency_ns, metrics};
+use crate::nearer::Streams;
 use crate::rerun::{Comparison, Mode, Replay};
 use crate::setup::{recording_files, speed_note};
 use crate::silence::Silence;
@@ -24,6 +25,7 @@ pub fn agreement_json(agreement: &Agreement) -> String {
 
 node_of_fields! {
     Row { kind, of, recorded, simulated, distance, spread, limit }
+    Streams { shared, other }
     Whole { frequency, energy, busy, latency_p95 }
 }
 
@@ -63,7 +65,7 @@ fn self_check(comparison: &Comparison) -> Node {
     node_table! {
         near: comparison.is_near(), checked: comparison.is_checked(), energy_known: !comparison.energy_is_silent(),
         freq_distance, freq_distance_busy, energy_distance, freq_spread, energy_spread, whole,
-        whole_near: whole.is_near(),
+        whole_near: whole.is_near(), streams: comparison.streams,
     }
 }
 

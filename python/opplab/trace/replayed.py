@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from opplab import _opplab
 
 MISSED = "missed activations"
+WHOLE = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
 
 
@@ -74,16 +75,33 @@ def assumed(found: dict[str, Any]) -> list[str]:
     return [*words, *[f"note: {note}" for note in found["notes"]]]
 
 
+def _distances(whole: dict[str, int]) -> list[str]:
+    return [f"{name} within {whole[key] / 1000:.1f} %" for key, name in WHOLE.items() if key in whole]
+
+
 def whole_text(check: dict[str, Any]) -> str:
     """Report how far a replay under its own policy is from the trace, CPUs together."""
-    names = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
-    parts = [
-        f"{name} within {check['whole'][key] / 1000:.1f} %" for key, name in names.items() if key in check["whole"]
-    ]
+    parts = _distances(check["whole"])
     verdict = (
-        "NOT near" if not check["whole_near"] else "near" if len(parts) == len(names) else "not all is in the trace"
+        "NOT near" if not check["whole_near"] else "near" if len(parts) == len(WHOLE) else "not all is in the trace"
     )
     return f"as a whole: {', '.join(parts)}: {verdict} (15 % are near)"
+
+
+def streams_text(check: dict[str, Any]) -> list[str]:
+    """Report how CPUs run in a closed loop whose recorded ones shared a stream, if both ways were tried."""
+    if "streams" not in check:
+        return []
+    other = ", ".join(_distances(check["streams"]["other"]))
+    if not check["streams"]["shared"]:
+        return [
+            "CPUs run apart, though the recorded ones shared one instruction stream. By this self-check they are not "
+            f"to share it: then {other}"
+        ]
+    return [
+        "CPUs share one instruction stream, as the recorded ones did. This self-check chose that, so that its "
+        f"distances are optimistic. With CPUs apart: {other}"
+    ]
 
 
 def self_check(check: dict[str, Any]) -> str:

@@ -329,12 +329,16 @@ impl Drop {
             1 => self.found = Some(self.signals()?),
             2 => {
                 let replay = self.replay()?;
-                self.slow = Some(Slow::of(&replay)?);
+                self.slow = Some(Slow::of(&replay, false)?);
                 self.replay = Some(replay);
             }
             _ => {
                 if let (Some(replay), Some(slow)) = (self.replay.take(), &mut self.slow) {
-                    slow.check = check(&replay)?;
+                    let (words, shared) = check(&replay)?;
+                    if shared {
+                        *slow = Slow::of(&replay, shared)?;
+                    }
+                    slow.check = words;
                 }
             }
         }
@@ -590,11 +594,11 @@ fn show_energy(energy: &TraceEnergy, out: &mut Answer) {
     }
 }
 
-/// How near the trace's own policy comes to the trace when its work is run again.
-fn check(replay: &Replay) -> Result<String, String> {
+/// How near the trace's own policy comes to the trace when its work is run again, and whether CPUs share the recorded stream then.
+fn check(replay: &Replay) -> Result<(String, bool), String> {
     let found = replay.compare(None, Mode::Closed).map_err(|error| error.to_string())?;
     if !found.is_checked() {
-        return Ok("The trace has no frequency, so the distance of that run is unknown.".to_owned());
+        return Ok(("The trace has no frequency, so the distance of that run is unknown.".to_owned(), false));
     }
     let points: Vec<String> = found.freq_distance.iter().map(|&distance| decimal(distance, 3, 1)).collect();
     let energy = match found.energy_is_silent() {
@@ -602,16 +606,17 @@ fn check(replay: &Replay) -> Result<String, String> {
         false => format!("energy within {} %", decimal(found.energy_distance, 3, 1)),
     };
     let near = if found.is_near() { "near" } else { "NOT near" };
-    Ok(format!(
+    let words = format!(
         "That run against the trace: frequency residency within {} points, {energy}: {near}.",
         points.join(", ")
-    ))
+    );
+    Ok((words, found.shares_stream()))
 }
 
 impl Slow {
     /// What held CPUs back in a closed loop.
-    fn of(replay: &Replay) -> Result<Self, String> {
-        let ClosedCase { case, start, .. } = replay.closed_case(0).map_err(|error| error.to_string())?;
+    fn of(replay: &Replay, shared: bool) -> Result<Self, String> {
+        let ClosedCase { case, start, .. } = replay.closed_case(0, shared).map_err(|error| error.to_string())?;
         let mut sink = WhySlow::new(&case);
         let outcome = opplab_sim::run_from(&case, &start, &mut sink).map_err(|error| error.0)?;
         Ok(Self {
