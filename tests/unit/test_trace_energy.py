@@ -213,6 +213,23 @@ def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
             assert "unknown_ns" in shown.stdout
 
 
+def test_kernel_threads_are_no_apps_by_their_numbers(tmp_path: Path) -> None:
+    """Per-CPU threads of two kinds share the number of their CPU, and nothing else; each kind has the sum of its own."""
+    tasks = {11: "kworker/0:1", 12: "ksoftirqd/0", 13: "kworker/u24:1-flush", 14: "/usr/bin/sh"}
+    lines = ["sh-1 [000] 1.000000: cpu_frequency: state=950000 cpu_id=0"]
+    switch = "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={}"
+    names = {pid: name.rsplit("/", 1)[-1][:15] if pid == 14 else name for pid, name in tasks.items()}
+    chain = [(0, "swapper/0"), *names.items(), (0, "swapper/0")]
+    for nth, ((prev, before), (pid, name)) in enumerate(pairwise(chain)):
+        lines.append(f"{before}-{prev} [000] 1.0{nth + 1}0000: {switch.format(before, prev, name, pid)} next_prio=120")
+    (tmp_path / "t.txt").write_text("\n".join([*lines, ""]))
+    opplab.read_trace(tmp_path / "t.txt").export(tmp_path / "t.pftrace")
+    energy = opplab.read_trace(tmp_path / "t.pftrace").energy(opplab.Machine.load("juno-r2"))
+    ran = dict(energy.apps.select("app", "running_ns").iter_rows())
+    assert ran == {"kworker": 20_000_000, "ksoftirqd": 10_000_000, "sh": 10_000_000}
+    assert energy.apps["energy_j"].sum() == pytest.approx(energy.tasks["energy_j"].sum(), rel=1e-12)
+
+
 def test_without_ranges_there_is_no_interval(tmp_path: Path) -> None:
     tree = tomllib.loads(opplab.Machine.load("juno-r2").to_toml())
     del tree["range"]
