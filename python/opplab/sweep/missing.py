@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CaseError, InputError
@@ -41,10 +41,31 @@ def unable(cases: Sequence[Case]) -> list[str]:
     return list(told)
 
 
+def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the groups whose lower clamp is above their parent's, which limits it (core.c:cpu_util_update_eff(), v6.12).
+
+    Parents come before their groups, as in a case.
+
+    Examples
+    --------
+    >>> lowered([{"name": "/a"}, {"name": "/a/b", "parent": 0, "uclamp_min": 512}, {"name": "/c", "uclamp_min": 512}])
+    ['uclamp_min of /a/b is 50 % and counts as 0 %, that of its parent']
+    """
+    acting, found = [], []
+    for group in groups:
+        own = group.get("uclamp_min", 0)
+        above = acting[group["parent"]] if "parent" in group else own
+        acting.append(min(own, above))
+        if above < own:
+            percent = [f"{100 * value / 1024:.4g} %" for value in (own, above)]
+            found.append(f"uclamp_min of {group['name']} is {percent[0]} and counts as {percent[1]}, that of its parent")
+    return found
+
+
 def missing(cases: Sequence[Case]) -> list[str]:
     """Report what policies ask for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
 
-    What is only taken to be there is named, too: clamps that boost real-time tasks.
+    What is only taken to be there is named, too: clamps that boost real-time tasks. So are clamps that a parent limits.
     """
     found: dict[str, dict[str, None]] = {}
     clampless = set()
@@ -74,7 +95,11 @@ def missing(cases: Sequence[Case]) -> list[str]:
             case = _opplab.Case.from_json(each.json)
             if (built := case.boosted_by_build()) is not None:
                 add(built, each.policy)
-            clamped = (each.machine, each.policy) in clampless and "clamp" in each.json
+            is_clampless = (each.machine, each.policy) in clampless
+            clamped = is_clampless and "clamp" in each.json
+            if not is_clampless and "uclamp_min" in each.json:
+                for words in lowered(json.loads(each.json)["workload"].get("groups", [])):
+                    add(words, each.policy)
             if clamped and case.asks_for_clamps():
                 add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
