@@ -69,6 +69,9 @@ def missing(cases: Sequence[Case]) -> list[str]:
     """
     found: dict[str, dict[str, None]] = {}
     clampless = set()
+    # Of each machine: the policies whose kernel has no energy-aware scheduling, and whether another one's has.
+    old: dict[str, list[str]] = {}
+    energy_aware = set()
 
     def add(words: str, policy: str) -> None:
         found.setdefault(words, {})[policy] = None
@@ -81,6 +84,11 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 add(f"no energy-aware scheduling on {case.machine}: {why}", one.policy)
+            has_eas = case.has_eas()
+            if has_eas is None:
+                old.setdefault(case.machine, []).append(one.policy)
+            elif has_eas:
+                energy_aware.add(case.machine)
             for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
                 add(half, one.policy)
             for name, part in case.unreached_proposals():
@@ -90,6 +98,9 @@ def missing(cases: Sequence[Case]) -> list[str]:
             if case.eas_needs_schedutil():
                 words = f"no energy-aware scheduling on {case.machine}, which the kernel has under schedutil only"
                 add(words, one.policy)
+    for machine, policies in old.items():
+        for policy in policies if machine in energy_aware else ():
+            add(f"no energy-aware scheduling on {machine}: the kernel does not have it", policy)
     for each in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
             case = _opplab.Case.from_json(each.json)
