@@ -221,7 +221,7 @@ def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
 
 
 def test_kernel_threads_are_no_apps_by_their_numbers(tmp_path: Path) -> None:
-    """Per-CPU threads of two kinds share the number of their CPU, and nothing else; each kind has the sum of its own."""
+    """Per-CPU threads of two kinds share only the number of their CPU; each kind has the sum of its own."""
     tasks = {11: "kworker/0:1", 12: "ksoftirqd/0", 13: "kworker/u24:1-flush", 14: "/usr/bin/sh"}
     lines = ["sh-1 [000] 1.000000: cpu_frequency: state=950000 cpu_id=0"]
     switch = "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={}"

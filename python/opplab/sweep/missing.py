@@ -58,7 +58,9 @@ def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
         acting.append(min(own, above))
         if above < own:
             percent = [f"{100 * value / 1024:.4g} %" for value in (own, above)]
-            found.append(f"uclamp_min of {group['name']} is {percent[0]} and counts as {percent[1]}, that of its parent")
+            found.append(
+                f"uclamp_min of {group['name']} is {percent[0]} and counts as {percent[1]}, that of its parent"
+            )
     return found
 
 
