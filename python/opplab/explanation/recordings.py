@@ -106,8 +106,7 @@ def explain_trace(
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
     records = Records(case)
-    named = next((name for pid, name in _names(case, pids) if str(pid) == str(task)), task)
-    index = task_index(records, named)
+    index = task_index(records, next((name for pid, name in _names(case, pids) if str(pid) == str(task)), task))
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     return Explanation({**records.about(), **about, **zero}, task_findings(records, index, at_ns))

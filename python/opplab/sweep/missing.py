@@ -51,7 +51,8 @@ def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> lowered([{"name": "/a"}, {"name": "/a/b", "parent": 0, "uclamp_min": 512}, {"name": "/c", "uclamp_min": 512}])
     ['uclamp_min of /a/b is 50 % and counts as 0 %, that of its parent']
     """
-    acting, found = [], []
+    acting: list[int] = []
+    found = []
     for group in groups:
         own = group.get("uclamp_min", 0)
         above = acting[group["parent"]] if "parent" in group else own
