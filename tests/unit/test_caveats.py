@@ -368,6 +368,17 @@ def test_governors_that_turn_energy_aware_scheduling_off_are_named(load: Path, t
         assert "energy-aware" not in said(*more, "-o", str(tmp_path / str(name)))
 
 
+def test_a_kernel_without_energy_aware_scheduling_is_named_beside_one_with_it(load: Path, tmp_path: Path) -> None:
+    """It came with 5.0: between these kernels placement differs, whatever else they lack."""
+    short = ("run", str(load), "--seconds", "0.1", "--iterations", "1", "-o")
+    words = "kernel=4.14, kernel=4.20: no energy-aware scheduling on pixel6: the kernel does not have it."
+    versions = ("--vs", "kernel=4.14", "--vs", "kernel=4.20", "--vs", "kernel=5.0")
+    said = stdout_of(*short, str(tmp_path / "a"), "-m", "pixel6", *versions)
+    assert words in said and said.count("energy-aware") == 1
+    alike = stdout_of(*short, str(tmp_path / "b"), "-m", "epyc-7742-2s", "--vs", "kernel=4.20")
+    assert "energy-aware" not in alike
+
+
 def stdout_of(*words: str) -> str:
     done = CliRunner(env={"COLUMNS": "300"}).invoke(main, list(words))
     assert done.exit_code == 0, f"{done.output}{done.exception}"

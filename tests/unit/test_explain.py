@@ -1093,6 +1093,23 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     assert opplab.explain(folder, why_slow=True, machine=machine).about["governor_known"] is False
 
 
+def test_tasks_of_a_trace_are_named_by_pid_in_every_explanation(tmp_path: Path) -> None:
+    """The placements of a pid are those of its name; the run of the recovered work has its own numbers of tasks."""
+    machine = opplab.Machine.load("juno-r2")
+    work = opplab.Workload.periodic(3, run_us=1600, period_us=16000)
+    trace = tmp_path / "run.dat"
+    opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=0.3).to_trace(trace)
+    pids = {comm: pid for pid, comm in opplab.read_trace(trace).task_names().items()}
+    for name in ("periodic0-0", "periodic2-2"):
+        by_pid, by_name = (
+            opplab.explain(trace, task=task, at=0.2, machine=machine) for task in (str(pids[name]), name)
+        )
+        assert str(by_pid) == str(by_name)
+        assert f"{name} was placed" in str(by_pid)
+    with pytest.raises(opplab.InputError, match="unknown task `99999`"):
+        opplab.explain(trace, task="99999", at=0.2, machine=machine)
+
+
 def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Goal: no decision of a governor that is only assumed stands for the clock that the trace has.
 

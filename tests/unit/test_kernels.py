@@ -196,6 +196,11 @@ def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> 
     assert (equal["change"], equal["certainty"]) == (0, "equal in all runs")
     gates = [{"gate": "teo", "latency_max": -25.0, "activations": 0.0}]
     assert _attribution_words([changed, equal], gates) == ["latency_max -25.0 %: teo alone reproduces it."]
+    # Near and not near enough: the digits show why.
+    small, off = {**changed, "change": -0.17}, [{"gate": "teo", "latency_max": -0.2}]
+    assert _attribution_words([small], off) == [
+        "latency_max -0.17 %: no gate alone reproduces it; nearest is teo with -0.20 %."
+    ]
 
 
 def test_gates_of_one_commit_are_attributed_as_one_and_a_half_of_it_is_named(tmp_path: Path) -> None:

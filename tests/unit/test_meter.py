@@ -149,4 +149,4 @@ def test_variants_read_as_each_policy_alone(tmp_path: Path) -> None:
         assert own == json.loads(shown("--governor", governor, "--format", "json"))
         assert f"{governor}:\n{shown('--governor', governor)}" in shown("--vs", "governor=performance")
     refused = CliRunner().invoke(cli, ["meter", "rails", "juno-eas", "--vs", "governor=performance"])
-    assert "give an EXPERIMENT, or --machine and --workload" in refused.output
+    assert "an EXPERIMENT has its own machine, workload and policies: give it alone" in refused.output

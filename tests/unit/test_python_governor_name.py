@@ -29,3 +29,23 @@ def test_explain_names_the_class():
     run = opplab.simulate("juno-r2", WORK, opplab.Policy(), seconds=0.1, governor=Highest())
     assert "reported to Highest (Python)" in str(opplab.explain(run, cpu=0, at=0.05))
     assert opplab.explain(run, cpu=0, at=0.05).about["governor"] == "Highest (Python)"
+
+
+class Lazy(opplab.Governor):
+    """Without headroom, and so slow; it changes the clock all the same."""
+
+    def update(self, facts):
+        busiest = max(cpu.util_cfs_boost for cpu in facts.cpus)
+        return facts.freq_ref_khz * busiest // facts.cpus[0].capacity
+
+
+def test_slow_cpus_under_a_governor_in_python_are_its_own():
+    """No reason of schedutil's holds, nor that of a governor which never changes the clock."""
+    work = opplab.Workload.periodic(6, run_us=5000, period_us=16000)
+    run = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.3, governor=Lazy())
+    assert len(run.events("cpu_frequency")) > 10
+    slow = [one for one in opplab.explain(run, why_slow=True) if one.kind == "slow"]
+    reasons = {one.data["reason"] for one in slow}
+    assert "custom-governor" in reasons
+    assert reasons <= {"custom-governor", "transition"}
+    assert "the governor in Python asked for no more" in str(opplab.explain(run, why_slow=True))

@@ -374,6 +374,10 @@ def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:
     for change in (*(f"{key}={value}" for key, value in values.items()), example):
         done = CliRunner().invoke(opplab, [*base, "--vs", change])
         assert done.exit_code == 0, f"{change}: {done.output}{done.exception}"
+    # What --f-max refuses --vs refuses, on every machine.
+    for wrong in (["--f-max", "600000"], ["--vs", "freq_max=600000"]):
+        refused = CliRunner().invoke(opplab, [*base, *wrong])
+        assert refused.exit_code and "unknown f_max `600000`" in f"{refused.output}{refused.exception}"
 
 
 def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:

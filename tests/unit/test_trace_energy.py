@@ -204,6 +204,13 @@ def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
             blank = {name for name, value in rows["hidden"].items() if value is None and name.endswith(("_j", "share"))}
             assert bool(blank) == (nr_lines < len(lines))
             assert not blank or {"energy_j", "low_j", "high_j", "share"} <= blank
+        # The signals have the same energy of each task: none that is known where it has none.
+        summary = opplab.read_trace(trace).signals(machine=opplab.Machine.load("juno-r2")).task_summary()
+        expected = dict(energy.tasks.select("comm", "energy_j").iter_rows())
+        own = {row["comm"]: row["energy_j"] for row in summary.to_dicts()}
+        assert {name: own[name] for name in ("hidden", "known")} == {
+            name: expected[name] for name in ("hidden", "known")
+        }
         assert energy.exact
         energy.write(tmp_path / "tables")
         opplab.read_trace(trace).view(tmp_path / "run.html", machine=opplab.Machine.load("juno-r2"))
@@ -211,6 +218,39 @@ def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
             shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2", "--by", by])
             assert "energies are without 10.000 ms of running, whose clock is not known" in shown.stderr
             assert "unknown_ns" in shown.stdout
+
+
+def test_kernel_threads_are_no_apps_by_their_numbers(tmp_path: Path) -> None:
+    """Per-CPU threads of two kinds share only the number of their CPU; each kind has the sum of its own."""
+    tasks = {11: "kworker/0:1", 12: "ksoftirqd/0", 13: "kworker/u24:1-flush", 14: "/usr/bin/sh"}
+    lines = ["sh-1 [000] 1.000000: cpu_frequency: state=950000 cpu_id=0"]
+    switch = "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={}"
+    names = {pid: name.rsplit("/", 1)[-1][:15] if pid == 14 else name for pid, name in tasks.items()}
+    chain = [(0, "swapper/0"), *names.items(), (0, "swapper/0")]
+    for nth, ((prev, before), (pid, name)) in enumerate(pairwise(chain)):
+        lines.append(f"{before}-{prev} [000] 1.0{nth + 1}0000: {switch.format(before, prev, name, pid)} next_prio=120")
+    (tmp_path / "t.txt").write_text("\n".join([*lines, ""]))
+    opplab.read_trace(tmp_path / "t.txt").export(tmp_path / "t.pftrace")
+    energy = opplab.read_trace(tmp_path / "t.pftrace").energy(opplab.Machine.load("juno-r2"))
+    ran = dict(energy.apps.select("app", "running_ns").iter_rows())
+    assert ran == {"kworker": 20_000_000, "ksoftirqd": 10_000_000, "sh": 10_000_000}
+    assert energy.apps["energy_j"].sum() == pytest.approx(energy.tasks["energy_j"].sum(), rel=1e-12)
+
+
+def test_power_over_time_is_the_energy(tmp_path: Path) -> None:
+    """Power of each step times its length is the clusters' energy: the last step ends with the trace."""
+    machine = opplab.Machine.load("juno-r2")
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    opplab.simulate(machine, work, opplab.Policy(), seconds=3.001).to_trace(tmp_path / "run.dat")
+    trace = opplab.read_trace(tmp_path / "run.dat")
+    energy = trace.energy(machine)
+    times = energy.steps["time_ns"].to_list()
+    ends = [*times[1:], trace.info["start_ns"] + energy.window_ns]
+    lengths = [end - start for start, end in zip(times, ends, strict=True)]
+    assert 0 < lengths[-1] < lengths[0] * 0.9
+    for name, energy_j in energy.clusters.select("cluster", "energy_j").iter_rows():
+        summed = sum(uw * ns for uw, ns in zip(energy.steps[name], lengths, strict=True)) / 1e15
+        assert summed == pytest.approx(energy_j, rel=1e-9)
 
 
 def test_without_ranges_there_is_no_interval(tmp_path: Path) -> None:

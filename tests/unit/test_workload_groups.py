@@ -361,6 +361,28 @@ def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
     assert "kernel 5.2 has no utilisation clamps" in chosen.stderr, chosen.output
 
 
+def test_a_lower_clamp_above_its_parent_s_is_named(tmp_path: Path) -> None:
+    """The kernel limits a group's cpu.uclamp.min by its parent's, 0 by default: the clamp alone changes nothing."""
+    task = {"instance": 2, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "w.json").write_text(json.dumps({"global": {"duration": 1}, "tasks": {"t": task}}))
+    labels = ("none", "alone", "with-parent")
+    (tmp_path / "e.toml").write_text(
+        'format = 1\nname = "e"\nmachine = "juno-r2"\nbaseline = "none"\niterations = 1\nduration = "1s"\n'
+        + "".join(f'[[policy]]\nlabel = "{label}"\n' for label in labels)
+        + '[[workload]]\nlabel = "w"\nrtapp = "w.json"\n'
+        + '[[group]]\nname = "/pod"\nuclamp_min = 60\npolicies = ["with-parent"]\n'
+        + '[[group]]\nname = "/pod/web"\nuclamp_min = 50\ntasks = ["t"]\npolicies = ["alone", "with-parent"]\n'
+    )
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "e.toml"), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    said = " ".join(done.stdout.split())
+    assert "alone: uclamp_min of /pod/web is 50 % and counts as 0 %, that of its parent." in said
+    assert said.count("counts as") == 1
+    energies = pl.read_parquet(tmp_path / "out" / "results.parquet").filter(metric="energy")
+    energy_j = dict(energies.select("policy", "value").iter_rows())
+    assert energy_j["alone"] == energy_j["none"] != energy_j["with-parent"]
+
+
 def test_what_boosts_real_time_tasks_is_named_and_does_not_hang_on_a_clamp(tmp_path: Path) -> None:
     """A clamp that clamps nothing, of another task, moves no real-time task; the kernel's build does, and is named."""
     timer = {"ref": "unique", "period": 5000}

@@ -197,6 +197,12 @@ impl PyCase {
         Ok(why.filter(|why| why.is_of_machine(&case.case.machine)).map(|why| why.to_string()))
     }
 
+    /// Whether it runs with energy-aware scheduling; None if its kernel does not have it, on a machine that could.
+    fn has_eas(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        let why = opplab_sim::why_no_eas(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))?;
+        Ok((why != Some(opplab_sim::NoEas::Kernel)).then_some(why.is_none()))
+    }
+
     /// Whether it runs without energy-aware scheduling, and with it under schedutil.
     fn eas_needs_schedutil(&self, py: Python<'_>) -> PyResult<bool> {
         opplab_sim::eas_needs_schedutil(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))

@@ -160,9 +160,8 @@ fn tables<'py>(
     dict.set_item("rails", rows(py, rails)?)?;
     let steps = PyDict::new(py);
     set_fields!(steps, energy.steps; start_ns, step_ns);
-    for (cluster, values) in energy.clusters.iter().zip(&energy.steps.energy_fj) {
-        let power: Vec<f64> = values.iter().map(|&fj| fj as f64 / energy.steps.step_ns as f64).collect();
-        steps.set_item(&cluster.name, power)?;
+    for (nth, cluster) in energy.clusters.iter().enumerate() {
+        steps.set_item(&cluster.name, energy.steps.power_uw(nth))?;
     }
     dict.set_item("steps", steps)?;
     let (low, high) = energy.interval_fj();

@@ -225,8 +225,8 @@ pub(crate) fn trace_signals<'py>(
         let (cpus, fj): (Vec<_>, Vec<_>) =
             seen.map(|(cpu, one)| (cpu as u32, joules(one.running_fj + one.idle_fj))).unzip();
         table(py, &dict, "cpu_energy", &[("cpu", cpus.into_pyarray(py).into_any()), ("cpu_j", array(py, fj))])?;
-        let (pids, fj): (Vec<_>, Vec<_>) =
-            energy.tasks.iter().map(|(pid, one)| (*pid, joules(one.cpu_fj + one.shared_fj))).unzip();
+        let known = energy.tasks.iter().filter(|(_, one)| one.is_known());
+        let (pids, fj): (Vec<_>, Vec<_>) = known.map(|(pid, one)| (*pid, joules(one.cpu_fj + one.shared_fj))).unzip();
         table(py, &dict, "task_energy", &[("pid", pids.into_pyarray(py).into_any()), ("energy_j", array(py, fj))])?;
         let (names, fj): (Vec<_>, Vec<_>) =
             energy.clusters.iter().map(|one| (one.name.as_str(), joules(one.cpus_fj + one.shared_fj))).unzip();

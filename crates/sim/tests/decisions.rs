@@ -788,7 +788,7 @@ fn slow_time_has_a_reason() {
             if governor == "schedutil" { vec![("rate_limit_us".into(), rate_limit_us.into())] } else { Vec::new() };
         let mut sink = WhySlow::new(&case);
         let outcome = run(&case, &mut sink).unwrap_or_else(|error| panic!("{error:?}"));
-        let mut sums = [SlowTime::default(); 16];
+        let mut sums = [SlowTime::default(); 17];
         for ((_, _, reason, khz), time) in sink.finish(&outcome) {
             assert!(khz < 1_200_000 && time.lost_ns < time.slow_ns && time.energy_fj > 0);
             sums[reason as usize].slow_ns += time.slow_ns;
@@ -796,7 +796,7 @@ fn slow_time_has_a_reason() {
         }
         sums
     };
-    let slow = |sums: &[SlowTime; 16], reason: SlowReason| sums[reason as usize].slow_ns;
+    let slow = |sums: &[SlowTime; 17], reason: SlowReason| sums[reason as usize].slow_ns;
     let quick = why("schedutil", "0");
     assert!(slow(&quick, SlowReason::NewTask) > 1_000_000, "{quick:?}");
     assert_eq!(slow(&quick, SlowReason::RateLimit), 0);
@@ -809,7 +809,7 @@ fn slow_time_has_a_reason() {
         low[SlowReason::FixedGovernor as usize].lost_ns * 10 > low[SlowReason::FixedGovernor as usize].slow_ns * 4,
         "{low:?}"
     );
-    assert_eq!(why("performance", ""), [SlowTime::default(); 16]);
+    assert_eq!(why("performance", ""), [SlowTime::default(); 17]);
     assert!(slow(&why("ondemand", ""), SlowReason::Sampling) > 1_000_000);
 }
 
@@ -875,7 +875,7 @@ fn a_ramp_after_a_long_sleep_is_a_ramp() {
     case.policy.governor = "schedutil".into();
     let mut sink = WhySlow::new(&case);
     let outcome = run(&case, &mut sink).expect("runs");
-    let mut slow_ns = [0; 16];
+    let mut slow_ns = [0; 17];
     for ((_, _, reason, _), time) in sink.finish(&outcome) {
         slow_ns[reason as usize] += time.slow_ns;
     }

@@ -52,7 +52,8 @@ def _idle_of_run(target: str, output_format: str) -> None:
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU whose task and frequency to explain.")
 @click.option(
     "--task",
-    help="Task whose placement to explain: a name, or NAME#0, NAME#1, ... among equal names; in a trace also a pid.",
+    help="Task whose placement to explain: a name, or NAME#0, NAME#1, ... among equal names; in a trace a pid, or "
+    "NAME#2, NAME#3, ... after the first.",
 )
 @click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
 @click.option(

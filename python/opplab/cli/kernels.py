@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -251,14 +252,18 @@ def _attribution_words(whole: Sequence[Mapping[str, Any]], rows: Sequence[Mappin
         if one["certainty"] not in CLEAR or not change:
             continue
         known = [(row["gate"], row[name]) for row in rows if row.get(name)]
-        head = f"{name} {change_text(change, unit=one['in'])}"
+        words = partial(change_text, unit=one["in"])
+        head = f"{name} {words(change)}"
         alone = [gate for gate, value in known if abs(value - change) <= REPRODUCED * abs(change)]
         if alone:
             out.append(f"{head}: {' or '.join(alone)} alone reproduces it.")
         elif known:
             gate, value = min(known, key=lambda pair: abs(pair[1] - change))
+            # What is near and not near enough needs the digits that show it.
+            digits = 1 if words(value) != words(change) else 2
             out.append(
-                f"{head}: no gate alone reproduces it; nearest is {gate} with {change_text(value, unit=one['in'])}."
+                f"{name} {words(change, digits=digits)}: no gate alone reproduces it; nearest is {gate} with "
+                f"{words(value, digits=digits)}."
             )
         else:
             out.append(f"{head}: no gate alone changes it.")

@@ -76,7 +76,7 @@ def command(
         raise click.UsageError("turbostat's table has its own format: leave out --format")
     if experiment is not None:
         if machine or workload or given or vs:
-            raise click.UsageError("give an EXPERIMENT, or --machine and --workload")
+            raise click.UsageError("an EXPERIMENT has its own machine, workload and policies: give it alone")
         runs = {"": _of_experiment(experiment, seconds, policy, benchmark, param)}
     else:
         if not machine or workload is None:

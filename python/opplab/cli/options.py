@@ -113,16 +113,23 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return [CompletionItem(f"{head}{comma}{name}") for name in self._names() if name.startswith(last)]
 
 
+def check_freq_max(name: str) -> None:
+    """Refuse an f_max that no kernel has."""
+    (values,) = (str(key["values"]) for key in _opplab.policy_keys() if key["name"] == "freq_max")
+    known = values.split(", ")
+    if name not in known:
+        raise InputError(f"unknown f_max `{name}`{nearest(name, known) or f' (known: {values})'}")
+
+
 def freq_max_option(what: str, *, several: bool = False) -> Callable[[F], F]:
     """Add ``--f-max`` as `freq_max`: a name, or `several` with commas; one that no kernel has is refused."""
 
     def check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-        (values,) = (str(key["values"]) for key in _opplab.policy_keys() if key["name"] == "freq_max")
-        known = values.split(", ")
         for name in () if value is None else value.split(",") if several else [value]:
-            if name not in known:
-                hint = nearest(name, known) or f" (known: {values})"
-                raise click.BadParameter(f"unknown f_max `{name}`{hint}", ctx, param)
+            try:
+                check_freq_max(name)
+            except InputError as error:
+                raise click.BadParameter(str(error), ctx, param) from None
         return value
 
     return click.option("--f-max", "freq_max", callback=check, metavar="NAME", help=what)

@@ -16,6 +16,7 @@ from opplab import _opplab, catalog, stats
 from opplab.certainty import change_text, signed
 from opplab.cli.options import (
     NameOf,
+    check_freq_max,
     format_option,
     freq_max_option,
     half_life_option,
@@ -425,6 +426,8 @@ def _variants(
                 f"--vs {one.label}: a replay changes {TAKEN}, not {wrong[0]}; opplab choose TRACE --vs runs the "
                 "recovered work under any policy"
             )
+        if one.keys.get("freq_max"):
+            check_freq_max(one.keys["freq_max"])
         changed = {key: value for key, value in one.keys.items() if key in given or base.keys.get(key) != value}
         out.append((one.label, {"tunables": {}, **changed}))
     return out

@@ -106,16 +106,22 @@ def explain_trace(
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
     records = Records(case)
+    index = task_index(records, next((name for pid, name in _names(case, pids) if str(pid) == str(task)), task))
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
-    return Explanation({**records.about(), **about, **zero}, task_findings(records, task_index(records, task), at_ns))
+    return Explanation({**records.about(), **about, **zero}, task_findings(records, index, at_ns))
 
 
 def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:
     """Give the pid of NAME#2, NAME#3, ...: a replay numbers further tasks of one name. Other names stay."""
-    names = [one["name"] for one in json.loads(replayed.to_json())["workload"]["tasks"]]
-    own = (str(pid) for pid, name in zip(pids, names, strict=False) if name == task)
+    own = (str(pid) for pid, name in _names(replayed, pids) if name == task)
     return next(own, task) if "#" in task else task
+
+
+def _names(replayed: _opplab.Case, pids: list[int]) -> list[tuple[int, str]]:
+    """Give each recovered task's pid and its name in the replay."""
+    names = [one["name"] for one in json.loads(replayed.to_json())["workload"]["tasks"]]
+    return list(zip(pids, names, strict=False))
 
 
 def _time_of(path: Path, at: float | Decimal) -> tuple[int, dict[str, Any]]:

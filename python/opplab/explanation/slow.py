@@ -27,6 +27,7 @@ SLOW = {
     "migration": "the task came from a CPU with more utilisation",
     "long-sleep": "the task's utilisation had decayed in a long sleep",
     "ramp": "work grew faster than load tracking follows",
+    "custom-governor": "the governor in Python asked for no more",
 }
 
 

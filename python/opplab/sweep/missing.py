@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CaseError, InputError
@@ -41,13 +41,40 @@ def unable(cases: Sequence[Case]) -> list[str]:
     return list(told)
 
 
+def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the groups whose lower clamp is above their parent's, which limits it (core.c:cpu_util_update_eff(), v6.12).
+
+    Parents come before their groups, as in a case.
+
+    Examples
+    --------
+    >>> lowered([{"name": "/a"}, {"name": "/a/b", "parent": 0, "uclamp_min": 512}, {"name": "/c", "uclamp_min": 512}])
+    ['uclamp_min of /a/b is 50 % and counts as 0 %, that of its parent']
+    """
+    acting: list[int] = []
+    found = []
+    for group in groups:
+        own = group.get("uclamp_min", 0)
+        above = acting[group["parent"]] if "parent" in group else own
+        acting.append(min(own, above))
+        if above < own:
+            percent = [f"{100 * value / 1024:.4g} %" for value in (own, above)]
+            found.append(
+                f"uclamp_min of {group['name']} is {percent[0]} and counts as {percent[1]}, that of its parent"
+            )
+    return found
+
+
 def missing(cases: Sequence[Case]) -> list[str]:
     """Report what policies ask for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
 
-    What is only taken to be there is named, too: clamps that boost real-time tasks.
+    What is only taken to be there is named, too: clamps that boost real-time tasks. So are clamps that a parent limits.
     """
     found: dict[str, dict[str, None]] = {}
     clampless = set()
+    # Of each machine: the policies whose kernel has no energy-aware scheduling, and whether another one's has.
+    old: dict[str, list[str]] = {}
+    energy_aware = set()
 
     def add(words: str, policy: str) -> None:
         found.setdefault(words, {})[policy] = None
@@ -60,6 +87,11 @@ def missing(cases: Sequence[Case]) -> list[str]:
             why = case.why_no_eas()
             if why is not None:
                 add(f"no energy-aware scheduling on {case.machine}: {why}", one.policy)
+            has_eas = case.has_eas()
+            if has_eas is None:
+                old.setdefault(case.machine, []).append(one.policy)
+            elif has_eas:
+                energy_aware.add(case.machine)
             for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
                 add(half, one.policy)
             for name, part in case.unreached_proposals():
@@ -69,12 +101,19 @@ def missing(cases: Sequence[Case]) -> list[str]:
             if case.eas_needs_schedutil():
                 words = f"no energy-aware scheduling on {case.machine}, which the kernel has under schedutil only"
                 add(words, one.policy)
+    for machine, policies in old.items():
+        for policy in policies if machine in energy_aware else ():
+            add(f"no energy-aware scheduling on {machine}: the kernel does not have it", policy)
     for each in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
             case = _opplab.Case.from_json(each.json)
             if (built := case.boosted_by_build()) is not None:
                 add(built, each.policy)
-            clamped = (each.machine, each.policy) in clampless and "clamp" in each.json
+            is_clampless = (each.machine, each.policy) in clampless
+            clamped = is_clampless and "clamp" in each.json
+            if not is_clampless and "uclamp_min" in each.json:
+                for words in lowered(json.loads(each.json)["workload"].get("groups", [])):
+                    add(words, each.policy)
             if clamped and case.asks_for_clamps():
                 add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]

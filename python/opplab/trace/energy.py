@@ -107,12 +107,18 @@ def group_of(comm: str) -> str:
 def app_of(process: str) -> str:
     """Give the program of a process by its name: an Android package without its service, a path's last part.
 
+    A kernel thread is none; its kind stands for it.
+
     Examples
     --------
-    >>> app_of("com.example.app:remote"), app_of("/usr/bin/worker"), app_of("surfaceflinger")
-    ('com.example.app', 'worker', 'surfaceflinger')
+    >>> app_of("com.example.app:remote"), app_of("/usr/bin/worker"), app_of("surfaceflinger"), app_of("./a:1/b")
+    ('com.example.app', 'worker', 'surfaceflinger', 'b')
+    >>> app_of("kworker/u24:1-events"), app_of("ksoftirqd/2"), app_of("irq/45-mmc0"), app_of("sugov:4")
+    ('kworker', 'ksoftirqd', 'irq', 'sugov')
     """
-    return process.split(":", 1)[0].rsplit("/", 1)[-1] or process
+    if re.match(r"[\w-]+/u?\d", process):
+        return group_of(process)
+    return process.rsplit("/", 1)[-1].split(":", 1)[0] or process
 
 
 PID_MAX_LIMIT = 1 << 22

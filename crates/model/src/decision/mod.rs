@@ -441,7 +441,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("less-energy", "that costs the least energy"),
             code("more-capacity", "no CPU can grant its lower clamp; this one has the most capacity"),
             code("prev-does-not-fit", "it does not fit where it was, and this costs the least energy of the others"),
-            code("stay", "no other CPU would save enough, so it stays"),
+            code("stay", "no other CPU that fits it as well would save enough, so it stays"),
         ],
     ),
     (

@@ -352,7 +352,7 @@ fn nothing(machine: &Machine) -> TraceEnergy {
     TraceEnergy {
         cpus: vec![CpuEnergy::default(); machine.nr_cpus()],
         clusters: clusters.map(|one| ClusterEnergy { name: one.name.clone(), ..Default::default() }).collect(),
-        steps: Steps { start_ns: 0, step_ns: 1_000, energy_fj: vec![Vec::new(); machine.clusters.len()] },
+        steps: Steps { start_ns: 0, step_ns: 1_000, end_ns: 0, energy_fj: vec![Vec::new(); machine.clusters.len()] },
         ..TraceEnergy::default()
     }
 }

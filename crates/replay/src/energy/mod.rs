@@ -90,6 +90,13 @@ pub struct TaskEnergy {
     pub unknown_ns: u64,
 }
 
+impl TaskEnergy {
+    /// Whether anything of it is known: what ran at no known clock has no energy that is known.
+    pub fn is_known(&self) -> bool {
+        self.cpu_fj + self.shared_fj > 0 || self.unknown_ns == 0
+    }
+}
+
 /// A meter of the machine itself, as the trace has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rail {
@@ -101,13 +108,15 @@ pub struct Rail {
     pub last: (u64, u64),
 }
 
-/// Power over time: mean uW of each cluster in steps of equal length.
+/// Power over time: energy of each cluster in steps of equal length; the last one ends with what counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steps {
     /// When the first begins, ns.
     pub start_ns: u64,
-    /// How long each is, ns.
+    /// How long each is but the last one, ns.
     pub step_ns: u64,
+    /// When the last one ends, ns: with the last of what counts.
+    pub end_ns: u64,
     /// By cluster: energy of each step, fJ.
     pub energy_fj: Vec<Vec<u128>>,
 }
@@ -122,6 +131,7 @@ impl Steps {
                 *values = values.chunks(2).map(|pair| pair.iter().sum()).collect();
             }
         }
+        self.end_ns = self.end_ns.max(to_ns);
         let values = &mut self.energy_fj[cluster];
         let mut at = from_ns;
         while at < to_ns {
@@ -135,14 +145,29 @@ impl Steps {
         }
     }
 
+    /// From when to when the step `nth` is, ns.
+    fn span(&self, nth: u64) -> (u64, u64) {
+        let start = self.start_ns + nth * self.step_ns;
+        (start, (start + self.step_ns).min(self.end_ns).max(start))
+    }
+
+    /// Mean power of a cluster in each step, uW.
+    pub fn power_uw(&self, cluster: usize) -> Vec<f64> {
+        let mean = |(nth, &fj): (u64, &u128)| {
+            let (start, end) = self.span(nth);
+            fj as f64 / (end - start).max(1) as f64
+        };
+        (0u64..).zip(&self.energy_fj[cluster]).map(mean).collect()
+    }
+
     /// Energy of all clusters between two times, fJ; steps that are partly inside count by their part.
     pub fn between_fj(&self, clusters: &[usize], from_ns: u64, to_ns: u64) -> u128 {
         let mut sum = 0;
         for &cluster in clusters {
             for (nth, &fj) in (0u64..).zip(&self.energy_fj[cluster]) {
-                let start = self.start_ns + nth * self.step_ns;
-                let inside = to_ns.min(start + self.step_ns).saturating_sub(from_ns.max(start));
-                sum += fj * u128::from(inside) / u128::from(self.step_ns);
+                let (start, end) = self.span(nth);
+                let inside = to_ns.min(end).saturating_sub(from_ns.max(start));
+                sum += fj * u128::from(inside) / u128::from((end - start).max(1));
             }
         }
         sum
@@ -429,6 +454,15 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
             "x-0 [{cpu:03}] 0.{us:06}: sched_switch: prev_comm=p{prev} prev_pid={prev} prev_prio=120 prev_state=S ==> \
              next_comm=p{next} next_pid={next} next_prio=120\n"
         )
+    }
+
+    #[test]
+    fn the_last_step_ends_with_the_trace() {
+        let mut steps = Steps { step_ns: 1_000, energy_fj: vec![Vec::new()], ..Steps::default() };
+        steps.add(0, 0, 2_500, 3);
+        assert_eq!(steps.power_uw(0), [3.0; 3]);
+        assert_eq!(steps.between_fj(&[0], 0, 2_500), 3 * 2_500);
+        assert_eq!(steps.between_fj(&[0], 2_250, 9_000), 3 * 250);
     }
 
     #[test]

@@ -72,10 +72,12 @@ pub enum SlowReason {
     LongSleep = 14,
     /// The work grew faster than load tracking follows.
     Ramp = 15,
+    /// A governor from outside asked for no more.
+    CustomGovernor = 16,
 }
 
 /// The reasons' names, in the order of their numbers.
-pub const SLOW_REASONS: [&str; 16] = [
+pub const SLOW_REASONS: [&str; 17] = [
     "turbo-bin",
     "power-budget",
     "thermal",
@@ -92,6 +94,7 @@ pub const SLOW_REASONS: [&str; 16] = [
     "migration",
     "long-sleep",
     "ramp",
+    "custom-governor",
 ];
 
 /// What holds a CPU whatever the governor.
@@ -144,6 +147,8 @@ struct PolicyState {
     is_capped: bool,
     has_decided: bool,
     has_sampled: bool,
+    /// The governor is one from outside, with reasons of its own.
+    is_custom: bool,
     /// The firmware chose frequencies.
     has_firmware: bool,
     /// When a boost for I/O was last in effect.
@@ -280,10 +285,11 @@ impl WhySlow {
             self.rows.keys().copied().filter(|&(_, _, reason, _)| reason == SlowReason::FixedGovernor).collect();
         for (cpu, task, reason, khz) in early {
             let policy = &self.policies[self.cpus[cpu as usize].policy];
-            let known = match (policy.has_firmware, policy.has_sampled, policy.has_decided) {
-                (true, ..) => SlowReason::Epp,
-                (_, true, _) => SlowReason::Sampling,
-                (.., true) => SlowReason::NewTask,
+            let known = match policy {
+                PolicyState { has_firmware: true, .. } => SlowReason::Epp,
+                PolicyState { has_sampled: true, .. } => SlowReason::Sampling,
+                PolicyState { is_custom: true, .. } => SlowReason::CustomGovernor,
+                PolicyState { has_decided: true, .. } => SlowReason::NewTask,
                 _ => continue,
             };
             let time = self.rows.remove(&(cpu, task, reason, khz)).unwrap_or_default();
@@ -325,7 +331,10 @@ impl WhySlow {
         let recent = |at: Option<u64>| at.is_some_and(|at| now_ns - at <= self.memory_ns);
         let lowered = |by: Option<Before>, util: u32| by.is_some_and(|by| recent(Some(by.time_ns)) && by.util > util);
         let life = self.tasks.get(task as usize).copied().unwrap_or_default();
-        if policy.requested_khz < policy.wanted_khz {
+        if policy.is_custom {
+            // It has no rate limit and no clamps but its own.
+            SlowReason::CustomGovernor
+        } else if policy.requested_khz < policy.wanted_khz {
             SlowReason::RateLimit
         } else if policy.is_capped {
             SlowReason::Uclamp
@@ -480,6 +489,17 @@ impl Sink for WhySlow {
                 policy.is_boosted = iowait_boost > 0;
                 if policy.is_boosted {
                     policy.boosted_ns = Some(now_ns);
+                }
+            }
+            Decision::Custom { policy_cpu, outcome, next_khz, .. } => {
+                let index = self.cpus[policy_cpu as usize].policy;
+                self.cut_policy(index, now_ns);
+                let policy = &mut self.policies[index];
+                policy.is_custom = true;
+                if outcome == SugovOutcome::Requested as u8 {
+                    // As above: not each has a request of its own.
+                    (policy.requested_khz, policy.wanted_khz) = (next_khz, next_khz);
+                    (policy.limit, policy.asked_ns) = (None, now_ns);
                 }
             }
             Decision::Sample { policy_cpu, .. } => {

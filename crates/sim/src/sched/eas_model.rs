@@ -56,11 +56,11 @@ impl EasState {
         if topology.smt_active {
             return Ok(Err(NoEas::Smt));
         }
-        if !gates.freq_invariant {
-            return Ok(Err(NoEas::NotInvariant));
-        }
         if gates.eas.is_none() {
             return Ok(Err(NoEas::Kernel));
+        }
+        if !gates.freq_invariant {
+            return Ok(Err(NoEas::NotInvariant));
         }
         if !policy.governor_id()?.energy_aware {
             return Ok(Err(NoEas::Governor));
