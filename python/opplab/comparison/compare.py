@@ -101,7 +101,7 @@ def mmtests_table(
     if table.startswith("monitor:"):
         monitor = table[8:]
         bench = find_monitor(monitor)
-        runs = [read_monitor(directory, name, monitor, benchmark, metric) for name in names]
+        runs = [read_monitor(directory, name, monitor, benchmark, metric, literal=True) for name in names]
         with_change = False
     else:
         bench = find(benchmark, report)
