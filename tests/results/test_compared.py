@@ -174,6 +174,17 @@ def test_a_run_whose_name_has_a_comma_is_named_in_quotes(tmp_path: Path) -> None
         assert list(dict.fromkeys(cell["run"] for cell in json.loads(done.stdout)["cells"])) == list(found)
 
 
+def test_the_legend_of_a_grid_keeps_a_run_whose_name_has_a_comma_whole() -> None:
+    found = [
+        {**row, "machine": machine}
+        for machine in ("one", "two")
+        for name in ("base", "new", "perf, new")
+        for row in rows(name, "t", (1.0, 2.0), "s", "lower")
+    ]
+    (table,) = opplab.compare(results.frame(found), baseline="base", table="overview", layout="grid")
+    assert table.method.endswith('columns of a machine: new, "perf, new"')
+
+
 def _without_an_iteration(folder: Path, run: str) -> Path:
     shutil.copytree(GOLDEN, folder)
     shutil.rmtree(folder / run / "iter-1")

@@ -69,6 +69,18 @@ def test_the_answer_ranks_settings_that_keep_the_constraints_first(choice: oppla
     assert any(line.startswith("Recommended: ") for line in choice.findings())
 
 
+def test_the_best_setting_of_a_goal_that_does_not_decide_is_named(choice: opplab.Choice) -> None:
+    first, *others = choice.options
+    parts = {**others[0].parts, "response_p95": replace(first.parts["response_p95"], value=1.25)}
+    quick = replace(others[0], parts=parts, meets=1.0)
+    # One that breaks the constraints is no better.
+    broken = replace(others[1], parts={**parts, "response_p95": replace(parts["response_p95"], value=0.5)}, meets=0.0)
+    found = replace(choice, options=[first, quick, broken]).findings()
+    ours = f"Its response_p95 is {first.parts['response_p95'].value:.4g} ms"
+    assert f"{ours}; by the means {quick.label} has the best, 1.250." in found
+    assert "has the best" not in " ".join(replace(choice, options=[first, broken]).findings())
+
+
 def test_probabilities_say_no_more_than_the_draws_do(choice: opplab.Choice) -> None:
     """Of eight draws that agree nobody knows 100 %; and words beside each other agree."""
     assert [choice.chance(share) for share in (1.0, 0.9, 0.5, 0.0)] == [

@@ -404,6 +404,7 @@ class Choice:
             out.append(f"Its price: {price} against {self.baseline}.")
         elif kept and (price := " and ".join(self.priced_against_next().values())):
             out.append(f"Its price: {price} against {kept[0].label}.")
+        out += self._other_goals(chosen)
         if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
             most = f"although in most {self.samples[1]} within the limit"
             out.append(f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}.")
@@ -506,6 +507,21 @@ class Choice:
             if text in option.kept_by_means:
                 words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
         return words
+
+    def _other_goals(self, chosen: Option) -> list[str]:
+        """Report which setting that keeps the constraints is the best in each goal that did not decide."""
+        found = []
+        for goal in self.goals[1:]:
+            unit, better = self.units[goal]
+            best = (max if better == "higher" else min)(
+                (option for option in self.options if option.meets >= 0.5), key=lambda option: option.parts[goal].value
+            )
+            ours, theirs = (quantity(option.parts[goal].value) for option in (chosen, best))
+            if ours != theirs:
+                found.append(
+                    f"Its {title_of(goal)} is {ours} {unit}; by the means {best.label} has the best, {theirs}."
+                )
+        return found
 
     def _late(self, chosen: Option) -> list[str]:
         """Report that a setting misses more activations than another one, as the baseline may."""
