@@ -553,11 +553,15 @@ class Choice:
             out.append(f"measure {one.key} (assumed {self.assumptions[one.key]}){': ' + words if words else ''}")
         gap = self.gap
         if gap is not None and gap.runs is not None:
-            assumed = (gap.assumed[1] - gap.assumed[0]) / 2 if gap.assumed else 0.0
-            if gap.runs > assumed:
-                out.append(
-                    f"more or longer runs: they leave \u00b1 {gap.runs:.1f} % open, the assumptions {assumed:.1f} %"
-                )
+            runs = f"\u00b1 {gap.runs:.1f} %"
+            if gap.assumed is not None:
+                assumed = (gap.assumed[1] - gap.assumed[0]) / 2
+                if gap.runs > assumed:
+                    out.append(f"more or longer runs: they leave {runs} open, the assumptions {assumed:.1f} %")
+            elif gap.draws:
+                out.append(f"more draws: the runs leave {runs} open, and what the assumptions do takes more to know")
+            else:
+                out.append(f"more or longer runs: they leave {runs} open")
         return out
 
     def to_json(self) -> str:
