@@ -9,7 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SHARES = frozenset(("%", "percent"))
 """Units of shares, whose changes are in percentage points."""
@@ -55,10 +55,13 @@ class Series:
         Whether values may be below 0.
     work : str
         What work the log names; empty where it names none. Values of unlike work have no change.
+    places : list of int
+        Which iterations of an mmtests run these are: one that its benchmark or its monitor lacks is absent.
     """
 
     __slots__ = (
         *("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit"),
+        "places",
         "signed",
         "work",
     )
@@ -90,6 +93,7 @@ class Series:
         self.directed = directed
         self.signed = signed
         self.work = ""
+        self.places: list[int] = []
 
     def add_work(self, work: str) -> None:
         """Add the work of further values."""
@@ -172,14 +176,19 @@ class Watts:
         What it is the average of.
     params : sequence of str
         The parameters that it is the mean over; empty where it is of the whole run.
+    cases : dict of str to Series
+        Its iterations by operation, as far as they are known.
     """
 
-    __slots__ = ("mean", "params", "what")
+    __slots__ = ("cases", "mean", "params", "what")
 
-    def __init__(self, mean: float, what: str, params: Iterable[str] = ()) -> None:
+    def __init__(
+        self, mean: float, what: str, params: Iterable[str] = (), cases: Mapping[str, Series] | None = None
+    ) -> None:
         self.mean = mean
         self.what = what
         self.params = tuple(params)
+        self.cases = dict(cases or {})
 
 
 class Problem:

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import opplab
 from opplab import results
 from opplab.cli.main import opplab as program
 from opplab.comparison.compare import Tables
+from opplab.comparison.gate import check
 from opplab.comparison.tables import laid_out, render
 from opplab.summary.compared import report
 
@@ -172,6 +174,17 @@ def test_a_run_whose_name_has_a_comma_is_named_in_quotes(tmp_path: Path) -> None
         assert list(dict.fromkeys(cell["run"] for cell in json.loads(done.stdout)["cells"])) == list(found)
 
 
+def test_the_legend_of_a_grid_keeps_a_run_whose_name_has_a_comma_whole() -> None:
+    found = [
+        {**row, "machine": machine}
+        for machine in ("one", "two")
+        for name in ("base", "new", "perf, new")
+        for row in rows(name, "t", (1.0, 2.0), "s", "lower")
+    ]
+    (table,) = opplab.compare(results.frame(found), baseline="base", table="overview", layout="grid")
+    assert table.method.endswith('columns of a machine: new, "perf, new"')
+
+
 def _without_an_iteration(folder: Path, run: str) -> Path:
     shutil.copytree(GOLDEN, folder)
     shutil.rmtree(folder / run / "iter-1")
@@ -181,8 +194,54 @@ def _without_an_iteration(folder: Path, run: str) -> Path:
 def test_a_baseline_of_one_iteration_is_the_reason_and_not_its_power(tmp_path: Path) -> None:
     tree = _without_an_iteration(tmp_path / "tree", "5.9.0-perfgov")
     (table,) = opplab.compare(str(tree), baseline="5.9.0-perfgov", table="ppw", benchmarks=["kernbench"])
-    assert "the baseline has 1 iteration" in str(table)
+    assert "the baseline has power of 1 iteration, 2 are needed" in " ".join(str(table).split())
     assert "not known by case" not in str(table)
+
+
+def test_a_run_of_one_iteration_is_the_reason_and_the_others_keep_their_interval(tmp_path: Path) -> None:
+    tree = _without_an_iteration(tmp_path / "tree", "5.9.0-perfgov")
+    (table,) = opplab.compare(str(tree), table="ppw", benchmarks=["kernbench"])
+    _, short, whole = table.rows[0].cells
+    assert short is not None
+    assert whole is not None
+    assert (short.certain, short.ratio_low) == ("5.9.0-perfgov has power of 1 iteration, 2 are needed", None)
+    (same,) = opplab.compare(GOLDEN, table="ppw", benchmarks=["kernbench"])
+    untouched = same.rows[0].cells[2]
+    assert untouched is not None
+    assert (whole.ratio, whole.ratio_low) == (untouched.ratio, untouched.ratio_low)
+    assert whole.ratio_low is not None
+    assert "one mean of each run" not in str(table)
+
+
+@pytest.mark.parametrize("short", ["5.9.0-perfgov", "5.9.0-ondemand"])
+@pytest.mark.parametrize("lost", ["turbostat-kernbench", "status"])
+def test_mean_power_of_fewer_iterations_is_named_and_fails_a_gate(tmp_path: Path, short: str, lost: str) -> None:
+    """A log that is not there, or one of a test that failed: neither is power of the benchmark's work."""
+    tree = tmp_path / "tree"
+    shutil.copytree(GOLDEN, tree)
+    place = tree / short / "iter-1"
+    if lost == "status":
+        ends = place / "tests-timestamp"
+        text, found = re.subn(r"(?m)^(test end :: kernbench \d+) 0$", r"\1 2", ends.read_text())
+        assert found == 1
+        ends.write_text(text)
+    else:
+        (place / lost).unlink()
+    (table,) = opplab.compare(str(tree), table="power", benchmarks=["kernbench", "tbench"])
+    log = (tree / short / "iter-0" / "turbostat-kernbench").read_text().splitlines()
+    column = log[1].split("\t").index("PkgWatt")
+    watts = [float(line.split("\t")[column]) for line in log if line.startswith("-\t")]
+    at = table.runs.index(short)
+    cell = table.rows[0].cells[at]
+    assert cell is not None
+    assert cell.value == pytest.approx(statistics.fmean(watts))
+    assert table.rows[1].cells == opplab.compare(GOLDEN, table="power", benchmarks=["tbench"])[0].rows[0].cells
+    words = "lacks 1 of the baseline's 2 iterations" if at else "the baseline lacks 1 of the run's 2 iterations"
+    assert words in " ".join(str(table).split())
+    checks = check([table], ["kernbench:power < -50%"])
+    assert [one.failed for one in checks] == ([True, False] if at else [True, True])
+    assert all(words in one.message for one in checks if one.failed)
+    assert not any(one.failed for one in check([table], ["tbench:power < -50%"]))
 
 
 def test_comparisons_without_a_test_are_not_counted(tmp_path: Path) -> None:

@@ -94,6 +94,14 @@ def test_a_rule_that_concerns_nothing_names_all_that_it_could_be_about(tmp_path)
         assert "concerns nothing" not in again.stderr, name
 
 
+def test_an_operation_of_another_run_is_missing_in_none_that_lacks_it_as_its_baseline_does():
+    """Goal: 32 jobs in one run are no failure of the run that has the baseline's."""
+    runs = [run_of(name, [100.0, 101.0, 99.0]) for name in ("base", "wider", "same")]
+    runs[1].series["m-32"] = Series("m-32", "m", "32", "s", False, [[1.0]] * 3, [0, 1, 2])
+    found = gate.check([compare_runs(runs)], ["any < -5%"])
+    assert [(one.case.split()[-1], "m-32" in one.case) for one in found if one.failed] == [("wider", True)]
+
+
 def test_a_change_of_what_the_rule_allows_passes():
     """Goal: 102 s after 100 s are not more than 2 % for their last binary digit."""
     assert not checked([100.0] * 3, [102.0] * 3, "any < -2%").failed

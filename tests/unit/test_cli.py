@@ -190,6 +190,15 @@ def test_every_part_of_a_wide_table_tells_its_rows_apart() -> None:
         assert [tuple(line.split()[:3]) for line in lines[-len(rows) :]] == names
 
 
+def test_words_are_broken_between_their_parts_where_that_is_enough() -> None:
+    names = ("performance intel_pstate", "auto-cpufreq battery (intel_pstate)")
+    columns = {"best in": "none of 4 draws", "work done, ms": "818.9", "energy, J": "65.85", "power, W": "65.85"}
+    columns |= {"energy/work, J/s of work": "80.41", "missed, %": "0", "response p50/p99, ms": "2.070/2.107"}
+    lines = render_table([{"variant": name, **columns} for name in names], "text", 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("performance ") for line in lines)
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_tables_fit_and_lose_nothing(width: int) -> None:
     """Headings and words are wrapped; then the columns stand below each other, each group with the first column."""

@@ -58,6 +58,13 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
+def test_a_workload_without_a_label_has_its_benchmarks_name(tmp_path: Path, tree: Path) -> None:
+    load(tmp_path)
+    file = tmp_path / "worth.toml"
+    file.write_text(file.read_text().replace('label = "load"\n', ""))
+    assert plan_of(Experiment.load(file), root=tree).words[-2:] == ["--name", "hackbench"]
+
+
 def test_a_policy_is_the_files_that_it_writes(tmp_path: Path, tree: Path) -> None:
     plan = plan_of(load(tmp_path, more="scaling_max_freq = 2000000"), root=tree)
     every = f"/{CPUFREQ}/policy*"

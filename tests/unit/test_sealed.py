@@ -132,6 +132,20 @@ def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path) -> None:
     assert seal["file_sha256"] == hashlib.sha256(text.encode()).hexdigest()
 
 
+def test_a_workload_without_a_label_is_called_as_its_runs_are(tmp_path: Path) -> None:
+    file = (
+        FILE.replace('label = "load"\n', "") + '[[workload]]\nbenchmark = "tbench"\nclients = [1]\nwarmup = "100ms"\n'
+    )
+    (tmp_path / "worth.toml").write_text(file)
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    words = ["predict", tmp_path / "worth.toml", "-o", tmp_path / "sealed.json", "--results", tmp_path / "out"]
+    done = call(*words, "--metric", "energy", "--uncertainty", "2", "-j", "1")
+    assert done.exit_code == 0, done.output
+    names = {row["workload"] for row in json.loads((tmp_path / "sealed.json").read_text())["rows"]}
+    measured = pl.read_parquet(tmp_path / "out" / "worth" / "results.parquet")
+    assert names == set(measured["benchmark"]) == {"load", "tbench"}
+
+
 def test_the_figures_are_those_computed_by_hand(place: Path) -> None:
     seal = sealed.Seal.load(place / "sealed.json")
     factors = {

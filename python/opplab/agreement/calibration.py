@@ -286,8 +286,7 @@ def _start(experiment: Experiment, label: str, param: Mapping[str, Any]) -> int:
 
 def _last(experiment: Experiment, label: str) -> dict[str, int | str]:
     """Give the values of the calibration as it is."""
-    workloads = toml_of(experiment.text, experiment.file)["workload"]
-    workload = next(one for one in workloads if one.get("label", one.get("benchmark")) == label)
+    workload = experiment.workloads[label]
     if "calibration" not in workload:
         return {}
     file = catalog.find("calibration", workload["calibration"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import tomllib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -263,8 +262,7 @@ def _hangs(disks: Sequence[float]) -> str:
 
 def benchmark_models(experiment: Experiment) -> dict[str, str]:
     """Give the benchmark model of each workload of an experiment's file, by label; an rt-app file is ``rt-app``."""
-    file = tomllib.loads(experiment.text)
-    return {one["label"]: one.get("benchmark", "rt-app") for one in file["workload"]}
+    return {label: one.get("benchmark", "rt-app") for label, one in experiment.workloads.items()}
 
 
 def _without(row: Published, rows: Sequence[Published], baselines: Collection[str], unknown: str | None) -> Prediction:

@@ -404,6 +404,7 @@ class Choice:
             out.append(f"Its price: {price} against {self.baseline}.")
         elif kept and (price := " and ".join(self.priced_against_next().values())):
             out.append(f"Its price: {price} against {kept[0].label}.")
+        out += self._other_goals(chosen)
         if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
             most = f"although in most {self.samples[1]} within the limit"
             out.append(f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}.")
@@ -507,6 +508,21 @@ class Choice:
                 words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
         return words
 
+    def _other_goals(self, chosen: Option) -> list[str]:
+        """Report which setting that keeps the constraints is the best in each goal that did not decide."""
+        found = []
+        for goal in self.goals[1:]:
+            unit, better = self.units[goal]
+            best = (max if better == "higher" else min)(
+                (option for option in self.options if option.meets >= 0.5), key=lambda option: option.parts[goal].value
+            )
+            ours, theirs = (quantity(option.parts[goal].value) for option in (chosen, best))
+            if ours != theirs:
+                found.append(
+                    f"Its {title_of(goal)} is {ours} {unit}; by the means {best.label} has the best, {theirs}."
+                )
+        return found
+
     def _late(self, chosen: Option) -> list[str]:
         """Report that a setting misses more activations than another one, as the baseline may."""
         metric = LATER if LATER in chosen.parts else "missed_activations"
@@ -537,11 +553,15 @@ class Choice:
             out.append(f"measure {one.key} (assumed {self.assumptions[one.key]}){': ' + words if words else ''}")
         gap = self.gap
         if gap is not None and gap.runs is not None:
-            assumed = (gap.assumed[1] - gap.assumed[0]) / 2 if gap.assumed else 0.0
-            if gap.runs > assumed:
-                out.append(
-                    f"more or longer runs: they leave \u00b1 {gap.runs:.1f} % open, the assumptions {assumed:.1f} %"
-                )
+            runs = f"\u00b1 {gap.runs:.1f} %"
+            if gap.assumed is not None:
+                assumed = (gap.assumed[1] - gap.assumed[0]) / 2
+                if gap.runs > assumed:
+                    out.append(f"more or longer runs: they leave {runs} open, the assumptions {assumed:.1f} %")
+            elif gap.draws:
+                out.append(f"more draws: the runs leave {runs} open, and what the assumptions do takes more to know")
+            else:
+                out.append(f"more or longer runs: they leave {runs} open")
         return out
 
     def to_json(self) -> str:

@@ -717,7 +717,8 @@ def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         return "No machine type has an answer: every dump is refused."
     generic = sum(GENERIC_MARK in kind.text for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
-    curves = f"{generic} of {len(answered)} types draw a generic curve's power; " if generic else ""
+    draws = "draws" if generic == 1 else "draw"
+    curves = f"{generic} of {len(answered)} types {draws} a generic curve's power; " if generic else ""
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
     saves = any((saving.watts or 0.0) > 0 for _, saving in answered)
     which = "that saves most" if saves else "with the most machines"

@@ -403,4 +403,6 @@ def _samples(settings: Sequence[Values], draws: Draws | None, share: bool) -> An
         return means
     drawn = [[one[draw] for draw in shared] for one in shifts]
     moved = np.array([[np.mean(runs) for runs in one] if share else without_runs(one) for one in drawn])
-    return means + moved[:, rng.integers(0, len(shared), size=RESAMPLES)].T
+    # The machine's own numbers are a draw, too, which shifts nothing: words and tables count it.
+    moved = np.hstack([np.zeros((len(settings), 1)), moved])
+    return means + moved[:, rng.integers(0, len(shared) + 1, size=RESAMPLES)].T

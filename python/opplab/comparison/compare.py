@@ -47,6 +47,17 @@ def names_in(text: str) -> list[str]:
     return [name for name in names if name]
 
 
+def in_list(names: Iterable[str]) -> str:
+    """List names so that `names_in` gives them back: one with a comma in double quotes.
+
+    Examples
+    --------
+    >>> in_list(["a", "epp=balance,hz=1000"])
+    'a, "epp=balance,hz=1000"'
+    """
+    return ", ".join('"{}"'.format(name.replace('"', '""')) if "," in name else name for name in names)
+
+
 def order_runs(runs: Sequence[str], baseline: str | None) -> list[str]:
     """The runs with the baseline first."""
     names = list(runs)
@@ -101,7 +112,7 @@ def mmtests_table(
     if table.startswith("monitor:"):
         monitor = table[8:]
         bench = find_monitor(monitor)
-        runs = [read_monitor(directory, name, monitor, benchmark, metric) for name in names]
+        runs = [read_monitor(directory, name, monitor, benchmark, metric, literal=True) for name in names]
         with_change = False
     else:
         bench = find(benchmark, report)
@@ -507,7 +518,7 @@ def _grid(parts: Sequence[tuple[str, Table]]) -> Table:
         row.cells += [None] * (len(heads) - len(row.cells))
     runs = list(dict.fromkeys(head.partition("\t")[2] for head in heads))
     table = Table("grid", runs, list(rows.values()), "Overview", "overview", heads=heads)
-    table.method = f"{parts[0][1].method}; columns of a machine: {', '.join(runs)}"
+    table.method = f"{parts[0][1].method}; columns of a machine: {in_list(runs)}"
     return table
 
 

@@ -247,8 +247,10 @@ def _cells(tables: Sequence[Table], rule: Rule) -> Iterator[tuple[Table, Row, st
                 continue
             # Statistics without a test, such as mmtests' Stddev, have no significant changes.
             if not by_noise or is_tested(row) or None in row.cells:
+                # What a run lacks as its baseline does is of other runs.
                 for run, cell in list(zip(table.runs, row.cells, strict=True))[1:]:
-                    yield table, row, run, cell
+                    if cell is not None or row.cells[0] is not None:
+                        yield table, row, run, cell
 
 
 def _may_lack(at: tuple[Table, Row, str, Cell | None], allowed: Collection[str]) -> bool:

@@ -7,7 +7,16 @@ from math import exp, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
 
 from opplab.certainty import CONFIDENCE, SAME_CHANGE, UNVARIED, certainty
-from opplab.comparison.method import Sample, change_of, compare_cells, digits_of, is_same, same_rule, sample_of
+from opplab.comparison.method import (
+    Sample,
+    change_of,
+    compare_cells,
+    digits_of,
+    is_same,
+    missing,
+    same_rule,
+    sample_of,
+)
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.runs import SHARES, Run, Series, Watts
@@ -190,7 +199,7 @@ def overview(
     sources: dict[str, None] = {}
     notes: list[str] = []
     unlike: list[str] = []
-    means_only: dict[str, None] = {}
+    no_interval: dict[str, dict[str, None]] = {}
     for name, runs, known, quotients in benchmarks:
         per_watt = dict(by_metric(quotients))
         base_w = known[0]
@@ -205,6 +214,9 @@ def overview(
                     unlike.append(f"power of {name} of {run.name} has no change: {cell.cannot}")
                     continue
                 cell.change, _ = change_of(base_w.mean, own_w.mean, higher=False, unit="W")
+                both = ((one, own_w.cases.get(label)) for label, one in base_w.cases.items())
+                cell.cannot = next(filter(None, (missing(one, own) for one, own in both if own is not None)), "")
+                unlike += [f"power of {name} of {run.name}: {cell.cannot}"] if cell.cannot else []
             power.append(Row("", name, cells, "W", "lower", metric="power"))
         for metric, parts in by_metric(runs):
             series = next(one for run in parts for one in run.series.values())
@@ -238,16 +250,16 @@ def overview(
                     notes.append(f"performance per watt of {name} {metric} of {run.name}: {cell.cannot}")
                 elif cell is not None and isnan(gain[1]) and not run.series:
                     cell.certain = _ONE_MEAN
-                    means_only[name] = None
+                    no_interval.setdefault(_ONE_MEAN, {})[name] = None
                 elif cell is not None:
                     cell.cannot, cell.impossible = _left_out(by_power[0], run)
                     if gone:
-                        cell.cannot = (
-                            "the baseline has 1 iteration, 2 are needed for an interval"
-                            if by_power[0].together
-                            and all(len(one.iterations) == 1 for one in parts[0].series.values())
-                            else f"the power of {gone} of {len(parts[0].series)} operations is not known by case"
-                        )
+                        cell.cannot = f"the power of {gone} of {len(parts[0].series)} operations is not known by case"
+                    sides = (("the baseline", by_power[0]), (run.name, run))
+                    few = [who for who, side in sides if all(one.count() == 1 for one in side.series.values())]
+                    if run.together and few:
+                        cell.certain = f"{few[0]} has power of 1 iteration, 2 are needed"
+                        no_interval.setdefault(cell.certain, {})[name] = None
                     why = cell.impossible or cell.cannot
                     notes += [f"performance per watt of {name} {metric} of {run.name}: {why}"] if why else []
             if any(cell is not None for cell in shown):
@@ -267,8 +279,7 @@ def overview(
         table.method = f"default; mean of the metric {' or '.join(sources)} of a benchmark, each parameter once"
         return table
     rows = efficiency if kind == "ppw" else performance + efficiency
-    if means_only:
-        notes.append(f"performance per watt of {', '.join(means_only)} has no interval: {_ONE_MEAN}")
+    notes += [f"performance per watt of {', '.join(of)} has no interval: {why}" for why, of in no_interval.items()]
     table = Table("overview", names, rows, "", "overview", notes=notes)
     baseline = names[0] if names else "?"
     table.method = (

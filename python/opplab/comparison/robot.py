@@ -26,9 +26,16 @@ _OWN = (
     (r"time\.", ""),
     # A share of requests, of time, ...
     (r".*%", ""),
-    (r".*(?:time|latency|secs?|seconds|_us|_ns|_ms|cycles)_per_", "lower"),
-    (r".*(?:ops|throughput|score|per_sec|per-min|_per_|mb/sec|bandwidth|tps|qps|requests|workload)", "higher"),
-    (r".*(?:time|latency|seconds|[._](?:ms|us|ns)(?:[._]|$))", "lower"),
+    # `faults_per_sec_per_cpu` is a rate.
+    (r".*(?:time|latency|(?<!per_)secs?|(?<!per_)seconds|_us|_ns|_ms|cycles)_per_", "lower"),
+    (
+        r".*(?:ops|throughput|score|per_sec|per-min|_per_|bandwidth|qps|requests|workload|operations|transactions)",
+        "higher",
+    ),
+    (r".*(?:/s(?:ec)?$|[kmg]i?b_s(?:ec)?(?:_|$)|(?:[kmg]?b|[afrt])ps(?:[._]|$)|_bw$|speed$)", "higher"),
+    # will-it-scale's sums over its processes or threads, vm-scalability's throughput of the median process.
+    (r"(?:\d+\.(?:processes|threads)|scalability|median)$", "higher"),
+    (r".*(?:time|latency|seconds|duration|overhead|jitter|rtt$|[._](?:ms|us|ns)(?:[._]|$))", "lower"),
 )
 _WATCHED = (
     (r"(?:turbostat|pmeter|power)\..*(?:watt|_power|package|energy)", "lower"),

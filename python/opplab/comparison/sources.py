@@ -154,11 +154,11 @@ class Tree(Source):
         if run.name not in self._places:
             return found
         power = self.monitor(run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
-        for label, one in run.series.items() if power is not None else ():
-            assert power is not None
-            if 1 < len(one.iterations) == len(power.iterations):
-                both = zip(one.iterations, map(amean, power.iterations), strict=True)
-                values = [hmean(own) / watts if one.higher else amean(own) * watts for own, watts in both if watts]
+        by_place = dict(_by_iteration(power)) if power is not None else {}
+        for label, one in run.series.items():
+            both = [(own, by_place.get(at)) for at, own in zip(one.places, one.iterations, strict=True)]
+            values = [hmean(own) / watts if one.higher else amean(own) * watts for own, watts in both if watts]
+            if values:
                 found.series[label] = Series(label, one.metric, one.param, "", one.higher, flat=values)
         return found
 
@@ -326,14 +326,16 @@ class Frame(Source):
 
         if total := _power_of(own):
             watts = means(total)
-            return Watts(fmean(watts.values()), total, filter(None, watts)) if watts else None
+            cases = self.load(run, benchmark, total).series if watts else {}
+            return Watts(fmean(watts.values()), total, filter(None, watts), cases) if watts else None
         energy, seconds = means("energy"), means(*_SECONDS)
         both = [param for param in energy if param in seconds]
         took = sum(seconds[param] for param in both)
         if not took:
             return None
         used = sum(energy[param] for param in both)
-        return Watts(used / took, "energy over the time that it took", filter(None, both))
+        cases = self.load(run, benchmark, "energy").series
+        return Watts(used / took, "energy over the time that it took", filter(None, both), cases)
 
     def notes(self, benchmark: str) -> list[str]:
         """Which runs did not end or are of the start, and of which part of a benchmark's time its energy is."""
@@ -558,7 +560,16 @@ def _package_watts(run: Run) -> Watts | None:
     """Mean package power of what turbostat recorded."""
     series = run.series.get("PkgWatt")
     values = series.values() if series is not None else []
-    return Watts(amean(values), "PkgWatt") if values else None
+    if series is None or not values:
+        return None
+    # How often the monitor sampled is nothing that a run lacks.
+    means = [mean for _, mean in _by_iteration(series)]
+    return Watts(amean(values), "PkgWatt", cases={"PkgWatt": Series("PkgWatt", flat=means)})
+
+
+def _by_iteration(series: Series) -> list[tuple[int, float]]:
+    """Give the mean of each iteration that has values, by its place."""
+    return [(at, amean(own)) for at, own in zip(series.places, series.iterations, strict=False) if own]
 
 
 def by_machine(source: object) -> list[tuple[str, Source]]:

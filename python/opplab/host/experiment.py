@@ -54,7 +54,7 @@ def plan_of(experiment: Experiment, workload: str = "", root: Path = Path("/")) 
         Naming each key that differs between policies and that no file of a running kernel sets.
     """
     file = toml_of(experiment.text, experiment.file)
-    names = [str(one["label"]) for one in file["workload"]]
+    names = list(experiment.workloads)
     if not workload and len(names) > 1:
         raise InputError(f"{experiment.file}: several workloads: --workload {'|'.join(names)} is what COMMAND runs")
     if workload and workload not in names:

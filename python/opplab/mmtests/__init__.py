@@ -67,20 +67,24 @@ def read_run(
         logs = Logs(place.logs(benchmark_name), run.problems, literal)
         if not literal and place.failed(benchmark_name, run.problems):
             continue
-        _collect(run, bench, bench.parse(logs), metric, ratio_labels)
+        _collect(run, bench, bench.parse(logs), metric, ratio_labels, place.index)
     if ratio_labels:
         run.ratio_labels = [label for label in ratio_labels if label.startswith(metric)]
     return run
 
 
-def read_monitor(directory: str, name: str, monitor_name: str, benchmark_name: str, heading: str = "") -> Run:
+def read_monitor(
+    directory: str, name: str, monitor_name: str, benchmark_name: str, heading: str = "", literal: bool = False
+) -> Run:
     """Read what a monitor recorded while a benchmark ran; see `read_run`."""
     mon = find_monitor(monitor_name)
     run = Run(name, benchmark_name)
     for place in iteration_dirs(directory, name):
         logs = Logs(place.monitors, run.problems)
+        if not literal and place.failed(benchmark_name, run.problems):
+            continue
         rows = mon.parse(logs, place.monitor_name(monitor_name, benchmark_name), benchmark_name)
-        _collect(run, mon, rows, heading, {}, exact=True)
+        _collect(run, mon, rows, heading, {}, place.index, exact=True)
     return run
 
 
@@ -93,6 +97,7 @@ def _collect(
     rows: Iterable[Row],
     metric: str,
     ratio_labels: dict[str, None],
+    place: int,
     exact: bool = False,
 ) -> None:
     """Append one iteration's rows to the series of `run`."""
@@ -122,5 +127,6 @@ def _collect(
                 unit = bench.unit_of(row_metric)
                 one = series[label] = Series(label, row_metric, param, unit, bench.is_higher(row_metric))
             one.iterations.append(values)
+            one.places.append(place)
         if values is not None and value is not None:
             values.append(value)

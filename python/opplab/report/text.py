@@ -162,15 +162,17 @@ def _fitted(
             for room, right in zip(least, numeric, strict=True)
         ]
 
-    # First between words; where that is not enough, within long ones.
+    # First between words; where that is not enough, between the parts of long ones, and then within these.
     levels = [
         at_least(COLUMN_MIN, whole_words=True),
         at_least(COLUMN_LEAST, whole_words=True),
         at_least(COLUMN_MIN, whole_words=False),
         at_least(COLUMN_LEAST, whole_words=False),
     ]
+    pieces = [max(len(one.rstrip()) for line in cells for one in _pieces(line[at])) for at in range(len(columns))]
+    unbroken = [max(room, min(piece, COLUMN_MIN)) for room, piece in zip(levels[3], pieces, strict=True)]
     everything = [list(range(len(widths)))]
-    for lowest in levels:
+    for lowest in (*levels[:3], unbroken, levels[3]):
         found = _narrowed(widths, lowest, width)
         if sum(found) + 2 * (len(found) - 1) <= width:
             return found, everything

@@ -222,6 +222,13 @@ class Experiment:
         return self._inner.labels
 
     @property
+    def workloads(self) -> dict[str, dict[str, Any]]:
+        """The tables of its workloads, by label: without one the benchmark's name, or the rt-app file's."""
+        tables = toml_of(self.text, self.file)["workload"]
+        names = (one.get("benchmark") or one["rtapp"].rpartition("/")[2].removesuffix(".json") for one in tables)
+        return {one.get("label") or name: one for name, one in zip(names, tables, strict=True)}
+
+    @property
     def published(self) -> pl.DataFrame | None:
         """The published values that belong to it, as results."""
         from opplab import results

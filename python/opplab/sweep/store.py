@@ -173,7 +173,7 @@ class Store:
                 what = f"the experiment `{old['experiment']}`" if renamed and old["experiment"] else "other cases"
                 raise InputError(
                     f"failed to write results to {self.path}: it holds results of {what} ({first}); "
-                    "give another folder (-o), or --replace to remove them"
+                    "give another folder for the results; `opplab run --replace` removes them"
                 )
             for name in ("cases", "failed", "draws"):
                 shutil.rmtree(self.path / name, ignore_errors=True)
