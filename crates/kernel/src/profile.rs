@@ -12,7 +12,6 @@ use crate::freq_invariance::{AmdPerfCaps, FreqMaxOf, amd_highest_perf_by_model, 
 use crate::proposals::proposal::parse;
 use crate::proposals::{Need, ProposalError, Proposals};
 use crate::release::{self, Release, Version, read_to};
-use crate::sched::domains::{RECLAIM_DISTANCE, ZEN_RECLAIM_DISTANCE};
 use crate::util_est::UtilEstForm;
 
 /// In no mainline release.
@@ -923,16 +922,6 @@ impl KernelProfile {
         arch_knows && self.invariance != Invariance::None
     }
 
-    /// `node_reclaim_distance`, on AMD's processors of a family (`None`: on another's).
-    pub fn node_reclaim_distance(&self, amd_family: Option<u32>) -> u32 {
-        let is_widened = amd_family.is_some_and(|family| match self.far_nodes {
-            FarNodes::Beyond30 => false,
-            FarNodes::Zen => family == 0x17,
-            FarNodes::ZenOn => family >= 0x17,
-        });
-        if is_widened { ZEN_RECLAIM_DISTANCE } else { RECLAIM_DISTANCE }
-    }
-
     /// What is divided by the nominal performance of a CPU with `own` highest performance, on an AMD machine whose CPUs have
     /// those of `all`.
     pub fn amd_boost_numerator(&self, own: u32, all: &[u32], (family, model): (u32, u32)) -> u64 {
@@ -1039,6 +1028,7 @@ mod tests {
     use crate::cpufreq::drivers::DriverId;
     use crate::cpufreq::schedutil::SugovGates;
     use crate::eas::EasGates;
+    use crate::sched::domains::node_reclaim_distance;
 
     fn named(name: &str) -> KernelProfile {
         KernelProfile::named(name).unwrap_or_else(|| panic!("no profile {name}"))
@@ -1065,7 +1055,7 @@ mod tests {
     /// AMD's sockets are 32 apart.
     #[test]
     fn sockets_of_zen_are_near_from_the_kernel_that_widened_the_distance() {
-        let far = |kernel: &str, family: Option<u32>| named(kernel).node_reclaim_distance(family) < 32;
+        let far = |kernel: &str, family: Option<u32>| node_reclaim_distance(named(kernel).far_nodes, family) < 32;
         assert!(far("5.3", Some(0x17)) && !far("5.4", Some(0x17)));
         assert!(far("5.6", Some(0x19)) && !far("5.7", Some(0x19)) && !far("6.12.117", Some(0x1a)));
         assert!(far("6.12.117", Some(0x15)) && far("6.12.117", None));

@@ -57,7 +57,7 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
     width : int, optional
         Of text: headings and columns of words are wrapped so that lines are no longer. Columns without a value are
         left out of a table that is wider; where that is not enough, the columns stand in groups below each other, each
-        with the first columns, as many as it takes to tell the rows apart.
+        with the first columns, as many as it takes to keep the rows apart.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def _fitted(
     """Give widths of columns that fit, and the columns that stand beside each other.
 
     Headings and then columns of words are wrapped.  Where that is not enough the columns stand in groups below each
-    other, each with the columns that tell rows apart again.
+    other, each with the columns that keep rows apart again.
     """
     # A heading may be wrapped between its parts, a cell of words between words.
     parts = [max(map(len, _pieces(name))) for name in columns]
@@ -193,7 +193,7 @@ def _fitted(
 
 
 def _keys(widths: Sequence[int], width: int, cells: Sequence[Sequence[str]]) -> range:
-    """Give the first columns that tell all rows apart; the first one, where none do in half the width.
+    """Give the first columns that keep all rows apart; the first one, where none do in half the width.
 
     Examples
     --------

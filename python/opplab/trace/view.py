@@ -267,7 +267,7 @@ def page(
         "trace_view.html",
         title=title or trace.path.name,
         subtitle=subtitle,
-        note=" ".join(notes),
+        note=" ".join(words[:1].upper() + words[1:] for words in notes),
         data=pack(about, cpus),
         energy=_energy(trace, machine, from_ns, to_ns),
         version=_opplab.__version__,
@@ -294,11 +294,8 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
     tasks, others = found.tasks.head(TASKS), found.tasks.tail(-TASKS)
     named = [row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in tasks.to_dicts()]
     if len(others):
-        named.append(
-            row(
-                f"{len(others)} other task{'s' * (len(others) > 1)}", others["energy_j"].sum(), others["shared_j"].sum()
-            )
-        )
+        energy_j, shared_j = (float(others[name].sum()) for name in ("energy_j", "shared_j"))
+        named.append(row(f"{len(others)} other task{'s' * (len(others) > 1)}", energy_j, shared_j))
     low, high = quantity(found.low_j, 1e-3), quantity(found.high_j, 1e-3)
     between = f"Between {low} and {high} mJ by the machine's ranges and unknown clocks."
     return {

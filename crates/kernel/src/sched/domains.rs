@@ -14,7 +14,7 @@ use super::cpumask::{CpuMask, cpus_of_word};
 use super::group::{DomainView, GroupCapacity, SchedGroup};
 use super::newidle::DomainBalance;
 pub use super::sd_flags::*;
-use crate::profile::BalanceThresholds;
+use crate::profile::{BalanceThresholds, FarNodes};
 
 /// The flags that mean nothing in a domain with one group (`SD_DEGENERATE_GROUPS_MASK`): all but [`SD_WAKE_AFFINE`].
 const SD_DEGENERATE_GROUPS_MASK: u32 = 0x7fff & !SD_WAKE_AFFINE;
@@ -23,7 +23,17 @@ const LOCAL_DISTANCE: u32 = 10;
 /// Beyond this distance tasks are not placed on fork, exec and wake-up (`RECLAIM_DISTANCE`).
 pub const RECLAIM_DISTANCE: u32 = 30;
 /// The same on AMD's Zen (arch/x86/kernel/cpu/amd.c:`init_amd_zen_common()`, v6.12).
-pub const ZEN_RECLAIM_DISTANCE: u32 = 32;
+const ZEN_RECLAIM_DISTANCE: u32 = 32;
+
+/// `node_reclaim_distance`, on AMD's processors of a family (`None`: on another's).
+pub fn node_reclaim_distance(far_nodes: FarNodes, amd_family: Option<u32>) -> u32 {
+    let is_widened = amd_family.is_some_and(|family| match far_nodes {
+        FarNodes::Beyond30 => false,
+        FarNodes::Zen => family == 0x17,
+        FarNodes::ZenOn => family >= 0x17,
+    });
+    if is_widened { ZEN_RECLAIM_DISTANCE } else { RECLAIM_DISTANCE }
+}
 
 /// Facts about the CPUs, one entry a CPU. The numbers of cores, clusters, caches and nodes are names: equal means shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +56,7 @@ pub struct Topology {
     pub asym_priority: Option<Vec<i32>>,
     /// CPUs that are in no domain, offline or isolated; empty: none is.
     pub excluded: Vec<bool>,
-    /// `node_reclaim_distance`, normally [`RECLAIM_DISTANCE`] (`KernelProfile::node_reclaim_distance`).
+    /// `node_reclaim_distance`, normally [`RECLAIM_DISTANCE`] ([`node_reclaim_distance()`]).
     pub node_reclaim_distance: u32,
 }
 

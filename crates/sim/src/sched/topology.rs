@@ -70,7 +70,7 @@ fn sched_domains_of(
         capacity,
         asym_priority,
         excluded,
-        node_reclaim_distance: profile.node_reclaim_distance(machine.amd_family()),
+        node_reclaim_distance: domains::node_reclaim_distance(profile.far_nodes, machine.amd_family()),
     });
     domains.with_thresholds(profile.balance_thresholds)
 }
