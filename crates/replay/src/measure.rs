@@ -457,6 +457,28 @@ pub fn distance_per_100k(one: &[u64], other: &[u64]) -> u64 {
     one.iter().zip(&other).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0)
 }
 
+/// How far a replay of the trace's own policy is from the trace, CPUs together, in parts of 100 000; `None` where that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whole {
+    /// Mean frequency of all policies.
+    pub frequency: Option<u64>,
+    /// Energy.
+    pub energy: Option<u64>,
+    /// Time that CPUs ran tasks.
+    pub busy: Option<u64>,
+    /// The latency that 95 % of the wake-ups do not exceed.
+    pub latency_p95: Option<u64>,
+}
+
+/// Which of two self-checks a closed loop is of: that of CPUs apart, or that of CPUs that share the stream as the recorded ones did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Streams {
+    /// CPUs share the stream.
+    pub shared: bool,
+    /// How far the other one is from the trace.
+    pub other: Whole,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

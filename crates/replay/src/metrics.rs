@@ -3,6 +3,7 @@
 //! A value that the trace does not record is none, with the reason. An open loop keeps the trace's timings, so that times and latencies
 //! cannot change in it. A change that is no greater than the error of the replay is not significant.
 
+pub use crate::measure::Whole;
 use crate::measure::{Measured, PolicyTimes, alike};
 use crate::rerun::{Comparison, Mode};
 
@@ -109,19 +110,6 @@ fn place(measured: &Measured, rank: usize) -> usize {
 
 /// How much the whole of a replay may be off in each of its four numbers and still be near, in parts of 100 000.
 pub const WHOLE_LIMIT: u64 = 15_000;
-
-/// How far a replay of the trace's own policy is from the trace, CPUs together, in parts of 100 000; `None` where that is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Whole {
-    /// Mean frequency of all policies.
-    pub frequency: Option<u64>,
-    /// Energy.
-    pub energy: Option<u64>,
-    /// Time that CPUs ran tasks.
-    pub busy: Option<u64>,
-    /// The latency that 95 % of the wake-ups do not exceed.
-    pub latency_p95: Option<u64>,
-}
 
 impl Whole {
     /// The distances of a comparison.

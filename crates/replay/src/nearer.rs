@@ -1,17 +1,9 @@
 //! Which loop answers, and how its CPUs run where those of the recording shared one instruction stream.
 
 use crate::ReplayError;
+pub use crate::measure::Streams;
 use crate::metrics::Whole;
 use crate::rerun::{Births, Change, Comparison, Mode, Replay};
-
-/// Which of two self-checks a closed loop is of: that of CPUs apart, or that of CPUs that share the stream as the recorded ones did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Streams {
-    /// CPUs share the stream.
-    pub shared: bool,
-    /// How far the other one is from the trace.
-    pub other: Whole,
-}
 
 /// A half of a recording, judged by the other one ([`Replay::held_out`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,8 +23,9 @@ use crate::agree::start_at;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::{IdleStates, SYSFS};
-use crate::measure::{Measured, PolicyTimes, Told, Window, alike, distance_per_100k, measure, window_start_ns};
-use crate::nearer::Streams;
+use crate::measure::{
+    Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, measure, window_start_ns,
+};
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
