@@ -7,6 +7,7 @@ use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy, span_of};
 use opplab_replay::idle_states::IdleStates;
+use opplab_replay::some_of;
 use opplab_signals::decode::decoded;
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
@@ -33,13 +34,6 @@ fn rows<'py>(
 /// What idle CPUs count as in a trace without idle states.
 const NO_STATES: &str =
     "no cpu_idle event: idle CPUs count as in the shallowest state, although they may have been deeper";
-
-/// The first of some numbers, and how many more there are.
-fn some_of(numbers: &[String]) -> String {
-    const SHOWN: usize = 4;
-    let more = if numbers.len() > SHOWN { format!(" and {} more", numbers.len() - SHOWN) } else { String::new() };
-    format!("{}{more}", numbers[..numbers.len().min(SHOWN)].join(", "))
-}
 
 macro_rules! row {
     ($py:expr, $($name:literal : $value:expr),* $(,)?) => {{

@@ -129,7 +129,8 @@ pub(crate) fn compared_cases(
     let (change, recorded) = (change_of(change), recorded_of(recorded));
     let cases = run(py, move || {
         let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
-        let case = |(is_changed, nth)| replay.compared_case(change.as_ref(), is_changed, nth, shared);
+        let replay = replay.on_stream_of(shared);
+        let case = |(is_changed, nth)| replay.compared_case(change.as_ref(), is_changed, nth);
         runs.into_iter().map(case).collect::<Result<Vec<_>, _>>()
     })?;
     Ok(cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start)).collect())
@@ -217,7 +218,8 @@ pub(crate) fn replayed_cases(
             }
             false => (speed_json(Path::new(path), &replay.setup.machine)?, false),
         };
-        let cases = (0..runs).map(|nth| replay.closed_case(nth, shared)).collect::<Result<Vec<_>, _>>()?;
+        let way = replay.on_stream_of(shared);
+        let cases = (0..runs).map(|nth| way.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;
         let later_ns = cases.first().map_or(0, |closed| closed.later_ns);
         let cases = cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start));
         Ok(((cases.collect(), replay.events.first_ns, later_ns, check, replay.pids), replay.events))

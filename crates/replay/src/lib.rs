@@ -39,7 +39,7 @@ use std::path::PathBuf;
 
 pub use events::Events;
 pub use measure::Measured;
-pub use rerun::{Change, ClosedCase, Comparison, Mode, Replay, traced_machine};
+pub use rerun::{Change, ClosedCase, Comparison, Mode, Replay, some_of, traced_machine};
 pub use setup::{Recorded, Setup};
 
 /// Why a trace cannot be replayed.

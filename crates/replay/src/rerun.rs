@@ -345,7 +345,6 @@ impl Replay {
 
     /// The note on those `wanted` tasks of SCHED_DEADLINE whose parameters are assumed: no event has them.
     pub fn assumed_reservations(&self, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
-        const NAMED: usize = 4;
         let assumed = |task: &&TaskSpec| {
             task.assumed_bandwidth
                 && matches!(task.policy, SchedPolicy::Deadline { .. })
@@ -353,10 +352,9 @@ impl Replay {
                 && wanted(&task.name)
         };
         let names: Vec<&str> = self.workload.tasks.iter().filter(assumed).map(|task| task.name.as_str()).collect();
-        let listed = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
         (!names.is_empty()).then(|| {
-            format!("a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for {listed}{more}")
+            let listed = some_of(&names);
+            format!("a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for {listed}")
         })
     }
 
@@ -407,8 +405,8 @@ impl Replay {
         Ok(self.compared(self.measured(&self.events), self.runs(&self.setup.policy, mode, births)?))
     }
 
-    /// This replay, or the one whose CPUs share the recorded stream.
-    fn on_stream_of(&self, shared: bool) -> Cow<'_, Self> {
+    /// This replay, or the one whose CPUs share the recorded stream ([`Comparison::shares_stream`]).
+    pub fn on_stream_of(&self, shared: bool) -> Cow<'_, Self> {
         shared.then(|| self.on_shared_stream()).flatten().map_or(Cow::Borrowed(self), Cow::Owned)
     }
 
@@ -554,16 +552,16 @@ impl Replay {
     }
 
     /// The trace's own policy in a closed loop as the engine takes it: run `nth` of those that a comparison is of, of which run 0 is at
-    /// the machine's own costs. `shared`: [`Comparison::shares_stream`] of that comparison.
+    /// the machine's own costs. Of a comparison that shares the recorded stream it is that of [`Replay::on_stream_of`].
     ///
     /// # Errors
     /// As [`Replay::compare`].
-    pub fn closed_case(&self, nth: u64, shared: bool) -> Result<ClosedCase, ReplayError> {
-        self.on_stream_of(shared).closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
+    pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
+        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
     }
 
     /// A run of those that [`Replay::compare`] with `change` is of, as the engine takes it: run `nth` of the trace's own policy, or of the
-    /// changed one. `shared`: [`Comparison::shares_stream`] of that comparison.
+    /// changed one; as [`Replay::closed_case`].
     ///
     /// # Errors
     /// As [`Replay::compare`].
@@ -572,11 +570,10 @@ impl Replay {
         change: Option<&Change>,
         is_changed: bool,
         nth: u64,
-        shared: bool,
     ) -> Result<ClosedCase, ReplayError> {
         let own = &self.setup.policy;
         let policy = change.filter(|_| is_changed).map_or_else(|| own.clone(), |change| change.apply(own));
-        self.on_stream_of(shared).closed(&policy, nth, self.births(change)).map(|(case, ..)| case)
+        self.closed(&policy, nth, self.births(change)).map(|(case, ..)| case)
     }
 
     /// The decisions of schedutil under the trace's own policy in an open loop.
@@ -674,6 +671,14 @@ fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32
     let (pids, exits_ns) = tasks.into_iter().unzip();
     workload.duration_ns = Some(events.duration_ns);
     (workload, pids, exits_ns)
+}
+
+/// The first of some names or numbers, and how many more there are.
+pub fn some_of(names: &[impl AsRef<str>]) -> String {
+    const SHOWN: usize = 4;
+    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+    let listed: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    format!("{}{more}", listed.join(", "))
 }
 
 /// Births no further than this from where they were recorded count as on time, ns.

@@ -320,8 +320,7 @@ fn a_closed_loop_comes_near_what_was_recorded() {
 }
 
 /// Goal: both loops are near as a whole (frequency, energy, busy time and the 95th percentile of latency within 15 %): the open one on every
-/// given recording, the closed one on 5 of the 6 whose CPUs ran in parallel and on 19 of the 24 others
-/// (14 while CPUs that shared a stream ran apart in every replay; 12 while they did not take turns at ticks then).
+/// given recording, the closed one on 5 of the 6 whose CPUs ran in parallel and on 19 of the 24 others.
 #[test]
 fn both_loops_are_near_as_a_whole() {
     let Some(traces) = shared("traces") else { return };
@@ -355,7 +354,7 @@ fn cpus_of_a_shared_stream_run_in_the_nearer_way() {
         let other = found.streams.expect("CPUs apart are not near").other;
         assert_eq!((found.shares_stream(), Whole::of(&found).is_near(), other.is_near()), (shares, shares, false));
         for (is_changed, runs) in [(false, &found.runs.0), (true, &found.runs.1)] {
-            let closed = replay.compared_case(Some(&change), is_changed, 1, shares);
+            let closed = replay.on_stream_of(shares).compared_case(Some(&change), is_changed, 1);
             let closed = closed.unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(closed.case.machine.shared_stream, shares);
             let mut sink = Simulated::new(closed.case.machine.nr_cpus(), false);

@@ -329,14 +329,14 @@ impl Drop {
             1 => self.found = Some(self.signals()?),
             2 => {
                 let replay = self.replay()?;
-                self.slow = Some(Slow::of(&replay, false)?);
+                self.slow = Some(Slow::of(&replay)?);
                 self.replay = Some(replay);
             }
             _ => {
                 if let (Some(replay), Some(slow)) = (self.replay.take(), &mut self.slow) {
                     let (words, shared) = check(&replay)?;
                     if shared {
-                        *slow = Slow::of(&replay, shared)?;
+                        *slow = Slow::of(&replay.on_stream_of(shared))?;
                     }
                     slow.check = words;
                 }
@@ -615,8 +615,8 @@ fn check(replay: &Replay) -> Result<(String, bool), String> {
 
 impl Slow {
     /// What held CPUs back in a closed loop.
-    fn of(replay: &Replay, shared: bool) -> Result<Self, String> {
-        let ClosedCase { case, start, .. } = replay.closed_case(0, shared).map_err(|error| error.to_string())?;
+    fn of(replay: &Replay) -> Result<Self, String> {
+        let ClosedCase { case, start, .. } = replay.closed_case(0).map_err(|error| error.to_string())?;
         let mut sink = WhySlow::new(&case);
         let outcome = opplab_sim::run_from(&case, &start, &mut sink).map_err(|error| error.0)?;
         Ok(Self {
