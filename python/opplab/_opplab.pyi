@@ -106,8 +106,9 @@ class Outcome(TypedDict):
     quotas: list[tuple[str, int, int, int]]
     """Of each group with a quota: name, ``nr_periods``, ``nr_throttled``, time throttled in ns."""
     task_groups: list[str | None]
-    groups: list[str]
     """Of each task its group's path; None is the root."""
+    groups: list[str]
+    """The paths of the groups, as decisions number them."""
     fingerprint: int
     rows: list[tuple[str, str, str, float | None]]
 

@@ -666,16 +666,18 @@ def test_a_benchmark_keeps_its_throughput() -> None:
     assert fast.parts["energy_per_work"].value == pytest.approx(by_hand, rel=1e-12)
 
 
-def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
-    """The lowest clock does the work of an idle phone, and makes each request wait."""
-    load = {
-        "global": {"duration": 1},
-        "tasks": {"t": {"instance": 4, "loop": -1, "run": 500, "timer": {"ref": "unique", "period": 16000}}},
-    }
+IDLE_PHONE = {
+    "global": {"duration": 1},
+    "tasks": {"t": {"instance": 4, "loop": -1, "run": 500, "timer": {"ref": "unique", "period": 16000}}},
+}
+
+
+def of_an_idle_phone(*governors: str) -> Choice:
+    """Choose among governors of which powersave is recommended."""
     found = opplab.choose(
         "juno-r2",
-        opplab.Workload.parse(json.dumps(load), name="load"),
-        governors=["performance", "powersave"],
+        opplab.Workload.parse(json.dumps(IDLE_PHONE), name="load"),
+        governors=governors,
         seconds=0.3,
         iterations=8,
         uncertainty=0,
@@ -683,6 +685,13 @@ def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
     )
     assert found.recommended is not None
     assert found.recommended.label == "powersave"
+    return found
+
+
+def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
+    """The lowest clock does the work of an idle phone, and makes each request wait."""
+    found = of_an_idle_phone("performance", "powersave")
+    assert found.recommended is not None
     change = found.recommended.changes["response_p99"]
     file = tmp_path / "by_hand.toml"
     file.write_text(
@@ -690,7 +699,7 @@ def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
         'duration = "300ms"\n[[policy]]\nlabel = "performance"\ngovernor = "performance"\n[[policy]]\n'
         'label = "powersave"\ngovernor = "powersave"\n[[workload]]\nlabel = "load"\nrtapp = "load.json"\n'
     )
-    (tmp_path / "load.json").write_text(json.dumps(load))
+    (tmp_path / "load.json").write_text(json.dumps(IDLE_PHONE))
     rows = opplab.Experiment.load(file).run(jobs=1).filter(metric="response_p99")
     p99 = {policy: rows.filter(policy=policy)["value"].mean() for policy in ("performance", "powersave")}
     assert change.value == pytest.approx(100 * (p99["powersave"] / p99["performance"] - 1), rel=1e-3)
@@ -703,24 +712,9 @@ def test_a_recommendation_names_what_it_costs_in_time(tmp_path: Path) -> None:
 
 def test_the_price_does_not_hang_on_which_setting_is_named_first() -> None:
     """Goal: a recommended baseline has the price that the same setting has as another."""
-    load = {
-        "global": {"duration": 1},
-        "tasks": {"t": {"instance": 4, "loop": -1, "run": 500, "timer": {"ref": "unique", "period": 16000}}},
-    }
 
     def prices(*governors: str) -> list[str]:
-        found = opplab.choose(
-            "juno-r2",
-            opplab.Workload.parse(json.dumps(load), name="load"),
-            governors=governors,
-            seconds=0.3,
-            iterations=8,
-            uncertainty=0,
-            jobs=1,
-        )
-        assert found.recommended is not None
-        assert found.recommended.label == "powersave"
-        return [words for words in found.findings() if words.startswith("Its price: ")]
+        return [words for words in of_an_idle_phone(*governors).findings() if words.startswith("Its price: ")]
 
     first = prices("powersave", "performance")
     assert first == prices("performance", "powersave")

@@ -399,7 +399,7 @@ class Choice:
             + (", by assumed power" if self.assumed_power and not alone else "")
             + (f", keeps {limits} {self._in(self.keeps_in(chosen))}." if limits else ".")
         ]
-        kept = [option for option in self.options[1:] if option.meets >= 0.5 and option.label not in chosen.equals]
+        kept = runners_up(self.options)
         if price := self.price():
             out.append(f"Its price: {price} against {self.baseline}.")
         elif kept and (price := " and ".join(self.priced_against_next().values())):
@@ -620,6 +620,11 @@ class Choice:
             picture=self.block().html() + pareto_picture(self),
             more=max(len(self.options) - 20, 0),
         )
+
+
+def runners_up(ranked: Sequence[Option]) -> list[Option]:
+    """Give the settings after the first that keep the constraints, and are not as good."""
+    return [one for one in ranked[1:] if one.meets >= 0.5 and one.label not in ranked[0].equals]
 
 
 def _priced(changes: Mapping[str, Parts]) -> dict[str, str]:

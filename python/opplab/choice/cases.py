@@ -70,10 +70,15 @@ class Program:
         """The parameters of its benchmark model that a fit or the caller gives."""
         return {**self.fit[1], **(self.model.params if self.model else {})}
 
+    @property
+    def _params(self) -> list[dict[str, Any]]:
+        """The parameters of its benchmark model."""
+        name = self.model.name if self.model else ""
+        return next((one["params"] for one in _opplab.benchmarks() if one["name"] == name), [])
+
     def _has(self, name: str) -> bool:
         """Whether its benchmark model has a parameter."""
-        models = {one["name"]: one["params"] for one in _opplab.benchmarks()} if self.model else {}
-        return any(param["name"] == name for param in models.get(self.model.name if self.model else "", []))
+        return any(param["name"] == name for param in self._params)
 
     @property
     def is_disk_unknown(self) -> bool:
@@ -106,10 +111,9 @@ class Program:
             return cases_of(Program(based(replace(model, params=params)), self.about))
 
         name, fitted = self.fit
-        free = next(one["params"] for one in _opplab.benchmarks() if one["name"] == model.name)
         found = [
             (model.name, model.name, param["name"], int(fitted.get(param["name"], param["default"])), name)
-            for param in free
+            for param in self._params
             if param["calibrated"] and param["name"] not in model.params
         ]
         unknown = [model.name] if self.is_disk_unknown else []

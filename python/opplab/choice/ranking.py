@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opplab.choice.answer import LATER, Choice, Option
+from opplab.choice.answer import LATER, Choice, Option, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
@@ -226,14 +226,9 @@ class Ranking:
         found: float = round((away if limit.at_most else -away) / max(abs(bound), 1e-12), 6)
         return found
 
-    @staticmethod
-    def _rest(ranked: Sequence[Option]) -> list[Option]:
-        """Give the settings after the first that keep the constraints, and are not as good."""
-        return [one for one in ranked[1:] if one.meets >= 0.5 and one.label not in ranked[0].equals]
-
     def _against_next(self, ranked: Sequence[Option]) -> dict[str, Parts]:
         """Give how far response times of the baseline, where it is the first, are off those of the next setting."""
-        rest = self._rest(ranked)
+        rest = runners_up(ranked)
         if not rest or self.unranked or ranked[0].label != self.labels[0]:
             return {}
         shown = [metric for metric in PAIRS["response"] if metric in self.shown]
@@ -243,7 +238,7 @@ class Ranking:
         self, ranked: Sequence[Option], drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]
     ) -> tuple[Parts | None, Causes]:
         """Give by how much the next setting is off from the first, and the assumptions that this hangs on."""
-        rest = self._rest(ranked)
+        rest = runners_up(ranked)
         if not rest or self.unranked:
             return None, Causes()
         unit, better = self.units[self.goal]

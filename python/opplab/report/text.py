@@ -163,21 +163,18 @@ def _fitted(
         ]
 
     # First between words; where that is not enough, between the parts of long ones, and then within these.
-    levels = [
-        at_least(COLUMN_MIN, whole_words=True),
-        at_least(COLUMN_LEAST, whole_words=True),
-        at_least(COLUMN_MIN, whole_words=False),
-        at_least(COLUMN_LEAST, whole_words=False),
-    ]
+    narrow, narrowest = (at_least(room, whole_words=False) for room in (COLUMN_MIN, COLUMN_LEAST))
     pieces = [max(len(one.rstrip()) for line in cells for one in _pieces(line[at])) for at in range(len(columns))]
-    unbroken = [max(room, min(piece, COLUMN_MIN)) for room, piece in zip(levels[3], pieces, strict=True)]
+    unbroken = [max(room, min(piece, COLUMN_MIN)) for room, piece in zip(narrowest, pieces, strict=True)]
+    levels = [at_least(room, whole_words=True) for room in (COLUMN_MIN, COLUMN_LEAST)]
+    levels += [narrow, unbroken, narrowest]
     everything = [list(range(len(widths)))]
-    for lowest in (*levels[:3], unbroken, levels[3]):
+    for lowest in levels:
         found = _narrowed(widths, lowest, width)
         if sum(found) + 2 * (len(found) - 1) <= width:
             return found, everything
     # Below each other columns of numbers keep their headings whole.
-    whole = [room if right else most for room, right, most in zip(widths, numeric, levels[2], strict=True)]
+    whole = [room if right else most for room, right, most in zip(widths, numeric, narrow, strict=True)]
     keys = _keys(whole, width, cells)
     groups: list[list[int]] = [[*keys]]
     for index in range(len(keys), len(whole)):

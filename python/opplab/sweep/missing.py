@@ -109,11 +109,10 @@ def missing(cases: Sequence[Case]) -> list[str]:
             case = _opplab.Case.from_json(each.json)
             if (built := case.boosted_by_build()) is not None:
                 add(built, each.policy)
-            is_clampless = (each.machine, each.policy) in clampless
-            clamped = is_clampless and "clamp" in each.json
-            if not is_clampless and "uclamp_min" in each.json:
-                for words in lowered(json.loads(each.json)["workload"].get("groups", [])):
+            if (each.machine, each.policy) not in clampless:
+                groups = json.loads(each.json)["workload"].get("groups", []) if "uclamp_min" in each.json else []
+                for words in lowered(groups):
                     add(words, each.policy)
-            if clamped and case.asks_for_clamps():
+            elif "clamp" in each.json and case.asks_for_clamps():
                 add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
