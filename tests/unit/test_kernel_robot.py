@@ -426,6 +426,47 @@ def test_an_answer_has_the_layout_that_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "values", "row", "note"),
+    [
+        ("loops/mode", "10000000ops/process", "perf-bench-sched-pipe.ops_per_sec", "1 pair of tasks"),
+        ("nr_task/test", "1/context1", "unixbench.throughput", "1 pair of tasks"),
+        ("nr_threads/runtime", "1/300s", "sysbench-cpu.throughput_events/s", "1 task of computing only"),
+        ("mode/nr_task/test", "process/50%/getppid1", "will-it-scale.per_process_ops", "4 tasks of computing only"),
+        (
+            "groups/ipc/loops/mode",
+            "1/pipe/100/process",
+            "perf-bench-sched-messaging.total_time_sec",
+            "1 group of 40 tasks",
+        ),
+    ],
+)
+def test_tests_that_wait_or_compute_are_answered(keys: str, values: str, row: str, note: str, tmp_path: Path) -> None:
+    testcase = row.partition(".")[0]
+    mail = tmp_path / "mail.txt"
+    mail.write_text(
+        f"cpufreq_governor/{keys}/tbox_group/testcase:\n  performance/{values}/lkp-a-box/{testcase}\n\n"
+        'commit:\n  v6.12\n  0123456789 ("a patch")\n\n'
+        "           v6.12 0123456789abcdef01234567890\n---------------- ---------------------------\n"
+        "         %stddev     %change         %stddev\n             \\          |                \\\n"
+        f"    123456 ±  2%      -7.9%     113675 ±  3%  {row}\n",
+        encoding="utf-8",
+    )
+    how = ("--vs", "scaling_max_freq=1700000", "--format", "json", "--seconds", "0.5")
+    code, text, said = predict(
+        str(mail), "-m", "skylake-8x-uma", "--governor", "performance", *how, results=tmp_path / "r"
+    )
+    assert code == 0, said
+    found = json.loads(text)
+    assert any(note in one for one in found["notes"]), found["notes"]
+    (one,) = found["predictions"]
+    assert one["metric"] == row
+    # From 3.4 to 4 GHz down to 1.7: each rate is at least halved, less what a wake-up takes at any clock.
+    slower = 1 + one["change_pct"] / 100
+    slower = 1 / slower if row.endswith("total_time_sec") else slower
+    assert 1.7 / 4 < slower < 0.7
+
+
+@pytest.mark.parametrize(
     ("name", "more", "words"),
     [
         ("stddev.txt", (), "1 commit after the base (0123456789) and --vs gives 0"),

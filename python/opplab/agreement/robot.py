@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 TASKS_A_GROUP = 40
 """Tasks of a hackbench group: 20 senders and 20 receivers."""
 
-LOOP = "compute-loop"
-"""Name of the workload that stands for programs which only compute."""
+LOOP, PAIRS = "compute-loop", "pairs"
+"""Names of the workloads that stand for programs which only compute, and for pairs that wake each other."""
+
+HOP_US = 1
+"""Work of a task between two wake-ups of a pair, us at the largest capacity: an empty message through a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +108,37 @@ def _netperf(axes: Mapping[str, str], cpus: int) -> _Model:
     return _Model(test, {"streams": streams}, [(rf"netperf\.{_THROUGHPUT}\w*", "throughput")])
 
 
-def _computing(metric: str) -> Callable[[Mapping[str, str], int], _Model]:
+def _messaging(axes: Mapping[str, str], cpus: int) -> _Model:
+    words: dict[str, Any] = {"groups": _count(axes, cpus, "groups"), "loops_total": _count(axes, cpus, "loops")}
+    words["kind"] = _word(axes, "mode", {"process": "process", "thread": "thread"})
+    words["through"] = _word(axes, "ipc", {"socket": "socket", "pipe": "pipe"})
+    metrics = [(rf"perf-bench-sched-messaging\.(?:total_time_sec|{_TIME})", "elapsed")]
+    return _Model("hackbench", words, metrics, f"{several(words['groups'], 'group')} of {TASKS_A_GROUP} tasks")
+
+
+def _computing(metric: str, tasks: int | None = None) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
-        tasks = _count(axes, cpus, "nr_task", "nr_threads")
-        about = f"what stands for it: {several(tasks, 'task')} of computing only"
-        return _Model(LOOP, {"tasks": tasks}, [(metric, "work_done")], about)
+        params = {"tasks": tasks or _count(axes, cpus, "nr_task", "nr_threads")}
+        about = f"what stands for it: {several(params['tasks'], 'task')} of computing only"
+        return _Model(LOOP, params, [(metric, "work_done")], about)
 
     return made
+
+
+def _pairs(metric: str, pairs: int | None = None) -> Callable[[Mapping[str, str], int], _Model]:
+    def made(axes: Mapping[str, str], cpus: int) -> _Model:
+        params = {"pairs": pairs or _count(axes, cpus, "nr_task")}
+        about = (
+            f"what stands for it: {several(params['pairs'], 'pair')} of tasks that wake each other after {HOP_US} us"
+        )
+        return _Model(PAIRS, params, [(metric, "work_done")], about)
+
+    return made
+
+
+def _unixbench(axes: Mapping[str, str], cpus: int) -> _Model:
+    made = _pairs if axes.get("test") == "context1" else _computing
+    return made(r"unixbench\.(?:score|throughput|workload)")(axes, cpus)
 
 
 _TESTS: dict[str, Callable[[Mapping[str, str], int], _Model]] = {
@@ -121,20 +148,26 @@ _TESTS: dict[str, Callable[[Mapping[str, str], int], _Model]] = {
     "kbuild": _kbuild,
     "netperf": _netperf,
     "will-it-scale": _computing(r"will-it-scale\.(?:\d+\.(?:processes|threads)|per_\w+_ops|workload)"),
-    "unixbench": _computing(r"unixbench\.(?:score|throughput|workload)"),
+    "unixbench": _unixbench,
     "stress-ng": _computing(r"stress-ng\.[\w-]+\.ops(?:_per_sec)?"),
+    "sysbench-cpu": _computing(r"sysbench-cpu\.(?:throughput_events/s|workload)"),
+    "pigz": _computing(r"pigz\.throughput"),
+    "pbzip2": _computing(r"pbzip2\.throughput"),
+    "perf-bench-sched-pipe": _pairs(r"perf-bench-sched-pipe\.ops_per_sec", 1),
+    "perf-bench-sched-messaging": _messaging,
 }
 """Tests of lkp-tests and their models."""
 
-# Of tests that ask for more than a clock, these parts only compute.
+# Parts of tests that have a model: tasks that compute, or call what is their own, so that the clock decides; pairs.
 _ONLY = {
-    "unixbench": ("dhry2reg", "whetstone-double"),
-    "stress-ng": ("cpu", "matrix", "crypt", "hash", "prime", "trig"),
-    "will-it-scale": (),
+    "unixbench": "arithoh context1 dhry2reg double float hanoi int long pipe short syscall whetstone-double",
+    "stress-ng": "bitops branch cpu crypt expmath factor fma fp funccall funcret goto hash intmath logmath longjmp "
+    "matrix monte-carlo nop powmath prime regs rotate trig vecfp vecmath vecshuf vecwide",
+    "will-it-scale": "eventfd1 getppid1 pipe1 poll1 poll2",
 }
 
 
-_RUNNING = {"groups": TASKS_A_GROUP, "clients": 2, "streams": 2, "jobs": 2, "tasks": 1}
+_RUNNING = {"groups": TASKS_A_GROUP, "clients": 2, "streams": 2, "jobs": 2, "tasks": 1, "pairs": 2}
 """Tasks that can run at once for each of a parameter: a client and its server, a compiler and its assembler."""
 
 
@@ -148,9 +181,8 @@ def _model_of(report: Report, cpus: int) -> _Model:
     if name not in _TESTS:
         raise InputError(f"there is no model of the test `{name}`{catalog.nearest(name, list(_TESTS))}")
     part = report.axes.get("test", "")
-    if name in _ONLY and part not in _ONLY[name]:
-        known = ", ".join(_ONLY[name]) or "none of its tests only computes"
-        raise InputError(f"there is no model of {name}'s test `{part}` (computing ones: {known})")
+    if name in _ONLY and part not in _ONLY[name].split():
+        raise InputError(f"there is no model of {name}'s test `{part}` (those with one: {_ONLY[name]})")
     made = _TESTS[name](report.axes, cpus)
     told = re.match(r"(\d+) threads\b", report.machine)
     load = _TESTS[name](report.axes, int(told[1])).params if told else made.params
@@ -359,6 +391,18 @@ def _head(commit: str, subject: str, variant: str) -> str:
     return f"{commit}{words}" + (f" as {variant}" if variant else "")
 
 
+def _tasks_of(model: _Model) -> dict[str, Any]:
+    """Give the tasks of what stands for a test, as of an rt-app file."""
+    if model.benchmark == LOOP:
+        return {"loop": {"instance": model.params["tasks"], "loop": -1, "run": 1000}}
+    tasks: dict[str, Any] = {}
+    for at in range(model.params["pairs"]):
+        there, back = f"there{at}", f"back{at}"
+        tasks[f"ping{at}"] = {"loop": -1, "run": HOP_US, "sem_post": there, "sem_wait": back}
+        tasks[f"pong{at}"] = {"loop": -1, "sem_wait": there, "run": HOP_US, "sem_post": back}
+    return tasks
+
+
 def _simulated(
     model: _Model,
     machine: str,
@@ -377,10 +421,9 @@ def _simulated(
     folder.mkdir(parents=True, exist_ok=True)
     file = Path(machine)
     on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
-    if model.benchmark == LOOP:
-        loop = {"instance": model.params["tasks"], "loop": -1, "run": 1000}
-        whole = {"global": {"duration": 2, "calibration": "CPU0"}, "tasks": {"loop": loop}}
-        path = folder.parent / f"{folder.name}-{LOOP}.json"
+    if model.benchmark in (LOOP, PAIRS):
+        whole = {"global": {"duration": 2, "calibration": "CPU0"}, "tasks": _tasks_of(model)}
+        path = folder.parent / f"{folder.name}-{model.benchmark}.json"
         write_text(path, json.dumps(whole, indent=1) + "\n")
         text = experiment_text(folder.name, on, f"../{path.name}", variants, seconds, iterations=iterations)
     else:
