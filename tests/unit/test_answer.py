@@ -280,6 +280,25 @@ def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
     assert "give one --machine a run" in f"{done.output}{done.exception}"
 
 
+def test_a_clear_change_of_waits_stands_in_the_sentence() -> None:
+    """A reader of "energy -9 %, clear" alone missed that p99 had doubled, which the table had."""
+
+    def change(value: float, half: float) -> Change:
+        return Change(value, certainty(value - half, value + half, n=3, varies=True, value=value))
+
+    values = {"energy": 1.0, "response_p99": 1.0}
+    found = {"slow": change(100.0, 20.0), "same": change(5.0, 20.0), "trifle": change(0.4, 0.1)}
+    lines = [Line("m", "w", "base", "", 3, values, {})]
+    lines += [
+        Line("m", "w", name, "base", 3, values, {"energy": change(-9.0, 1.0), "response_p99": of})
+        for name, of in found.items()
+    ]
+    made = Answer("", "", lines, {"energy": ("J", "lower"), "response_p99": ("ms", "lower")})
+    energy = "energy -9.0 % [-10.0, -8.0]*, clear"
+    slow = "response p99 +100.0 % [+80.0, +120.0]*, clear"
+    assert _finding(made, None) == f"slow: {energy}, and {slow}; same: {energy}; trifle: {energy}."
+
+
 def test_counts_of_the_sentence_are_the_stars_of_the_tables() -> None:
     """Goal: nobody mails "0 of 2 are clear" above a star. Method: random changes; machines lack some metrics."""
     rng = random.Random(11)

@@ -52,6 +52,8 @@ GROUP_COLUMNS = {
 """What the block has of a control group, and its heads."""
 
 PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50", "latency_p99")}
+WAITS = tuple(pair[1] for pair in PAIRS.values())
+"""Metrics that a sentence has beside performance or energy, where their change is clear and no trifle."""
 """Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
 MODELS_ERROR = "the benchmark models' error (opplab predict has it)"
 """What no interval of runs and draws covers."""
@@ -184,7 +186,7 @@ class Answer(Block):
         apart = any(abs(by_work.value - change.value) >= APART for by_work, change in both)
         apart |= self.drawn and any(_ends_apart(by_work.certainty, change.certainty) for by_work, change in both)
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
-        return [*own, *([] if own else ["rate"]), *energy, "response_p99", "latency_p99"]
+        return [*own, *([] if own else ["rate"]), *energy, *WAITS]
 
     def compared(self, own: Sequence[str] = ()) -> tuple[list[str], list[str]]:
         """Give the metrics that have changes: those that sentences are about (`own`, if there are any), and others."""
@@ -669,14 +671,16 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
         return _alone(answer)
     # Each benchmark has its own metric.
     found_of = {metric: answer.changes_of(metric) for metric in dict.fromkeys(map(answer._first, compared))}
+    waits = [metric for metric in WAITS if any(_is_worth_a_word(change) for _, change in answer.changes_of(metric))]
     if len(compared) > SENTENCES:
         by_machine = len({one.machine for one in compared}) > 1
-        words = [f"{title_of(metric)}: {_clear_of(of, by_machine)}" for metric, of in found_of.items()]
+        counted = {**found_of, **{metric: answer.changes_of(metric) for metric in waits}}
+        words = [f"{title_of(metric)}: {_clear_of(of, by_machine)}" for metric, of in counted.items()]
     else:
         words = [
-            f"{_place(answer, one)}: {title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
+            f"{_place(answer, one)}: {', and '.join(_changed(one, metric, waits))}"
             for metric, of in found_of.items()
-            for one, change in of
+            for one, _ in of
             if answer._first(one) == metric
         ]
     head = "; ".join(words) + "."
@@ -726,6 +730,19 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     do = "does" if left == 1 else "do"
     others = [f"Nor {do} {several_of(left, 'more setting')} change anything."] if shown and left > 0 else []
     return " ".join([head, *same[:shown], *others, *less, *depends])
+
+
+def _changed(one: Line, first: str, if_clear: Sequence[str]) -> list[str]:
+    """Give the changes of a line in words: of a metric, and of others where they are clear and no trifle."""
+    return [
+        f"{title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
+        for metric in (first, *if_clear)
+        if (change := one.changes.get(metric)) is not None and (metric == first or _is_worth_a_word(change))
+    ]
+
+
+def _is_worth_a_word(change: Change) -> bool:
+    return change.certainty.is_clear and abs(change.value) >= APART
 
 
 def _clear_of(found: Sequence[tuple[Line, Change]], by_machine: bool) -> str:
