@@ -164,10 +164,10 @@ def test_constraints_and_repeated_paths_are_named(dumps: Path) -> None:
     done = run(paths, "--constraint", "response_p99 <= 60ms")
     assert done.exit_code == 0, done.output
     words = " ".join(done.stdout.split())
-    assert "on 1 machine of 1 type? Least energy by unit of work, response_p99 <= 60ms" in words
+    assert "on 1 machine of 1 type? Least power at equal work, response_p99 <= 60ms" in words
     assert "2 repeated paths left out: `--count DUMP=N` counts a dump as N machines." in words
     anyway = run(paths, "--constraint", "none")
-    assert "of 1 type? Least energy by unit of work, less work too" in " ".join(anyway.stdout.split())
+    assert "of 1 type? Least power at equal work, less work too" in " ".join(anyway.stdout.split())
 
 
 def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Path) -> None:
@@ -236,14 +236,15 @@ def test_a_setting_without_effect_changes_no_answer(dumps: Path) -> None:
 @pytest.fixture(scope="module")
 def choice() -> opplab.Choice:
     load = opplab.Workload.parse(json.dumps(LOAD), name="load")
-    return choosing.choose("juno-r2", load, governors=["performance", "schedutil", "powersave"], **OPTIONS)
+    governors = ["performance", "schedutil", "powersave"]
+    return choosing.choose("juno-r2", load, governors=governors, goals=["power_at_equal_work"], **OPTIONS)
 
 
 def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: float = 0.0) -> opplab.Choice:
-    """Give a choice whose second setting is recommended, with a change of energy by work and of power, in percent."""
+    """Give a choice that recommends its second setting, with changes of power at equal work and of power, percent."""
     by_label = {option.label: option for option in choice.options}
     base, best = by_label["performance"], by_label["schedutil"]
-    changes = {**best.changes, "energy_per_work": energy, "power": Parts(power, None, None, None, None)}
+    changes = {**best.changes, "power_at_equal_work": energy, "power": Parts(power, None, None, None, None)}
     parts = {**base.parts, "missed_activations": Parts(missed, None, None, None, None)}
     base = replace(base, best=0.4, meets=1.0, breaks=(), parts=parts)
     return replace(choice, options=[replace(best, best=0.6, meets=1.0, breaks=(), changes=changes), base])
@@ -252,6 +253,37 @@ def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: fl
 def answer(dumps: Path, monkeypatch: pytest.MonkeyPatch, found: opplab.Choice) -> Fleet:
     monkeypatch.setattr(choosing, "choose", lambda *_, **__: found)
     return fleet([dumps / "a.tar.xz"], "tbench")
+
+
+def test_watts_saved_are_those_of_a_machine_that_is_idle_once_the_work_is_done(tmp_path: Path) -> None:
+    """Goal: a setting that does more work and draws more saves nothing, which energy by unit of work hides.
+
+    Method: by hand from three runs of the Python API: the baseline's, the setting's, and one with nothing to do.
+    """
+    load = {"b": {"instance": 3, "loop": -1, "run": 15000, "sleep": 60000}}
+    asleep = {"b": {"loop": 1, "delay": 5_000_000, "run": 1}}
+
+    def watts_and_work(governor: str, tasks: dict[str, object]) -> tuple[float, float]:
+        work = opplab.Workload.parse(
+            json.dumps({"global": {"duration": 1, "calibration": "CPU0"}, "tasks": tasks}), name="w"
+        )
+        policy = opplab.Policy(governor=governor, variation="none")
+        table = opplab.simulate(opplab.Machine.load("epyc-7742-2s"), work, policy, seconds=1, seed=1).metrics
+        return tuple(table.filter(metric=name)["value"].item() for name in ("power", "work_done"))
+
+    whole = json.dumps({"global": {"duration": 1, "calibration": "CPU0"}, "tasks": load})
+    how = {"iterations": 1, "uncertainty": 0, "variation": "none", "seconds": 1, "jobs": 1, "constraints": ["none"]}
+    governors = ["schedutil", "performance"]
+    found = fleet(["epyc-7742-2s"], opplab.Workload.parse(whole, name="w"), governors=governors, **how)
+    (base, work), (best, more) = (watts_and_work(name, load) for name in governors)
+    (rest, _) = watts_and_work("performance", asleep)
+    assert more > 1.02 * work
+    by_hand = base - (best * work / more + rest * (1 - work / more))
+    off = base * (1 - best / more / (base / work))
+    (row,) = found.rows()
+    assert row["setting"] == "performance"
+    assert row["saved_watts"] == pytest.approx(by_hand, rel=1e-6)
+    assert abs(off - by_hand) > 0.1
 
 
 def test_what_saves_nothing_by_the_mean_is_not_recommended(
@@ -265,7 +297,7 @@ def test_what_saves_nothing_by_the_mean_is_not_recommended(
     assert "schedutil" not in found.commands_text()
     words = " ".join(found.text(80).split())
     assert "No setting is better than the baseline, performance, on 1 machine type: nothing to change." in words
-    assert "schedutil is the best in 60 %, but its mean (energy/work +0.3 %) saves nothing." in words
+    assert "schedutil is the best in 60 %, but its mean (power at equal work +0.3 %) saves nothing." in words
 
 
 def test_why_no_saving_is_clear(dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice) -> None:
@@ -317,11 +349,9 @@ def test_savings_are_at_the_work_of_a_baseline_that_may_miss_some(
     words = " ".join(found.text(80).split())
     assert " kWh a year at the baseline's work, on 1 machine of 1 type" in found.finding
     assert f"The baseline misses activations: 61 % (performance) on {row['machine_type']}." in found.finding
-    assert "Watts and kWh saved are at the baseline's work." in words
+    assert "Watts and kWh saved are at the baseline's work: a machine that has done it is idle." in words
     assert f"Mean power rises, as more work is done: {row['machine_type']} +1.8 %." in words
     plain = answer(dumps, monkeypatch, made(choice, energy, power=-2.0))
-    assert "They are of machines that are off, or do other work, once it is done." in words
-    assert "machines that are off" not in plain.text(80)
     assert "misses activations" not in plain.finding
     assert "Mean power rises" not in plain.text(80)
 
@@ -344,7 +374,7 @@ def test_a_type_names_what_does_less_work_and_the_waits_of_the_start(
     assert [text.split()[2] for text in left_out] == ["powersave"]
     assert f"{kind}: {cold}." in words
     cheap = answer(
-        dumps, monkeypatch, replace(choice, options=[replace(best, changes={"energy_per_work": energy}), base])
+        dumps, monkeypatch, replace(choice, options=[replace(best, changes={"power_at_equal_work": energy}), base])
     )
     assert "the first 0.2 s" not in cheap.text(80), "nobody reads a percentile"
 

@@ -28,7 +28,7 @@ COLUMNS = (
 )
 """The columns of every answer, in their order; others stand before them."""
 
-ENERGIES = ("energy", "energy_per_work", "power")
+ENERGIES = ("energy", "energy_per_work", "power", "power_at_equal_work")
 """What the error of a replay's energy is of."""
 
 LATER = "missed_later"

@@ -15,7 +15,7 @@ from typing import Any
 
 from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
 from opplab.choice.answer import Choice
-from opplab.choice.cases import Program, program_of
+from opplab.choice.cases import IDLE, Program, program_of
 from opplab.choice.criteria import (
     ANY_WORK,
     Asked,
@@ -32,7 +32,7 @@ from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, needs_power
-from opplab.simulation.work import with_energy_per_work
+from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, shared_timers
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
@@ -149,6 +149,9 @@ def choose(
     left_out: list[str] = []
     chosen += _variants_of(chosen[0], variants, program.machine, left_out.append)
     run = _Runner(program, variation, latencies, jobs, executor, progress)
+    at_equal_work = POWER_AT_EQUAL_WORK in (*goals, *(limit.metric for limit in limits))
+    if search and at_equal_work:
+        raise InputError(f"a search has no {POWER_AT_EQUAL_WORK}: its goals are of single runs, such as energy")
     if search:
         from opplab.choice.search import searched
 
@@ -166,9 +169,11 @@ def choose(
     named = zip(labels_of(chosen), chosen, strict=True)
     labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
     cases = program.cases(chosen, labels, variation)
+    run.idle = labels if at_equal_work else ()
+    ran = [*cases, *(program.idle().cases(chosen, labels, variation) if at_equal_work else ())]
     for line in (*left_out, *program.notes, *unable(cases), *missing(cases)):
         said(line)
-    values, units = run.own(cases)
+    values, units = run.own(ran)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
     cut = _cut(program, values, point, labels, len(cases))
     _check_measured(values, units, point, labels, goals, limits, program.metric, cut)
@@ -177,7 +182,7 @@ def choose(
     draws = None
     if uncertainty > 1:
         constants = program.constants(lambda other: other.cases(chosen, labels, variation))
-        draws = Draws.of(cases, uncertainty, seed, constants)
+        draws = Draws.of(ran, uncertainty, seed, constants)
         run.drawn(draws, values)
     asked = Asked.of(goals, limits, units, whole=whole)
     by_label = dict(zip(labels, chosen, strict=True))
@@ -311,6 +316,8 @@ class _Runner:
     jobs: int
     executor: Executor | None
     progress: Shown | None
+    idle: Sequence[str] = ()
+    """Settings that run with nothing to do, too, the baseline first."""
     boosted_cpus: float = 0.0
     """CPUs of a cluster above the clock without boost, of the run that has most."""
 
@@ -332,6 +339,9 @@ class _Runner:
             )
         if tally.problems:
             raise OpplabError(f"{tally.failed} of {tally.total} runs failed: {tally.problems[0]}")
+        if self.idle:
+            add_power_at_equal_work(values, self.idle)
+            units[POWER_AT_EQUAL_WORK] = ("W", "lower")
         return values, units
 
     def drawn(self, draws: Draws, into: dict[tuple[Point, str, str], Values]) -> None:
@@ -346,6 +356,36 @@ class _Runner:
                 latencies=self.latencies,
                 progress=shown,
             )
+        if self.idle:
+            add_power_at_equal_work(into, self.idle)
+
+
+def add_power_at_equal_work(values: dict[tuple[Point, str, str], Values], labels: Sequence[str]) -> None:
+    """Add what each setting draws on average at the first one's pace of work, idle once it is done.
+
+    Work by the second is power by energy per work; each run and draw has its own partner.
+    """
+    (point,) = {point for point, _, _ in values if point[1] != IDLE}
+    idle = (point[0], IDLE, "")
+
+    def at(label: str, metric: str, draw: int, of: Point = point) -> Mapping[int, float]:
+        found = values.get((of, label, metric), Values())
+        return found.drawn.get(draw, {}) if draw else found.own
+
+    def of_label(label: str, draw: int) -> dict[int, float]:
+        (rest,) = at(label, "power", draw, idle).values() or (0.0,)
+        power, per_work = at(label, "power", draw), at(label, ENERGY_PER_WORK, draw)
+        base_power, base_per_work = at(labels[0], "power", draw), at(labels[0], ENERGY_PER_WORK, draw)
+        out = {}
+        for one in set(power) & set(per_work) & set(base_power) & set(base_per_work):
+            busy_share = base_power[one] / base_per_work[one] * per_work[one] / power[one]
+            out[one] = power[one] * busy_share + rest * (1 - busy_share)
+        return out
+
+    for label in labels:
+        draws = sorted(values.get((point, label, "power"), Values()).drawn)
+        drawn = {draw: found for draw in draws if (found := of_label(label, draw))}
+        values[point, label, POWER_AT_EQUAL_WORK] = Values(of_label(label, 0), drawn).in_order()
 
 
 def _wanted(metric: str) -> bool:

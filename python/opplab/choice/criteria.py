@@ -10,7 +10,7 @@ from typing import Any
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.metrics import ALIASES, METRICS, PERCENTILES, find, of_models
-from opplab.simulation.work import ENERGY_PER_WORK
+from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 
 ANY_WORK = "none"
 """Instead of a constraint: settings may do less work than the baseline."""
@@ -190,7 +190,7 @@ def check(goals: Sequence[str], limits: Sequence[Constraint], own: str) -> None:
     # What has the name of a cluster or a group is known to its runs.
     units |= {name: (one.unit, one.better) for name in asked if ":" in name and (one := find(name)) is not None}
     # Its unit is known when work is.
-    units |= {ENERGY_PER_WORK: (None, "lower")}
+    units |= {ENERGY_PER_WORK: (None, "lower"), POWER_AT_EQUAL_WORK: ("W", "lower")}
     units |= {one.name: (one.unit, one.better) for one in of_models() if one.name == own}
     named = [own] if own else []
     check_units(goals, limits, units, named)

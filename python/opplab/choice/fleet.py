@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.catalog import find, names, nearest
 from opplab.certainty import change_text
-from opplab.choice import GOALS, GOVERNORS
+from opplab.choice import GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError, OpplabError
 from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import several
+from opplab.simulation.work import POWER_AT_EQUAL_WORK
 
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
@@ -32,13 +33,8 @@ if TYPE_CHECKING:
 HOURS = 8760
 """Hours of a year."""
 
-CHANGE = "energy_per_work"
-
 RISE = 0.05
 """Percent; changes of power from this on are named."""
-
-UNPACED = 0.005
-"""Work by the second that changes by more than this share is not paced by time."""
 
 MOST = 3
 """Types that are named for what their baseline misses."""
@@ -141,26 +137,26 @@ class Saving:
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
-        """Take it from a choice: power of the baseline x (1 - ratio of energy by unit of work)."""
+        """Take it from a choice whose goals have the power at equal work."""
         from opplab.summary.answer import title_of
 
         chosen = choice.recommended
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
         missed = base.parts.get("missed_activations")
-        change = None if chosen is None else chosen.changes.get(CHANGE)
+        change = None if chosen is None else chosen.changes.get(POWER_AT_EQUAL_WORK)
         passed = ""
         # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
-        counted = choice.goals[0] == CHANGE and base.meets >= 0.5
+        counted = choice.goals[0] == POWER_AT_EQUAL_WORK and base.meets >= 0.5
         if chosen is not None and change is not None and counted and change.value >= 0:
             passed = f"{chosen.label} is the best in {choice.best_in(chosen)}, but its mean "
-            passed += f"({title_of(CHANGE)} {change.certainty.text(change.value)}) saves nothing"
+            passed += f"({title_of(POWER_AT_EQUAL_WORK)} {change.certainty.text(change.value)}) saves nothing"
             chosen, change = base, None
 
         limits = [*choice.constraints, *choice.work] if chosen is not None else []
         price = choice.price() if change is not None and power is not None else ""
         # Waits that nobody asks for are read in the price alone.
-        cold = choice.cold if price or choice.constraints or choice.goals != [CHANGE] else ""
+        cold = choice.cold if price or choice.constraints or choice.goals != [POWER_AT_EQUAL_WORK] else ""
 
         def saved(percent: float | None) -> float | None:
             return None if percent is None or power is None else -power * percent / 100
@@ -264,16 +260,7 @@ class Fleet(Block):
             if (saving.watts or 0.0) > 0 and saving.power >= RISE
         ]
         more = f" Mean power rises, as more work is done: {'; '.join(rises)}." if rises else ""
-        idle = " They are of machines that are off, or do other work, once it is done." if self._is_unpaced() else ""
-        return [f"Watts and kWh saved are at the baseline's work.{idle}{more}"]
-
-    def _is_unpaced(self) -> bool:
-        """Whether a setting does more or less work by the second than its baseline."""
-        return any(
-            abs((1 + saving.power / 100) / (1 - saving.watts / saving.base_watts) - 1) >= UNPACED
-            for _, saving in self.types
-            if saving.watts and saving.base_watts and saving.watts < saving.base_watts
-        )
+        return [f"Watts and kWh saved are at the baseline's work: a machine that has done it is idle.{more}"]
 
     def size(self) -> int:
         """Give the number of machine types."""
@@ -350,9 +337,9 @@ class Fleet(Block):
 
 
 METHOD = (
-    "Watts saved are the baseline's mean power x (1 - ratio of energy by unit of work), so for equal work. Their "
-    "interval is that of the ratio. A year has 8760 hours under this workload. Machines are of one type if their dumps "
-    "are equal in all that a simulation uses."
+    "Watts saved are the baseline's mean power less that of the setting at equal work: a machine that has done the "
+    "baseline's work sooner draws its idle power for the rest. A year has 8760 hours under this workload. Machines are "
+    "of one type if their dumps are equal in all that a simulation uses."
 )
 
 
@@ -486,6 +473,10 @@ def fleet(
 
     # What is wrong with the question is no dump's fault.
     load = load_or_trace(workload)
+    goals = tuple(options.get("goals") or ())
+    # Energy counts by what a fleet pays.
+    goals = tuple(dict.fromkeys(POWER_AT_EQUAL_WORK if one == "energy" else one for one in (*goals, "energy")))
+    options["goals"] = goals
     for text in options.get("constraints") or ():
         if text.strip() != ANY_WORK:
             Constraint.parse(text)
@@ -514,8 +505,11 @@ def fleet(
     label = str(getattr(workload, "label", getattr(workload, "name", workload)))
     machines = several(sum(kind.machines for kind, _ in answered), "machine")
     asked = f"Which setting for {label} on {machines} of {several(len(answered), 'type')}?"
-    goals = tuple(options.get("goals") or GOALS)
-    best = "Least energy by unit of work" if goals == GOALS else f"Best in {' and '.join(map(title_of, goals))}"
+    best = (
+        "Least power at equal work"
+        if goals == (POWER_AT_EQUAL_WORK,)
+        else f"Best in {' and '.join(map(title_of, goals))}"
+    )
     limits = "".join(
         f", {'less work too' if limit.strip() == ANY_WORK else limit}" for limit in options.get("constraints") or ()
     )

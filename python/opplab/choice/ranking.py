@@ -19,6 +19,7 @@ from opplab.choice.answer import LATER, Choice, Option, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
+from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Point, Values
@@ -248,7 +249,9 @@ class Ranking:
         gap, shifts = found
         hangs = causes_of(self.assumed, self.point[0], gap, shifts, True)
         asked = Hanging(self.point, self.goal, ranked[0].label, rest[0].label, hangs)
-        return gap, moving(self.assumed, [asked], self.values, drawn)[0]
+        idle = {(at, label) for at, label, _ in self.values if at != self.point}
+        beside = {(self.point, self.labels[0]), *idle} if self.goal == POWER_AT_EQUAL_WORK else ()
+        return gap, moving(self.assumed, [asked], self.values, drawn, beside)[0]
 
     def _notes(self, ranked: Sequence[Option], policies: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Give what the numbers are of, for the last line."""

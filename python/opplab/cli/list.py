@@ -164,13 +164,15 @@ def _parameters(name: str | None) -> list[dict[str, Any]]:
 
 def _metrics(_name: str | None) -> list[dict[str, Any]]:
     from opplab.metrics import METRICS, Metric, of_models
-    from opplab.simulation.work import ENERGY_PER_WORK, OF_WORK
+    from opplab.simulation.work import ENERGY_PER_WORK, OF_WORK, POWER_AT_EQUAL_WORK
 
     about = "energy by what the benchmark counts (J/MB, J/transaction), or by second of work of the biggest CPU"
-    derived = Metric(ENERGY_PER_WORK, OF_WORK, "lower", "whole", about)
+    per_work = Metric(ENERGY_PER_WORK, OF_WORK, "lower", "whole", about)
+    about = "choose and fleet: mean power at the baseline's pace of work; a machine that has done it sooner is idle"
+    derived = (per_work, Metric(POWER_AT_EQUAL_WORK, "W", "lower", "whole", about))
     return [
         {"metric": one.name, "unit": one.unit, "better": one.better, "about": one.about}
-        for one in (*of_models(), *METRICS, derived)
+        for one in (*of_models(), *METRICS, *derived)
     ]
 
 

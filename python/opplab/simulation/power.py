@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opplab.metrics import find
-from opplab.simulation.work import ENERGY_PER_WORK
+from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,7 +74,9 @@ def needs_power(metric: str, machine: Mapping[str, Any]) -> bool:
     }
     whole, _, part = metric.partition(":")
     declared = find(whole)
-    of_power = metric == ENERGY_PER_WORK or (declared is not None and declared.unit.startswith(("J", "W")))
+    of_power = metric in (ENERGY_PER_WORK, POWER_AT_EQUAL_WORK) or (
+        declared is not None and declared.unit.startswith(("J", "W"))
+    )
     return of_power and bool(part in unknown if part else unknown)
 
 

@@ -11,6 +11,9 @@ from opplab import _opplab
 ENERGY_PER_WORK = "energy_per_work"
 """Energy by what the benchmark counts; without a count, by second of work of the biggest CPU (clocks without boost)."""
 
+POWER_AT_EQUAL_WORK = "power_at_equal_work"
+"""Mean power at the pace of the baseline's work; a machine that has done it sooner is idle, under the same setting."""
+
 OF_WORK = "J/s of work"
 """Its unit where the benchmark counts nothing."""
 

@@ -23,7 +23,7 @@ from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in
 from opplab.runs import is_rate
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
-from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
+from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
@@ -371,6 +371,7 @@ def title_of(metric: str) -> str:
     """Give a metric's name in heads and sentences."""
     return {
         ENERGY_PER_WORK: "energy/work",
+        POWER_AT_EQUAL_WORK: "power at equal work",
         "missed_activations": "missed",
         "lost_resumes": "lost resumes",
         "work_done": "work done",

@@ -5,7 +5,7 @@ A share of the draws' variance may be chance, however seldom that is: a number t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opplab.uncertainty.causes import Causes, Influence, standing_out
@@ -41,6 +41,7 @@ def moving(
     hanging: Sequence[Hanging],
     values: Mapping[tuple[Point, str, str], Values],
     run: Callable[[Draws, dict[tuple[Point, str, str], Values]], object],
+    beside: Collection[tuple[Point, str]] = (),
 ) -> list[Causes]:
     """Leave out what stands out in the draws and moves nothing by itself.
 
@@ -52,6 +53,8 @@ def moving(
         What was measured at the files' own numbers, by point, policy and metric.
     run : callable
         Runs draws and sorts what comes of them into a mapping such as `values`.
+    beside : collection of (Point, str)
+        Points and policies that the values of `hanging` follow from, too.
 
     Returns
     -------
@@ -61,7 +64,7 @@ def moving(
     asked: dict[tuple[str, str], set[tuple[Point, str]]] = {}
     for one in hanging:
         for influence in standing_out(_every(one.causes)):
-            policies = {(one.point, label) for label in (one.base, one.variant) if label}
+            policies = {*beside, *((one.point, label) for label in (one.base, one.variant) if label)}
             asked.setdefault((one.point[0], influence.key), set()).update(policies)
     ends: dict[tuple[Point, str, str], Values] = {}
     if asked:
