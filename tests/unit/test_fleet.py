@@ -284,6 +284,9 @@ def test_watts_saved_are_those_of_a_machine_that_is_idle_once_the_work_is_done(t
     assert row["setting"] == "performance"
     assert row["saved_watts"] == pytest.approx(by_hand, rel=1e-6)
     assert abs(off - by_hand) > 0.1
+    one = opplab.choose("epyc-7742-2s", opplab.Workload.parse(whole, name="w"), governors=governors, **how)
+    (words,) = [text for text in one.findings() if text.startswith("At the pace of schedutil, idle once that work is")]
+    assert f" its power is {-100 * by_hand / base:.1f} %" in words
 
 
 def test_what_saves_nothing_by_the_mean_is_not_recommended(

@@ -14,6 +14,7 @@ from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
 from opplab.report.numbers import quantity, several
 from opplab.report.start import LITTLE, in_words
+from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.causes import Causes, standing_out
 from opplab.uncertainty.parts import LEVEL, Parts
@@ -404,6 +405,7 @@ class Choice:
             out.append(f"Its price: {price} against {self.baseline}.")
         elif kept and (price := " and ".join(self.priced_against_next().values())):
             out.append(f"Its price: {price} against {kept[0].label}.")
+        out += self._at_equal_work(chosen)
         out += self._other_goals(chosen)
         if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
             most = f"although in most {self.samples[1]} within the limit"
@@ -443,6 +445,16 @@ class Choice:
             error = f"the replay's own error of {self.energy_error:.1f} %"
             out.append(f"Stars are of the runs alone: a change of energy within {error} is not significant.")
         return [*out, *self.check]
+
+    def _at_equal_work(self, chosen: Option) -> list[str]:
+        """Give what the recommended setting saves where nobody asks for the additional work that it does."""
+        by_work, power = (chosen.changes.get(name) for name in (ENERGY_PER_WORK, POWER_AT_EQUAL_WORK))
+        if self.goals[0] != ENERGY_PER_WORK or by_work is None or power is None:
+            return []
+        if abs(by_work.value - power.value) < APART:
+            return []
+        change = f"{power.certainty.text(power.value)}, {power.certainty.words}"
+        return [f"At the pace of {self.baseline}, idle once that work is done, its power is {change}."]
 
     def _in_error(self, metric: str, change: Parts) -> bool:
         """Whether a change of energy is no larger than the error of the replay that it is from."""

@@ -149,8 +149,8 @@ def choose(
     left_out: list[str] = []
     chosen += _variants_of(chosen[0], variants, program.machine, left_out.append)
     run = _Runner(program, variation, latencies, jobs, executor, progress)
-    at_equal_work = POWER_AT_EQUAL_WORK in (*goals, *(limit.metric for limit in limits))
-    if search and at_equal_work:
+    is_asked = POWER_AT_EQUAL_WORK in (*goals, *(limit.metric for limit in limits))
+    if search and is_asked:
         raise InputError(f"a search has no {POWER_AT_EQUAL_WORK}: its goals are of single runs, such as energy")
     if search:
         from opplab.choice.search import searched
@@ -169,8 +169,8 @@ def choose(
     named = zip(labels_of(chosen), chosen, strict=True)
     labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
     cases = program.cases(chosen, labels, variation)
-    run.idle = labels if at_equal_work else ()
-    ran = [*cases, *(program.idle().cases(chosen, labels, variation) if at_equal_work else ())]
+    run.idle = labels if is_asked or not needs_power("power", program.machine) else ()
+    ran = [*cases, *(program.idle().cases(chosen, labels, variation) if run.idle else ())]
     for line in (*left_out, *program.notes, *unable(cases), *missing(cases)):
         said(line)
     values, units = run.own(ran)

@@ -149,7 +149,8 @@ class Ranking:
 
     def _options(self) -> tuple[list[Option], int]:
         """Give the settings, the best first, and how many draws or runs their probabilities are of."""
-        used = dict.fromkeys([*self.shown, *(metric for metric, _ in self.bounds)])
+        equal = [POWER_AT_EQUAL_WORK] if (self.point, self.labels[0], POWER_AT_EQUAL_WORK) in self.values else []
+        used = dict.fromkeys([*self.shown, *equal, *(metric for metric, _ in self.bounds)])
         found = {metric: [self._of(label, metric) for label in self.labels] for metric in used}
         samples = {name: _samples(one, self.assumed, self.units[name][0] == "%") for name, one in found.items()}
         feasible, kept, winners = _judged(samples, self.bounds, self.units, self.goal)
