@@ -774,6 +774,10 @@ def test_pages_and_overviews_of_a_share_from_0():
         for at, value in enumerate(values)
     ]
     page = report(results.frame(rows)).to_html()
+    assert " (lower is better) is " not in page
+    slower = [{**row, "metric": "latency_p99", "unit": "ms", "value": 5.0 + row["value"]} for row in rows]
+    ratio = re.search(r"in latency_p99 \(lower is better\) is ([0-9.]+)", report(results.frame(slower)).to_html())
+    assert float(ratio[1]) == pytest.approx(25 / 5, rel=1e-3)
     assert "new is clearly better in 0 and worse in 1 of 1 operations" in page
     assert "better by, percentage points" in page and "better by, %" not in page and "\u221220.00 pp" in page
     (table,) = compare(results.frame(rows), table="overview")

@@ -452,7 +452,9 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
         units = {series.unit for series in one.main[0].series.values()}
         metrics = list(dict.fromkeys(series.metric for series in one.main[0].series.values()))
         if math.isfinite(ratio) and len(units) == 1:
+            (sense, *mixed) = {"higher" if each.higher else "lower" for each in one.main[0].series.values()}
             what = f" in {metrics[0]}" if len(metrics) == 1 and metrics[0] else ""
+            what += "" if mixed else f" ({sense} is better)"
             text += f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f}"
             # Runs of one iteration, or without variation, have no interval, and not one of no width.
             text += f" [{low:.3f}, {high:.3f}]" if low < high else ""
