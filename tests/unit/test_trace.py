@@ -438,6 +438,9 @@ def test_another_machine_than_the_traces_is_noted(tmp_path: Path) -> None:
         assert (fits.exit_code, other.exit_code) == (0, 0), (fits.output, other.output)
         misfit = "the trace is of 6 CPUs, machine pixel4 has 8"
         assert misfit not in fits.output and f"note: {misfit}" in other.output
+    notes = re.findall(r"^<br>(.+)$", (tmp_path / "v.html").read_text(), re.MULTILINE)
+    assert len(notes) > 1 and all(one.endswith(".") for one in notes), "each note is a sentence on its own line"
+    assert any(misfit[1:] in one for one in notes)
     slow = run("explain", path, "--why-slow", "-m", "pixel4")
     assert isinstance(slow.exception, opplab.InputError)
     assert "the trace is of 6 CPUs, machine pixel4 has 8" in str(slow.exception)

@@ -267,7 +267,7 @@ def page(
         "trace_view.html",
         title=title or trace.path.name,
         subtitle=subtitle,
-        note=" ".join(words[:1].upper() + words[1:] for words in notes),
+        notes=[f"{words[:1].upper()}{words[1:].removesuffix('.')}." for words in notes],
         data=pack(about, cpus),
         energy=_energy(trace, machine, from_ns, to_ns),
         version=_opplab.__version__,
