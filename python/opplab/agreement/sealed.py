@@ -200,6 +200,8 @@ def seal(
 
     if not experiment.pairs:
         raise InputError(f"{experiment.file}: nothing to predict: it names no `baseline`, or a single policy")
+    if draws < (needed := quantile_draws(LEVEL)):
+        raise InputError(f"an interval of {100 * LEVEL:g} % needs {needed} draws, these are {draws}")
     with counted(progress, len(experiment.cases)) as shown:
         results = experiment.run(folder, jobs=jobs, progress=shown)
     there = results["metric"].unique().to_list()
