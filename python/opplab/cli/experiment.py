@@ -29,7 +29,7 @@ from opplab.cli.options import (
 )
 from opplab.errors import InputError
 from opplab.files import read_text
-from opplab.report.text import print_table
+from opplab.report.text import print_table, say
 
 
 @click.group(name="experiment", cls=Group)
@@ -68,10 +68,10 @@ def show(name: str, output_format: str) -> None:
         "cases": f"{len(chosen.cases)} of {chosen.measured_time()}",
         "file": chosen.file,
     }
-    click.echo(f"{chosen.name}: {chosen.about}")
+    say(f"{chosen.name}: {chosen.about}")
     for what, words in facts.items():
         if words:
-            click.echo(f"  {what + ':':<11} {words}")
+            say(f"  {what + ':':<11} {words}")
     click.echo("")
     print_table(table, "text")
 
