@@ -384,7 +384,7 @@ def _simulated(
         write_text(path, json.dumps(whole, indent=1) + "\n")
         text = experiment_text(folder.name, on, f"../{path.name}", variants, seconds, iterations=iterations)
     else:
-        params = with_calibration(dict(model.params), model.benchmark, Machine.load(machine).name)
+        params = with_calibration(dict(model.params), model.benchmark, [Machine.load(machine).name])
         text = experiment_text(
             folder.name, on, model.benchmark, variants, seconds, iterations=iterations, benchmark=params
         )
