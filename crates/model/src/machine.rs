@@ -596,7 +596,7 @@ impl Machine {
     }
 
     /// The family of AMD's processor, as /proc/cpuinfo prints it; `None` for other makers'. Hygon's Dhyana (family 0x18) is Zen, but
-    /// not to what asks here: hygon.c:init_hygon() leaves `node_reclaim_distance` as it is (v6.7).
+    /// not to what asks here: arch/x86/kernel/cpu/hygon.c:init_hygon() leaves `node_reclaim_distance` as it is (v6.7).
     pub fn amd_family(&self) -> Option<u32> {
         self.processor.as_ref().filter(|processor| processor.vendor == "AuthenticAMD").map(|processor| processor.family)
     }
