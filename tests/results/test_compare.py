@@ -320,6 +320,21 @@ def test_overview_efficiency_and_power_of_a_tree():
     assert "no power was recorded" in str(result.exception)
 
 
+def test_a_rule_is_about_the_power_of_a_monitor_whatever_is_shown():
+    """`power` of an mmtests tree concerned nothing without `--table power`."""
+    here = ["compare", str(GIVEN / "results"), "-b", "kernbench"]
+    # By hand: 251.97 W against 227.14 W.
+    line = f"opplab: power kernbench of {PERF}: -10.93%, rule '{{}}'"
+    for rule, shown in [("power < -10%", []), ("kernbench:power < -10%", ["--table", "power"])]:
+        result = CliRunner().invoke(opplab, [*here, "--fail-if", rule, *shown])
+        assert (result.exit_code, result.stderr.strip()) == (1, line.format(rule))
+    assert CliRunner().invoke(opplab, [*here, "--fail-if", "power < -12%"]).exit_code == 0
+    # A benchmark is its performance, of which no run lost any.
+    assert CliRunner().invoke(opplab, [*here, "--fail-if", "kernbench < -2% or power < -12%"]).exit_code == 0
+    result = CliRunner().invoke(opplab, [*here[:-1], "gitsource", "--fail-if", "power < -10%"])
+    assert result.exit_code == 1 and "no power was recorded" in result.stderr
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("method", ["default", "mmtests"])
 @pytest.mark.parametrize("table", ["detail", "ratio", "significance", "nocompare", "overview", "monitor:turbostat"])

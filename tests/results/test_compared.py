@@ -6,6 +6,7 @@ import re
 import shutil
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -242,6 +243,22 @@ def test_mean_power_of_fewer_iterations_is_named_and_fails_a_gate(tmp_path: Path
     assert [one.failed for one in checks] == ([True, False] if at else [True, True])
     assert all(words in one.message for one in checks if one.failed)
     assert not any(one.failed for one in check([table], ["tbench:power < -50%"]))
+
+
+LONG = "kernel=6.19,governor=schedutil,rate_limit_us=4000,epp=balance_performance,hz=1000"
+
+
+@pytest.mark.parametrize("shown", ["detail", "ratio", "significance", "overview", "power", "slides", "boxes"])
+def test_a_long_name_is_wrapped(shown: str) -> None:
+    """Names beyond 60 characters made tables wider than 80 columns; each is whole when its lines are joined."""
+    found = [row for name in (f"{LONG},a", LONG) for row in bursts(name, 1.0 + len(name) / 100)]
+    how = {"layout": shown} if shown in ("slides", "boxes") else {"table": shown}
+    (table,) = opplab.compare(results.frame(found), baseline=f"{LONG},a", **how)  # type: ignore[arg-type]
+    text = render(table, "text", 80).partition("\nmethod")[0]
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"{LONG},a" in "".join(text.split()) or shown == "boxes"
+    plain = render(replace(table, runs=["a", "b"]), "text", 80).partition("\nmethod")[0]
+    assert sorted(re.findall(r"\d+\.\d+", plain)) == sorted(re.findall(r"\d+\.\d+", text.replace("6.19", "")))
 
 
 def test_comparisons_without_a_test_are_not_counted(tmp_path: Path) -> None:

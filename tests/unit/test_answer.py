@@ -276,8 +276,25 @@ def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
     assert any(row["mean"] for row in rows if row["metric"] == "energy")
     assert run("run", str(both)).stdout == shown, "the folder holds its machines"
     assert f"load on {', '.join(machines)}: " in (both / "report.html").read_text()
-    done = CliRunner().invoke(main, ["run", "tbench", "-m", machines[0], "-m", machines[1], "-o", str(tmp_path / "no")])
-    assert "give one --machine a run" in f"{done.output}{done.exception}"
+
+
+def test_a_benchmark_runs_on_several_machines_where_none_has_its_own_constants(tmp_path: Path) -> None:
+    short = ("--seconds", "0.7", "--iterations", "1", "--param", "clients=1", "--no-report")
+    plain = ["juno-r2", "pixel6"]
+    out = tmp_path / "both"
+    run("run", "tbench", "-m", plain[0], "-m", plain[1], *short, "-o", str(out))
+    alone = []
+    for name in plain:
+        run("run", "tbench", "-m", name, *short, "-o", str(tmp_path / name))
+        alone.append(pl.read_parquet(tmp_path / name / "results.parquet").drop("experiment"))
+    assert pl.read_parquet(out / "results.parquet").drop("experiment").equals(pl.concat(alone))
+    own = ["juno-r2", "epyc-7742-2s"]
+    asked = ["run", "tbench", "-m", own[0], "-m", own[1], "-o", str(tmp_path / "no")]
+    for command in (asked, ["experiment", "new", "mine", "-w", "tbench", *asked[2:6], "-o", str(tmp_path / "no.toml")]):
+        done = CliRunner().invoke(main, command)
+        assert "tbench has constants of its own on epyc-7742-2s: run it on each machine apart" in str(done.exception)
+        assert "`opplab compare tbench-juno-r2 tbench-epyc-7742-2s`" in str(done.exception)
+    assert not list(tmp_path.glob("no*"))
 
 
 def test_a_clear_change_of_waits_stands_in_the_sentence() -> None:

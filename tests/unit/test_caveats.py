@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import opplab
-from opplab import _opplab
+from opplab import _opplab, results
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.fit.machine_power import generic_power
@@ -48,6 +48,25 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "no_hwp=true epp=power: without HWP there is no energy performance preference: epp power does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
+
+
+@pytest.mark.parametrize(
+    ("machine", "lacks"),
+    [
+        ("epyc-zen1-1s", "acpi-cpufreq has no"),
+        ("broadwell-80x-numa", "without HWP there is no"),
+        ("juno-r2", "scmi has no"),
+        ("jasper-lake-4c", ""),
+    ],
+)
+def test_a_preference_that_the_driver_does_not_have_is_named(
+    load: Path, tmp_path: Path, machine: str, lacks: str
+) -> None:
+    """It `changes nothing`, and the answer had no reason."""
+    words = ["run", str(load), "-m", machine, "--seconds", "0.1", "-o", str(tmp_path / "out"), "--no-report"]
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*words, "--vs", "epp=power"])
+    named = f"{lacks} energy performance preference: epp power does nothing" in done.stdout
+    assert named == bool(lacks), done.output
 
 
 def test_a_boost_that_the_kernel_does_not_have_is_named_and_does_nothing(load: Path, tmp_path: Path) -> None:
@@ -443,10 +462,28 @@ def test_tasks_of_a_benchmark_that_share_cpus_are_named(tmp_path: Path) -> None:
     assert bound in shown
     assert "share CPU" not in stdout_of(*fio, "--param", "pin=none", "-o", str(tmp_path / "free"))
     nas = ("run", "nas-mpi", *words, "--seconds", "1", "--vs", "nosmt=true")
-    found = stdout_of(*nas, "-o", str(tmp_path / "nas"))
+    found = stdout_of(*nas, "--param", "ranks=8", "-o", str(tmp_path / "nas"))
     assert "nosmt=true: 8 tasks that run while they wait share 4 CPUs" in found
     assert "performance: 8 tasks" not in found
-    assert "share 4 CPUs" not in stdout_of(*nas, "--param", "ranks=4", "-o", str(tmp_path / "four"))
+    assert "share 4 CPUs" not in stdout_of(*nas, "-o", str(tmp_path / "four"))
+
+
+@pytest.mark.parametrize(("model", "name"), [("nas-mpi", "ranks"), ("nas-omp", "threads")])
+def test_a_rank_for_each_cpu_is_one_for_each_online_cpu(tmp_path: Path, model: str, name: str) -> None:
+    """It was one for each CPU of the machine, and those of offline CPUs waited running on the others."""
+    words = ["run", model, "-m", "skylake-8x-uma", "--seconds", "0.8", "--iterations", "1", "--no-report"]
+    variants = ["--governor", "performance", "--vs", "offline_cpus=[3,7]", "--vs", "nosmt=true"]
+    (tmp_path / "0").mkdir()
+    CliRunner().invoke(main, [*words, *variants, "-o", str(tmp_path / "0")], catch_exceptions=False)
+    own = results.read(tmp_path / "0")
+    for number, variant in ((8, ""), (6, "offline_cpus=[3,7]"), (4, "nosmt=true")):
+        alone = ["--governor", "performance", *(["--set", variant] if variant else []), "--param", f"{name}={number}"]
+        folder = str(tmp_path / str(number))
+        CliRunner().invoke(main, [*words, *alone, "-o", folder], catch_exceptions=False)
+        for metric in ("elapsed", "energy"):
+            (expected,) = results.read(folder).filter(metric=metric)["value"]
+            label = variant or "performance"
+            assert own.filter(metric=metric, policy=label)["value"].to_list() == [expected], (number, metric)
 
 
 def test_a_run_alone_names_another_governor_to_compare_with(load: Path, tmp_path: Path) -> None:

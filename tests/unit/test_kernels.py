@@ -12,6 +12,7 @@ import opplab
 from opplab.choice.cases import program_of
 from opplab.cli.kernels import _attribution_words, _Measure, _rows
 from opplab.cli.main import opplab as cli
+from opplab.errors import InputError
 from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
 from opplab.kernel.profiles import halves, together
 
@@ -166,7 +167,12 @@ def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone(tmp_path: P
     assert found.exit_code == 0, found.output
     one = "sugov_util + headroom + feec_energy"
     assert f"energy -24.3 %: {one} alone reproduces it." in " ".join(found.stdout.split())
-    rows = {row["gate"]: row for row in json.loads(CliRunner().invoke(cli, [*args, "--format", "json"]).stdout)}
+    whole = json.loads(CliRunner().invoke(cli, [*args, "--format", "json"]).stdout)
+    # The table of both kernels is that without gates, and the sentences are those of the text.
+    plain = json.loads(CliRunner().invoke(cli, [*args[:-1], "--format", "json"]).stdout)
+    assert whole["metrics"] == plain and any(row["certainty"] == "clear" for row in plain)
+    assert f"energy -24.3 %: {one} alone reproduces it." in whole["findings"]
+    rows = {row["gate"]: row for row in whole["gates"]}
     assert list(rows) == [
         " + ".join(change.gate for change in part) for part in together(kernel_diff("6.6.88", "6.6.99"))
     ]
@@ -201,6 +207,14 @@ def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> 
     assert _attribution_words([small], off) == [
         "latency_max -0.17 %: no gate alone reproduces it; nearest is teo with -0.20 %."
     ]
+
+
+def test_a_rate_limit_of_an_unknown_driver_is_refused() -> None:
+    """`scpi` gave the limit of no driver, as if it were known."""
+    profile = KernelProfile("6.12")
+    assert profile.rate_limit_us(driver="scmi") and profile.rate_limit_us() == profile.rate_limit_us(driver="")
+    with pytest.raises(InputError, match="unknown driver `acpi_cpufreq`; did you mean `acpi-cpufreq`"):
+        profile.rate_limit_us(driver="acpi_cpufreq")
 
 
 def test_gates_of_one_commit_are_attributed_as_one_and_a_half_of_it_is_named(tmp_path: Path) -> None:

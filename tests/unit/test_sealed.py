@@ -121,13 +121,15 @@ def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path) -> None:
         "--results",
         "r",
         "--uncertainty",
-        "2",
+        "20",
         "-j",
         "1",
     ]
     done = subprocess.run([*words, "/dev/stdin"], input=text, text=True, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"^(\d+)/\1 cases, ", done.stderr, re.MULTILINE)) == 2, "the runs, then the draws"
+    assert len(re.findall(r"^(\d+)/\1 cases, ", done.stderr, re.MULTILINE)) == 3, (
+        "the runs, the draws, the ends of what decides"
+    )
     seal = json.loads((tmp_path / "s.json").read_text())
     assert seal["file_sha256"] == hashlib.sha256(text.encode()).hexdigest()
 
@@ -139,7 +141,7 @@ def test_a_workload_without_a_label_is_called_as_its_runs_are(tmp_path: Path) ->
     (tmp_path / "worth.toml").write_text(file)
     (tmp_path / "load.json").write_text(json.dumps(LOAD))
     words = ["predict", tmp_path / "worth.toml", "-o", tmp_path / "sealed.json", "--results", tmp_path / "out"]
-    done = call(*words, "--metric", "energy", "--uncertainty", "2", "-j", "1")
+    done = call(*words, "--metric", "energy", "--uncertainty", "20", "-j", "1")
     assert done.exit_code == 0, done.output
     names = {row["workload"] for row in json.loads((tmp_path / "sealed.json").read_text())["rows"]}
     measured = pl.read_parquet(tmp_path / "out" / "worth" / "results.parquet")
@@ -253,13 +255,11 @@ def test_each_of_several_machines_has_its_own_rows_and_record(tmp_path: Path) ->
     assert "no machine `nobody`" in refused("score", one, runs, "--as", "juno-r2=nobody")
 
 
-def test_few_draws_give_no_interval(place: Path, tmp_path: Path) -> None:
+def test_too_few_draws_are_refused_before_anything_runs(place: Path, tmp_path: Path) -> None:
+    """A seal without intervals cannot be scored; that was found after all of its runs."""
     words = ["predict", place / "worth.toml", "-o", tmp_path / "s.json", "--results", tmp_path / "out"]
-    done = call(*words, "--uncertainty", "2", "--metric", "energy", "-j", "1")
-    assert done.exit_code == 0
-    assert "2 of 2 have no interval and cannot be scored: needs 20 draws, has 2" in done.stderr
-    rows = json.loads((tmp_path / "s.json").read_text())["rows"]
-    assert {(row["low"], row["reason"]) for row in rows} == {(None, "needs 20 draws, has 2")}
+    assert refused(*words, "--uncertainty", "19") == "an interval of 90 % needs 20 draws, these are 19"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,30 @@ def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
     assert left == ["pixel6 a load #0", "pixel6 a load #1"]
 
 
+def test_status_names_an_experiment_that_has_changed(tmp_path: Path) -> None:
+    """The counts of a folder are of the cases that ran, whatever became of the file."""
+    folder, file = tmp_path / "two", two_machines(tmp_path)
+    text = file.read_text()
+    assert CliRunner().invoke(main, ["run", str(file), "-o", str(folder), "-j", "1", "--no-report"]).exit_code == 0
+
+    def noted(text: str) -> str:
+        file.write_text(text)
+        done = CliRunner().invoke(main, ["status", str(folder)])
+        assert (done.exit_code, done.stdout.splitlines()[0]) == (
+            0,
+            "two: 8 of 36 cases finished, 0 left, 0 failed, 28 not needed",
+        )
+        return done.stderr
+
+    assert noted(text) == ""
+    added = noted(f'{text}\n[[policy]]\nlabel = "c"\nhz = 1000\n')
+    assert added == f"opplab: {file}, or a file that it names, has changed: 18 of its 54 cases are not among these\n"
+    assert "did you mean" in noted(text.replace("kernel", "kernal"))
+    assert "has changed" in noted(re.sub("duration = .*", 'duration = "30ms"', text))
+    file.unlink()
+    assert CliRunner().invoke(main, ["status", str(folder)]).stderr == ""
+
+
 @pytest.mark.parametrize("first_ends", [True, False], ids=["a whole sweep", "an interrupted sweep"])
 def test_results_of_a_changed_workload_are_of_it_alone(first_ends: bool, tmp_path: Path) -> None:
     """After an interruption the folder holds cases of both; the table is of those that belong to the sweep now."""

@@ -92,6 +92,21 @@ def test_a_case_that_is_damaged_while_a_sweep_runs_is_named(whole: Path, tmp_pat
         Store(folder).merge([file.stem])
 
 
+def test_status_names_damaged_cases_and_changes_nothing(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(whole, folder)
+    file = min((folder / "cases").iterdir())
+    file.write_bytes(flipped(file.read_bytes(), 200))
+    before = bytes_of(folder)
+    text = opplab("status", str(folder))
+    total = len(list((folder / "cases").iterdir()))
+    assert f"{total - 1} of {total} cases finished, 0 left, 0 failed, 1 damaged" in text.stdout
+    assert f"{file} is damaged: its checksum is not that of its content" in text.stdout
+    rows = json.loads(opplab("status", str(folder), "--format", "json").stdout)
+    assert [row["case"] for row in rows if row["state"] == "damaged" and row["error"]] == [file.stem]
+    assert bytes_of(folder) == before and (text.returncode, text.stderr) == (0, "")
+
+
 def test_a_damaged_manifest_is_set_aside(whole: Path, tmp_path: Path) -> None:
     for number, text in enumerate(("", "{", '{"format": 1, "cases": [1]}', '{"format": 7}')):
         folder = tmp_path / f"out{number}"

@@ -854,7 +854,8 @@ impl Experiment {
         each.into_iter().fold(points, u64::saturating_mul)
     }
 
-    /// The cases of one workload on one machine. Each iteration's workload is built once for all policies.
+    /// The cases of one workload on one machine. Each iteration's workload is built once for all policies, or once for those that
+    /// have as many CPUs online where it has a task for each.
     fn expand_point(
         &self,
         entry: &WorkloadEntry,
@@ -865,24 +866,23 @@ impl Experiment {
         cases: &mut Cases,
     ) -> Result<(), ModelError> {
         let here = |fault: Fault| fault.in_file(&self.file);
-        let mut workloads: Vec<Arc<Workload>> = Vec::new();
-        for iteration in 0..self.iterations {
-            let seed = self.seed.wrapping_add(iteration.into());
-            let mut workload = self.build(entry, params, machine, rtapp_files, seed)?;
-            self.beside.add_to(&mut workload, machine, seed);
-            cases.bytes = cases.bytes.saturating_add(bytes_of(&workload, self.policies.len()));
-            if cases.bytes > CASES_BYTES_MAX {
-                let message = format!(
-                    "the programs of its {} cases take more than {} MiB: give fewer iterations or smaller workloads",
-                    self.nr_cases(),
-                    CASES_BYTES_MAX >> 20
-                );
-                return Err(here(Fault::new(self.at, message)));
-            }
-            workloads.push(Arc::new(workload));
-        }
+        let mut built: Vec<(Params, Vec<Arc<Workload>>)> = Vec::new();
         for policy in &self.policies {
-            for (iteration, workload) in (0..).zip(&workloads) {
+            let is_online = |&cpu: &u32| policy.policy.is_online(machine, cpu);
+            let nr_online = || (0..machine.nr_cpus() as u32).filter(is_online).count();
+            let own = match &entry.form {
+                Form::Benchmark { benchmark, .. } => benchmark.on_online(params.clone(), nr_online),
+                Form::RtApp { .. } => Params::default(),
+            };
+            let index = match built.iter().position(|(known, _)| *known == own) {
+                Some(index) => index,
+                None => {
+                    let workloads = self.build_iterations(entry, &own, machine, rtapp_files, &mut cases.bytes)?;
+                    built.push((own, workloads));
+                    built.len() - 1
+                }
+            };
+            for (iteration, workload) in (0..).zip(&built[index].1) {
                 let mut workload = self.with_groups(entry, &policy.policy.label, machine, workload)?;
                 let online = |cpu: u32| policy.policy.is_online(machine, cpu);
                 if let Some(moved) = moved_off_offline(&workload, machine, online) {
@@ -909,6 +909,34 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// The workloads of all iterations, without groups; what they take of memory is added to `bytes`.
+    fn build_iterations(
+        &self,
+        entry: &WorkloadEntry,
+        params: &Params,
+        machine: &Machine,
+        rtapp_files: &BTreeMap<String, SourceText>,
+        bytes: &mut u64,
+    ) -> Result<Vec<Arc<Workload>>, ModelError> {
+        let mut workloads = Vec::new();
+        for iteration in 0..self.iterations {
+            let seed = self.seed.wrapping_add(iteration.into());
+            let mut workload = self.build(entry, params, machine, rtapp_files, seed)?;
+            self.beside.add_to(&mut workload, machine, seed);
+            *bytes = bytes.saturating_add(bytes_of(&workload, self.policies.len()));
+            if *bytes > CASES_BYTES_MAX {
+                let message = format!(
+                    "the programs of its {} cases take more than {} MiB: give fewer iterations or smaller workloads",
+                    self.nr_cases(),
+                    CASES_BYTES_MAX >> 20
+                );
+                return Err(Fault::new(self.at, message).in_file(&self.file));
+            }
+            workloads.push(Arc::new(workload));
+        }
+        Ok(workloads)
     }
 
     /// The workload with the groups that this policy's runs of it have.

@@ -595,7 +595,8 @@ impl Machine {
         cores.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// The family of AMD's processor, as /proc/cpuinfo prints it; `None` for other makers'.
+    /// The family of AMD's processor, as /proc/cpuinfo prints it; `None` for other makers'. Hygon's Dhyana (family 0x18) is Zen, but
+    /// not to what asks here: arch/x86/kernel/cpu/hygon.c:init_hygon() leaves `node_reclaim_distance` as it is (v6.7).
     pub fn amd_family(&self) -> Option<u32> {
         self.processor.as_ref().filter(|processor| processor.vendor == "AuthenticAMD").map(|processor| processor.family)
     }

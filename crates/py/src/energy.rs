@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy, span_of};
+use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::some_of;
-use opplab_signals::decode::decoded;
+use opplab_signals::decode::decoded_among;
 use opplab_trace::write::PerfettoWriter;
 use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
@@ -69,16 +69,16 @@ pub(crate) fn trace_energy<'py>(
     machines.iter().try_for_each(|machine| need_power(py, machine))?;
     // What CPUs and clusters do in a part follows from the events around it, too.
     let window = (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX));
-    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
+    // Events of any kind begin and end the trace.
+    let options = ReadOptions::default();
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
-        let span = span_of(&file)?;
         let mut reader = file.reader(&options)?;
-        let meters = machines.iter().map(|machine| {
-            EnergyMeter::within(machine, window).over(span).with_idle_states(IdleStates::of(&path, machine))
-        });
+        let meters = machines
+            .iter()
+            .map(|machine| EnergyMeter::within(machine, window).with_idle_states(IdleStates::of(&path, machine)));
         let mut meters = EnergyMeters(meters.collect());
-        let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut meters))?;
+        let outcome = file.stream_reader(&mut *reader, &options, &mut decoded_among(&EVENTS, &mut meters))?;
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
         Ok((found, reader.processes(), outcome.problems))
     });

@@ -7,17 +7,17 @@ use numpy::IntoPyArray;
 use opplab_guarded::guarded;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::{EnergyMeter, span_of};
+use opplab_replay::energy::EnergyMeter;
 use opplab_replay::idle_states::IdleStates;
-use opplab_replay::signals::{First, read_options};
+use opplab_replay::signals::{First, events, read_options};
 use opplab_signals::activations::Activations;
-use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
+use opplab_signals::decode::{SchedEvent, SchedSink, decoded_among};
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
-use opplab_trace::{Event, RecordingFiles};
+use opplab_trace::{Event, ReadOptions, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -96,6 +96,12 @@ struct All<'m, H> {
 
 impl<H: HalfLife> SchedSink for All<'_, H> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        if let Some(meter) = &mut self.meter {
+            meter.event(event, what);
+        }
+        if *what == SchedEvent::Other {
+            return;
+        }
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         while self.every_ns > 0 && self.next_ns.is_some_and(|next| next < event.time_ns) {
             let now = self.next_ns.unwrap_or(event.time_ns);
@@ -107,9 +113,6 @@ impl<H: HalfLife> SchedSink for All<'_, H> {
         self.pelt.event(event, what);
         self.residency.event(event, what);
         self.groups.event(event, what);
-        if let Some(meter) = &mut self.meter {
-            meter.event(event, what);
-        }
         self.activations.event(event, what);
         if let Some(latencies) = &mut self.latencies {
             self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
@@ -157,14 +160,13 @@ fn rebuilt<'m, H: HalfLife>(
         between: SampleColumns::default(),
         residency: Residency::default(),
         groups: GroupFinder::default(),
-        meter: match machine.filter(|machine| machine.unknown_power().is_empty()) {
-            Some(machine) => Some(metered(machine).over(span_of(&files.trace)?)),
-            None => None,
-        },
+        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(metered),
         activations: Activations::default(),
         latencies: sums.then(Latencies::default),
     };
-    let outcome = files.trace.stream(&read_options(), &mut decoded(&mut all))?;
+    // Of energy, events of any kind begin and end the trace.
+    let options = if all.meter.is_some() { ReadOptions::default() } else { read_options() };
+    let outcome = files.trace.stream(&options, &mut decoded_among(&events(), &mut all))?;
     all.residency.finish();
     let notes = all.pelt.groups().words(&all.groups);
     let All { pelt, residency, meter, activations, between, latencies, cpus, .. } = all;

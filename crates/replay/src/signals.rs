@@ -60,9 +60,14 @@ const GROUP_EVENTS: &[&str] = &[
     "nr_running",
 ];
 
-/// What is read of a trace for its signals and energy.
+/// The events that signals and energy follow from.
+pub fn events() -> Vec<&'static str> {
+    [EVENTS, &energy::EVENTS].concat()
+}
+
+/// What is read of a trace for its signals.
 pub fn read_options() -> ReadOptions {
-    ReadOptions { missing_ok: true, ..ReadOptions::only(&[EVENTS, &energy::EVENTS].concat()) }
+    ReadOptions { missing_ok: true, ..ReadOptions::only(&events()) }
 }
 
 /// Capacity and frequency of each CPU; the kernel follows the frequency if `invariance`.

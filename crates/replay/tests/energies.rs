@@ -6,7 +6,7 @@ use std::path::Path;
 use opplab_model::event::{NullSink, Tee};
 use opplab_model::program_class::ClassOn;
 use opplab_model::testing::Swarm;
-use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
+use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::events::Events;
 use opplab_replay::measure::{Told, measure};
 use opplab_signals::decode::decoded;
@@ -17,9 +17,8 @@ use opplab_trace::write::trace_dat;
 use opplab_trace::{ReadOptions, TraceFile};
 
 fn recomputed(case: &Case, trace: &TraceFile) -> TraceEnergy {
-    let options = ReadOptions { missing_ok: true, ..ReadOptions::only(&EVENTS) };
     let mut meter = EnergyMeter::new(&case.machine);
-    trace.stream(&options, &mut decoded(&mut meter)).expect("events");
+    trace.stream(&ReadOptions::default(), &mut decoded(&mut meter)).expect("events");
     meter.finish()
 }
 

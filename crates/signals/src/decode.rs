@@ -300,6 +300,16 @@ pub fn decoded(sink: &mut impl SchedSink) -> impl Sink {
     }
 }
 
+/// The same of a trace that is read whole: an event with none of `names` is [`SchedEvent::Other`].
+pub fn decoded_among(names: &[&str], sink: &mut impl SchedSink) -> impl Sink {
+    let (mut decoder, mut is_named) = (Decoder::default(), BySchema::default());
+    move |event: &Event<'_>| {
+        let is_named = *is_named.get(event.schema, |schema| names.contains(&schema.name.as_str()));
+        sink.event(event, &if is_named { decoder.decode(event) } else { SchedEvent::Other });
+        ControlFlow::Continue(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.files import write_text
-from opplab.report.numbers import several
+from opplab.report.numbers import several, some_of
 from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
 
@@ -362,9 +362,7 @@ def answer(
         notes.append(model.about)
     if without:
         known = sorted(without.items(), key=lambda one: not one[1])
-        some = ", ".join(f"{name}{why and f': {why}'}" for name, why in known[:3]) + (
-            ", ..." if len(without) > 3 else ""
-        )
+        some = some_of((f"{name}{why and f': {why}'}" for name, why in known), 3)
         notes.append(f"not predicted: {len(without)} of {several(len(report.rows), 'metric')} ({some})")
     heads = [
         _head(commit, subject, variant.label if at else "")
@@ -427,7 +425,7 @@ def _simulated(
         write_text(path, json.dumps(whole, indent=1) + "\n")
         text = experiment_text(folder.name, on, f"../{path.name}", variants, seconds, iterations=iterations)
     else:
-        params = with_calibration(dict(model.params), model.benchmark, Machine.load(machine).name)
+        params = with_calibration(dict(model.params), model.benchmark, [Machine.load(machine).name])
         text = experiment_text(
             folder.name, on, model.benchmark, variants, seconds, iterations=iterations, benchmark=params
         )

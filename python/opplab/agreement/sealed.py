@@ -24,6 +24,7 @@ from opplab.certainty import quantile_draws
 from opplab.errors import InputError
 from opplab.files import digest_of, read_text, write_text
 from opplab.report.block import Block
+from opplab.report.numbers import some_of
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
@@ -200,6 +201,8 @@ def seal(
 
     if not experiment.pairs:
         raise InputError(f"{experiment.file}: nothing to predict: it names no `baseline`, or a single policy")
+    if draws < (needed := quantile_draws(LEVEL)):
+        raise InputError(f"an interval of {100 * LEVEL:g} % needs {needed} draws, these are {draws}")
     with counted(progress, len(experiment.cases)) as shown:
         results = experiment.run(folder, jobs=jobs, progress=shown)
     there = results["metric"].unique().to_list()
@@ -497,8 +500,7 @@ def _value(param: str) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:4])
-    return f"{shown}, ..." if len(names) > 4 else shown
+    return some_of((f"`{name}`" for name in names), 4)
 
 
 def cell_of(row: Mapping[str, Any], experiment: str = "") -> Scored:

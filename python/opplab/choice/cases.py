@@ -92,14 +92,13 @@ class Program:
     @property
     def disk_notes(self) -> list[str]:
         """What the result hangs on that is described nowhere, in words."""
-        from opplab.sweep.constants import hangs_on_device, hangs_on_disk
+        from opplab.sweep.constants import disk_notes
 
         if self.model is None:
             return []
-        notes = [hangs_on_disk([self.model.name])] if self.is_disk_unknown else []
-        if self._has("device_us") and "device_us" not in self._given:
-            notes.append(hangs_on_device([self.model.name], self.bases[0]["workload"]["devices"][0][0] // 1000))
-        return notes
+        assumed = self._has("device_us") and "device_us" not in self._given
+        reads = [(self.model.name, self.bases[0]["workload"]["devices"][0][0] // 1000)] if assumed else []
+        return disk_notes({self.model.name: ()} if self.is_disk_unknown else {}, reads)
 
     def constants(self, cases_of: Callable[[Program], Iterable[Case]]) -> Constants | None:
         """Give the free constants of its benchmark model; `cases_of` makes the cases of a program like it."""

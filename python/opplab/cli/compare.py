@@ -355,7 +355,7 @@ class Request:
 
         if not any(rule.takes_all for text in self.options["rules"] for rule in parse(text)):
             return tables
-        if not tables or self.metric or self._is_robots() or self.source[0].startswith("published:"):
+        if not tables or self.metric or not self._has_other_metrics():
             return tables
         named = {name for name, metric in self._asked() if metric}
         shown = {
@@ -378,13 +378,31 @@ class Request:
 
     def _every(self) -> list[Table]:
         """Give the tables of every metric, where there are more than those that are compared."""
-        if self.metric or self._is_robots() or self.source[0].startswith("published:"):
+        if self.metric or not self._has_other_metrics():
             return []
         try:
             return self._tables(everything=True)
         except InputError:
             # What cannot be compared was refused before.
             return []
+
+    def _monitored_power(self, tables: list[Table]) -> list[Table]:
+        """Give the table of power where a rule is about it, and only a monitor recorded it."""
+        from opplab.comparison.gate import names_of
+
+        known = any(row.metric == "power" for one in tables for row in one.rows)
+        if known or "power" not in names_of(self.options["rules"]) or not self._has_other_metrics():
+            return []
+        try:
+            return self._tables(table="power")
+        except InputError as error:
+            # The rule concerns nothing, then, and fails for that.
+            click.echo(f"opplab: {error}", err=True)
+            return []
+
+    def _has_other_metrics(self) -> bool:
+        """Whether the sources may have metrics that the tables do not show."""
+        return not (self._is_robots() or self.source[0].startswith("published:"))
 
     def _tables(self, everything: bool = False, table: str = "") -> list[Table]:
         from opplab.comparison.gate import names_of
@@ -475,7 +493,7 @@ class Request:
             # A benchmark is all that it is about, whatever is shown of it.
             tables = tables + self._tables(table="detail")
         checks = gate.check(
-            tables,
+            tables + self._monitored_power(tables),
             self.options["rules"],
             whole=self._whole(tables),
             allow_missing=self.options["allowed"],

@@ -27,9 +27,8 @@ from opplab.cli.options import (
     vs_option,
     write_new,
 )
-from opplab.errors import InputError
 from opplab.files import read_text
-from opplab.report.text import print_table
+from opplab.report.text import print_table, say
 
 
 @click.group(name="experiment", cls=Group)
@@ -68,10 +67,10 @@ def show(name: str, output_format: str) -> None:
         "cases": f"{len(chosen.cases)} of {chosen.measured_time()}",
         "file": chosen.file,
     }
-    click.echo(f"{chosen.name}: {chosen.about}")
+    say(f"{chosen.name}: {chosen.about}")
     for what, words in facts.items():
         if words:
-            click.echo(f"  {what + ':':<11} {words}")
+            say(f"  {what + ':':<11} {words}")
     click.echo("")
     print_table(table, "text")
 
@@ -135,9 +134,7 @@ def new(
         where = os.path.relpath(workload, path.parent)
     else:
         where = workload.name
-        if len(machine) > 1:
-            raise InputError(f"the constants of {where} are those of one machine: give one --machine")
-        benchmark = with_calibration(benchmark, where, Machine.load(machine[0]).name)
+        benchmark = with_calibration(benchmark, where, [Machine.load(one).name for one in machine])
     load = Workload.load(workload) if benchmark is None else Benchmark(workload.name)
     write_new(
         path,

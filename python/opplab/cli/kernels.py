@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def diff(
 
     --attribute also runs BEFORE with one gate of AFTER at a time. Gates of one commit are switched together, as no
     kernel has one without the other. It misses other gates that act only together. The table has one row per gate:
-    `runs` names the kernel whose runs are the same, event for event.
+    `runs` names the kernel whose runs are the same, event for event. JSON also has the table of both kernels.
     """
     from opplab.kernel import KernelProfile, kernel_diff
 
@@ -73,6 +74,10 @@ def diff(
         runs = _rows((before, after), measure, old[0], new[0])
         if attribute:
             gates = _attributed((before, after), changes, measure, governor, runs, old, new[1])
+    findings = _attribution_words(runs, gates) or ["No change is clear."] if attribute else []
+    if attribute and output_format == "json":
+        click.echo(json.dumps({"metrics": runs, "gates": gates, "findings": findings}, indent=2))
+        return
     if output_format != "text":
         print_table(gates or runs or [change._asdict() for change in changes], output_format)
         return
@@ -88,7 +93,7 @@ def diff(
     if attribute:
         click.echo("\none gate at a time (changes in percent, of shares in points):\n")
         print_table(gates, output_format)
-        click.echo("\n" + flow("\n".join(_attribution_words(runs, gates) or ["No change is clear."]), 80))
+        click.echo("\n" + flow("\n".join(findings), 80))
 
 
 def _show(before: str, after: str, changes: list[GateChange]) -> None:

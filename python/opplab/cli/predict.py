@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--uncertainty",
     type=click.IntRange(2, DRAWS_MAX),
     metavar="N",
-    help="Draws of assumed values, for .json.  [default: 40]",
+    help="Draws of assumed values, for .json; 20 or more.  [default: 40]",
 )
 @click.option("--results", type=click.Path(path_type=Path), default=Path("out/predict"), help="Results folder.")
 @machine_option("Machine that stands for the mail's.")

@@ -348,9 +348,7 @@ def _write_experiment(
     if benchmark is not None:
         from opplab.sweep.fitted import with_calibration
 
-        if len(machines) > 1:
-            raise InputError(f"the constants of {workload.name} are those of one machine: give one --machine a run")
-        benchmark = with_calibration(benchmark, workload.name, names[0])
+        benchmark = with_calibration(benchmark, workload.name, names)
     on = [from_folder(one, folder) for one in machines]
     text = experiment_text(
         folder.name,

@@ -2,52 +2,89 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
 
-from opplab.cli.options import format_option
+from opplab.cli.options import format_option, note
+from opplab.errors import FormatError, InputError
 from opplab.report.text import print_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+    from opplab.sweep.store import Store
 
 
 @click.command(name="status")
 @click.argument("folder", type=click.Path(path_type=Path))
 @format_option
 def command(folder: Path, output_format: str) -> None:
-    """Show finished and failed cases of a results folder, with the reasons.
+    """Show finished, failed and damaged cases of a results folder, with the reasons.
 
-    Exit code 1: a case has failed.
+    The next run repeats damaged cases. Exit code 1: a case has failed.
     """
     from opplab.sweep.store import Store
 
     store = Store(folder)
     manifest = store.manifest()
     labels = {case["hash"]: case["label"] for case in manifest["cases"]}
-    done = store.finished() & labels.keys()
-    failures = {key: value for key, value in store.failures().items() if key in labels and key not in done}
-    spared = set(manifest.get("spared", ())) - done
-    left = len(labels) - len(done) - len(failures) - len(spared)
+    finished = store.finished() & labels.keys()
+    failures = {key: one["error"] for key, one in store.failures().items() if key in labels.keys() - finished}
+    damaged = _damaged(store, finished)
+    errors = failures | damaged
+    states = dict.fromkeys(labels, "left") | dict.fromkeys(labels.keys() & manifest.get("spared", ()), "not needed")
+    for state, some in (("finished", finished), ("failed", failures), ("damaged", damaged)):
+        states |= dict.fromkeys(some, state)
     if output_format == "text":
+        counts = Counter(states.values())
+        shown = [f"{counts[one]} {one}" for one in ("left", "failed")]
+        shown += [f"{counts[one]} {one}" for one in ("damaged", "not needed") if counts[one]]
         what = manifest["experiment"] or "single case"
-        version = manifest["version"]
-        unneeded = f", {len(spared)} not needed" if spared else ""
-        counts = f"{len(done)} of {len(labels)} cases finished, {left} left, {len(failures)} failed{unneeded}"
-        click.echo(f"{what}: {counts}")
-        click.echo(f"opplab {version}, build {manifest['build']}")
-        for value in failures.values():
-            click.echo(f"  failed: {value['label']}: {value['error']}")
+        click.echo(f"{what}: {counts['finished']} of {len(labels)} cases finished, {', '.join(shown)}")
+        click.echo(f"opplab {manifest['version']}, build {manifest['build']}")
+        for key, error in errors.items():
+            click.echo(f"  {states[key]}: {labels[key]}: {error}")
     else:
-        rows = []
-        for key, label in labels.items():
-            state = (
-                "finished"
-                if key in done
-                else "failed"
-                if key in failures
-                else "not needed"
-                if key in spared
-                else "left"
-            )
-            rows.append({"case": key, "label": label, "state": state, "error": failures.get(key, {}).get("error")})
+        rows = [{"case": key, "label": labels[key], "state": states[key], "error": errors.get(key)} for key in labels]
         print_table(rows, output_format)
+    for line in _changed(folder, manifest):
+        note(line)
     raise click.exceptions.Exit(1 if failures else 0)
+
+
+def _damaged(store: Store, hashes: Collection[str]) -> dict[str, str]:
+    """Give the cases whose files are not what was written, with the reason; nothing is set aside."""
+    found = {}
+    for case_hash in sorted(hashes):
+        try:
+            store.measured(case_hash)
+        except FormatError as error:
+            found[case_hash] = str(error)
+    return found
+
+
+def _changed(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    """Describe what became of the experiment's file since it filled the folder, where this build can know."""
+    from opplab.sweep.experiments import Experiment, file_of_results
+    from opplab.sweep.store import build_id
+
+    if manifest["build"] != build_id():
+        return [f"another build (this is {build_id()}) filled {folder}: the next run starts anew"]
+    if "draws" in manifest:
+        return []
+    try:
+        file = file_of_results(folder)
+    except InputError:
+        # A single case, or a file in a place that nobody noted.
+        return []
+    try:
+        own = {case.hash for case in Experiment.of_results(folder).cases}
+    except (InputError, OSError) as error:
+        return [str(error)]
+    new = len(own.difference(case["hash"] for case in manifest["cases"]))
+    changed = f"{file}, or a file that it names, has changed: {new} of its {len(own)} cases are not among these"
+    return [changed] if new else []

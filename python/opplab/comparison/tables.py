@@ -249,17 +249,53 @@ def _folded(table: Table, width: int | None) -> list[str]:
     if width is None or table.layout not in ("blocks", *_FOLDS):
         return lines
     most = len(table.runs) if table.layout in _FOLDS else _runs_a_block(table)
-    while most > 1 and max(map(len, lines), default=0) > width:
+    while most > 1 and _longest(lines) > width:
         most -= 1
-        if table.layout == "blocks":
-            lines = _blocks(table, most)
-            continue
-        lines = []
-        for start in range(0, len(table.runs), most):
-            rows = [replace(row, cells=row.cells[start : start + most]) for row in table.rows]
-            part = replace(table, runs=table.runs[start : start + most], rows=rows)
-            lines += [*([""] if start else []), *layout(part)]
+        lines = _in_parts(table, most)
+    whole, room = lines, max(map(len, table.runs), default=0)
+    while (excess := _longest(lines) - width) > 0 and room > _NAME_MIN:
+        from opplab.report.text import wrapped_name
+
+        room = max(room - excess, _NAME_MIN)
+        lines = _in_parts(replace(table, runs=["\n".join(wrapped_name(name, room)) for name in table.runs]), most)
+    return lines if _longest(lines) < _longest(whole) else whole
+
+
+_NAME_MIN = 16
+"""No name of a run is wrapped into shorter lines."""
+
+
+def _longest(lines: Sequence[str]) -> int:
+    return max(map(len, lines), default=0)
+
+
+def _in_parts(table: Table, most: int) -> list[str]:
+    """Lay a table out with so many runs beside each other."""
+    if table.layout == "blocks":
+        return _blocks(table, most)
+    lines = []
+    for start in range(0, len(table.runs), most):
+        rows = [replace(row, cells=row.cells[start : start + most]) for row in table.rows]
+        part = replace(table, runs=table.runs[start : start + most], rows=rows)
+        lines += [*([""] if start else []), *_LAYOUTS[table.layout](part)]
     return lines
+
+
+def _stacked(heads: Sequence[str]) -> list[list[str]]:
+    r"""Give the lines of headings, whose last ones stand beside each other.
+
+    Examples
+    --------
+    >>> _stacked(["a", "b=1,\nc=2"])
+    [['', 'b=1,'], ['a', 'c=2']]
+    """
+    parts = [head.split("\n") for head in heads]
+    most = max(map(len, parts), default=0)
+    return [list(line) for line in zip(*([""] * (most - len(part)) + part for part in parts), strict=True)]
+
+
+def _head_width(head: str) -> int:
+    return max(map(len, head.split("\n")))
 
 
 def _number(cell: Cell, digits: int) -> str:
@@ -315,7 +351,8 @@ def _runs_a_block(table: Table) -> int:
     if not any(cell is not None and _change_ends(cell) for row in table.rows for cell in row.cells):
         return RUNS_A_BLOCK
     label = max(len(row.stat) + 1 + len(_label(table, row)) for row in table.rows)
-    cells = max(2 + len(_spread_cell(table, row, at)) for row in table.rows for at in range(len(row.cells)))
+    cells = 2 + max(len(_spread_cell(table, row, at)) for row in table.rows for at in range(len(row.cells)))
+    cells = max(cells, *(2 + len(name) for name in table.runs))
     return RUNS_WITH_INTERVALS if label + RUNS_WITH_INTERVALS * cells <= WIDTH else 1
 
 
@@ -339,14 +376,18 @@ def _blocks(table: Table, beside: int = 0) -> list[str]:
         if beside == 1:
             indent = min((len(line[0]) - len(line[0].lstrip()) for line in parts if line[0]), default=0)
             parts = [[line[0][indent:]] for line in parts]
-        widths = [max(map(len, [names[at], *(line[at] for line in parts)])) for at in range(len(names))]
+        widths = [max(_head_width(names[at]), *(len(line[at]) for line in parts)) for at in range(len(names))]
         label = " " * (stat_width + 1 + operation_width)
-        head = label + "".join(f"  {name:>{width}}" for name, width in zip(names, widths, strict=True))
-        lines += ["", head, _dashes(len(head))]
+        heads = [_beside(label, line, widths) for line in _stacked(names)]
+        lines += ["", *heads, _dashes(len(heads[-1]))]
         for row, line in zip(table.rows, parts, strict=True):
             name = f"{row.stat:<{stat_width}} {_label(table, row):>{operation_width}}"
-            lines.append(name + "".join(f"  {part:>{width}}" for part, width in zip(line, widths, strict=True)))
+            lines.append(_beside(name, line, widths))
     return lines
+
+
+def _beside(label: str, parts: Iterable[str], widths: Sequence[int]) -> str:
+    return label + "".join(f"  {part:>{width}}" for part, width in zip(parts, widths, strict=True))
 
 
 def _spread_cell(table: Table, row: Row, column: int) -> str:
@@ -430,15 +471,11 @@ def _ratio(cell: Cell | None) -> str:
 
 def _sections(table: Table, heads: Sequence[str], cells: list[list[str]]) -> list[str]:
     label = max((len(row.operation) for row in table.rows), default=0)
-    widths = [max([len(head), *(len(line[at]) for line in cells)]) for at, head in enumerate(heads)]
-
-    def line_of(name: str, parts: Iterable[str]) -> str:
-        return f"{name:<{label}}" + "".join(f"  {part:>{width}}" for part, width in zip(parts, widths, strict=True))
-
-    head = line_of("", heads)
-    rule = _dashes(len(head))
+    widths = [max([_head_width(head), *(len(line[at]) for line in cells)]) for at, head in enumerate(heads)]
+    above = [_beside(" " * label, line, widths) for line in _stacked(heads)]
+    rule = _dashes(len(above[-1]))
     lines = [table.title, ""] if table.title else []
-    lines += [rule, head, rule]
+    lines += [rule, *above, rule]
     group = ""
     for row, parts in zip(table.rows, cells, strict=True):
         if row.group != group:
@@ -446,7 +483,7 @@ def _sections(table: Table, heads: Sequence[str], cells: list[list[str]]) -> lis
                 lines.append(rule)
             lines.append(row.group)
             group = row.group
-        lines.append(line_of(row.operation, parts))
+        lines.append(_beside(f"{row.operation:<{label}}", parts, widths))
     return lines
 
 
@@ -489,11 +526,9 @@ def _slides(table: Table) -> list[str]:
     parts = [["" if cell is None else _slide_cell(table, cell, starred) for cell in row.cells] for row in table.rows]
     labels = [_label(table, row) for row in table.rows]
     label = max(map(len, labels), default=0)
-    widths = [max([len(name), *(len(line[at]) for line in parts)]) for at, name in enumerate(table.runs)]
-    lines.append(" " * label + "".join(f"  {name:>{width}}" for name, width in zip(table.runs, widths, strict=True)))
-    for name, line in zip(labels, parts, strict=True):
-        text = "".join(f"  {part:>{width}}" for part, width in zip(line, widths, strict=True))
-        lines.append(f"{name:<{label}}{text}")
+    widths = [max([_head_width(name), *(len(line[at]) for line in parts)]) for at, name in enumerate(table.runs)]
+    lines += [_beside(" " * label, line, widths) for line in _stacked(table.runs)]
+    lines += [_beside(f"{name:<{label}}", line, widths) for name, line in zip(labels, parts, strict=True)]
     return lines
 
 
@@ -526,10 +561,10 @@ def _boxes(table: Table) -> list[str]:
     first = len(labels)
     for at, run in enumerate(table.runs):
         column = first + 2 * at
-        widths[column] = max(widths[column], len(run) - widths[column + 1] - 3)
+        widths[column] = max(widths[column], _head_width(run) - widths[column + 1] - 3)
     joined = [sum(widths[:first]) + 3 * (first - 1)] if first else []
     joined += [widths[first + 2 * at] + widths[first + 2 * at + 1] + 3 for at in range(len(table.runs))]
-    lines = [_rule(joined), _boxed([*([""] if first else []), *table.runs], joined)]
+    lines = [_rule(joined), *(_boxed([*([""] if first else []), *line], joined) for line in _stacked(table.runs))]
     lines += [_rule(widths), _boxed(heads, widths), _rule(widths)]
     lines += [_boxed(line, widths) for line in body]
     lines.append(_rule(widths))

@@ -10,6 +10,7 @@ import numpy as np
 
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.report.numbers import some_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -136,18 +137,16 @@ def task_index(records: Records, task: str | int | None) -> int:
     alike = [index for index, name in enumerate(records.names) if name.rpartition("#")[0] == task]
     if alike:
         placed = {index: len(records.where("placement", task=index)) for index in alike}
-        most = sorted(alike, key=lambda index: -placed[index])[:NAMED]
-        which = ", ".join(f"{records.names[index]} ({placed[index]} placements)" for index in most)
-        more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
-        raise InputError(f"{len(alike)} tasks are called `{task}`: name one of {which}{more}")
+        most = sorted(alike, key=lambda index: -placed[index])
+        which = some_of((f"{records.names[index]} ({placed[index]} placements)" for index in most), NAMED)
+        raise InputError(f"{len(alike)} tasks are called `{task}`: name one of {which}")
     # rt-app appends a number to a task's name.
     instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == task]
     if len(instances) == 1:
         return instances[0]
     if instances:
-        names = ", ".join(records.names[index] for index in instances[:NAMED])
-        more = f" and {len(instances) - NAMED} more" if len(instances) > NAMED else ""
-        raise InputError(f"`{task}` has {len(instances)} instances: name one of {names}{more}")
+        names = some_of((records.names[index] for index in instances), NAMED)
+        raise InputError(f"`{task}` has {len(instances)} instances: name one of {names}")
     raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
 
 

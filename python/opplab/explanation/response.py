@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opplab.errors import InputError
 from opplab.explanation.findings import Finding, check_one_pid, cpu_list, length, seconds
 from opplab.explanation.records import IDLE_TASK, Records
+from opplab.report.numbers import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -429,9 +430,7 @@ def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tupl
         if round(ns):
             text = f"{length(ns)} {PARTS[part]} ({100 * ns / whole_ns:.1f} %)"
             if part == "waiting":
-                ran = ", ".join(f"{name} {length(ns)}" for name, ns in list(waited.items())[:NAMED])
-                more = f" and {len(waited) - NAMED} more" if len(waited) > NAMED else ""
-                text += f" that ran {ran}{more}"
+                text += f" that ran {some_of((f'{name} {length(ns)}' for name, ns in waited.items()), NAMED)}"
             parts.append(text)
     data = {"response_ns": round(whole_ns), "parts_ns": dict(response.parts_ns), "waited_for_ns": waited}
     return "; ".join(parts), {**data, "cpus": sorted(response.cpus)}

@@ -9,6 +9,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
 from opplab.explanation.records import about_case
+from opplab.report.numbers import some_of
 
 SLOW = {
     "turbo-bin": "the turbo bin for so many active cores",
@@ -181,13 +182,12 @@ def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome, *, adds_up: bool = 
     all_ = Counter(ended["task"][counted].tolist())
     late = Counter(ended["task"][counted & (ended["slack_ns"] < 0)].tolist())
     names = outcome["task_names"]
-    words = [f"{names[task]} {number} of {all_[task]}" for task, number in late.most_common(LATE)]
-    more = f" and {len(late) - LATE} more" if len(late) > LATE else ""
+    words = some_of((f"{names[task]} {number} of {all_[task]}" for task, number in late.most_common()), LATE)
     left, late_left = outcome["activations"] - all_.total(), outcome["missed_activations"] - late.total()
     # What a run's end cuts off has no event.
     due = f"{left} more count{'s' * (left == 1)} at its end, {late_left or 'none'} late"
     rest = f"; {due}" if adds_up and left > 0 else ""
-    return f"{', '.join(words) or 'none that ended'}{more}{rest}" if words or rest else ""
+    return f"{words or 'none that ended'}{rest}" if words or rest else ""
 
 
 def slow_cpus(

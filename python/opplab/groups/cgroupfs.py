@@ -14,6 +14,7 @@ from typing import IO, Protocol
 from opplab.errors import InputError
 from opplab.files import TABLE_BYTES_MAX, check_size
 from opplab.groups.settings import Found, Group, safe_part, unique
+from opplab.report.numbers import some_of
 
 FILE_BYTES_MAX = 1 << 20
 """The most that is read of a file: cgroup.threads of a group with 100 000 threads has some 700 kB."""
@@ -465,8 +466,7 @@ def read(path: Path, depth: int | None = None, only: str | None = None, *, keep_
     if unseen:
         found.notes.append(f"{unseen} threads in groups without the cpu controller are left out")
     if reader.partitions:
-        more = ", ..." if len(reader.partitions) > 5 else ""
-        first = ", ".join(reader.partitions[:5]) + more
+        first = some_of(reader.partitions, 5)
         found.notes.append(f"{len(reader.partitions)} partitions are kept as CPU sets, not as domains: {first}")
     return found
 

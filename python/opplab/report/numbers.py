@@ -72,6 +72,19 @@ def of_a_part(metric: str, times_s: Iterable[tuple[float, float]]) -> str:
     return f"{metric} is of the whole benchmark, energy of the {' to '.join(ends)} s of it that were simulated"
 
 
+def some_of(words: Iterable[str], most: int) -> str:
+    """List the first of many words, and how many more there are.
+
+    Examples
+    --------
+    >>> some_of(["a", "b", "c"], 2), some_of(["a", "b"], 2)
+    ('a, b and 1 more', 'a, b')
+    """
+    all_ = list(words)
+    more = f" and {len(all_) - most} more" if len(all_) > most else ""
+    return ", ".join(all_[:most]) + more
+
+
 def several(number: int, what: str) -> str:
     """Give a number of things.
 

@@ -112,7 +112,7 @@ def render_table(rows: Sequence[Mapping[str, Any]], output_format: str, width: i
             found.append("  ".join(placed).rstrip())
         return found
 
-    blocks = [[_heading(name, room) for name, room in zip(columns, widths, strict=True)]]
+    blocks = [[wrapped_name(name, room) for name, room in zip(columns, widths, strict=True)]]
     blocks += [[_wrapped(text, room) for text, room in zip(line, widths, strict=True)] for line in cells]
     tables = ["\n".join(line for block in blocks for line in lines_of(block, group)) + "\n" for group in groups]
     return "\n".join(tables)
@@ -222,7 +222,14 @@ def _pieces(name: str) -> list[str]:
     return re.findall(r"[^_ =/,-]+[_ =/,-]*|[_ =/,-]+", name) or [""]
 
 
-def _heading(name: str, width: int) -> list[str]:
+def wrapped_name(name: str, width: int) -> list[str]:
+    """Give the lines of a heading or a long name, which is wrapped between its parts.
+
+    Examples
+    --------
+    >>> wrapped_name("epp=balance_power,hz=1000", 14)
+    ['epp=balance_', 'power,hz=1000']
+    """
     width = max(width, 1)  # A column whose values and name are empty.
     lines = [""]
     for piece in _pieces(name):
@@ -236,7 +243,7 @@ def _wrapped(text: str, width: int) -> list[str]:
     if len(text) <= width:
         return [text]
     lines = textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
-    return [part for line in lines for part in ([line] if len(line) <= width else _heading(line, width))]
+    return [part for line in lines for part in ([line] if len(line) <= width else wrapped_name(line, width))]
 
 
 def flow(text: str, width: int | None) -> str:

@@ -67,22 +67,34 @@ def flush_of_any_disk() -> tuple[int, tuple[float, float]]:
     return middle, (min(bounds) / middle, max(bounds) / middle)
 
 
-def hangs_on_disk(workloads: Iterable[str], machines: Sequence[str] = ()) -> str:
-    """Describe that results hang on a disk which no machine file describes; without `machines` for the only one."""
-    flush_us, (low, high) = flush_of_any_disk()
-    return (
-        f"{', '.join(workloads)} depends on the disk, which {', '.join(machines) or 'the machine'} does not describe: "
-        f"flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
-        "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them (opplab list disks)"
-    )
+def disk_notes(unknown_disks: Mapping[str, Sequence[str]], reads: Iterable[tuple[str, int]]) -> list[str]:
+    """Name what results hang on that is described nowhere, in words.
 
-
-def hangs_on_device(workloads: Iterable[str], read_us: int) -> str:
-    """Describe that results hang on the time of a read, which machine files do not have."""
-    return (
-        f"{', '.join(workloads)} depends on the device, of which machine files have no reads: {read_us} us a read "
+    Parameters
+    ----------
+    unknown_disks : mapping
+        Workloads that write to a disk which their machines do not describe, each with these; none: the only machine.
+    reads : iterable of (str, int)
+        Workloads whose reads take so many us, which neither a fit nor a machine file has.
+    """
+    notes = []
+    if unknown_disks:
+        flush_us, (low, high) = flush_of_any_disk()
+        machines = dict.fromkeys(name for names in unknown_disks.values() for name in names)
+        notes.append(
+            f"{', '.join(unknown_disks)} depends on the disk, which {', '.join(machines) or 'the machine'} does not "
+            f"describe: flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
+            "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them (opplab list "
+            "disks)"
+        )
+    by_length: dict[int, list[str]] = {}
+    for label, read_us in reads:
+        by_length.setdefault(read_us, []).append(label)
+    return notes + [
+        f"{', '.join(labels)} depends on the device, of which machine files have no reads: {read_us} us a read "
         "stand in; `device_us` of the workload sets them"
-    )
+        for read_us, labels in by_length.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -175,16 +175,11 @@ class Experiment:
     @property
     def disk_notes(self) -> list[str]:
         """What results hang on that neither a machine, nor a fit, nor the experiment describes, in words."""
-        from opplab.sweep.constants import hangs_on_device, hangs_on_disk
+        from opplab.sweep.constants import disk_notes
 
-        unknown = self.unknown_disks
-        machines = list(dict.fromkeys(name for names in unknown.values() for name in names))
-        reads: dict[int, list[str]] = {}
-        for label, _, name, value, fit in self._inner.constants():
-            if name == "device_us" and fit is None:
-                reads.setdefault(value, []).append(label)
-        disk = [hangs_on_disk(unknown, machines)] if unknown else []
-        return disk + [hangs_on_device(labels, read_us) for read_us, labels in reads.items()]
+        constants = self._inner.constants()
+        reads = ((label, value) for label, _, name, value, fit in constants if name == "device_us" and fit is None)
+        return disk_notes(self.unknown_disks, reads)
 
     def _with_constants(self, values: Mapping[tuple[str, str], int]) -> list[Case]:
         own = {(label, name): value for label, _, name, value, _ in self._inner.constants()}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
 from opplab.files import read_text, toml_of
+from opplab.report.start import in_words
 
 _told: set[Path] = set()
 """Files without a fingerprint that were named already."""
@@ -68,7 +69,19 @@ def constants_on(benchmark: str, machine: str, given: Collection[str] = ()) -> t
     return name, values
 
 
-def with_calibration(params: dict[str, Any], benchmark: str, machine: str) -> dict[str, Any]:
-    """Add the calibration of a benchmark on a machine, if there is one, to the keys of an experiment's workload."""
-    name, _ = constants_on(benchmark, machine, params)
-    return params if name is None else {"calibration": name, **params}
+def with_calibration(params: dict[str, Any], benchmark: str, machines: Sequence[str]) -> dict[str, Any]:
+    """Add the calibration of a benchmark, if there is one, to the keys of an experiment's workload.
+
+    Raises
+    ------
+    InputError
+        If one of several machines has constants of its own, as a workload has one set of them.
+    """
+    fits = [name for name in machines if f"{benchmark}@{name}" in catalog.names("calibration")]
+    if len(machines) > 1 and fits:
+        raise InputError(
+            f"{benchmark} has constants of its own on {in_words(fits)}: run it on each machine apart, with -o "
+            f"{benchmark}-NAME; `opplab compare {' '.join(f'{benchmark}-{name}' for name in machines)}` shows them all"
+        )
+    found = [constants_on(benchmark, name, params)[0] for name in machines]
+    return params if found[0] is None else {"calibration": found[0], **params}

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from opplab.report.numbers import some_of
 from opplab.trace.energy import left_out
 
 TABLES = ("tasks", "rqs", "freq_residency", "idle_residency", "running", "waits", "activations",
@@ -161,8 +162,7 @@ def unjudged(raw: dict[str, Any], names: dict[int, str]) -> list[str]:
         return []
 
     def listed(pids: list[int]) -> str:
-        more = f" and {len(pids) - NAMED} more" if len(pids) > NAMED else ""
-        return ", ".join(names.get(pid, str(pid)) for pid in pids[:NAMED]) + more
+        return some_of((names.get(pid, str(pid)) for pid in pids), NAMED)
 
     notes = []
     if raw["unjudged"]:

@@ -89,8 +89,6 @@ class Draws:
     cases : list of (int, Case)
         Draw (from 1) and case.
     seed : int
-    refused : dict of int to str
-        Draws that make no machine, with the reason.
     own : sequence of Case
         Those at the file's own numbers.
     constants : Constants or None
@@ -101,7 +99,6 @@ class Draws:
     shares: dict[str, Any]
     cases: list[tuple[int, Case]]
     seed: int
-    refused: dict[int, str] = field(default_factory=dict)
     own: Sequence[Case] = ()
     constants: Constants | None = None
 

@@ -71,12 +71,18 @@ pub struct Param {
     pub about: &'static str,
     /// Whether it is a free constant: fitted to a published baseline, or assumed, because no source gives it.
     pub is_calibrated: bool,
+    /// Whether 0 stands for one for each online CPU.
+    counts_cpus: bool,
 }
 
 impl Param {
+    const fn new(name: &'static str, kind: ParamKind, default: &'static str, about: &'static str) -> Self {
+        Self { name, kind, default, about, is_calibrated: false, counts_cpus: false }
+    }
+
     /// A whole number `min..=max`.
     const fn int(name: &'static str, (min, max): (u64, u64), default: &'static str, about: &'static str) -> Self {
-        Self { name, kind: ParamKind::Int { min, max }, default, about, is_calibrated: false }
+        Self::new(name, ParamKind::Int { min, max }, default, about)
     }
 
     /// The share of a model's work that does not scale with the clock, a free constant.
@@ -92,7 +98,7 @@ impl Param {
         default: &'static str,
         about: &'static str,
     ) -> Self {
-        Self { name, kind: ParamKind::Word(words), default, about, is_calibrated: false }
+        Self::new(name, ParamKind::Word(words), default, about)
     }
 
     /// Its default; `None` if it must be given.
@@ -108,6 +114,11 @@ impl Param {
     /// The same as a free constant.
     const fn calibrated(self) -> Self {
         Self { is_calibrated: true, ..self }
+    }
+
+    /// The same as a number of tasks: 0 is one for each online CPU.
+    const fn of_each_cpu(self) -> Self {
+        Self { counts_cpus: true, ..self }
     }
 }
 
@@ -165,7 +176,17 @@ impl Benchmark {
             value.map(|value| (param.name.to_owned(), value)).ok_or_else(|| format!("`{}` is missing", param.name))
         };
         let params = Params(self.params.iter().map(value).collect::<Result<_, _>>()?);
-        (self.build)(&params, machine, seed)
+        (self.build)(&self.on_online(params, || machine.nr_cpus()), machine, seed)
+    }
+
+    /// Parameters with a number of tasks, as [`Self::build`] takes them, where one for each online CPU is asked for.
+    pub fn on_online(&self, params: Params, nr_online: impl Fn() -> usize) -> Params {
+        let counts = |name: &str| self.params.iter().any(|param| param.name == name && param.counts_cpus);
+        let number = |(name, value): (String, ParamValue)| match value {
+            ParamValue::Int(0) if counts(&name) => (name, ParamValue::Int(nr_online() as u64)),
+            value => (name, value),
+        };
+        Params(params.0.into_iter().map(number).collect())
     }
 }
 

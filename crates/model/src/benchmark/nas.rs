@@ -47,7 +47,12 @@ pub(super) const NAS_MPI: Benchmark = Benchmark {
             that of the whole at the pace of the run after its warm-up. Leaves out contention for memory and the pattern \
             of messages: each step waits for all.",
     reports: Some(REPORTS),
-    params: &[Param::int("ranks", (0, 100_000), "0", "number of ranks; 0: one for each CPU"), KERNEL, TOTAL, FIXED],
+    params: &[
+        Param::int("ranks", (0, 100_000), "0", "number of ranks; 0: one for each online CPU").of_each_cpu(),
+        KERNEL,
+        TOTAL,
+        FIXED,
+    ],
     build: mpi,
 };
 
@@ -58,7 +63,7 @@ pub(super) const NAS_OMP: Benchmark = Benchmark {
             Leaves out contention for memory and serial parts.",
     reports: Some(REPORTS),
     params: &[
-        Param::int("threads", (0, 100_000), "0", "number of threads; 0: one for each CPU"),
+        Param::int("threads", (0, 100_000), "0", "number of threads; 0: one for each online CPU").of_each_cpu(),
         KERNEL,
         TOTAL,
         FIXED,
@@ -98,7 +103,6 @@ fn steps(params: &Params, machine: &Machine, seed: u64, tasks: u64, spin_ns: u64
         1001 => memory,
         permille => permille,
     });
-    let tasks = if tasks == 0 { machine.nr_cpus() as u64 } else { tasks };
     // Sixteen lengths evenly around the mean.
     let length = |index: u64| step_cycles * (1000 * 15 + spread * 2 * index - spread * 15) / (1000 * 15);
     let lengths = (0..16).map(|index| cycles_ns(machine, length(index))).collect();

@@ -14,14 +14,12 @@ pub(super) const PERIODIC: Benchmark = Benchmark {
     reports: None,
     params: &[
         Param::int("tasks", (1, 100_000), "", "number of tasks"),
-        Param {
-            name: "duty",
-            kind: ParamKind::Ints { min: 1, max: 1000 },
-            default: "50",
-            about: "utilisation of the biggest CPU at its reference frequency in 1/1000; of a list, the tasks take one \
-                    after the other",
-            is_calibrated: false,
-        },
+        Param::new(
+            "duty",
+            ParamKind::Ints { min: 1, max: 1000 },
+            "50",
+            "utilisation of the biggest CPU at its reference frequency in 1/1000; of a list, the tasks take one after the other",
+        ),
         Param::int("period_us", (1, 3_600_000_000), "16000", "period of each task in us"),
         Param::word(
             "spawn",

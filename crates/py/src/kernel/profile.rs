@@ -104,11 +104,22 @@ impl PyKernelProfile {
     }
 
     #[pyo3(signature = (*, transition_delay_us = 0, transition_latency_ns = 0, driver = ""))]
-    fn rate_limit_us(&self, transition_delay_us: u32, transition_latency_ns: u32, driver: &str) -> u32 {
-        let latency_ns = DriverId::named(driver).map_or(transition_latency_ns, |driver| {
-            driver.transition_latency_ns(transition_latency_ns.into(), &self.inner)
-        });
-        self.inner.rate_limit_us(transition_delay_us, latency_ns)
+    fn rate_limit_us(
+        &self,
+        py: Python<'_>,
+        transition_delay_us: u32,
+        transition_latency_ns: u32,
+        driver: &str,
+    ) -> PyResult<u32> {
+        let latency_ns = match DriverId::named(driver) {
+            Some(driver) => driver.transition_latency_ns(transition_latency_ns.into(), &self.inner),
+            None if driver.is_empty() => transition_latency_ns,
+            None => {
+                let known: Vec<&str> = DriverId::all().map(|one| one.name).collect();
+                return Err(unknown(py, "driver", driver, &known));
+            }
+        };
+        Ok(self.inner.rate_limit_us(transition_delay_us, latency_ns))
     }
 
     fn __repr__(&self) -> PyResult<String> {

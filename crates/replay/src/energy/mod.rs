@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_model::machine::Machine;
 use opplab_signals::decode::{SchedEvent, SchedSink};
-use opplab_trace::{Event, ReadOptions, TraceFile};
+use opplab_trace::Event;
 
 use crate::idle_states::IdleStates;
 
@@ -30,19 +30,8 @@ mod integrate;
 
 pub(crate) use integrate::Integrator;
 
-/// The events that energy follows from.
-///
-/// Marks count for the time only: a simulated run's trace ends with one.
-pub const EVENTS: [&str; 8] = [
-    "sched_switch",
-    "cpu_frequency",
-    "cpu_idle",
-    "power_rail",
-    "print",
-    "tracing_mark_write",
-    "idle_exit",
-    "cluster_idle",
-];
+/// The events that energy follows from; others count for the time only.
+pub const EVENTS: [&str; 6] = ["sched_switch", "cpu_frequency", "cpu_idle", "power_rail", "idle_exit", "cluster_idle"];
 
 /// Steps of the power over time that are kept at most; they are as long as the trace needs.
 const STEPS_MAX: usize = 2048;
@@ -253,20 +242,10 @@ impl SchedSink for EnergyMeters<'_> {
     }
 }
 
-/// When the first and the last event of a trace are, of any kind.
-///
-/// # Errors
-/// If the trace cannot be read.
-pub fn span_of(file: &TraceFile) -> opplab_trace::Result<(u64, u64)> {
-    let info = file.info(&ReadOptions::default())?;
-    Ok((info.start_ns, info.start_ns.saturating_add(info.duration_ns)))
-}
-
-/// Adds up the energy of a trace; feed it with events in order of time, then call [`EnergyMeter::finish`].
+/// Adds up the energy of a trace, from its first event to its last, of which some cost nothing; feed it with events in order of time,
+/// then call [`EnergyMeter::finish`].
 pub struct EnergyMeter<'m> {
     sums: Integrator<'m>,
-    /// When the first and the last event of any kind are, where it is known.
-    span: Option<(u64, u64)>,
     /// When the last event was.
     end_ns: Option<u64>,
     rails: Vec<Rail>,
@@ -293,7 +272,6 @@ impl<'m> EnergyMeter<'m> {
         let highest_khz = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).highest_khz()).collect();
         Self {
             sums: Integrator::new(machine, window),
-            span: None,
             end_ns: None,
             rails: Vec::new(),
             strangers: 0,
@@ -304,11 +282,6 @@ impl<'m> EnergyMeter<'m> {
             states: IdleStates::default(),
             has: (false, false),
         }
-    }
-
-    /// The trace goes from the first of `span` to its last: its first and last event of any kind, of which some cost nothing.
-    pub fn over(self, span: (u64, u64)) -> Self {
-        Self { span: Some(span), ..self }
     }
 
     /// The recording's idle states are `states`.
@@ -326,8 +299,7 @@ impl<'m> EnergyMeter<'m> {
 
     /// Counts up to the last event of the trace and gives the sums.
     pub fn finish(self) -> TraceEnergy {
-        let end_ns = self.end_ns.map_or(0, |end_ns| self.span.map_or(end_ns, |span| span.1.max(end_ns)));
-        let sums = self.sums.finish(end_ns);
+        let sums = self.sums.finish(self.end_ns.unwrap_or(0));
         TraceEnergy {
             rails: self.rails,
             strangers: self.strangers,
@@ -343,14 +315,9 @@ impl<'m> EnergyMeter<'m> {
 impl SchedSink for EnergyMeter<'_> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         use SchedEvent as E;
-        let counts = matches!(what, E::Switch { .. } | E::Frequency { .. } | E::Idle { .. } | E::IdleExit { .. })
-            || matches!(what, E::ClusterIdle { .. } | E::Rail { .. } | E::Mark);
-        if !counts {
-            return;
-        }
         let now = event.time_ns;
         if self.end_ns.is_none() {
-            self.sums.begin(self.span.map_or(now, |span| span.0.min(now)));
+            self.sums.begin(now);
         }
         self.end_ns = self.end_ns.max(Some(now));
         match *what {
@@ -397,7 +364,7 @@ impl SchedSink for EnergyMeter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use opplab_signals::decode::decoded;
+    use opplab_signals::decode::{decoded, decoded_among};
     use opplab_trace::{ReadOptions, TraceFile};
 
     use super::*;
@@ -540,6 +507,21 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         let between = part(350_000, 250_000);
         assert_eq!((between.total_fj(), between.window_ns), ((300 + 1 + 60 + 7) * 100_000_000, 100_000));
         assert_eq!((part(900_000, 700_000).total_fj(), part(900_000, 700_000).window_ns), (0, 0));
+    }
+
+    /// Goal: a trace is as long as from its first event to its last, whatever these are. Method: the floor's power over that time.
+    #[test]
+    fn events_of_any_kind_begin_and_end_a_trace() {
+        let other = |us: u32| format!("x-0 [000] 0.{us:06}: softirq_raise: vec=1 [action=TIMER]\n");
+        let text = other(0) + &switch(0, 100, 0, 7) + &switch(0, 200, 7, 0);
+        let energy = energy_of(&(text + &other(500)), &toy());
+        assert_eq!((energy.window_ns, energy.floor_fj), (500_000, 7_000 * 500_000));
+        let options = ReadOptions::default();
+        let file = TraceFile::from_bytes((other(0) + &other(500)).into_bytes(), &options).expect("text");
+        let machine = toy();
+        let mut meter = EnergyMeter::new(&machine);
+        file.stream(&options, &mut decoded_among(&EVENTS, &mut meter)).expect("events");
+        assert_eq!(meter.finish().window_ns, 500_000);
     }
 
     #[test]

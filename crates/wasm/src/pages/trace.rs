@@ -15,10 +15,10 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::rerun::ClosedCase;
-use opplab_replay::signals::{First, read_options};
+use opplab_replay::signals::{First, events, read_options};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::activations::Activations;
-use opplab_signals::decode::{SchedEvent, SchedSink, decoded};
+use opplab_signals::decode::{SchedEvent, SchedSink, decoded_among};
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
@@ -233,14 +233,17 @@ struct All<'m> {
 
 impl SchedSink for All<'_> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        if let Some(meter) = &mut self.meter {
+            meter.event(event, what);
+        }
+        if *what == SchedEvent::Other {
+            return;
+        }
         self.pelt.event(event, what);
         self.residency.event(event, what);
         self.activations.event(event, what);
         let _ = self.names.event(event);
         self.view.event(event, what);
-        if let Some(meter) = &mut self.meter {
-            meter.event(event, what);
-        }
         self.residency.waits.drain(..).for_each(|wait| self.latencies.wait(&wait));
         self.activations.all.drain(..).for_each(|one| self.latencies.activation(&one));
     }
@@ -359,18 +362,14 @@ impl Drop {
             activations: Activations::default(),
             latencies: Latencies::default(),
             names: TaskNames::default(),
-            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(|machine| {
-                let meter = EnergyMeter::new(machine);
-                match &self.info {
-                    Some(info) => meter.over((info.start_ns, info.start_ns.saturating_add(info.duration_ns))),
-                    None => meter,
-                }
-            }),
+            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
             view: View { window_ns, ..View::default() },
         };
-        let options = read_options();
+        // Of energy, events of any kind begin and end the trace.
+        let options = if all.meter.is_some() { ReadOptions::default() } else { read_options() };
         let mut reader = file.reader(&options).map_err(text)?;
-        let outcome = file.stream_reader(&mut *reader, &options, &mut decoded(&mut all)).map_err(text)?;
+        let outcome =
+            file.stream_reader(&mut *reader, &options, &mut decoded_among(&events(), &mut all)).map_err(text)?;
         let All { pelt, mut residency, activations, latencies, mut names, meter, view } = all;
         residency.finish();
         let cpus = view.cpus.keys().last().map_or(0, |cpu| *cpu as usize + 1);
