@@ -50,25 +50,6 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
 
-@pytest.mark.parametrize(
-    ("machine", "lacks"),
-    [
-        ("epyc-zen1-1s", "acpi-cpufreq has no"),
-        ("broadwell-80x-numa", "without HWP there is no"),
-        ("juno-r2", "scmi has no"),
-        ("jasper-lake-4c", ""),
-    ],
-)
-def test_a_preference_that_the_driver_does_not_have_is_named(
-    load: Path, tmp_path: Path, machine: str, lacks: str
-) -> None:
-    """It `changes nothing`, and the answer had no reason."""
-    words = ["run", str(load), "-m", machine, "--seconds", "0.1", "-o", str(tmp_path / "out"), "--no-report"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*words, "--vs", "epp=power"])
-    named = f"{lacks} energy performance preference: epp power does nothing" in done.stdout
-    assert named == bool(lacks), done.output
-
-
 def test_a_boost_that_the_kernel_does_not_have_is_named_and_does_nothing(load: Path, tmp_path: Path) -> None:
     words = ("-m", "skylake-sp-2s", "--kernel", "4.17", "-o", str(tmp_path / "out"))
     shown = told(load, *words, "--vs", "hwp_dynamic_boost=on")

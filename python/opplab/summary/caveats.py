@@ -14,7 +14,7 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_epp, has_hwp, refused_epp
+from opplab.sweep.drivers import driver_under, has_hwp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import missing
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -36,8 +36,8 @@ _MOSTLY = 0.5
 """The share of a run's power from which what packages draw at any load is named."""
 
 
-def ignored(policy: Mapping[str, Any], driver: str, *, hwp: bool = True) -> list[str]:
-    """Name settings of a policy that the driver refuses, or has no file for; `hwp`: whether the machine has HWP.
+def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
+    """Name settings of a policy that the driver refuses, or has no file for.
 
     Examples
     --------
@@ -45,27 +45,25 @@ def ignored(policy: Mapping[str, Any], driver: str, *, hwp: bool = True) -> list
     ['intel_pstate refuses the preference power under its governor performance']
     >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate")
     ['without HWP there is no energy performance preference: epp power does nothing']
-    >>> ignored({"governor": "schedutil", "epp": "power"}, "acpi-cpufreq")
-    ['acpi-cpufreq has no energy performance preference: epp power does nothing']
     >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate")
     ['gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing; skylake-servers is a kernel with it']
     """
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
     epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
-    intel, hwp = driver.startswith("intel"), hwp and not policy.get("no_hwp")
-    words = []
-    no = "" if hwp and intel else "without HWP there is no" if intel else f"{driver} has no"
-    if epp != "" and not has_epp(driver, hwp=hwp):
-        words.append(f"{no} energy performance preference: epp {epp} does nothing")
-    elif refused := refused_epp(driver, policy):
-        words.append(refused)
-    if dynamic != "auto" and no:
-        words.append(f"{no} hwp_dynamic_boost: {dynamic} does nothing")
-    elif driver == "intel_pstate" and dynamic == "on" and _boost_of(policy) == "absent":
-        absent = f"gate hwp_dynamic_boost is absent in kernel {policy['kernel']}: on does nothing"
-        words.append(f"{absent}; skylake-servers is a kernel with it")
-    return words
+    if policy.get("no_hwp") and driver.startswith("intel"):
+        words = []
+        if epp != "":
+            words.append(f"without HWP there is no energy performance preference: epp {epp} does nothing")
+        if dynamic != "auto":
+            words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
+        return words
+    if driver == "intel_pstate" and dynamic == "on" and _boost_of(policy) == "absent":
+        kernel = policy["kernel"]
+        absent = f"gate hwp_dynamic_boost is absent in kernel {kernel}: on does nothing"
+        return [f"{absent}; skylake-servers is a kernel with it"]
+    refused = refused_epp(driver, policy)
+    return [refused] if refused else []
 
 
 def _boost_of(policy: Mapping[str, Any]) -> str:
@@ -106,7 +104,7 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
         policy, driver = file["policy"], each[name, label].inner.driver
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
-        for words in (*refused, *ignored(policy, driver, hwp=has_hwp(file["machine"]))):
+        for words in (*refused, *ignored(policy, driver)):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]

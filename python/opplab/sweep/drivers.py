@@ -97,15 +97,6 @@ def driver_among(names: Sequence[str], keys: Mapping[str, Any]) -> str:
     return passive if mode == "active" and generic and passive else own
 
 
-def has_epp(driver: str, *, hwp: bool) -> bool:
-    """Report whether there is a file `energy_performance_preference`.
-
-    It is that of amd-pstate in active mode, and of intel_pstate in either mode with HWP (v6.12, amd-pstate.c:
-    amd_pstate_epp_attr, intel_pstate.c:hwp_cpufreq_attrs).
-    """
-    return driver == "amd-pstate-epp" or (hwp and driver in MODES["intel_pstate"].values())
-
-
 def refused_epp(driver: str, keys: Mapping[str, Any]) -> str:
     """Give the words about a preference that the driver refuses (EBUSY); empty where it takes it, or none is asked.
 

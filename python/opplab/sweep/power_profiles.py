@@ -30,7 +30,6 @@ from opplab.sweep.drivers import (
     OWN_GOVERNORS,
     MachineFacts,
     driver_among,
-    has_epp,
     refused_epp,
 )
 
@@ -501,8 +500,8 @@ def _tlp(path: Path, lines: Sequence[str], where: _Where) -> list[PowerProfile]:
             if text or key not in _TLP:
                 reader.take(_TLP.get(key), key, text, place)
         driver, keys = reader.driver, {**where.base, **reader.profile.keys, "epp": defaults.get(suffix, "")}
-        hinted = has_epp(driver, hwp=where.on.has_hwp)
-        if defaults and hinted and _EPP_OF_TLP not in own and not refused_epp(driver, keys):
+        has_epp = driver in HINTED and (where.on.has_hwp or not driver.startswith("intel"))
+        if defaults and has_epp and _EPP_OF_TLP not in own and not refused_epp(driver, keys):
             reader.put("epp", keys["epp"], "")
             reader.note(f"{reader.profile.name}: {_EPP_OF_TLP} is not set: TLP's default, {keys['epp']}")
         # The hard lockup detector has no timer that a simulation has; the soft one keeps its own.
