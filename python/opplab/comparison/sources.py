@@ -156,10 +156,15 @@ class Tree(Source):
         power = self.monitor(run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
         by_place = dict(_by_iteration(power)) if power is not None else {}
         for label, one in run.series.items():
-            both = [(own, by_place.get(at)) for at, own in zip(one.places, one.iterations, strict=True)]
-            values = [hmean(own) / watts if one.higher else amean(own) * watts for own, watts in both if watts]
+            values = {
+                at: hmean(own) / watts if one.higher else amean(own) * watts
+                for at, own in zip(one.places, one.iterations, strict=True)
+                if (watts := by_place.get(at))
+            }
             if values:
-                found.series[label] = Series(label, one.metric, one.param, "", one.higher, flat=values)
+                quotients = Series(label, one.metric, one.param, "", one.higher, flat=list(values.values()))
+                quotients.places = list(values)
+                found.series[label] = quotients
         return found
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
