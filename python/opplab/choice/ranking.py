@@ -19,7 +19,9 @@ from opplab.choice.answer import LATER, Choice, Option, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
+from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
+from opplab.sweep.missing import changes_unknown_idle
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
@@ -73,6 +75,9 @@ class Ranking:
         self.draws = draws
         self.assumed = draws if draws is not None and any(draws.assumptions.values()) else None
         self.goal = asked.goals[0]
+        applied = {label: one.applied(self.base["policy"], label) for label, one in self.settings.items()}
+        first = applied[self.labels[0]]
+        self.no_idle = {label for label, one in applied.items() if changes_unknown_idle(program.machine, first, one)}
         self.unranked = bool(program.recorded.get("fixed_speed")) and _clocks_differ(list(self.settings.values()))
 
     def _of(self, label: str, metric: str) -> Values:
@@ -215,6 +220,8 @@ class Ranking:
                 continue
             if (found := change_of(ours, theirs, better, unit=unit)) is not None:
                 out[metric] = found[0]
+                if base and is_of_power(metric) and label in self.no_idle:
+                    out[metric] = replace(found[0], low=None, high=None, unknown=NO_IDLE_POWER)
         return out
 
     def _excess(

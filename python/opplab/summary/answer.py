@@ -14,19 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed
+from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed, unknown
 from opplab.comparison.method import apart
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.report.numbers import several as several_of
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, in_words, read_changes
 from opplab.runs import is_rate
-from opplab.simulation.power import how_to_get_power, is_unknown
+from opplab.simulation.power import NO_IDLE_POWER, how_to_get_power, is_of_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
+from opplab.sweep.missing import unknown_idle
 from opplab.uncertainty.causes import CHANCE
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Change:
     @property
     def words(self) -> str:
         """``-3.4 % [-6.0, -0.8]*``; the star is for a clear change."""
-        if self.value == 0 and self.certainty.low is None:
+        if self.value == 0 and self.certainty.low is None and not self.certainty.is_open:
             return "0 %"
         reason = f" [{self.certainty.reason}]" if self.certainty.is_open else ""
         return f"{self.certainty.text(self.value)}{reason}"
@@ -398,6 +399,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
+    no_idle = set(unknown_idle(experiment.cases, experiment.pairs))
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -414,6 +416,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
+                    if (point[0], base, variant) in no_idle and is_of_power(metric):
+                        changes[metric] = Change(change.value, unknown(NO_IDLE_POWER))
         machine, benchmark, param = point
         workload = _workload_of(benchmark, param)
         if own := _of_groups(runs):
