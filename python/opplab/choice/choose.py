@@ -183,7 +183,8 @@ def choose(
         run.drawn(draws, values)
     asked = Asked.of(goals, limits, units, whole=whole)
     by_label = dict(zip(labels, chosen, strict=True))
-    choice = Ranking(program, by_label, asked, values, units, draws, point).choice(iterations, run.drawn)
+    ranking = Ranking(program, by_label, asked, values, units, draws, point, cases[0].inner.begun_ns())
+    choice = ranking.choice(iterations, run.drawn)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     in_turn = shared_timers(json.loads(cases[0].json)["workload"])
     pairs = [(labels[0], label) for label in labels[1:]]

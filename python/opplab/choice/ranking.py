@@ -51,6 +51,8 @@ class Ranking:
     draws : Draws or None
     point : (str, str, str)
         Machine, benchmark and parameters.
+    begun_ns : int
+        When the last task begins.
     """
 
     def __init__(
@@ -62,7 +64,9 @@ class Ranking:
         units: Mapping[str, tuple[str, str]],
         draws: Draws | None,
         point: Point,
+        begun_ns: int,
     ) -> None:
+        self.begun_ns = begun_ns
         self.program, self.base, self.asked, self.point = program, program.bases[0], asked, point
         self.twins = _twins(values, point, list(settings))
         self.labels = list(self.twins)
@@ -282,7 +286,7 @@ class Ranking:
         late = [label for label in self.labels if any(unfinished.get(label, ()))]
         notes = [
             metered if "power" in self.shown or "energy" in self.shown else "",
-            start_up([(workload, self.base["duration_ns"])]),
+            start_up([(workload, self.base["duration_ns"], self.begun_ns)]),
             whole_of(runs.values(), [workload]),
             periods_together(workload) if self.latencies else "",
             f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
