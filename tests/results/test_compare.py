@@ -399,6 +399,14 @@ def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
     assert len(texts) == 1
     direct = cli(GIVEN / "results", "--runs", f"{ONDEMAND},{PERF}", "-b", "kernbench:Elapsed", "--format", "csv").stdout
     assert texts == {direct}
+    # Columns that tables of other tools lack are empty, in both forms.
+    few = table.drop("fingerprint", "source", "experiment", "kernel", "machine", "seed")
+    few.write_csv(tmp_path / "few.csv")
+    few.write_parquet(tmp_path / "few.parquet")
+    assert len({cli(tmp_path / name).stdout for name in ("few.csv", "few.parquet")}) == 1
+    few.drop("value").write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match=r"none.parquet: no column 'value'"):
+        open_source([str(tmp_path / "none.parquet")])
 
     (tmp_path / "bad.csv").write_text("polcy,value\na,1\n")
     with pytest.raises(InputError, match=r"bad.csv:1: no column named 'polcy'; did you mean 'policy'\?"):

@@ -697,11 +697,22 @@ def _read_table(path: str) -> pl.DataFrame:
         store = Store(place)
         return store.table(store.listed())
     try:
-        table = results.read_parquet(file)
-        dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]
-        return table.select(*results.SCHEMA, *dates)
+        return _in_columns(results.read_parquet(file), str(file))
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
+
+
+def _in_columns(table: pl.DataFrame, path: str) -> pl.DataFrame:
+    """Give a table with our columns in their order; those that it lacks are null."""
+    from opplab import results
+
+    if "value" not in table.columns:
+        raise InputError(f"{path}: no column 'value'")
+    schema = results.SCHEMA | {name: kind for name, kind in results.OPTIONAL.items() if name in table.columns}
+    return table.select(
+        (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in schema.items()
+    )
 
 
 def _read_csv(path: str) -> pl.DataFrame:
@@ -712,21 +723,16 @@ def _read_csv(path: str) -> pl.DataFrame:
         table = pl.read_csv(check_size(Path(path), "a table"), infer_schema=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {(str(error).splitlines() or ['not a CSV'])[0]}") from None
-    schema = results.SCHEMA | {name: kind for name, kind in results.OPTIONAL.items() if name in table.columns}
+    known = [*results.SCHEMA, *results.OPTIONAL]
     for column in table.columns:
-        if column not in schema:
-            raise InputError(f"{path}:1: {UnknownName('column', column, [*results.SCHEMA, *results.OPTIONAL])}")
-    if "value" not in table.columns:
-        raise InputError(f"{path}:1: no column 'value'")
+        if column not in known:
+            raise InputError(f"{path}:1: {UnknownName('column', column, known)}")
     if "better" in table.columns:
         for word in table["better"].drop_nulls().unique(maintain_order=True):
             if word not in results.BETTER:
                 raise InputError(f"{path}: `better` is '{word}'; it is 'higher', 'lower' or empty")
     try:
-        return table.select(
-            (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
-            for name, kind in schema.items()
-        )
+        return _in_columns(table, f"{path}:1")
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
