@@ -59,7 +59,7 @@ class Certainty:
     is_clear : bool
         Whether the interval excludes zero, or the change is the same in all runs.
     is_open : bool
-        Whether there are enough values for an interval, and it leaves everything open.
+        Whether there are enough values for an interval, and it would leave everything open.
     """
 
     __slots__ = ("high", "is_clear", "is_open", "low", "reason")
@@ -205,6 +205,17 @@ def certainty(
     if unit == "points":
         low, high = max(low, -100.0), min(high, 100.0)
     return Certainty(low, high, "", is_clear=low > null or high < null)
+
+
+def unknown(reason: str) -> Certainty:
+    """Judge a change of which something is left out, so that no interval holds it.
+
+    Examples
+    --------
+    >>> unknown("idle power unknown").words
+    'idle power unknown'
+    """
+    return Certainty(None, None, reason, is_clear=False, is_open=True)
 
 
 def digits_of(values: Sequence[float | None], least: int) -> int:

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -19,7 +20,7 @@ from opplab import results, stats
 from opplab.cli.main import opplab
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
-from opplab.comparison.method import compare_runs
+from opplab.comparison.method import Sample, compare_runs
 from opplab.comparison.overview import overall
 from opplab.comparison.sources import open_source, to_frame
 from opplab.comparison.tables import FORMATS, render
@@ -301,6 +302,35 @@ def test_operations_that_share_a_power_narrow_nothing(higher, unit):
     assert narrow[2] / narrow[1] < six[2] / six[1]
 
 
+def test_an_iteration_that_lacks_an_operation_counts_by_the_others(tmp_path):
+    """One log that is missing ended `overview` and `ppw` of mmtests trees with an internal error."""
+    tree = tmp_path / "results"
+    shutil.copytree(GIVEN / "results", tree)
+    (tree / PERF / "iter-1/tbench/logs/benchlog-tput-4.xz").unlink()
+    for table in ("overview", "ppw"):
+        arguments = ("--baseline", ONDEMAND, "-b", "tbench:tput", "--table", table, "--format", "json")
+        cells = json.loads(cli(tree, *arguments).stdout)["cells"]
+        (cell,) = [one for one in cells if one["run"] == PERF and "WATT" in one["group"]]
+        whole = json.loads(cli(GIVEN / "results", *arguments).stdout)["cells"]
+        (other,) = [one for one in whole if one["run"] == PERF and "WATT" in one["group"]]
+        # The other five logs are the same.
+        assert cell["value"] == pytest.approx(other["value"], rel=0.02)
+        assert cell["ratio_high"] / cell["ratio"] > 1.009
+    base, new = Run("a", "x"), Run("b", "x")
+    new.together = True
+    for label, values, places in (("t-1", [2.0, 2.1, 2.3], [1, 2, 3]), ("t-2", [4.4, 4.8], [3, 4])):
+        base.series[label] = Series(label, "t", "", "s", False, flat=[1.0, 1.01, 0.99])
+        base.series[label].places = [1, 2, 3]
+        new.series[label] = Series(label, "t", "", "s", False, flat=values)
+        new.series[label].places = places
+    # By hand: iterations 1, 2 and 4 have one operation, 3 has both.
+    first, second = 6.4 / 3, 9.2 / 2
+    parts = [2.0 / first, 2.1 / first, (2.3 / first + 4.4 / second) / 2, 4.8 / second]
+    by_hand = Sample([1.0, 1.01, 0.99], parts, False, False, False).compare(0.95)
+    center, low, high = overall([base, new])[1]
+    assert (low / center, high / center) == pytest.approx((by_hand["low"], by_hand["high"]), rel=1e-12)
+
+
 def test_overview_efficiency_and_power_of_a_tree():
     tree = GIVEN / "results"
     text = cli(tree, "--baseline", ONDEMAND, "-b", "tbench:tput", "-b", "kernbench", "--table", "overview").stdout
@@ -384,6 +414,14 @@ def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
     assert len(texts) == 1
     direct = cli(GIVEN / "results", "--runs", f"{ONDEMAND},{PERF}", "-b", "kernbench:Elapsed", "--format", "csv").stdout
     assert texts == {direct}
+    # Columns that tables of other tools lack are empty, in both forms.
+    few = table.drop("fingerprint", "source", "experiment", "kernel", "machine", "seed")
+    few.write_csv(tmp_path / "few.csv")
+    few.write_parquet(tmp_path / "few.parquet")
+    assert len({cli(tmp_path / name).stdout for name in ("few.csv", "few.parquet")}) == 1
+    few.drop("value").write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match=r"none.parquet: no column 'value'"):
+        open_source([str(tmp_path / "none.parquet")])
 
     (tmp_path / "bad.csv").write_text("polcy,value\na,1\n")
     with pytest.raises(InputError, match=r"bad.csv:1: no column named 'polcy'; did you mean 'policy'\?"):

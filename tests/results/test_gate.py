@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import sys
 import xml.etree.ElementTree as ET
 from multiprocessing import get_context
@@ -778,3 +779,20 @@ def test_an_operation_that_only_the_run_has_fails_under_every_summary():
     for summary in SUMMARIES:
         table = mmtests_comparison([base, new], "", "", "detail", 0, summary)
         assert any("m-2" in one.message for one in gate.check([table], ["b < -20%"]) if one.failed), summary
+
+
+@pytest.mark.parametrize("table", ["detail", "overview", "ppw", "power"])
+def test_a_rule_on_the_power_of_a_monitor_holds_whatever_the_table_shows(table: str) -> None:
+    """Of mmtests trees it was judged under `--table power` alone, and concerned nothing under the others."""
+    tree = Path(__file__).parent.parent / "data/mmtests-golden/given/results"
+    about = ["compare", str(tree), "--baseline", "5.9.0-ondemand", "-b", "kernbench", "--table", table]
+    failed = CliRunner().invoke(opplab, [*about, "--fail-if", "power < -5%"])
+    assert failed.exit_code == 1
+    # 227.14 W of ondemand, 251.97 W of sugov-mid or perfgov.
+    found = re.findall(r"power kernbench of (\S+): (-[0-9.]+)%", failed.stderr)
+    assert len(found) == 1
+    assert float(found[0][1]) == pytest.approx(100 * (1 - 251.97 / 227.14), abs=0.01)
+    assert CliRunner().invoke(opplab, [*about, "--fail-if", "power < -20%"]).exit_code == 0
+    none = CliRunner().invoke(opplab, [*about[:4], "-b", "gitsource", "--fail-if", "power < -20%"])
+    assert none.exit_code == 1
+    assert "concerns nothing that was compared" in none.stderr

@@ -50,6 +50,25 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
 
+@pytest.mark.parametrize(
+    ("machine", "driver", "words"),
+    [
+        ("broadwell-80x-numa", "intel_pstate", "intel_pstate has no energy performance preference without HWP"),
+        ("epyc-7502-2s", "acpi-cpufreq", "acpi-cpufreq has no energy performance preference"),
+        ("epyc-7502-2s", "amd-pstate", "amd-pstate has no energy performance preference"),
+    ],
+)
+def test_preferences_where_there_are_none_do_nothing(
+    load: Path, tmp_path: Path, machine: str, driver: str, words: str
+) -> None:
+    """A processor without HWP refused the preference by its answer, as if there were one."""
+    about = ["run", str(load), "-m", machine, "--driver", driver, "--governor", "performance", "--seconds", "0.1"]
+    about += ["--iterations", "1", "-o", str(tmp_path / "out"), "--vs", "epp=power", "--vs", "epp=balance_power"]
+    shown = " ".join(CliRunner().invoke(main, about, catch_exceptions=False).stdout.split())
+    assert f"epp=power, epp=balance_power: {words}: epp does nothing." in shown
+    assert "refuses" not in shown
+
+
 def test_a_boost_that_the_kernel_does_not_have_is_named_and_does_nothing(load: Path, tmp_path: Path) -> None:
     words = ("-m", "skylake-sp-2s", "--kernel", "4.17", "-o", str(tmp_path / "out"))
     shown = told(load, *words, "--vs", "hwp_dynamic_boost=on")

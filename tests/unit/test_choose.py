@@ -451,10 +451,13 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     # On a machine whose speed follows the clock the same work can be ranked; what clocks do not move can be, too.
     known = CliRunner().invoke(program, [*args, "--uncertainty", "0", "-m", "juno-r2"])
     assert "Recommended: schedutil" in known.stdout
-    idle = opplab.choose(
-        None, folder, governors=["schedutil"], idle_governor=["menu", "teo"], seconds=0.5, iterations=2, uncertainty=0
-    )
-    assert not idle.unranked
+    # Its assumed power has none of idle states, which other idle governors change.
+    idle = {"governors": ["schedutil"], "idle_governor": ["menu", "teo"], "seconds": 0.5, "iterations": 2}
+    with pytest.raises(
+        opplab.InputError, match="teo is left out: what it changes in idle states costs an unknown power"
+    ):
+        opplab.choose(None, folder, **idle, uncertainty=0)
+    assert not opplab.choose(None, folder, **idle, goals=["latency_p99"], uncertainty=0).unranked
 
 
 def test_what_a_running_kernel_cannot_set_is_a_comment() -> None:

@@ -829,3 +829,17 @@ def test_rows_that_make_nnls_go_round_in_circles_are_fitted(monkeypatch: pytest.
 
     monkeypatch.setattr("scipy.optimize.nnls", circles)
     assert fit_parts(["awake", "core"], features, 30 + 2 * cores).powers == pytest.approx(exact)
+
+
+def test_a_log_with_other_cpus_than_the_machine_is_named(tmp_path: Path) -> None:
+    """A log of two CPUs gave each core of a server their watts without a word."""
+
+    def told(cpus: int) -> str:
+        rows = [f"{cpu}\t{cpu}\t20.00\t2500\t-" for cpu in range(cpus)]
+        log = tmp_path / f"turbostat{cpus}.txt"
+        log.write_text("\n".join(["Core\tCPU\tBusy%\tBzy_MHz\tPkgWatt", "-\t-\t20.00\t2500\t50.0", *rows, ""] * 4))
+        _, _, cannot, _ = with_power(catalog.find("machine", "skylake-8x-uma").read_text(encoding="utf-8"), log)
+        return "; ".join(cannot)
+
+    assert "whether turbostat2.txt is of this machine: it has rows of 2 CPUs, and skylake-8x-uma has 8" in told(2)
+    assert "of this machine" not in told(8)

@@ -18,6 +18,7 @@ from opplab.agreement import sealed
 from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.files import digest_of
+from opplab.sweep.store import Store
 
 FILE = """format = 1
 name = "worth"
@@ -104,6 +105,40 @@ def test_predictions_are_the_ratios_of_the_runs(place: Path) -> None:
         )
         assert math.isclose(row["ratio"], ours / theirs, rel_tol=1e-9)
         assert row["low"] < row["ratio"] < row["high"]
+
+
+def test_energy_of_equal_work_is_predicted_and_scored(place: Path, tmp_path: Path) -> None:
+    """`compare` and the answer of a run have it; `predict` knew no such metric of the same runs."""
+    words = ["predict", place / "worth.toml", "-o", tmp_path / "sealed.json", "--results", place / "out", "-j", "1"]
+    done = call(*words, "--metric", "energy_per_work", "--uncertainty", "20")
+    assert done.exit_code == 0, done.output
+    rows = json.loads((tmp_path / "sealed.json").read_text())["rows"]
+    store = Store(place / "out" / "worth")
+    table = store.table(store.listed())
+
+    def mean(policy: str) -> float:
+        own = table.filter(pl.col("policy") == policy)
+        each = {name: own.filter(pl.col("metric") == name).sort("seed")["value"] for name in ("energy", "work_done")}
+        return statistics.fmean(joules / work for joules, work in zip(each["energy"], each["work_done"], strict=True))
+
+    for row in rows:
+        assert row["ratio"] == pytest.approx(mean(row["variant"]) / mean("schedutil"), rel=1e-6)
+    assert len(rows) == 2
+    scored = call("score", tmp_path / "sealed.json", place / "out" / "worth")
+    assert scored.exit_code == 0, scored.output
+    assert "did you mean `energy_per_work`" in refused(*words, "--metric", "energy_by_work")
+
+
+def test_unknown_idle_power_is_the_reason_of_a_row_without_interval(tmp_path: Path) -> None:
+    text = FILE.replace("juno-r2", "xeon-6130-2s").replace('label = "powersave"', 'label = "C1"\nidle_disable = ["C6"]')
+    (tmp_path / "worth.toml").write_text(text.replace('governor = "powersave"', 'governor = "schedutil"'))
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    words = ["predict", tmp_path / "worth.toml", "-o", tmp_path / "sealed.json", "--results", tmp_path / "out"]
+    done = call(*words, "--metric", "energy", "--metric", "response_p99", "--uncertainty", "20", "-j", "1")
+    assert done.exit_code == 0, done.output
+    rows = json.loads((tmp_path / "sealed.json").read_text())["rows"]
+    reasons = {(row["variant"], row["metric"]): row["reason"] for row in rows if row["low"] is None}
+    assert reasons == {("C1", "energy"): "idle power unknown"}
 
 
 def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ use opplab_kernel::release;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::{
-    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, IdleState, InvarianceSource, Machine, Opp, PolicyShare, Processor,
-    TurboBin,
+    Cluster, Costs, CppcCaps, CpuPlace, Cpufreq, HwpCaps, IdleState, InvarianceSource, Machine, Opp, PolicyShare,
+    Processor, TurboBin,
 };
 use opplab_model::range::{Bounds, Range};
 
@@ -409,6 +409,8 @@ impl Maker<'_> {
                 caps.balance_performance = epp;
                 self.mark("cluster.hwp.balance_performance", "msr.0x774");
             }
+        } else if let Some(policy) = policy.as_ref().filter(|policy| self.runs_hwp(policy)) {
+            hwp = self.hwp_of_sysfs(kind, policy, cppc);
         }
         if kind.efficiency_class.is_some() {
             self.mark("cluster.efficiency_class", "efficiency_class");
@@ -432,6 +434,57 @@ impl Maker<'_> {
             turbo,
             hwp,
         })
+    }
+
+    /// Whether intel_pstate has hardware P-states on: it has these two files only then
+    /// (intel_pstate.c:hwp_cpufreq_attrs, v6.12).
+    fn runs_hwp(&self, policy: &PolicyFacts) -> bool {
+        let kind = policy.driver.as_deref().and_then(DriverId::named).map(|driver| driver.kind);
+        let is_intel = matches!(kind, Some(DriverKind::IntelActive | DriverKind::IntelPassive));
+        is_intel && (policy.epp.is_some() || policy.base_khz.is_some())
+    }
+
+    /// HWP's levels where its register (0x771) was not dumped: by CPPC, which firmware takes from it, or in steps of
+    /// 100 MHz, which only processors of one kind of core have. The guaranteed level is that of `base_frequency`, which the
+    /// kernel makes of it.
+    fn hwp_of_sysfs(&mut self, kind: &Kind, policy: &PolicyFacts, cppc: Option<CppcCaps>) -> Option<HwpCaps> {
+        let max_khz = policy.max_khz.filter(|&khz| khz > 0);
+        let known = max_khz.zip(policy.base_khz.filter(|&khz| khz > 0)).and_then(|(max_khz, base_khz)| {
+            let (highest, most_efficient, lowest, words) = match cppc.filter(|caps| caps.highest_perf > 0) {
+                Some(caps) => (
+                    caps.highest_perf,
+                    caps.lowest_nonlinear_perf,
+                    caps.lowest_perf,
+                    "levels-by-cppc: as acpi_cppc has them",
+                ),
+                None if kind.core_type.is_none() => {
+                    let least = policy.min_khz? / 100_000;
+                    (
+                        max_khz / 100_000,
+                        least,
+                        least,
+                        "levels-by-clock: 100 MHz each, the most efficient and the lowest cpuinfo_min_freq",
+                    )
+                }
+                None => return None,
+            };
+            let guaranteed = (u64::from(base_khz) * u64::from(highest) + u64::from(max_khz) / 2) / u64::from(max_khz);
+            let caps =
+                HwpCaps { highest, guaranteed: guaranteed as u32, most_efficient, lowest, balance_performance: 0 };
+            (highest <= 255 && caps.guaranteed <= highest).then_some((caps, words))
+        });
+        match known {
+            Some((caps, words)) => {
+                let words =
+                    format!("{words}, and the guaranteed one by base_frequency, as register 0x771 was not dumped");
+                self.default("cluster.hwp", words);
+                Some(caps)
+            }
+            None => {
+                self.missing("levels of hardware P-states (HWP, register 0x771): it is simulated without HWP and its preferences");
+                None
+            }
+        }
     }
 
     /// The EPP that sysfs calls `balance_performance`, where it is not the number that the dump's kernel has for the

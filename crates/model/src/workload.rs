@@ -257,6 +257,12 @@ impl Workload {
         self.tasks.len() - self.nr_background as usize
     }
 
+    /// When the last of its own tasks begins, but for those that others fork, in ns from the start.
+    pub fn begun_ns(&self) -> u64 {
+        let own = &self.tasks[..self.nr_own()];
+        own.iter().filter(|task| task.initial).map(|task| task.delay_ns).max().unwrap_or(0)
+    }
+
     /// What is wrong with a run of `duration_ns`, if it ends within the warm-up.
     pub fn ends_in_warmup(&self, duration_ns: u64) -> Option<String> {
         let [warmup, whole] = [self.warmup_ns, duration_ns].map(|ns| ns as f64 / 1e9);

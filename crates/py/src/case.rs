@@ -222,6 +222,11 @@ impl PyCase {
         Ok(found.into_iter().map(u16::from).collect())
     }
 
+    /// When the last task of the workload begins, but for forked ones, in ns: as rt-app starts them, one after the other.
+    fn begun_ns(&self, py: Python<'_>) -> u64 {
+        self.case(py).case.workload.begun_ns()
+    }
+
     /// Whether its kernel has utilisation clamps; the workload does not matter.
     fn has_clamps(&self, py: Python<'_>) -> PyResult<bool> {
         opplab_sim::has_clamps(&self.case(py).case).map_err(|error| raise(py, "CaseError", error.0))

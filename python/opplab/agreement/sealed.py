@@ -25,6 +25,7 @@ from opplab.errors import InputError
 from opplab.files import digest_of, read_text, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import some_of
+from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ LEVEL = 0.9
 
 DRAWS = 40
 """Draws of the assumed numbers unless somebody asks for others."""
+
+_CASE = ["machine", "benchmark", "param", "policy", "iteration"]
+"""Columns that separate the cases of results."""
 
 STANDS_FOR = {"elapsed": ("time", "wall")}
 """Predicted metric -> what else it may be measured as: what hackbench prints, and what is measured of any program."""
@@ -205,7 +209,9 @@ def seal(
         raise InputError(f"an interval of {100 * LEVEL:g} % needs {needed} draws, these are {draws}")
     with counted(progress, len(experiment.cases)) as shown:
         results = experiment.run(folder, jobs=jobs, progress=shown)
-    there = results["metric"].unique().to_list()
+    first = results.unique(["machine", "benchmark", "param", "policy"], keep="first").select(_CASE)
+    parts = results.join(first, on=_CASE, nulls_equal=True).partition_by(_CASE)
+    there = dict.fromkeys(row["metric"] for part in parts for row in with_energy_per_work(part.iter_rows(named=True)))
     for name in metrics:
         if name not in there:
             raise InputError(f"{experiment.file}: its runs have no metric `{name}`{nearest(name, there)}")
@@ -237,6 +243,8 @@ def _interval(change: Parts, model: str) -> tuple[float | None, float | None, st
     """Join the interval of a change in percent with the error that the model made so far."""
     ratio = 1 + change.value / 100
     low, high, reason = change.low, change.high, ""
+    if change.unknown:
+        return None, None, change.unknown
     if low is None or high is None:
         needed = quantile_draws(LEVEL)
         if change.draws and change.draws + 1 < needed:

@@ -31,13 +31,13 @@ from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
-from opplab.simulation.power import how_to_get_power, needs_power
+from opplab.simulation.power import how_to_get_power, is_of_power, needs_power
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, shared_timers
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
 from opplab.sweep.drivers import MachineFacts
-from opplab.sweep.missing import missing, unable
+from opplab.sweep.missing import changes_unknown_idle, missing, unable
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
@@ -161,6 +161,8 @@ def choose(
             if one not in chosen
         ]
     chosen = _as_taken(program, chosen, left_out.append)
+    if any(map(is_of_power, (goals[0], *(limit.metric for limit in limits)))):
+        chosen = _of_known_power(program, chosen, left_out.append)
     if len(chosen) < 2:
         only = "; ".join(["there is only one setting", *left_out])
         raise InputError(f"{only}: give at least two, such as two governors")
@@ -186,10 +188,12 @@ def choose(
         run.drawn(draws, values)
     asked = Asked.of(goals, limits, units, whole=whole)
     by_label = dict(zip(labels, chosen, strict=True))
-    choice = Ranking(program, by_label, asked, values, units, draws, point).choice(iterations, run.drawn)
+    ranking = Ranking(program, by_label, asked, values, units, draws, point, cases[0].inner.begun_ns())
+    choice = ranking.choice(iterations, run.drawn)
     powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
     in_turn = shared_timers(json.loads(cases[0].json)["workload"])
-    notes = [*(f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)), *of_settings(cases)]
+    pairs = [(labels[0], label) for label in labels[1:]]
+    notes = [*(f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)), *of_settings(cases, pairs)]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
     shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
@@ -254,6 +258,22 @@ def _as_taken(program: Program, settings: Sequence[Setting], said: Callable[[str
         there = any((one.keys, one.tunables) == (other.keys, other.tunables) for other in out)
         if not there or (one.keys, one.tunables) not in replaced:
             out.append(one)
+    return out
+
+
+def _of_known_power(program: Program, settings: Sequence[Setting], said: Callable[[str], None]) -> list[Setting]:
+    """Give the settings whose power beside the first's is known: not those that change idle states of unknown power."""
+    base = program.bases[0]["policy"]
+    applied = [one.applied(base, one.name) for one in settings]
+    out = []
+    for label, setting, policy in zip(labels_of(settings), settings, applied, strict=True):
+        if changes_unknown_idle(program.machine, applied[0], policy):
+            said(
+                f"{label} is left out: what it changes in idle states costs an unknown power, as the machine file has "
+                "none of them (`opplab fit power`)"
+            )
+        else:
+            out.append(setting)
     return out
 
 

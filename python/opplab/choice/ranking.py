@@ -19,8 +19,10 @@ from opplab.choice.answer import LATER, Choice, Option, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
+from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
+from opplab.sweep.missing import changes_unknown_idle
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
@@ -50,6 +52,8 @@ class Ranking:
     draws : Draws or None
     point : (str, str, str)
         Machine, benchmark and parameters.
+    begun_ns : int
+        When the last task begins.
     """
 
     def __init__(
@@ -61,7 +65,9 @@ class Ranking:
         units: Mapping[str, tuple[str, str]],
         draws: Draws | None,
         point: Point,
+        begun_ns: int,
     ) -> None:
+        self.begun_ns = begun_ns
         self.program, self.base, self.asked, self.point = program, program.bases[0], asked, point
         self.twins = _twins(values, point, list(settings))
         self.labels = list(self.twins)
@@ -74,6 +80,9 @@ class Ranking:
         self.draws = draws
         self.assumed = draws if draws is not None and any(draws.assumptions.values()) else None
         self.goal = asked.goals[0]
+        applied = {label: one.applied(self.base["policy"], label) for label, one in self.settings.items()}
+        first = applied[self.labels[0]]
+        self.no_idle = {label for label, one in applied.items() if changes_unknown_idle(program.machine, first, one)}
         self.unranked = bool(program.recorded.get("fixed_speed")) and _clocks_differ(list(self.settings.values()))
 
     def _of(self, label: str, metric: str) -> Values:
@@ -217,6 +226,8 @@ class Ranking:
                 continue
             if (found := change_of(ours, theirs, better, unit=unit)) is not None:
                 out[metric] = found[0]
+                if base and is_of_power(metric) and label in self.no_idle:
+                    out[metric] = replace(found[0], low=None, high=None, unknown=NO_IDLE_POWER)
         return out
 
     def _excess(
@@ -279,7 +290,7 @@ class Ranking:
         late = [label for label in self.labels if any(unfinished.get(label, ()))]
         notes = [
             metered if "power" in self.shown or "energy" in self.shown else "",
-            start_up([(workload, self.base["duration_ns"])]),
+            start_up([(workload, self.base["duration_ns"], self.begun_ns)]),
             whole_of(runs.values(), [workload]),
             periods_together(workload) if self.latencies else "",
             f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",

@@ -11,7 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
-from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_hwp, refused_epp
+from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_epp, refused_epp
 from opplab.sweep.variants import Variant, labels_apart
 
 CPU = "/sys/devices/system/cpu"
@@ -253,7 +253,7 @@ def writes_of(
         words = f"while a program has /dev/cpu_dma_latency open with {keys['cpu_dma_latency_us']} us in it"
         out.append(Unset("cpu_dma_latency_us", words))
     if (epp := keys.get("epp")) not in (None, ""):
-        if not _has_epp(driver, machine, keys):
+        if not has_epp(driver, machine, keys):
             out.append(Unset("epp", f"{driver} has no preference on this machine: epp={epp} changes nothing"))
         elif refused := refused_epp(driver, keys):
             out.append(Unset("epp", refused))
@@ -359,10 +359,3 @@ def _limit(name: str, value: Any, machine: Mapping[str, Any]) -> list[Write | Un
             words = f"in the policies of CPUs {cluster['cpus']}: echo {khz} > {CPUFREQ}/policyN/{name}"
             found.append(Unset(name, words))
     return found
-
-
-def _has_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
-    """Report whether `energy_performance_preference` exists: in active amd-pstate, and in intel_pstate with HWP."""
-    if driver.startswith("intel"):
-        return not keys.get("no_hwp") and has_hwp(machine)
-    return driver in ("", "amd-pstate-epp")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from math import exp, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
 
@@ -68,12 +69,16 @@ def _together(pairs: Sequence[tuple[Series, Series]], confidence: float) -> tupl
     """Give the ends of an interval around the overall ratio, as factors, of operations that vary together.
 
     Each iteration counts by the mean of its values as parts of their operations' means, so that what the operations
-    share is not averaged away: of one operation it is that operation's interval.
+    share is not averaged away: of one operation it is that operation's interval.  An iteration that lacks an operation
+    counts by the others.
     """
     parts = []
     for side in zip(*pairs, strict=True):
-        iterations = zip(*(_of_mean(series) for series in side), strict=True)
-        parts.append([fmean(found) for row in iterations if (found := [one for one in row if isfinite(one)])])
+        iterations: dict[int, list[float]] = {}
+        for series in side:
+            for place, value in zip(series.places or count(), _of_mean(series), strict=False):
+                iterations.setdefault(place, []).append(value)
+        parts.append([fmean(found) for row in iterations.values() if (found := [one for one in row if isfinite(one)])])
     rate = pairs[0][0].is_rate
     # Of rates the parts are of times.
     base, new = parts[::-1] if rate else parts

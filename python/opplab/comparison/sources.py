@@ -156,10 +156,15 @@ class Tree(Source):
         power = self.monitor(run.name, "turbostat", run.benchmark, "PkgWatt").series.get("PkgWatt")
         by_place = dict(_by_iteration(power)) if power is not None else {}
         for label, one in run.series.items():
-            both = [(own, by_place.get(at)) for at, own in zip(one.places, one.iterations, strict=True)]
-            values = [hmean(own) / watts if one.higher else amean(own) * watts for own, watts in both if watts]
+            values = {
+                at: hmean(own) / watts if one.higher else amean(own) * watts
+                for at, own in zip(one.places, one.iterations, strict=True)
+                if (watts := by_place.get(at))
+            }
             if values:
-                found.series[label] = Series(label, one.metric, one.param, "", one.higher, flat=values)
+                quotients = Series(label, one.metric, one.param, "", one.higher, flat=list(values.values()))
+                quotients.places = list(values)
+                found.series[label] = quotients
         return found
 
     def monitor(self, run: str, monitor: str, benchmark: str, heading: str = "") -> Run:
@@ -692,11 +697,22 @@ def _read_table(path: str) -> pl.DataFrame:
         store = Store(place)
         return store.table(store.listed())
     try:
-        table = results.read_parquet(file)
-        dates = [pl.col(name).cast(pl.String) for name in results.OPTIONAL if name in table.columns]
-        return table.select(*results.SCHEMA, *dates)
+        return _in_columns(results.read_parquet(file), str(file))
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{file}: {(str(error).splitlines() or ['no table of results'])[0]}") from None
+
+
+def _in_columns(table: pl.DataFrame, path: str) -> pl.DataFrame:
+    """Give a table with our columns in their order; those that it lacks are null."""
+    from opplab import results
+
+    if "value" not in table.columns:
+        raise InputError(f"{path}: no column 'value'")
+    schema = results.SCHEMA | {name: kind for name, kind in results.OPTIONAL.items() if name in table.columns}
+    return table.select(
+        (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in schema.items()
+    )
 
 
 def _read_csv(path: str) -> pl.DataFrame:
@@ -707,21 +723,16 @@ def _read_csv(path: str) -> pl.DataFrame:
         table = pl.read_csv(check_size(Path(path), "a table"), infer_schema=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {(str(error).splitlines() or ['not a CSV'])[0]}") from None
-    schema = results.SCHEMA | {name: kind for name, kind in results.OPTIONAL.items() if name in table.columns}
+    known = [*results.SCHEMA, *results.OPTIONAL]
     for column in table.columns:
-        if column not in schema:
-            raise InputError(f"{path}:1: {UnknownName('column', column, [*results.SCHEMA, *results.OPTIONAL])}")
-    if "value" not in table.columns:
-        raise InputError(f"{path}:1: no column 'value'")
+        if column not in known:
+            raise InputError(f"{path}:1: {UnknownName('column', column, known)}")
     if "better" in table.columns:
         for word in table["better"].drop_nulls().unique(maintain_order=True):
             if word not in results.BETTER:
                 raise InputError(f"{path}: `better` is '{word}'; it is 'higher', 'lower' or empty")
     try:
-        return table.select(
-            (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
-            for name, kind in schema.items()
-        )
+        return _in_columns(table, f"{path}:1")
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 

@@ -26,6 +26,7 @@ from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of
 from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
 from opplab.fit.sources import BusyOf, Samples, join_samples, log_of, read_samples
+from opplab.report.numbers import several
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
 
@@ -475,7 +476,9 @@ def with_power(
     for mark in (INTERVAL_MARK, NEXT_MARK):
         tree.get("source", {}).pop(mark, None)  # Of an earlier fit.
     if logs:
-        parameters, cannot = _fit_samples(tree, join_samples([read_samples(path) for path in logs]))
+        read = [read_samples(path) for path in logs]
+        parameters, cannot = _fit_samples(tree, join_samples(read))
+        cannot = [*_of_other_cpus(tree, read), *cannot]
         _put_limits(tree, logs)
     if tables:
         fits, not_told = _fit_points(tree, tables, soc, points, of)
@@ -487,6 +490,17 @@ def with_power(
         cannot += not_told
     _tell_kernel(tree)
     return to_machine_text(tree), parameters, cannot, fits
+
+
+def _of_other_cpus(tree: Tree, logs: Sequence[Samples]) -> list[str]:
+    """Name logs with rows of more or fewer CPUs than the machine has."""
+    cpus = BusyOf.of(tree).cpus
+    rows = [(log.name, len(set().union(*log.by_cpu))) for log in logs]
+    return [
+        f"whether {name} is of this machine: it has rows of {several(number, 'CPU')}, and {tree['name']} has {cpus}"
+        for name, number in rows
+        if number and number != cpus
+    ]
 
 
 def _put_limits(tree: Tree, logs: Sequence[Path]) -> None:

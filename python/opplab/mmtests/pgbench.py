@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BATCH = 4
 
 
-@benchmark("pgbench", higher=True, units={"": "trans/sec"}, default_metric="txn/sec")
+@benchmark("pgbench", higher=True, units={"": "trans/sec"}, default_metric="txn")
 def parse(logs: Logs) -> Iterator[Row]:
     """Rows by number of clients."""
     found = [(leading_number(name[8:-4]), name[8:-4]) for name in logs.names("pgbench-", ".log")]

@@ -58,6 +58,27 @@ def known_power(machine: Mapping[str, Any]) -> list[bool]:
     return [any(opp.get("busy_uw", opp.get("uw", 0)) for opp in cluster["opp"]) for cluster in machine["cluster"]]
 
 
+def has_idle_power(machine: Mapping[str, Any]) -> bool:
+    """Report whether it is known what idle states save: some differ in power, or clusters have states of their own.
+
+    Examples
+    --------
+    >>> states = [{"name": "C1", "uw": 0}, {"name": "C6", "uw": 0}]
+    >>> [has_idle_power({"cluster": [{"idle": states, **more}]}) for more in ({}, {"cluster_idle": [{"uw": 9}]})]
+    [False, True]
+    """
+    return any(
+        len({state.get("uw", 0) for state in cluster.get("idle", ())}) > 1
+        or cluster.get("cluster_idle")
+        or any("cluster_idle_" in key for key in cluster)
+        for cluster in machine["cluster"]
+    )
+
+
+NO_IDLE_POWER = "idle power unknown"
+"""Why a change of energy is not known where a policy changes idle states whose power is not known."""
+
+
 def needs_power(metric: str, machine: Mapping[str, Any]) -> bool:
     """Report whether a metric is unknown as a machine lacks power: an energy or a power, of it or of such a cluster.
 
@@ -72,12 +93,22 @@ def needs_power(metric: str, machine: Mapping[str, Any]) -> bool:
         for cluster, is_known in zip(machine["cluster"], known_power(machine), strict=True)
         if not is_known
     }
-    whole, _, part = metric.partition(":")
-    declared = find(whole)
-    of_power = metric in (ENERGY_PER_WORK, POWER_AT_EQUAL_WORK) or (
+    part = metric.partition(":")[2]
+    return is_of_power(metric) and bool(part in unknown if part else unknown)
+
+
+def is_of_power(metric: str) -> bool:
+    """Report whether a metric is an energy or a power.
+
+    Examples
+    --------
+    >>> [is_of_power(metric) for metric in ("energy:pkg0", "power", "energy_per_work", "response_p99")]
+    [True, True, True, False]
+    """
+    declared = find(metric.partition(":")[0])
+    return metric in (ENERGY_PER_WORK, POWER_AT_EQUAL_WORK) or (
         declared is not None and declared.unit.startswith(("J", "W"))
     )
-    return of_power and bool(part in unknown if part else unknown)
 
 
 def is_unknown(results: pl.DataFrame) -> bool:

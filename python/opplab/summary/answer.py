@@ -14,19 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed
+from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed, unknown
 from opplab.comparison.method import apart
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.report.numbers import several as several_of
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, in_words, read_changes
 from opplab.runs import is_rate
-from opplab.simulation.power import how_to_get_power, is_unknown
+from opplab.simulation.power import NO_IDLE_POWER, how_to_get_power, is_of_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
+from opplab.sweep.missing import unknown_idle
 from opplab.uncertainty.causes import CHANCE
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ WAITS = tuple(pair[1] for pair in PAIRS.values())
 MODELS_ERROR = "the benchmark models' error (opplab predict has it)"
 """What no interval of runs and draws covers."""
 
+_DELAYED = 0.01
+"""The share of a run from which delays that a workload asks for are named."""
+_STARTING = 0.05
+"""The same of the time that a program takes to start its threads."""
+
 _TIMES = ("elapsed", "extrapolated")
 """Rules of benchmarks that report the time of all their work, of which a run may do a part."""
 _COUNTED = {"kernbench": "compiled files", "gitsource": "processes", "hackbench": "loops of a task"}
@@ -81,7 +87,7 @@ class Change:
     @property
     def words(self) -> str:
         """``-3.4 % [-6.0, -0.8]*``; the star is for a clear change."""
-        if self.value == 0 and self.certainty.low is None:
+        if self.value == 0 and self.certainty.low is None and not self.certainty.is_open:
             return "0 %"
         reason = f" [{self.certainty.reason}]" if self.certainty.is_open else ""
         return f"{self.certainty.text(self.value)}{reason}"
@@ -401,6 +407,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
+    no_idle = set(unknown_idle(experiment.cases, experiment.pairs))
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -417,6 +424,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
+                    if (point[0], base, variant) in no_idle and is_of_power(metric):
+                        changes[metric] = Change(change.value, unknown(NO_IDLE_POWER))
         machine, benchmark, param = point
         workload = _workload_of(benchmark, param)
         if own := _of_groups(runs):
@@ -880,31 +889,38 @@ def _own_tasks(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return tasks[: len(tasks) - workload.get("nr_background", 0)]
 
 
-def start_up(workloads: Sequence[tuple[Mapping[str, Any], int]]) -> str:
-    """Report the longest start-up that is more than 1 % of its run: energy and misses are of all of it.
+def start_up(workloads: Sequence[tuple[Mapping[str, Any], int, int]]) -> str:
+    """Report the longest start-up that counts in its run: energy and misses are of all of it.
 
     When a task is forked depends on the run, so that these are left aside.
+
+    Parameters
+    ----------
+    workloads : iterable of (mapping, int, int)
+        Workload, length of the run and when the last task begins, in ns. That is after all `delay_ns`, as a program
+        starts its threads one after the other.
 
     Examples
     --------
     >>> tasks = [{"initial": True, "delay_ns": 10**9}, {"initial": False, "delay_ns": 0}]
-    >>> start_up([({"tasks": tasks}, 4 * 10**9)])
+    >>> start_up([({"tasks": tasks}, 4 * 10**9, 10**9)])
     'energy and misses include the first 1 s (25 %), until all tasks but forked ones have begun'
-    >>> start_up([({"tasks": tasks}, 10**9 // 2)])
+    >>> start_up([({"tasks": tasks}, 10**9 // 2, 10**9)])
     'some tasks never begin: the last would after 1 s'
     """
     found = (0.0, 0.0)
-    for work, duration_ns in workloads:
+    for work, duration_ns, begun_ns in workloads:
         delays_ns = (task["delay_ns"] for task in _own_tasks(work) if task["initial"])
         warmup_ns = work.get("warmup_ns", 0)
-        begun_ns = max(delays_ns, default=0) - warmup_ns
-        found = max(found, (begun_ns / (duration_ns - warmup_ns), begun_ns / 1e9))
+        share, late = ((ns - warmup_ns) / (duration_ns - warmup_ns) for ns in (begun_ns, max(delays_ns, default=0)))
+        if share > _STARTING or late > _DELAYED:
+            found = max(found, (share, (begun_ns - warmup_ns) / 1e9))
     share, begun_s = found
-    if share <= 0.01:
+    if not share:
         return ""
     if share >= 1:
         return f"some tasks never begin: the last would after {begun_s:.3g} s"
-    forked = any(not task["initial"] for work, _ in workloads for task in _own_tasks(work))
+    forked = any(not task["initial"] for work, *_ in workloads for task in _own_tasks(work))
     tasks = "all tasks but forked ones" if forked else "all tasks"
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until {tasks} have begun"
 
@@ -988,18 +1004,19 @@ def _assumed(
     beside: Sequence[str],
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""
-    workloads = [(json.loads(case.json)["workload"], case.duration_ns) for case in _one_each(experiment)]
+    each = _one_each(experiment)
+    workloads = [(json.loads(case.json)["workload"], case.duration_ns, case.inner.begun_ns()) for case in each]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
-    together = dict.fromkeys(periods_together(work) for work, _ in workloads if timed)
-    whole = whole_of(runs, [work for work, _ in workloads])
-    in_turn = dict.fromkeys(note for work, _ in workloads for note in shared_timers(work))
+    together = dict.fromkeys(periods_together(work) for work, *_ in workloads if timed)
+    whole = whole_of(runs, [work for work, *_ in workloads])
+    in_turn = dict.fromkeys(note for work, *_ in workloads for note in shared_timers(work))
     notes = (*in_turn, start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
     numbers = [assumed_in_words(json.loads(case.json)["machine"], name) for name, case in machines.items()]
     constants = len(experiment.constants().assumptions)
     numbers.append(f"{constants} constant{'s' * (constants != 1)} of its benchmark models" if constants else "")
     number = ", ".join(filter(None, numbers))
-    but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, _ in workloads) else ""
+    but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, *_ in workloads) else ""
     if sure is None:
         intervals = (
             f"intervals cover the runs{but}" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""

@@ -14,9 +14,9 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_hwp, refused_epp
+from opplab.sweep.drivers import driver_under, has_epp, has_hwp, refused_epp
 from opplab.sweep.experiments import Experiment
-from opplab.sweep.missing import missing
+from opplab.sweep.missing import missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
 
 _EAS_OFF = 50.0
@@ -36,16 +36,24 @@ _MOSTLY = 0.5
 """The share of a run's power from which what packages draw at any load is named."""
 
 
-def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
+def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) -> list[str]:
     """Name settings of a policy that the driver refuses, or has no file for.
+
+    Parameters
+    ----------
+    policy, machine : mapping
+        As a case's JSON has them.
 
     Examples
     --------
-    >>> ignored({"governor": "performance", "epp": "power"}, "intel_pstate")
+    >>> hwp, none = {"cluster": [{"hwp": {"highest": 34}}]}, {"cluster": [{}]}
+    >>> ignored({"governor": "performance", "epp": "power"}, "intel_pstate", hwp)
     ['intel_pstate refuses the preference power under its governor performance']
-    >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate")
+    >>> ignored({"governor": "performance", "epp": "power"}, "intel_pstate", none)
+    ['intel_pstate has no energy performance preference without HWP: epp does nothing']
+    >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate", hwp)
     ['without HWP there is no energy performance preference: epp power does nothing']
-    >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate")
+    >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate", hwp)
     ['gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing; skylake-servers is a kernel with it']
     """
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
@@ -57,6 +65,14 @@ def ignored(policy: Mapping[str, Any], driver: str) -> list[str]:
             words.append(f"without HWP there is no energy performance preference: epp {epp} does nothing")
         if dynamic != "auto":
             words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
+        return words
+    words = []
+    if epp != "" and not has_epp(driver, machine, policy):
+        without = " without HWP" if driver.startswith("intel") else ""
+        words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
+    if dynamic == "on" and driver == "intel_pstate" and not has_hwp(machine):
+        words.append("without HWP there is no hwp_dynamic_boost: on does nothing")
+    if words:
         return words
     if driver == "intel_pstate" and dynamic == "on" and _boost_of(policy) == "absent":
         kernel = policy["kernel"]
@@ -94,7 +110,7 @@ def machines_of(experiment: Experiment) -> dict[str, Any]:
     return {name: json.loads(case.json)["machine"] for name, case in cases.items()}
 
 
-def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) -> list[str]:
+def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) -> list[str]:
     """Name settings that do nothing, drivers that differ between `pairs`, and what nobody measured of settings."""
     cases = list(cases)
     each = {(case.machine, case.policy): case for case in cases}
@@ -104,7 +120,7 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
         policy, driver = file["policy"], each[name, label].inner.driver
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
-        for words in (*refused, *ignored(policy, driver)):
+        for words in (*refused, *ignored(policy, driver, file["machine"])):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
@@ -120,7 +136,20 @@ def of_settings(cases: Iterable[Case], pairs: Iterable[tuple[str, str]] = ()) ->
     ]
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
-    return [*notes, *crowded(cases), *unlike_drivers(drivers, pairs), *assumed_preferences(each.values())]
+    beside = [*unlike_drivers(drivers, pairs), *_of_idle(cases, pairs)]
+    return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values())]
+
+
+def _of_idle(cases: Iterable[Case], pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Name policies whose changes of energy and power lack what they change in idle states."""
+    found: dict[str, dict[str, None]] = {}
+    for name, _, variant in unknown_idle(cases, pairs):
+        found.setdefault(name, {})[variant] = None
+    return [
+        f"{name} has no power of idle states, so that energy and power leave out what {in_words([*labels])} "
+        f"{'changes' if len(labels) == 1 else 'change'} in them."
+        for name, labels in found.items()
+    ]
 
 
 def crowded(cases: Iterable[Case]) -> list[str]:

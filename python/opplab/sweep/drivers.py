@@ -114,6 +114,13 @@ def has_hwp(machine: Mapping[str, Any]) -> bool:
     return all("hwp" in cluster for cluster in machine.get("cluster", []))
 
 
+def has_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+    """Report whether `energy_performance_preference` exists: in active amd-pstate, and in intel_pstate with HWP."""
+    if driver.startswith("intel"):
+        return not keys.get("no_hwp") and has_hwp(machine)
+    return driver in ("", "amd-pstate-epp")
+
+
 def driver_names(machine: Mapping[str, Any]) -> list[str]:
     """Give the names of a machine's cpufreq drivers; the first is that at boot."""
     return [str(driver.get("name", "")) for driver in drivers_of(machine)]

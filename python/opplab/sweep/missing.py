@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import CaseError, InputError
 from opplab.kernel.profiles import halves
+from opplab.simulation.power import has_idle_power
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
@@ -116,3 +118,54 @@ def missing(cases: Sequence[Case]) -> list[str]:
             elif "clamp" in each.json and case.asks_for_clamps():
                 add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
+
+
+def unknown_idle(cases: Iterable[Case], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """Give machine, baseline and policy where the policy changes idle states, and the machine has no power of them."""
+    files = {(case.machine, case.policy): case for case in cases}
+    found = []
+    for base, variant in pairs:
+        for name in dict.fromkeys(name for name, _ in files):
+            if (ours := files.get((name, variant))) is None or (theirs := files.get((name, base))) is None:
+                continue
+            file = json.loads(ours.json)
+            if changes_unknown_idle(file["machine"], json.loads(theirs.json)["policy"], file["policy"]):
+                found.append((name, base, variant))
+    return found
+
+
+def changes_unknown_idle(machine: Mapping[str, Any], base: Mapping[str, Any], policy: Mapping[str, Any]) -> bool:
+    """Report whether a policy has other idle states than a baseline, or another choice of them, at no known power.
+
+    Parameters
+    ----------
+    machine, base, policy : mapping
+        As a case's JSON has them.
+
+    Examples
+    --------
+    >>> states = [{"name": "C1", "exit_latency_us": 2, "uw": 0}, {"name": "C6", "exit_latency_ns": 170000, "uw": 0}]
+    >>> machine, menu = {"cluster": [{"idle": states}]}, {"idle_governor": "menu"}
+    >>> others = [{"idle_disable": ["C6"]}, {"cpu_dma_latency_us": 2}, {"cpu_dma_latency_us": 200}, {"hz": 1000}]
+    >>> [changes_unknown_idle(machine, menu, {**menu, **other}) for other in others]
+    [True, True, False, False]
+    """
+    return not has_idle_power(machine) and _idle_of(machine, base) != _idle_of(machine, policy)
+
+
+_SCALES_US = (("ns", 1e-3), ("us", 1.0), ("ms", 1e3))
+
+
+def _idle_of(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
+    """Give who chooses among which idle states of each cluster."""
+    off, limit_us = policy.get("idle_disable", ()), policy.get("cpu_dma_latency_us", inf)
+    allowed = [
+        [
+            state["name"]
+            for state in cluster.get("idle", ())
+            if state["name"] not in off
+            and sum(state.get(f"exit_latency_{unit}", 0) * scale for unit, scale in _SCALES_US) <= limit_us
+        ]
+        for cluster in machine["cluster"]
+    ]
+    return policy.get("idle_governor", ""), allowed

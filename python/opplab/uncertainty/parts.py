@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opplab.certainty import CONFIDENCE, Certainty, certainty, quantile_draws
+from opplab.certainty import CONFIDENCE, EQUAL, Certainty, certainty, quantile_draws, unknown
 from opplab.sweep.confidence import estimate
 from opplab.uncertainty.causes import Influence, standing_out
 
@@ -53,6 +53,8 @@ class Parts:
         Ends of the runs' part, which need not be equally far from the value.
     iterations : int
         At the file's own numbers.
+    unknown : str
+        Why no interval holds the value, whatever the runs and the draws leave open; empty where they do.
     """
 
     value: float
@@ -66,10 +68,13 @@ class Parts:
     level: float = LEVEL
     span: tuple[float, float] | None = None
     iterations: int = 2
+    unknown: str = ""
 
     @property
     def certainty(self) -> Certainty:
         """What is known of it as a change, by the rule of all tables (`opplab.certainty`)."""
+        if self.unknown:
+            return unknown(self.unknown)
         if self.varies and self.runs is None:
             return certainty(None, None, n=1)
         if self.span is not None and self.iterations > 1:
@@ -78,7 +83,9 @@ class Parts:
                 return by_runs
         if self.draws:
             # What is drawn gives an interval, also where the runs do not vary.
-            return certainty(self.low, self.high, n=self.draws + 1, needed=quantile_draws(self.level), of="draws")
+            enough = quantile_draws(self.level)
+            varies = self.low is None or self.high is None or max(abs(self.low), abs(self.high)) > EQUAL
+            return certainty(self.low, self.high, n=self.draws + 1, needed=enough, of="draws", varies=varies)
         return certainty(self.low, self.high, n=2, varies=self.varies, unit="%", value=self.value)
 
     @property

@@ -12,8 +12,10 @@ from opplab import stats
 from opplab.certainty import change_text, quantile_draws
 from opplab.report.numbers import several
 from opplab.runs import is_rate
+from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
+from opplab.sweep.missing import unknown_idle
 from opplab.sweep.progress import Shown, counted
 from opplab.uncertainty.causes import Causes, Influence, causes, standing_out
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -461,10 +463,13 @@ def how_sure(
                     if found is None:
                         continue
                     parts, shifts = found
+                    if (point[0], base, variant) in no_idle and is_of_power(metric):
+                        parts = replace(parts, low=None, high=None, unknown=NO_IDLE_POWER)
                     of = causes_of(draws, point[0], parts, shifts, bool(base))
                     lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, of))
         return lines
 
+    no_idle = set(unknown_idle(cases, experiment.pairs))
     ranged = draws if any(draws.assumptions.values()) else None
     pairs = experiment.pairs or alone
     lines = lines_of(metrics, pairs)

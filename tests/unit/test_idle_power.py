@@ -1,0 +1,95 @@
+"""Machines whose file has no power of idle states: what a setting changes in these is unknown, and no saving."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import opplab
+from opplab.cli.main import opplab as main
+from opplab.errors import InputError
+from opplab.simulation.power import has_idle_power
+
+WORK = opplab.Workload.periodic(4, run_us=1500, period_us=10000, name="load")
+UNKNOWN = "xeon-6130-2s"
+
+
+def test_which_files_have_it() -> None:
+    known, unknown = opplab.Machine.load("skylake-8x-uma").tree, opplab.Machine.load(UNKNOWN).tree
+    assert has_idle_power(known)
+    assert not has_idle_power(unknown)
+    for cluster in known["cluster"]:
+        for key in [key for key in cluster if key.startswith("cluster_idle")]:
+            del cluster[key]
+        for state in cluster["idle"]:
+            state["uw"] = 0
+    assert not has_idle_power(known)
+
+
+def test_forbidden_idle_states_save_nothing_by_an_unknown_power() -> None:
+    """Without C-states deeper than C1 a Xeon does its work in less time; their power counted as 0 recommended that."""
+    choice = opplab.choose(
+        UNKNOWN,
+        WORK,
+        governors=["performance", "powersave"],
+        variants=["cpu_dma_latency_us=2", "idle_disable=C6"],
+        seconds=0.3,
+        iterations=2,
+        uncertainty=0,
+        jobs=1,
+    )
+    assert {option.label for option in choice.options} == {"performance", "powersave"}
+    words = " ".join(choice.missing)
+    for label in ("cpu_dma_latency_us=2", "idle_disable=C6"):
+        assert f"{label} is left out: what it changes in idle states costs an unknown power" in words
+    with pytest.raises(InputError, match=r"only one setting.*costs an unknown power"):
+        opplab.choose(UNKNOWN, WORK, governors=["performance"], variants=["idle_disable=C6"], seconds=0.3, jobs=1)
+
+
+def test_another_goal_and_a_known_power_keep_them() -> None:
+    options = {"seconds": 0.3, "iterations": 2, "uncertainty": 0, "jobs": 1}
+    about = {"governors": ["performance"], "variants": ["cpu_dma_latency_us=2"]}
+    waits = opplab.choose(UNKNOWN, WORK, **about, goals=["response_p99"], **options)
+    assert len(waits.options) == 2
+    (other,) = [option for option in waits.options if option.changes]
+    assert other.changes["energy"].certainty.words == "idle power unknown"
+    assert "leave out what cpu_dma_latency_us=2 changes in them" in " ".join(waits.missing)
+    known = opplab.choose("skylake-8x-uma", WORK, **about, **options)
+    assert len(known.options) == 2
+    assert "idle" not in " ".join(known.missing)
+
+
+@pytest.mark.parametrize("draws", [0, 40])
+def test_runs_give_such_changes_no_star(tmp_path: Path, draws: int) -> None:
+    load = tmp_path / "load.json"
+    load.write_text(
+        json.dumps({"tasks": {"t": {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}}})
+    )
+    drawn = ["--uncertainty", str(draws)] if draws else []
+    command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "idle_disable=C6"]
+    command += ["--vs", "governor=powersave", "--seconds", "0.3", "--iterations", "2", "-j", "1", *drawn]
+    found = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "out"), "--format", "json"])
+    assert found.exit_code == 0, found.output
+    answer = json.loads(found.stdout)
+    words = {
+        (row["variant"], row["metric"]): row["certainty"] for row in answer["rows"] if row["change_percent"] is not None
+    }
+    assert words["idle_disable=C6", "energy"] == "idle power unknown"
+    assert words["idle_disable=C6", "response_p99"] != "idle power unknown"
+    assert words["powersave", "energy"] != "idle power unknown"
+    assert f"{UNKNOWN} has no power of idle states" in answer["missing"]
+
+
+def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(tmp_path: Path) -> None:
+    """It was `runs and assumptions together leave its sign open`."""
+    load = tmp_path / "load.json"
+    load.write_text(
+        json.dumps({"tasks": {"t": {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}}})
+    )
+    command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "proposal=pelt-multiplier"]
+    command += ["--seconds", "0.2", "--iterations", "2", "--uncertainty", "40", "-j", "1", "-o", str(tmp_path / "out")]
+    found = CliRunner().invoke(main, command)
+    assert found.exit_code == 0, found.output
+    assert "sign open" not in found.stdout
+    assert "energy +0.00 %: equal in all runs." in found.stdout
