@@ -305,7 +305,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         ((), "give one of --cpu, --task, --why-slow and --idle"),
         (("--cpu", "1", "--why-slow"), "give one of"),
-        (("--cpu", "6"), "there is no CPU 6"),
+        (("--cpu", "6"), "there is no CPU 6; machine juno-r2 has CPUs 0-5"),
         (("--cpu", "1", "--at", "soon"), "is not a time"),
         (("--cpu", "1", "--at", "40s"), "not within the run"),
         (("--task", "taks3"), "did you mean `task3`"),
@@ -645,10 +645,9 @@ def test_why_a_task_was_slow_is_one_answer_for_all_forms_of_a_trace(tmp_path: Pa
 
 def test_a_time_since_1970_is_exact(tmp_path: Path) -> None:
     """A float of such a time has steps of 238 ns."""
-    from opplab.cli.explain import command
+    from opplab.cli.explain import _time
     from opplab.explanation.recordings import _time_of
 
-    at = next(one for one in command.params if one.name == "at")
     trace, start_ns = tmp_path / "t.txt", 1767225609607419424
     switch = "prev_comm=a prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=b next_pid=9 next_prio=120"
     times = (start_ns, start_ns + 1000)
@@ -656,8 +655,24 @@ def test_a_time_since_1970_is_exact(tmp_path: Path) -> None:
     trace.write_text("".join(lines))
     for wanted_ns in (start_ns + 1, start_ns + 999):
         text = f"{wanted_ns // 10**9}.{wanted_ns % 10**9:09d}s"
-        assert _time_of(trace, at.callback(None, at, text))[0] == wanted_ns
-    assert _time_of(trace, at.callback(None, at, "0.000000007s"))[0] == start_ns + 7
+        assert _time_of(trace, _time(text, str(trace)))[0] == wanted_ns
+    for text in ("0.000000007s", "+7ns"):
+        assert _time_of(trace, _time(text, str(trace)))[0] == start_ns + 7
+
+
+def test_a_time_after_the_start_is_that_of_any_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: `+0.5` is half a second after the first event, also where a clock is at 0.5 s later."""
+    from opplab.cli.explain import _time
+    from opplab.explanation.recordings import _time_of
+
+    switch = "prev_comm=a prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=b next_pid=9 next_prio=120"
+    trace = tmp_path / "t.txt"
+    trace.write_text("".join(f" a-12 [000] {at}.300000000: sched_switch: {switch}\n" for at in (0, 1)))
+    seen = {text: _time_of(trace, _time(text, str(trace)))[0] / 1e6 for text in ("0.5", "+0.5", "+500ms", "0.2")}
+    assert seen == {"0.5": 500, "+0.5": 800, "+500ms": 800, "0.2": 500}
+    # A run's clock begins at its start.
+    answers = [run(capsys, "explain", "juno-eas:0", "--cpu", "1", "--at", text) for text in ("1", "+1")]
+    assert answers[0] == answers[1] and answers[0][0] == 0
 
 
 def test_times_of_a_trace_have_one_zero(capsys: pytest.CaptureFixture[str]) -> None:
@@ -1100,7 +1115,8 @@ def test_tasks_of_a_trace_are_named_by_pid_in_every_explanation(tmp_path: Path) 
     trace = tmp_path / "run.dat"
     opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=0.3).to_trace(trace)
     pids = {comm: pid for pid, comm in opplab.read_trace(trace).task_names().items()}
-    for name in ("periodic0-0", "periodic2-2"):
+    # The governor's threads are the engine's own in the run of the recovered work.
+    for name in ("periodic0-0", "periodic2-2", "sugov:0", "sugov:1"):
         by_pid, by_name = (
             opplab.explain(trace, task=task, at=0.2, machine=machine) for task in (str(pids[name]), name)
         )
@@ -1108,6 +1124,10 @@ def test_tasks_of_a_trace_are_named_by_pid_in_every_explanation(tmp_path: Path) 
         assert f"{name} was placed" in str(by_pid)
     with pytest.raises(opplab.InputError, match="unknown task `99999`"):
         opplab.explain(trace, task="99999", at=0.2, machine=machine)
+    with pytest.raises(
+        opplab.InputError, match=r"there is no CPU 6; the cpufreq policies of machine juno-r2 for .*0-5"
+    ):
+        opplab.explain(trace, cpu=6, at=0.2, machine=machine)
 
 
 def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

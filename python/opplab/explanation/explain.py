@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.explanation.cases import case_of
-from opplab.explanation.findings import Explanation, seconds
+from opplab.explanation.findings import Explanation, cpu_list, seconds
 from opplab.explanation.placement import cpu_findings, task_findings
 from opplab.explanation.recordings import explain_trace, is_trace
 from opplab.explanation.records import Records, task_index
@@ -108,6 +108,7 @@ def explain(
         raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")
     if cpu is not None:
         if cpu not in records.policy_of:
-            raise InputError(f"there is no CPU {cpu}; the machine has CPUs 0 to {len(records.policy_of) - 1}")
+            cpus = cpu_list(sorted(records.policy_of))
+            raise InputError(f"there is no CPU {cpu}; machine {records.facts['machine']} has {cpus}")
         return Explanation(records.about(), cpu_findings(records, cpu, records.end_ns // 2 if at_ns is None else at_ns))
     return Explanation(records.about(), task_findings(records, task_index(records, task), at_ns))
