@@ -1009,12 +1009,16 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     tasks = {"t": {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}, "taskgroup": "/a"}}
     text = json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks})
     stopped = opplab.simulate(machine, opplab.Workload.parse(text, name="w", file="<w>"), seconds=0.3)
+    reserved = {"policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-period": 16000}
+    text = json.dumps({"tasks": {"t": {"loop": -1, "run": 9000, "timer": {"ref": "t", "period": 32000}, **reserved}}})
+    budget = opplab.simulate(machine, opplab.Workload.parse(text, name="w", file="<w>"), seconds=0.3)
     told: dict[str, str] = {}
     for simulated, tables in (
         (stopped, ("throttle_decision",)),
         (by_sim, ("sugov_decision", "placement_decision", "eas_candidate", "eas_energy", "idle_decision")),
         (samples, ("dbs_decision", "balance_pass")),
         (hardware, ("hwp_decision", "freq_grant")),
+        (budget, ("dl_throttle",)),
     ):
         for table in tables:
             rows = simulated.events(table).to_dicts()
@@ -1032,6 +1036,7 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     assert "the firmware sees a demand" in told["hwp_decision"]
     assert "went idle" in told["idle_decision"]
     assert "looked over" in told["balance_pass"]
+    assert "its next period" in told["dl_throttle"] or "may run again" in told["dl_throttle"]
 
     # The live host's log: what its governor saw is what the sentence says, by the same function.
     setup = {
@@ -1545,6 +1550,64 @@ def test_a_task_that_a_quota_stops_waits_for_no_other(kernel: str) -> None:
     assert parts["quota"] > 0.7 * whole.data["response_ns"]
     ran_ns = parts["work"] + parts["clock"] + parts["capacity"]
     assert parts["waiting"] < 1.5 * ran_ns
+
+
+def test_a_throttled_deadline_task_waits_for_no_other() -> None:
+    """Time without a budget was "waiting for a CPU that ran" fair tasks, over which a deadline task goes first.
+
+    Method: the switches. Nothing goes before the only deadline task: it is off its CPU only while it is throttled.
+    """
+    timer = {"ref": "unique", "period": 200000}
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-deadline": 20000, "dl-period": 20000}
+    tasks = {
+        "control": {"loop": -1, "run": 19000, "timer": timer, **deadline},
+        "fair": {"instance": 6, "loop": -1, "run": 100000},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance", variation="none"), seconds=2)
+    found = opplab.explain(run, task="control", why_slow=True)
+    whole, budget = found.findings[0], next(one for one in found if one.kind == "budget")
+    parts = whole.data["parts_ns"]
+    assert sum(parts.values()) == pytest.approx(whole.data["response_ns"])
+    index = task_index(Records(case_of(run)), "control")
+    off_ns, left_ns = [], None
+    for at_ns, prev, state, following in (
+        run.events("sched_switch").select("time_ns", "prev", "prev_state", "next").rows()
+    ):
+        if following == index and left_ns is not None:
+            off_ns.append(at_ns - left_ns)
+        if index in (prev, following):
+            left_ns = at_ns if prev == index and state == 0 else None
+    assert len(off_ns) == budget.data["nr_throttled"] >= 20
+    assert budget.data["throttled_ns"] == pytest.approx(sum(off_ns), rel=0.001)
+    # Of the slowest activation: it takes several periods, and is throttled for the most of them.
+    assert parts["budget"] > 0.6 * whole.data["response_ns"]
+    assert parts["waiting"] + parts["held"] < 0.001 * whole.data["response_ns"]
+    reason = "its runtime is used up (dl-runtime)"
+    assert set(budget.data["reasons"]) == {reason}
+    assert [one.data for one in opplab.explain(run, why_slow=True) if one.kind == "budget"] == [budget.data]
+    placed = opplab.explain(run, task="control", at=1.05)
+    throttled = [one for one in placed.findings if one.kind == "budget" and one.data.get("reason") == reason]
+    # Each budget is of the period that begins 20 ms after the one before.
+    assert [round((one.data["until_ns"] - 1_000_001_000) / 1e6) for one in throttled] == [20, 40, 60]
+
+
+def test_a_constrained_deadline_task_is_throttled_until_its_period() -> None:
+    """A task that wakes between its deadline and its next period waits for that, whatever budget it has left."""
+    task = {"loop": -1, "run": 500, "sleep": 7000, "policy": "SCHED_DEADLINE"}
+    task |= {"dl-runtime": 2000, "dl-deadline": 5000, "dl-period": 20000}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"control": task}}), name="w", file="<w>")
+    run = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance", variation="none"), seconds=1)
+    found = opplab.explain(run, task="control", why_slow=True)
+    (budget,) = (one for one in found if one.kind == "budget")
+    reason = "its deadline has passed, and its period has not ended"
+    assert budget.data["reasons"] == {reason: budget.data["nr_throttled"]}
+    # Its runs are a period apart, not the 8 ms of its loop.
+    index = task_index(Records(case_of(run)), "control")
+    steps = run.events("sched_switch").filter(pl.col("next") == index)["time_ns"].diff().drop_nulls()
+    assert steps.median() == pytest.approx(20_000_000, rel=0.001)
+    parts = found.findings[0].data["parts_ns"]
+    assert parts["budget"] > 0.75 * found.findings[0].data["response_ns"] and parts["waiting"] == 0
 
 
 def test_a_task_without_timers_has_times_awake() -> None:

@@ -119,7 +119,7 @@ def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:
 
 
 def _task_of(path: Path, known: list[str], replayed: list[tuple[int, str]], task: str | int) -> str | int:
-    """Give the name in a replay of a traced pid: of a governor's thread, which no replay recovers, its own. Names stay."""
+    """Give the name in a replay of a traced pid, also of a governor's thread, which no replay recovers. Names stay."""
     from opplab.trace.recording import Trace
 
     own = next((name for pid, name in replayed if str(pid) == str(task)), None)
