@@ -528,3 +528,17 @@ def test_a_runs_trace_keeps_what_its_tasks_asked_for(form: str, tmp_path: Path) 
         answer = json.loads(replay(str(bare), "-m", "juno-r2", "--mode", "closed", "--format", "json").stdout)
         rows = {row["metric"]: row for row in answer["metrics"]}
         assert any(abs(rows[name]["replayed"] / rows[name]["recorded"] - 1) > 0.05 for name in near)
+
+
+def test_an_f_max_that_cannot_differ_has_a_note(tmp_path: Path) -> None:
+    """`--f-max max_boost` of a machine without a known turbo was +0.0 %, as if it had been tried."""
+    bare = re.sub(r"(?m)^turbo = \[\n(?:.*\n)*?\]\n", "", Machine.load("skylake-8x-uma").to_toml())
+    (tmp_path / "bare.toml").write_text(bare)
+    work = Workload.periodic(3, run_us=4000, period_us=16000)
+    for name, noted in ((str(tmp_path / "bare.toml"), True), ("skylake-8x-uma", False)):
+        trace = tmp_path / "run.dat"
+        simulate(Machine.load(name), work, Policy(variation="none"), seconds=1).to_trace(trace)
+        words = (str(trace), "-m", name, "--f-max", "max_boost", "--mode", "closed", "--format", "json")
+        notes = json.loads(replay(*words).stdout)["notes"]
+        assert any(note.startswith("no turbo frequency of machine") for note in notes) == noted
+        assert not any("turbo" in note for note in json.loads(replay(*words[:3], *words[5:]).stdout)["notes"])
