@@ -305,7 +305,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         ((), "give one of --cpu, --task, --why-slow and --idle"),
         (("--cpu", "1", "--why-slow"), "give one of"),
-        (("--cpu", "6"), "there is no CPU 6"),
+        (("--cpu", "6"), "there is no CPU 6; machine juno-r2 has CPUs 0-5"),
         (("--cpu", "1", "--at", "soon"), "is not a time"),
         (("--cpu", "1", "--at", "40s"), "not within the run"),
         (("--task", "taks3"), "did you mean `task3`"),
@@ -645,10 +645,9 @@ def test_why_a_task_was_slow_is_one_answer_for_all_forms_of_a_trace(tmp_path: Pa
 
 def test_a_time_since_1970_is_exact(tmp_path: Path) -> None:
     """A float of such a time has steps of 238 ns."""
-    from opplab.cli.explain import command
+    from opplab.cli.explain import _time
     from opplab.explanation.recordings import _time_of
 
-    at = next(one for one in command.params if one.name == "at")
     trace, start_ns = tmp_path / "t.txt", 1767225609607419424
     switch = "prev_comm=a prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=b next_pid=9 next_prio=120"
     times = (start_ns, start_ns + 1000)
@@ -656,8 +655,24 @@ def test_a_time_since_1970_is_exact(tmp_path: Path) -> None:
     trace.write_text("".join(lines))
     for wanted_ns in (start_ns + 1, start_ns + 999):
         text = f"{wanted_ns // 10**9}.{wanted_ns % 10**9:09d}s"
-        assert _time_of(trace, at.callback(None, at, text))[0] == wanted_ns
-    assert _time_of(trace, at.callback(None, at, "0.000000007s"))[0] == start_ns + 7
+        assert _time_of(trace, _time(text, str(trace)))[0] == wanted_ns
+    for text in ("0.000000007s", "+7ns"):
+        assert _time_of(trace, _time(text, str(trace)))[0] == start_ns + 7
+
+
+def test_a_time_after_the_start_is_that_of_any_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Goal: `+0.5` is half a second after the first event, also where a clock is at 0.5 s later."""
+    from opplab.cli.explain import _time
+    from opplab.explanation.recordings import _time_of
+
+    switch = "prev_comm=a prev_pid=12 prev_prio=120 prev_state=S ==> next_comm=b next_pid=9 next_prio=120"
+    trace = tmp_path / "t.txt"
+    trace.write_text("".join(f" a-12 [000] {at}.300000000: sched_switch: {switch}\n" for at in (0, 1)))
+    seen = {text: _time_of(trace, _time(text, str(trace)))[0] / 1e6 for text in ("0.5", "+0.5", "+500ms", "0.2")}
+    assert seen == {"0.5": 500, "+0.5": 800, "+500ms": 800, "0.2": 500}
+    # A run's clock begins at its start.
+    answers = [run(capsys, "explain", "juno-eas:0", "--cpu", "1", "--at", text) for text in ("1", "+1")]
+    assert answers[0] == answers[1] and answers[0][0] == 0
 
 
 def test_times_of_a_trace_have_one_zero(capsys: pytest.CaptureFixture[str]) -> None:
@@ -994,12 +1009,16 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     tasks = {"t": {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}, "taskgroup": "/a"}}
     text = json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks})
     stopped = opplab.simulate(machine, opplab.Workload.parse(text, name="w", file="<w>"), seconds=0.3)
+    reserved = {"policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-period": 16000}
+    text = json.dumps({"tasks": {"t": {"loop": -1, "run": 9000, "timer": {"ref": "t", "period": 32000}, **reserved}}})
+    budget = opplab.simulate(machine, opplab.Workload.parse(text, name="w", file="<w>"), seconds=0.3)
     told: dict[str, str] = {}
     for simulated, tables in (
         (stopped, ("throttle_decision",)),
         (by_sim, ("sugov_decision", "placement_decision", "eas_candidate", "eas_energy", "idle_decision")),
         (samples, ("dbs_decision", "balance_pass")),
         (hardware, ("hwp_decision", "freq_grant")),
+        (budget, ("dl_throttle",)),
     ):
         for table in tables:
             rows = simulated.events(table).to_dicts()
@@ -1017,6 +1036,7 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     assert "the firmware sees a demand" in told["hwp_decision"]
     assert "went idle" in told["idle_decision"]
     assert "looked over" in told["balance_pass"]
+    assert "its next period" in told["dl_throttle"] or "may run again" in told["dl_throttle"]
 
     # The live host's log: what its governor saw is what the sentence says, by the same function.
     setup = {
@@ -1100,7 +1120,8 @@ def test_tasks_of_a_trace_are_named_by_pid_in_every_explanation(tmp_path: Path) 
     trace = tmp_path / "run.dat"
     opplab.simulate(machine, work, opplab.Policy(variation="none"), seconds=0.3).to_trace(trace)
     pids = {comm: pid for pid, comm in opplab.read_trace(trace).task_names().items()}
-    for name in ("periodic0-0", "periodic2-2"):
+    # The governor's threads are the engine's own in the run of the recovered work.
+    for name in ("periodic0-0", "periodic2-2", "sugov:0", "sugov:1"):
         by_pid, by_name = (
             opplab.explain(trace, task=task, at=0.2, machine=machine) for task in (str(pids[name]), name)
         )
@@ -1108,6 +1129,10 @@ def test_tasks_of_a_trace_are_named_by_pid_in_every_explanation(tmp_path: Path) 
         assert f"{name} was placed" in str(by_pid)
     with pytest.raises(opplab.InputError, match="unknown task `99999`"):
         opplab.explain(trace, task="99999", at=0.2, machine=machine)
+    with pytest.raises(
+        opplab.InputError, match=r"there is no CPU 6; the cpufreq policies of machine juno-r2 for .*0-5"
+    ):
+        opplab.explain(trace, cpu=6, at=0.2, machine=machine)
 
 
 def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -1525,6 +1550,64 @@ def test_a_task_that_a_quota_stops_waits_for_no_other(kernel: str) -> None:
     assert parts["quota"] > 0.7 * whole.data["response_ns"]
     ran_ns = parts["work"] + parts["clock"] + parts["capacity"]
     assert parts["waiting"] < 1.5 * ran_ns
+
+
+def test_a_throttled_deadline_task_waits_for_no_other() -> None:
+    """Time without a budget was "waiting for a CPU that ran" fair tasks, over which a deadline task goes first.
+
+    Method: the switches. Nothing goes before the only deadline task: it is off its CPU only while it is throttled.
+    """
+    timer = {"ref": "unique", "period": 200000}
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-deadline": 20000, "dl-period": 20000}
+    tasks = {
+        "control": {"loop": -1, "run": 19000, "timer": timer, **deadline},
+        "fair": {"instance": 6, "loop": -1, "run": 100000},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance", variation="none"), seconds=2)
+    found = opplab.explain(run, task="control", why_slow=True)
+    whole, budget = found.findings[0], next(one for one in found if one.kind == "budget")
+    parts = whole.data["parts_ns"]
+    assert sum(parts.values()) == pytest.approx(whole.data["response_ns"])
+    index = task_index(Records(case_of(run)), "control")
+    off_ns, left_ns = [], None
+    for at_ns, prev, state, following in (
+        run.events("sched_switch").select("time_ns", "prev", "prev_state", "next").rows()
+    ):
+        if following == index and left_ns is not None:
+            off_ns.append(at_ns - left_ns)
+        if index in (prev, following):
+            left_ns = at_ns if prev == index and state == 0 else None
+    assert len(off_ns) == budget.data["nr_throttled"] >= 20
+    assert budget.data["throttled_ns"] == pytest.approx(sum(off_ns), rel=0.001)
+    # Of the slowest activation: it takes several periods, and is throttled for the most of them.
+    assert parts["budget"] > 0.6 * whole.data["response_ns"]
+    assert parts["waiting"] + parts["held"] < 0.001 * whole.data["response_ns"]
+    reason = "its runtime is used up (dl-runtime)"
+    assert set(budget.data["reasons"]) == {reason}
+    assert [one.data for one in opplab.explain(run, why_slow=True) if one.kind == "budget"] == [budget.data]
+    placed = opplab.explain(run, task="control", at=1.05)
+    throttled = [one for one in placed.findings if one.kind == "budget" and one.data.get("reason") == reason]
+    # Each budget is of the period that begins 20 ms after the one before.
+    assert [round((one.data["until_ns"] - 1_000_001_000) / 1e6) for one in throttled] == [20, 40, 60]
+
+
+def test_a_constrained_deadline_task_is_throttled_until_its_period() -> None:
+    """A task that wakes between its deadline and its next period waits for that, whatever budget it has left."""
+    task = {"loop": -1, "run": 500, "sleep": 7000, "policy": "SCHED_DEADLINE"}
+    task |= {"dl-runtime": 2000, "dl-deadline": 5000, "dl-period": 20000}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"control": task}}), name="w", file="<w>")
+    run = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance", variation="none"), seconds=1)
+    found = opplab.explain(run, task="control", why_slow=True)
+    (budget,) = (one for one in found if one.kind == "budget")
+    reason = "its deadline has passed, and its period has not ended"
+    assert budget.data["reasons"] == {reason: budget.data["nr_throttled"]}
+    # Its runs are a period apart, not the 8 ms of its loop.
+    index = task_index(Records(case_of(run)), "control")
+    steps = run.events("sched_switch").filter(pl.col("next") == index)["time_ns"].diff().drop_nulls()
+    assert steps.median() == pytest.approx(20_000_000, rel=0.001)
+    parts = found.findings[0].data["parts_ns"]
+    assert parts["budget"] > 0.75 * found.findings[0].data["response_ns"] and parts["waiting"] == 0
 
 
 def test_a_task_without_timers_has_times_awake() -> None:

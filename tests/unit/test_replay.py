@@ -470,9 +470,14 @@ def test_a_reservation_that_no_event_shows_is_named_as_assumed(tmp_path: Path) -
     own = {"policy": "SCHED_DEADLINE", "dl-runtime": 4000, "dl-period": 33333}
     tasks = {name: {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 33333}} for name in ("camera", "ui")}
     tasks["camera"] |= own
-    trace, out = tmp_path / "run.dat", tmp_path / "out.json"
+    run_of, trace, out = tmp_path / "run.txt", tmp_path / "kernel.txt", tmp_path / "out.json"
     work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
-    simulate("pixel6", work, Policy(), seconds=1).to_trace(trace)
+    simulate("pixel6", work, Policy(), seconds=1).to_trace(run_of)
+    # A kernel's events lack what a run writes about its tasks.
+    trace.write_text("\n".join(line for line in run_of.read_text().splitlines() if "opplab: task" not in line))
+    known = CliRunner().invoke(opplab, ["trace", "to-rtapp", str(run_of), "-m", "pixel6", "-o", str(out)])
+    assert "SCHED_DEADLINE" not in known.stderr
+    assert {key: json.loads(out.read_text())["tasks"]["camera-0"][key] for key in own} == own
     words = "a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for camera-0"
     asked = ["trace", "to-rtapp", str(trace), "-m", "pixel6", "-o", str(out)]
     done = CliRunner().invoke(opplab, asked)
@@ -484,3 +489,56 @@ def test_a_reservation_that_no_event_shows_is_named_as_assumed(tmp_path: Path) -
         opplab, ["replay", str(trace), "-m", "pixel6", "--mode", "closed", "--format", "json"]
     )
     assert words in json.loads(replayed.stdout)["notes"]
+
+
+@pytest.mark.parametrize("form", ["dat", "txt", "pftrace"])
+def test_a_runs_trace_keeps_what_its_tasks_asked_for(form: str, tmp_path: Path) -> None:
+    """A replay of a run's own trace lost `util_min`, `util_max` and budgets of SCHED_DEADLINE, without a word.
+
+    Method: the recovered tasks have the workload's own values, and the self-check is near only with them.
+    """
+    timer = {"timer": {"ref": "unique", "period": 16000}}
+    phases = {"high": {"loop": 20, "run": 1000, **timer, "util_min": 700}, "low": {"run": 1000, **timer, "util_min": 0}}
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-deadline": 8000, "dl-period": 16000}
+    tasks = {
+        "boosted": {"loop": -1, "run": 3000, **timer, "util_min": 600},
+        "capped": {"loop": -1, "run": 12000, **timer, "util_max": 150},
+        "turns": {"loop": -1, "phases": phases},
+        "budget": {"loop": -1, "run": 1000, **timer, **deadline},
+    }
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    trace = tmp_path / f"run.{form}"
+    simulate("juno-r2", work, Policy(variation="none"), seconds=2).to_trace(trace)
+    out = tmp_path / "out.json"
+    assert CliRunner().invoke(opplab, ["trace", "to-rtapp", str(trace), "-m", "juno-r2", "-o", str(out)]).exit_code == 0
+    found = json.loads(out.read_text())["tasks"]
+    clamps = {name: (task.get("util_min"), task.get("util_max")) for name, task in found.items()}
+    assert clamps["boosted-0"] == (600, 1024)
+    assert clamps["capped-1"][1] == 150
+    assert {key: found["budget-3"][key] for key in deadline} == deadline
+    answer = json.loads(replay(str(trace), "-m", "juno-r2", "--mode", "closed", "--format", "json").stdout)
+    assert not any("parameters" in note for note in answer["notes"])
+    rows = {row["metric"]: row for row in answer["metrics"]}
+    near = {name: rows[name]["replayed"] / rows[name]["recorded"] for name in rows if "mean frequency" in name}
+    assert near and all(abs(ratio - 1) < 0.05 for ratio in near.values()), near
+    # The same events without the marks.
+    if form == "txt":
+        bare = tmp_path / "bare.txt"
+        bare.write_text("\n".join(line for line in trace.read_text().splitlines() if "opplab: task" not in line))
+        answer = json.loads(replay(str(bare), "-m", "juno-r2", "--mode", "closed", "--format", "json").stdout)
+        rows = {row["metric"]: row for row in answer["metrics"]}
+        assert any(abs(rows[name]["replayed"] / rows[name]["recorded"] - 1) > 0.05 for name in near)
+
+
+def test_an_f_max_that_cannot_differ_has_a_note(tmp_path: Path) -> None:
+    """`--f-max max_boost` of a machine without a known turbo was +0.0 %, as if it had been tried."""
+    bare = re.sub(r"(?m)^turbo = \[\n(?:.*\n)*?\]\n", "", Machine.load("skylake-8x-uma").to_toml())
+    (tmp_path / "bare.toml").write_text(bare)
+    work = Workload.periodic(3, run_us=4000, period_us=16000)
+    for name, noted in ((str(tmp_path / "bare.toml"), True), ("skylake-8x-uma", False)):
+        trace = tmp_path / "run.dat"
+        simulate(Machine.load(name), work, Policy(variation="none"), seconds=1).to_trace(trace)
+        words = (str(trace), "-m", name, "--f-max", "max_boost", "--mode", "closed", "--format", "json")
+        notes = json.loads(replay(*words).stdout)["notes"]
+        assert any(note.startswith("no turbo frequency of machine") for note in notes) == noted
+        assert not any("turbo" in note for note in json.loads(replay(*words[:3], *words[5:]).stdout)["notes"])

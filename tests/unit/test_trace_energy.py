@@ -473,3 +473,81 @@ def test_every_answer_of_a_trace_takes_its_own_machine() -> None:
         assert "arm64-612-juno-eas-homog6 does not have the power of its clusters" in str(told.exception)
     alone = CliRunner().invoke(main, ["trace", "energy", str(shared("data/lisa/example_rtapp_trace.dat"))])
     assert "no snapshot (sysfs_before.txt) lies beside the trace; name the machine" in str(alone.exception)
+
+
+def _two_of_one_pid(path: Path, second: str) -> None:
+    """Write a trace in which pid 200 is `first` for 10 ms in all, ends, and is `second` for 30 ms."""
+    lines = [" <idle>-0 [000] 1.000000000: cpu_frequency: state=950000 cpu_id=0\n"]
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={} ==> next_comm={} next_pid={} next_prio=120"
+    )
+
+    def at(ms: float, event: str) -> None:
+        lines.append(f" x-0 [000] {1 + ms / 1000:.9f}: {event}\n")
+
+    for nth in range(10):
+        first = nth < 5
+        comm, ran_ms = ("first", 2) if first else (second, 6)
+        if nth == 5:
+            at(nth * 10 - 2, "sched_process_fork: comm=init pid=1 child_comm=init child_pid=200")
+            at(nth * 10 - 1, "sched_wakeup_new: comm=init pid=200 prio=120 target_cpu=000")
+        elif nth:
+            at(nth * 10 - 0.01, f"sched_waking: comm={comm} pid=200 prio=120 target_cpu=000")
+        at(nth * 10, switch.format("swapper/0", 0, "R", comm, 200))
+        if nth == 4:
+            at(nth * 10 + 1, "sched_process_exit: comm=first pid=200 prio=120")
+        at(nth * 10 + ran_ms, switch.format(comm, 200, "X" if nth == 4 else "S", "swapper/0", 0))
+    path.write_text("".join(lines))
+
+
+@pytest.mark.parametrize("second", ["second", "first"])
+def test_a_pid_that_is_used_again_is_another_task(second: str, tmp_path: Path) -> None:
+    """All joules, times and misses of a pid stood under the name of the last thread that had it.
+
+    Method: by construction the first thread runs 10 ms and the second 30 ms at one clock; the parts are the whole.
+    """
+    _two_of_one_pid(tmp_path / "trace.txt", second)
+    machine = opplab.Machine.load("juno-r2")
+    trace = opplab.read_trace(tmp_path / "trace.txt")
+    energy = trace.energy(machine)
+    rows = energy.tasks.sort("running_ns").select("pid", "comm", "running_ns", "cpu_j").rows()
+    assert [row[:3] for row in rows] == [(200, "first", 10_000_000), (200, second, 30_000_000)]
+    assert rows[1][3] == pytest.approx(3 * rows[0][3])
+    assert energy.exact
+    assert energy.groups.filter(group=second)["running_ns"].item() == (30_000_000 if second != "first" else 40_000_000)
+    sums = trace.signal_sums(machine).task_summary().sort("running_ns")
+    assert sums.select("pid", "comm", "running_ns", "activations").rows() == [
+        (200, "first", 10_000_000, 4), (200, second, 30_000_000, 5),
+    ]  # fmt: skip
+    assert sums["energy_j"].to_list() == pytest.approx(energy.tasks.sort("running_ns")["energy_j"].to_list())
+    query = "select comm, sum(running_ns) as ns from activations group by comm order by ns"
+    found = dict(opplab.read_trace(tmp_path / "trace.txt").sql(query).rows())
+    # The first activation began before the trace.
+    assert found == ({"first": 8_000_000, "second": 30_000_000} if second != "first" else {"first": 38_000_000})
+    # A new thread begins with the average of a new task, not with that of the one before.
+    tasks = trace.signals(machine).tasks
+    if second != "first":
+        ended, begun = (tasks.filter(comm=name).sort("time_ns") for name in ("first", second))
+        assert ended["pid"].unique().to_list() == begun["pid"].unique().to_list() == [200]
+        assert begun["util_avg"][0] != ended["util_avg"][-1]
+
+
+def test_lost_events_and_missing_idle_states_are_named_beside_energy(tmp_path: Path) -> None:
+    """Both change joules, and stood in `trace info` only, or nowhere where idle states draw nothing."""
+    _two_of_one_pid(tmp_path / "trace.txt", "second")
+    lines = (tmp_path / "trace.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "lost.txt").write_text("".join([*lines[:9], "CPU:0 [LOST 500 EVENTS]\n", *lines[9:]]))
+    machine = tmp_path / "zero.toml"
+    # Idle states draw nothing; what the CPUs of a cluster share does, as long as one is awake.
+    text = opplab.Machine.load("juno-r2").to_toml()
+    machine.write_text(re.sub(r"(?m)^( *\{ name = .*\buw = )\d+", r"\g<1>0", text))
+    trace = opplab.read_trace(tmp_path / "lost.txt")
+    trace.energy(opplab.Machine.load(machine))
+    assert any(note.startswith("500 events are lost in a gap of CPU 0 up to 1.0") for note in trace.notes), trace.notes
+    assert any(note.startswith("no cpu_idle event: idle CPUs count as in the shallowest state") for note in trace.notes)
+    assert len(trace.notes) == len(set(trace.notes))
+    for words in (["trace", "signals"], ["replay"]):
+        done = CliRunner().invoke(main, [*words, str(tmp_path / "lost.txt"), "-m", "juno-r2"])
+        assert done.exit_code == 0, done.output
+        assert "500 events are lost" in " ".join(done.output.split()), words
+    assert not any("lost" in note for note in opplab.read_trace(tmp_path / "trace.txt").notes)

@@ -130,6 +130,10 @@ pub trait Sink {
     fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
         let _ = (now_ns, task, policy);
     }
+    /// Takes the clamps of utilisation that a task asks for from now on (`sched_setattr()`); `None`: its class's default.
+    fn clamps(&mut self, now_ns: u64, task: TaskIdx, min: Option<u16>, max: u16) {
+        let _ = (now_ns, task, min, max);
+    }
     /// Takes when the timer that wakes a task was due, before the task's [`Event::SchedWaking`].
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         let _ = (task, due_ns);
@@ -218,6 +222,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn policy(&mut self, now_ns: u64, task: TaskIdx, policy: SchedPolicy) {
         self.0.policy(now_ns, task, policy);
         self.1.policy(now_ns, task, policy);
+    }
+    fn clamps(&mut self, now_ns: u64, task: TaskIdx, min: Option<u16>, max: u16) {
+        self.0.clamps(now_ns, task, min, max);
+        self.1.clamps(now_ns, task, min, max);
     }
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         self.0.timer_due(task, due_ns);

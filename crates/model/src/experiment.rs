@@ -980,7 +980,7 @@ impl Experiment {
                     .get(path)
                     .ok_or_else(|| here(*path_at, format!("there is no file `{}`", shorten(path))))?;
                 let capacities = capacities(machine);
-                let compile = CompileOptions { name: &entry.label, capacities: &capacities };
+                let compile = CompileOptions { name: &entry.label, machine: &machine.name, capacities: &capacities };
                 crate::rtapp::load(&source.file, &source.text, *options, &compile)?
             }
         };

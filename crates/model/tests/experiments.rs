@@ -163,7 +163,7 @@ fn every_kind_of_step_survives_the_trip() {
         "b": { "policy": "SCHED_RR", "lock": "m", "sync": { "ref": "c", "mutex": "m" }, "unlock": "m", "resume": "c", "yield": "",
                "broadcast": "c", "sem_post": "s", "sem_wait": "s", "barrier": "x", "fork": "a", "timer": { "ref": "unique" } }
     }, "global": { "duration": 2, "cumulative_slack": true } }"#;
-    let options = opplab_model::rtapp::CompileOptions { name: "w", capacities: &[1024; 6] };
+    let options = opplab_model::rtapp::CompileOptions { name: "w", machine: "", capacities: &[1024; 6] };
     let mut workload = opplab_model::rtapp::load("w.json", text, Default::default(), &options)
         .unwrap_or_else(|error| panic!("{error}"));
     workload.channels.push(opplab_model::workload::ChannelSpec { capacity_bytes: 65536, sync_wakeup: true });

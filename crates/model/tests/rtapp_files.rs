@@ -95,7 +95,7 @@ fn every_shared_file_is_read_in_order_or_refused_for_a_reason() {
                     assert_eq!(line, expected_line, "{name}: {key}");
                 }
                 assert!(!rtapp.describe().is_empty());
-                match rtapp.compile(&name, &CompileOptions { name: &name, capacities: &[1024; 8] }) {
+                match rtapp.compile(&name, &CompileOptions { name: &name, machine: "", capacities: &[1024; 8] }) {
                     Ok(workload) => {
                         compiled += 1;
                         check_workload(&workload, 8);
@@ -133,7 +133,7 @@ fn read(text: &str, options: ParseOptions) -> RtApp {
 }
 
 fn compile(text: &str, capacities: &[u32]) -> Workload {
-    let options = CompileOptions { name: "w", capacities };
+    let options = CompileOptions { name: "w", machine: "", capacities };
     let workload = load("w.json", text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
     check_workload(&workload, capacities.len());
     workload
@@ -294,10 +294,28 @@ fn what_rt_app_reads_over_is_noted() {
 }
 
 #[test]
+fn a_missing_cpu_names_the_machine() {
+    let options = CompileOptions { name: "w", machine: "board", capacities: &[1024, 1024] };
+    for (text, expected) in [
+        (
+            "{ \"tasks\": { \"t\": { \"cpus\": [2], \"run\": 1 } } }",
+            "CPU 2 does not exist: machine board has 2 CPUs, 0-1",
+        ),
+        (
+            "{ \"tasks\": { \"t\": { \"run\": 1 } }, \"global\": { \"calibration\": \"CPU7\" } }",
+            "`calibration` on CPU 7, but machine board has 2 CPUs, 0-1",
+        ),
+    ] {
+        let error = load("w.json", text, ParseOptions::default(), &options).expect_err(expected).to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn refusals_say_where_and_why() {
     let check = |tasks: &str, expected: &str| {
         let text = format!("{{ \"tasks\": {{\n{tasks}\n}} }}");
-        let options = CompileOptions { name: "w", capacities: &[1024, 1024] };
+        let options = CompileOptions { name: "w", machine: "", capacities: &[1024, 1024] };
         let error = load("w.json", &text, ParseOptions::default(), &options).expect_err(expected);
         assert_eq!(error.to_string(), format!("failed to read w.json:{expected}"));
     };
@@ -358,7 +376,7 @@ proptest! {
         let (cut, at) = (floor(cut), floor(at));
         for text in [text[..cut].to_owned(), [&text[..at], &junk, &text[at..]].concat()] {
             for repeats in [Repeats::JsonC, Repeats::Workgen] {
-                let options = CompileOptions { name: "w", capacities: &[512, 1024] };
+                let options = CompileOptions { name: "w", machine: "", capacities: &[512, 1024] };
                 match load("w.json", &text, ParseOptions { repeats, ..ParseOptions::default() }, &options) {
                     Ok(workload) => check_workload(&workload, 2),
                     Err(error) => {

@@ -55,7 +55,7 @@ fn rt_app_is_calibrated_at_the_highest_clock() {
     let text = r#"{ "tasks": { "t": { "loop": 1, "run": 1000000 } }, "global": { "calibration": "CPU0" } }"#;
     let work_ns = |machine: &Machine| {
         let capacities = capacities(machine);
-        let options = CompileOptions { name: "t", capacities: &capacities };
+        let options = CompileOptions { name: "t", machine: "", capacities: &capacities };
         let made = load("t.json", text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
         made.tasks[0].ops.iter().find_map(|op| match op {
             Op::Run { work_ns, .. } => Some(*work_ns),

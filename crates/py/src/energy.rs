@@ -8,9 +8,9 @@ use opplab_model::machine::Machine;
 use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::some_of;
-use opplab_signals::decode::decoded_among;
+use opplab_signals::decode::{Reused, Threads, decoded_threads};
 use opplab_trace::write::PerfettoWriter;
-use opplab_trace::{ReadOptions, TraceFile};
+use opplab_trace::{Missed, Outcome, ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -77,13 +77,27 @@ pub(crate) fn trace_energy<'py>(
         let meters = machines
             .iter()
             .map(|machine| EnergyMeter::within(machine, window).with_idle_states(IdleStates::of(&path, machine)));
-        let mut meters = EnergyMeters(meters.collect());
-        let outcome = file.stream_reader(&mut *reader, &options, &mut decoded_among(&EVENTS, &mut meters))?;
+        let (mut meters, mut threads) = (EnergyMeters(meters.collect()), Threads::default());
+        let mut sink = decoded_threads(&EVENTS, &mut meters, &mut threads);
+        let outcome = file.stream_reader(&mut *reader, &options, &mut sink)?;
+        drop(sink);
         let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
-        Ok((found, reader.processes(), outcome.problems))
+        let mut processes = reader.processes();
+        let reused = threads.reused();
+        // What the trace shows of a pid's process is of its last thread.
+        for (last, process) in reused
+            .iter()
+            .filter(|one| one.is_last)
+            .filter_map(|one| Some((one, processes.remove(&one.pid)?)))
+            .collect::<Vec<_>>()
+        {
+            processes.insert(last.number, process);
+        }
+        Ok((found, processes, reused, outcome))
     });
-    let (found, processes, problems): (Vec<TraceEnergy>, BTreeMap<i32, i32>, _) =
+    let (found, processes, reused, outcome): (Vec<TraceEnergy>, BTreeMap<i32, i32>, Vec<Reused>, Outcome) =
         read.map_err(|error| trace_error(py, &path, error))?;
+    let Outcome { problems, missed, .. } = outcome;
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let of_machine = |(energy, machine): (&TraceEnergy, &Machine)| {
         if energy.strangers > 0 {
@@ -93,10 +107,16 @@ pub(crate) fn trace_energy<'py>(
         }
         let dict = tables(py, energy, machine, &processes)?;
         dict.set_item("problems", &problems)?;
-        dict.set_item("notes", notes(energy, machine))?;
+        dict.set_item("notes", Missed::note(&missed).into_iter().chain(notes(energy, machine)).collect::<Vec<_>>())?;
+        dict.set_item("threads", threads_of(&reused))?;
         Ok(dict)
     };
     found.iter().zip(machines).map(of_machine).collect()
+}
+
+/// Threads whose pid others have, too: number, pid, name, and whether no later one has it.
+pub(crate) fn threads_of(reused: &[Reused]) -> Vec<(i32, i32, Option<&str>, bool)> {
+    reused.iter().map(|one| (one.number, one.pid, one.name.as_deref(), one.is_last)).collect()
 }
 
 /// What of an energy is not as the trace has it, or as the machine does.

@@ -91,7 +91,9 @@ pub(crate) fn replay_trace(
     let recorded = recorded_of(recorded);
     let machine = machine.map(|machine| machine.inner.clone());
     let (found, events) = run(py, move || {
-        let replay = Replay::read_as(Path::new(path), machine, &recorded)?;
+        let mut replay = Replay::read_as(Path::new(path), machine, &recorded)?;
+        let base_only = change.as_ref().and_then(|change| change.base_only(&replay.setup.machine));
+        replay.setup.notes.extend(base_only);
         let (mode, comparison, closed) = match mode {
             Some(mode) => (mode, replay.compare(change.as_ref(), mode)?, None),
             None => replay.compare_nearer(change.as_ref())?,

@@ -11,13 +11,13 @@ use opplab_replay::energy::EnergyMeter;
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::signals::{First, events, read_options};
 use opplab_signals::activations::Activations;
-use opplab_signals::decode::{SchedEvent, SchedSink, decoded_among};
+use opplab_signals::decode::{Reused, SchedEvent, SchedSink, Threads, decoded_threads};
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
-use opplab_trace::{Event, ReadOptions, RecordingFiles};
+use opplab_trace::{Event, Missed, ReadOptions, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -132,7 +132,8 @@ struct How<'m> {
 /// What one pass over a trace gives.
 struct Found<'m> {
     samples: Columns,
-    notes: Option<String>,
+    notes: Vec<String>,
+    threads: Vec<Reused>,
     cpus: u32,
     between: SampleColumns,
     residency: Residency,
@@ -166,13 +167,15 @@ fn rebuilt<'m, H: HalfLife>(
     };
     // Of energy, events of any kind begin and end the trace.
     let options = if all.meter.is_some() { ReadOptions::default() } else { read_options() };
-    let outcome = files.trace.stream(&options, &mut decoded_among(&events(), &mut all))?;
+    let (names, mut threads) = (events(), Threads::default());
+    let outcome = files.trace.stream(&options, &mut decoded_threads(&names, &mut all, &mut threads))?;
     all.residency.finish();
-    let notes = all.pelt.groups().words(&all.groups);
+    let notes = Missed::note(&outcome.missed).into_iter().chain(all.pelt.groups().words(&all.groups)).collect();
+    let threads = threads.reused();
     let All { pelt, residency, meter, activations, between, latencies, cpus, .. } = all;
     let problems = outcome.problems.iter().map(ToString::to_string).collect();
     let samples = pelt.into_samples();
-    Ok(Found { samples, notes, cpus, between, residency, meter, activations, latencies, problems })
+    Ok(Found { samples, notes, threads, cpus, between, residency, meter, activations, latencies, problems })
 }
 
 /// Signals of the trace at `path` as `{table: {column: array}}`; `unknown_ns` is running time without a known power.
@@ -203,7 +206,8 @@ pub(crate) fn trace_signals<'py>(
         Ok((found, half_life_ms, note))
     });
     let (found, half_life_ms, note) = read.map_err(|error| trace_error(py, &path, error))?;
-    let Found { samples, notes, cpus, between, residency, meter, mut activations, latencies, problems } = found;
+    let Found { samples, notes, threads, cpus, between, residency, meter, mut activations, latencies, problems } =
+        found;
     if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < cpus as usize) {
         let (name, have) = (&machine.name, machine.nr_cpus());
         let text = format!("{}: the trace has {cpus} CPUs, machine {name} has {have}", path.display());
@@ -216,6 +220,7 @@ pub(crate) fn trace_signals<'py>(
         energy.as_ref().zip(machine).map_or_else(Vec::new, |(energy, machine)| crate::energy::notes(energy, machine));
     dict.set_item("notes", notes.into_iter().chain(note).chain(of_energy).collect::<Vec<_>>())?;
     dict.set_item("problems", problems)?;
+    dict.set_item("threads", crate::energy::threads_of(&threads))?;
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
         summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), deadline_ns))?;
     }

@@ -20,7 +20,7 @@ impl PyWorkload {
     /// Compiles the file for a machine.
     pub(crate) fn compile(&self, py: Python<'_>, machine: &Machine) -> PyResult<Workload> {
         let capacities = opplab_model::experiment::capacities(machine);
-        let options = CompileOptions { name: &self.name, capacities: &capacities };
+        let options = CompileOptions { name: &self.name, machine: &machine.name, capacities: &capacities };
         self.tree.compile(&self.file, &options).map_err(|error| model_error(py, error))
     }
 }

@@ -94,7 +94,7 @@ fn compiled(path: &Path, text: &str, setup: &Setup) -> Result<Workload, ReplayEr
         task.repeat = Loop::Forever;
     }
     let mut workload = tree
-        .compile(&file, &CompileOptions { name: &name, capacities: &capacities })
+        .compile(&file, &CompileOptions { name: &name, machine: &setup.machine.name, capacities: &capacities })
         .map_err(|error| ReplayError::Input(error.to_string()))?;
     for op in workload.tasks.iter_mut().flat_map(|task| &mut task.ops) {
         if let Op::Run { work_ns, .. } = op {

@@ -8,13 +8,17 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use opplab_kernel::sched::dl_entity::checkparam_dl;
 use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
+use opplab_model::workload::SchedPolicy;
 use opplab_signals::activations::Activations;
 use opplab_signals::clock::sched_clock_offset_ns;
-use opplab_signals::decode::{Decoder, SchedEvent, SchedSink, TaskFields, entered};
+use opplab_signals::decode::{Decoder, SchedEvent, SchedSink, TaskFields, entered, has_ended};
 use opplab_signals::groups::{Group, GroupFinder, Groups};
 use opplab_signals::summary::Latencies;
-use opplab_trace::{BySchema, Event, IN_INTERRUPT, ReadOptions, RecordingFiles, Schema, TraceFile};
+use opplab_trace::{
+    BySchema, Event, IN_INTERRUPT, Missed, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema, TraceFile,
+};
 
 use crate::ReplayError;
 use crate::records::{self, RecordReader, Records};
@@ -135,6 +139,10 @@ pub struct TaskInfo {
     pub prios: Vec<(u64, i64)>,
     /// Who forked it, if the trace shows it.
     pub parent: Option<TaskIdx>,
+    /// The clamps that it asked for (lower, if any, and upper), each with the time since when, ns: where a simulated run wrote them.
+    pub clamps: Vec<(u64, (Option<u16>, u16))>,
+    /// Its parameters as a deadline task, from there, too.
+    pub reservation: Option<SchedPolicy>,
     /// When the CPU's stopper moved it while it was `taskset`, ns, and where to: it may no longer be where it was.
     pub tasksets: Vec<(u64, u32)>,
 }
@@ -142,7 +150,41 @@ pub struct TaskInfo {
 impl TaskInfo {
     /// A task of which nothing was seen yet.
     fn new(pid: i32) -> Self {
-        Self { pid, name: String::new(), prios: Vec::new(), parent: None, tasksets: Vec::new() }
+        Self {
+            pid,
+            name: String::new(),
+            prios: Vec::new(),
+            parent: None,
+            clamps: Vec::new(),
+            reservation: None,
+            tasksets: Vec::new(),
+        }
+    }
+
+    /// Takes the settings of a mark ([`SETTINGS_MARK`]).
+    fn set(&mut self, now_ns: u64, settings: &str) {
+        let text = |key: &str| {
+            let pairs = settings.split_whitespace().filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(name, _)| *name == key).map(|(_, value)| value).next()
+        };
+        let number = |key: &str| text(key)?.parse().ok();
+        if let Some(max) = text("util_max").and_then(|max| max.parse::<u16>().ok()) {
+            let min = text("util_min").and_then(|min| min.parse::<u16>().ok());
+            self.clamps.push((now_ns, (min.map(|min| min.min(1024)), max.min(1024))));
+        }
+        let times: [Option<u64>; 3] = ["dl_runtime_ns", "dl_deadline_ns", "dl_period_ns"].map(number);
+        if let [Some(runtime_ns), Some(deadline_ns), Some(period_ns)] = times
+            && checkparam_dl(runtime_ns, deadline_ns, period_ns)
+        {
+            let reclaim = text("dl_reclaim") == Some("1");
+            self.reservation = Some(SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim });
+        }
+    }
+
+    /// The clamps that it has asked for by a time; `None`: for none.
+    pub fn clamps_at(&self, time_ns: u64) -> Option<(Option<u16>, u16)> {
+        let asked = self.clamps.partition_point(|&(since_ns, _)| since_ns <= time_ns);
+        self.clamps[..asked].last().map(|&(_, clamps)| clamps)
     }
 
     /// The priority at a time: 120 if none was seen.
@@ -276,8 +318,8 @@ pub struct Events {
     pub start_khz: BTreeMap<u32, (u64, u32)>,
     /// What the kernel itself recorded of its run queues' averages.
     pub records: Records,
-    /// Gaps where the kernel lost events, and damaged places.
-    pub gaps: u64,
+    /// Where the kernel lost events, in words.
+    pub lost: Option<String>,
     /// What of the trace is damaged; the list is the rest.
     pub damage: Vec<String>,
     /// What of its control groups is not followed, in words.
@@ -291,7 +333,7 @@ impl Left {
     fn of(prev_state: u64) -> Self {
         match prev_state & 0xff {
             0 => Left::Runnable,
-            bits if bits & 0x30 != 0 => Left::Dead,
+            bits if has_ended(bits) => Left::Dead,
             2 => Left::Uninterruptible,
             _ => Left::Asleep,
         }
@@ -305,6 +347,8 @@ struct Places {
     /// A CPU and its current frequency.
     current_khz: Option<(usize, usize)>,
     record: records::Role,
+    /// The text of a mark.
+    text: Option<usize>,
 }
 
 impl Places {
@@ -314,6 +358,7 @@ impl Places {
             flags: schema.field_index("common_flags"),
             current_khz: cpu.zip(schema.field_index("cur")),
             record: records::Role::of(schema),
+            text: schema.field_index("buf"),
         }
     }
 }
@@ -422,7 +467,7 @@ impl Builder {
                 }
                 What::Fork { child }
             }
-            SchedEvent::Exit { pid } => What::Exit { task: self.thread(pid) },
+            SchedEvent::Exit { pid, .. } => What::Exit { task: self.thread(pid) },
             SchedEvent::Frequency { cpu, khz } => What::Frequency { cpu: cpu & CPU_MASK, freq_khz: khz },
             SchedEvent::Idle { cpu, state } => What::Idle { cpu: cpu & CPU_MASK, state },
             SchedEvent::IdleExit { cpu } => What::IdleExit { cpu: cpu & CPU_MASK },
@@ -442,6 +487,15 @@ impl Builder {
                 let number = *number;
                 self.records.called(self.now_ns, event.cpu & CPU_MASK);
                 What::UpdateUtil { cpu: number, flags, clock_ns: time }
+            }
+            SchedEvent::Mark => {
+                let text = places.text.and_then(|place| event.str(place)).map(String::from_utf8_lossy);
+                let settings = text.as_deref().and_then(|text| text.strip_prefix(SETTINGS_MARK)?.split_once(' '));
+                let Some((pid, settings)) = settings else { return Some(What::Other) };
+                let task = self.thread(pid.parse().ok()?);
+                let now_ns = self.now_ns;
+                self.events.tasks.get_mut(task as usize)?.set(now_ns, settings);
+                return None;
             }
             _ => {
                 if let Some((cpu, cur)) = places.current_khz
@@ -535,7 +589,7 @@ impl Events {
             events.list.sort_by_key(|ev| ev.time_ns);
         }
         events.records = builder.records.finish();
-        events.gaps = outcome.missed.len() as u64 + outcome.problems.len() as u64;
+        events.lost = Missed::note(&outcome.missed);
         events.task_groups.finder = groups;
         events.set_groups(None);
         events.damage = outcome.problems.iter().map(ToString::to_string).collect();
@@ -668,11 +722,9 @@ impl Simulated {
     /// The events of the run, whose tasks are called `names`.
     pub fn finish(self, names: &[String], duration_ns: u64) -> Events {
         let task = |(index, name): (usize, &String)| TaskInfo {
-            pid: index as i32 + 1,
             name: name.clone(),
             prios: vec![(0, if name.starts_with("sugov:") { -1 } else { 120 })],
-            parent: None,
-            tasksets: Vec::new(),
+            ..TaskInfo::new(index as i32 + 1)
         };
         Events {
             list: self.list,

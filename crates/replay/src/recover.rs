@@ -49,6 +49,8 @@ enum Step {
     Run(u64),
     /// Its priority changed to this.
     Prio(i64),
+    /// It asked for these clamps of utilisation.
+    Clamps(Option<u16>, u16),
     /// It may run on this CPU only.
     Bind(u32),
     /// This task comes into this group of the trace.
@@ -76,6 +78,8 @@ struct History {
     exits_ns: BTreeMap<usize, u32>,
     /// The kernel's priority that it was last seen with.
     prio: Option<i64>,
+    /// The clamps that it had asked for then.
+    clamps: Option<(Option<u16>, u16)>,
     /// When it was first seen, and where it ran first.
     first_ns: Option<u64>,
     first_cpu: Option<u32>,
@@ -292,11 +296,16 @@ impl<'a> Reader<'a> {
         history.overhead_ns += ticks * machine.costs.tick_ns;
     }
 
-    /// Takes note of the priority that `task` has by now; a change that shows as it leaves its CPU was before its run.
+    /// Takes note of the priority and the clamps that `task` has by now; a change that shows as it leaves its CPU was before its run.
     fn note_prio(&mut self, task: TaskIdx, now_ns: u64) {
         let events = self.recording.events;
         let Some((history, info)) = self.histories.get_mut(&task).zip(events.tasks.get(task as usize)) else { return };
         let prio = info.prio_at(now_ns);
+        let clamps = info.clamps_at(now_ns);
+        if let Some((min, max)) = clamps.filter(|_| history.clamps != clamps) {
+            history.steps.push(Step::Clamps(min, max));
+            history.clamps = clamps;
+        }
         if history.prio.is_some_and(|before| before != prio) {
             history.steps.push(Step::Prio(prio));
         }
@@ -619,6 +628,10 @@ fn write(
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     for (index, (task, history)) in (0..).zip(&kept) {
         let info = &events.tasks[*task as usize];
+        let policy_at = |prio: i64| match (policy_of(prio), info.reservation) {
+            (SchedPolicy::Deadline { .. }, Some(known)) => known,
+            (policy, _) => policy,
+        };
         let relative = !recording.by_time && is_relative(history);
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
         let mut due_ns = born_ns;
@@ -643,7 +656,8 @@ fn write(
             }
             match *step {
                 Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
-                Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio) }),
+                Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_at(prio) }),
+                Step::Clamps(min, max) => ops.push(Op::SetUclamp { min, max: Some(max) }),
                 Step::Bind(cpu) => {
                     let set = cpu_set(workload, &[cpu]);
                     ops.push(Op::SetCpus { set: Some(set) });
@@ -704,7 +718,7 @@ fn write(
             name,
             initial: !history.forked,
             delay_ns: if history.forked { 0 } else { born_ns - start_ns },
-            policy: policy_of(info.prio_at(history.first_ns.unwrap_or(0))),
+            policy: policy_at(info.prio_at(history.first_ns.unwrap_or(0))),
             class: String::new(),
             cpus,
             spawn_cpu: match history.forked && recording.by_time {
@@ -714,7 +728,7 @@ fn write(
             // Its birth was before the trace.
             seasoned: !history.forked && !history.born,
             workqueue: None,
-            assumed_bandwidth: true,
+            assumed_bandwidth: info.reservation.is_none(),
             ops,
             loop_slots: 0,
             nr_own_timers: 1,

@@ -12,7 +12,7 @@ use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::experiment::capacities;
-use opplab_model::machine::{Costs, Machine};
+use opplab_model::machine::{Cluster, Costs, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
@@ -103,6 +103,19 @@ impl Change {
         }
         policy.label = "replayed".into();
         policy
+    }
+
+    /// Why another f_max changes nothing on `machine`, if it does not: without a known turbo all are the base frequency.
+    pub fn base_only(&self, machine: &Machine) -> Option<String> {
+        let name = self.freq_max.as_ref()?;
+        let known = |cluster: &Cluster| !cluster.turbo.is_empty() || cluster.cppc.is_some();
+        let unknown = machine.turbo_freq_ratio == 0 && !machine.clusters.iter().any(known);
+        (machine.invariance == InvarianceSource::CountersAtTick && unknown).then(|| {
+            format!(
+                "no turbo frequency of machine {} is known: every f_max is its base frequency, {name} and the recorded kernel's alike",
+                machine.name
+            )
+        })
     }
 }
 
@@ -314,6 +327,7 @@ impl Replay {
             )));
         }
         setup.notes.extend(events.groups.clone());
+        setup.notes.extend(events.lost.clone());
         let assumed_power = assume_power(&mut setup.machine);
         // Who held a shared stream depended on all that ran, to the microsecond. Here the CPUs run apart; that they stood still, and when, is
         // part of the recorded times of tasks and wake-ups. That they stood still between a tick and the switch that it asked for is not.

@@ -72,6 +72,17 @@ pub fn to_rtapp(workload: &Workload, capacities: &[u32], duration_s: u64, tolera
         if task.policy != SchedPolicy::default() {
             policy(task.policy, &mut entries);
         }
+        let mut asked = task.ops.iter().filter_map(|op| match *op {
+            Op::SetUclamp { min, max } => Some((min, max)),
+            _ => None,
+        });
+        // rt-app sets the clamps of a task before its first event.
+        if let Some((min, max)) = asked.next()
+            && asked.all(|other| other == (min, max))
+        {
+            let clamps = [("util_min", min), ("util_max", max)];
+            entries.extend(clamps.into_iter().filter_map(|(key, of)| Some((key.into(), Some(Node::from(of?))))));
+        }
         let phases =
             phases.iter().enumerate().map(|(index, phase)| (format!("p{index}"), Some(phase_node(phase, &names))));
         entries.push(("phases".into(), Some(Node::table(phases))));
@@ -268,7 +279,7 @@ mod tests {
     #[test]
     fn our_reader_takes_what_is_written() {
         let text = to_rtapp(&workload(), &[1024, 1024], 2, 50);
-        let options = CompileOptions { name: "back", capacities: &[1024, 1024] };
+        let options = CompileOptions { name: "back", machine: "", capacities: &[1024, 1024] };
         let back = load("out.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(back.tasks.len(), 2);
         assert_eq!(back.tasks[0].delay_ns, 7_000);
@@ -285,7 +296,7 @@ mod tests {
     fn work_comes_back_where_cpus_boost() {
         for capacities in [vec![1024], vec![1327, 1327], vec![512, 1024, 2292], vec![446]] {
             let text = to_rtapp(&workload(), &capacities, 2, 50);
-            let options = CompileOptions { name: "back", capacities: &capacities };
+            let options = CompileOptions { name: "back", machine: "", capacities: &capacities };
             let back =
                 load("out.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
             let work = back.tasks[1]

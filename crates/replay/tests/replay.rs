@@ -54,7 +54,7 @@ fn setup(governor: &str) -> (Setup, Workload) {
 
 /// A workload, as files give it for the machine.
 fn loaded(machine: &Machine, text: &str) -> Workload {
-    let options = CompileOptions { name: "known", capacities: &capacities(machine) };
+    let options = CompileOptions { name: "known", machine: "", capacities: &capacities(machine) };
     load("known.json", text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -875,7 +875,7 @@ fn the_firmware_chooses_the_clocks_of_a_closed_loop() {
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let machine = parse_machine("alder-lake-i7-1260p.toml", &text).unwrap_or_else(|error| panic!("{error}"));
     let capacities: Vec<u32> = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
-    let options = CompileOptions { name: "known", capacities: &capacities };
+    let options = CompileOptions { name: "known", machine: "", capacities: &capacities };
     let workload =
         load("known.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
     let policy = Policy { governor: "powersave".into(), driver: "intel_pstate".into(), ..Policy::default() };

@@ -103,7 +103,7 @@ fn machine(name: &str) -> Machine {
 
 fn workload(machine: &Machine) -> Workload {
     let capacities: Vec<u32> = (0..machine.nr_cpus() as u32).map(|cpu| machine.cluster_of(cpu).capacity).collect();
-    let options = CompileOptions { name: "two", capacities: &capacities };
+    let options = CompileOptions { name: "two", machine: "", capacities: &capacities };
     load("two.json", WORKLOAD, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -1,6 +1,7 @@
 //! The one decoding of a trace's scheduling events. A format's name and the places of its fields are looked up once, and a pass
 //! decodes each event once for all that take it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use crate::Places;
@@ -76,6 +77,7 @@ pub enum SchedEvent<'e> {
     },
     Exit {
         pid: i32,
+        comm: Option<&'e [u8]>,
     },
     Free {
         pid: i32,
@@ -232,7 +234,7 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
         }),
         "task_newtask" => (&["pid", "clone_flags"], |f| Some(E::NewTask { pid: f.id(0)?, clone_flags: f.int(1) })),
         "sched_process_exec" => (&["pid"], |f| Some(E::Exec { pid: f.id(0).unwrap_or(f.event.pid) })),
-        "sched_process_exit" => (&["pid"], |f| Some(E::Exit { pid: f.id(0)? })),
+        "sched_process_exit" => (&["pid", "comm"], |f| Some(E::Exit { pid: f.id(0)?, comm: f.text(1) })),
         "sched_process_free" => (&["pid"], |f| Some(E::Free { pid: f.id(0)? })),
         "nr_running" | "sched_update_nr_running" | "sched_update_nr_running_tp" | "lisa__sched_update_nr_running" => {
             (&["cpu", "change", "nr", "nr_running"], |f| {
@@ -285,6 +287,151 @@ impl Decoder {
     }
 }
 
+/// Whether a task that leaves its CPU in this state has ended (`EXIT_DEAD`, `EXIT_ZOMBIE`).
+pub fn has_ended(prev_state: u64) -> bool {
+    prev_state & 0x30 != 0
+}
+
+/// No pid is as large (`PID_MAX_LIMIT`, include/linux/threads.h).
+const PID_LIMIT: i32 = 1 << 22;
+/// So many threads of one pid are kept apart.
+const REUSES_MAX: u16 = 511;
+
+/// How far the thread that has a pid is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Life {
+    #[default]
+    Unseen,
+    Born,
+    Seen,
+    Ended,
+}
+
+/// Keeps threads apart that had the same pid, one after the other: the `n`th further one has the number `pid + (n << 22)`.
+///
+/// Another one begins with a birth after the last one was seen, or with an event of it after that one left its CPU for good.
+#[derive(Debug, Default)]
+pub struct Threads {
+    by_pid: Vec<(Life, u16)>,
+    /// The last names of threads that ended, by number.
+    ended: BTreeMap<i32, Vec<u8>>,
+    reused: BTreeSet<i32>,
+}
+
+/// A thread whose pid others have, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reused {
+    /// Its number.
+    pub number: i32,
+    /// Its pid.
+    pub pid: i32,
+    /// Its name; `None` of the last thread of a pid, and of one whose end is not in the trace.
+    pub name: Option<String>,
+    /// No later one has the pid.
+    pub is_last: bool,
+}
+
+impl Threads {
+    fn number(pid: i32, nth: u16) -> i32 {
+        pid + i32::from(nth) * PID_LIMIT
+    }
+
+    /// The state of a pid; `None` of the idle task and of what is no pid.
+    fn of(&mut self, pid: i32) -> Option<&mut (Life, u16)> {
+        let place = usize::try_from(pid).ok().filter(|_| (1..PID_LIMIT).contains(&pid))?;
+        if self.by_pid.len() <= place {
+            self.by_pid.resize(place + 1, (Life::Unseen, 0));
+        }
+        self.by_pid.get_mut(place)
+    }
+
+    /// The thread of a pid as it is.
+    fn now(&mut self, pid: i32) -> i32 {
+        self.of(pid).map_or(pid, |&mut (_, nth)| Self::number(pid, nth))
+    }
+
+    /// The thread of a pid that becomes `life`; in place of one that was in one of `before` comes another.
+    fn becomes(&mut self, pid: i32, life: Life, before: &[Life]) -> i32 {
+        let Some(state) = self.of(pid) else { return pid };
+        let is_other = before.contains(&state.0) && state.1 < REUSES_MAX;
+        *state = (life, state.1 + u16::from(is_other));
+        let number = Self::number(pid, state.1);
+        if is_other {
+            self.reused.insert(pid);
+        }
+        number
+    }
+
+    fn born(&mut self, pid: i32) -> i32 {
+        self.becomes(pid, Life::Born, &[Life::Seen, Life::Ended])
+    }
+
+    fn seen(&mut self, pid: i32) -> i32 {
+        self.becomes(pid, Life::Seen, &[Life::Ended])
+    }
+
+    fn ends(&mut self, number: i32, comm: Option<&[u8]>) {
+        if let Some(comm) = comm {
+            self.ended.insert(number, comm.to_vec());
+        }
+    }
+
+    /// An event with numbers of threads in place of pids.
+    #[inline]
+    fn numbered<'e>(&mut self, what: SchedEvent<'e>) -> SchedEvent<'e> {
+        use SchedEvent as E;
+        match what {
+            E::Switch { mut prev, prev_state, mut next } => {
+                prev.pid = self.seen(prev.pid);
+                if has_ended(prev_state) {
+                    self.ends(prev.pid, prev.comm);
+                    self.becomes(prev.pid % PID_LIMIT, Life::Ended, &[]);
+                }
+                next.pid = self.seen(next.pid);
+                E::Switch { prev, prev_state, next }
+            }
+            E::Waking { mut task } => {
+                task.pid = self.seen(task.pid);
+                E::Waking { task }
+            }
+            E::Wakeup { mut task, target_cpu, new } => {
+                task.pid = if new { self.born(task.pid) } else { self.seen(task.pid) };
+                E::Wakeup { task, target_cpu, new }
+            }
+            E::Migrate { pid, prio, orig_cpu, dest_cpu } => E::Migrate { pid: self.now(pid), prio, orig_cpu, dest_cpu },
+            E::Fork { parent_pid, child_pid, child_comm } => {
+                let (parent_pid, child_pid) = (self.now(parent_pid), self.born(child_pid));
+                E::Fork { parent_pid, child_pid, child_comm }
+            }
+            E::NewTask { pid, clone_flags } => E::NewTask { pid: self.born(pid), clone_flags },
+            E::Exec { pid } => E::Exec { pid: self.now(pid) },
+            E::Exit { pid, comm } => {
+                let pid = self.now(pid);
+                self.ends(pid, comm);
+                E::Exit { pid, comm }
+            }
+            E::Free { pid } => E::Free { pid: self.now(pid) },
+            E::Attach { dst_root, dst_id, dst_path, pid } => {
+                E::Attach { dst_root, dst_id, dst_path, pid: self.now(pid) }
+            }
+            other => other,
+        }
+    }
+
+    /// The threads of all pids that more than one had.
+    pub fn reused(&self) -> Vec<Reused> {
+        let of = |&pid: &i32| {
+            let last = self.by_pid.get(pid as usize).map_or(0, |state| state.1);
+            (0..=last).map(move |nth| {
+                let (number, is_last) = (Self::number(pid, nth), nth == last);
+                let name = self.ended.get(&number).filter(|_| !is_last);
+                Reused { number, pid, name: name.map(|name| String::from_utf8_lossy(name).into_owned()), is_last }
+            })
+        };
+        self.reused.iter().flat_map(of).collect()
+    }
+}
+
 /// Takes events in time order, each with what it is.
 pub trait SchedSink {
     /// One event.
@@ -300,15 +447,47 @@ pub fn decoded(sink: &mut impl SchedSink) -> impl Sink {
     }
 }
 
-/// The same of a trace that is read whole: an event with none of `names` is [`SchedEvent::Other`].
+/// The same of a trace that may be read whole: an event with none of `names` is [`SchedEvent::Other`].
 pub fn decoded_among(names: &[&str], sink: &mut impl SchedSink) -> impl Sink {
-    let (mut decoder, mut is_named) = (Decoder::default(), BySchema::default());
+    let mut among = Among::new(names);
     move |event: &Event<'_>| {
-        let is_named = *is_named.get(event.schema, |schema| names.contains(&schema.name.as_str()));
-        sink.event(event, &if is_named { decoder.decode(event) } else { SchedEvent::Other });
+        sink.event(event, &among.decode(event));
         ControlFlow::Continue(())
     }
 }
+
+/// The same, with threads of one pid kept apart by numbers of their own, of which `threads` then has those that are no pid.
+///
+/// All of [`BIRTHS_AND_ENDS`] have to be among `names`.
+pub fn decoded_threads(names: &[&str], sink: &mut impl SchedSink, threads: &mut Threads) -> impl Sink {
+    let mut among = Among::new(names);
+    move |event: &Event<'_>| {
+        sink.event(event, &threads.numbered(among.decode(event)));
+        ControlFlow::Continue(())
+    }
+}
+
+/// Decodes events of some names.
+struct Among<'a> {
+    decoder: Decoder,
+    names: &'a [&'a str],
+    is_named: BySchema<bool>,
+}
+
+impl<'a> Among<'a> {
+    fn new(names: &'a [&'a str]) -> Self {
+        Self { decoder: Decoder::default(), names, is_named: BySchema::default() }
+    }
+
+    fn decode<'e>(&mut self, event: &Event<'e>) -> SchedEvent<'e> {
+        let is_named = *self.is_named.get(event.schema, |schema| self.names.contains(&schema.name.as_str()));
+        if is_named { self.decoder.decode(event) } else { SchedEvent::Other }
+    }
+}
+
+/// Events by which [`Threads`] finds that a pid is another thread's.
+pub const BIRTHS_AND_ENDS: [&str; 5] =
+    ["sched_switch", "task_newtask", "sched_process_fork", "sched_wakeup_new", "sched_process_exit"];
 
 #[cfg(test)]
 mod tests {
@@ -353,5 +532,62 @@ mod tests {
             "7 1 8",
         ];
         assert_eq!(all.0, expected);
+    }
+
+    /// Goal: a pid that is used again is another thread, with the name that the first one had at its end; one birth is one thread.
+    #[test]
+    fn threads_of_one_pid_are_kept_apart() {
+        let switch = |us: u32, prev: (&str, u32, &str), next: (&str, u32)| {
+            format!(
+                "x-0 [000] 0.{us:06}: sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={} ==> next_comm={} \
+                 next_pid={} next_prio=120\n",
+                prev.0, prev.1, prev.2, next.0, next.1
+            )
+        };
+        let born = |us: u32, pid: u32| {
+            format!(
+                "x-1 [000] 0.{us:06}: task_newtask: pid={pid} comm=sh clone_flags=1200000 oom_score_adj=0\n\
+                 x-1 [000] 0.{us:06}: sched_process_fork: comm=sh pid=1 child_comm=sh child_pid={pid}\n\
+                 x-1 [000] 0.{us:06}: sched_wakeup_new: comm=sh pid={pid} prio=120 target_cpu=000\n"
+            )
+        };
+        let text = [
+            born(1, 7),
+            switch(2, ("idle", 0, "R"), ("sh", 7)),
+            switch(3, ("sh", 7, "S"), ("idle", 0)),
+            switch(4, ("idle", 0, "R"), ("ls", 7)),
+            switch(5, ("ls", 7, "X"), ("idle", 0)),
+            // By its birth, although the end is known; then by its events alone; then by a birth without an end.
+            born(6, 7),
+            switch(7, ("idle", 0, "R"), ("cat", 7)),
+            switch(8, ("cat", 7, "Z"), ("idle", 0)),
+            switch(9, ("idle", 0, "R"), ("tr", 7)),
+            switch(10, ("tr", 7, "S"), ("idle", 0)),
+            born(11, 7),
+            switch(12, ("idle", 0, "R"), ("wc", 7)),
+            switch(13, ("wc", 7, "S"), ("idle", 0)),
+        ];
+        struct Ran(Vec<i32>);
+        impl SchedSink for Ran {
+            fn event(&mut self, _: &Event<'_>, what: &SchedEvent<'_>) {
+                if let SchedEvent::Switch { next, .. } = what
+                    && next.pid != 0
+                {
+                    self.0.push(next.pid);
+                }
+            }
+        }
+        let (options, mut ran, mut threads) = (ReadOptions::default(), Ran(Vec::new()), Threads::default());
+        let file = TraceFile::from_bytes(text.concat().into_bytes(), &options).unwrap();
+        file.stream(&options, &mut decoded_threads(&mut ran, &mut threads)).unwrap();
+        let nth = |nth: i32| 7 + nth * PID_LIMIT;
+        assert_eq!(ran.0, [7, 7, nth(1), nth(2), nth(3)]);
+        let reused = |nth_of: i32, name: Option<&str>| Reused {
+            number: nth(nth_of),
+            pid: 7,
+            name: name.map(str::to_owned),
+            is_last: nth_of == 3,
+        };
+        assert_eq!(threads.reused(), [reused(0, Some("ls")), reused(1, Some("cat")), reused(2, None), reused(3, None)]);
     }
 }

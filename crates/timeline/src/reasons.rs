@@ -115,7 +115,7 @@ impl Reasons {
     }
 
     /// Decisions on `cpu` that no event records: requests that the rate limit held back, limited grants, the firmware's
-    /// choices, idle states, pulled tasks.
+    /// choices, idle states, pulled tasks, deadline tasks that wait for their next period.
     pub fn others(&self, cpu: CpuIdx, names: &RunNames<'_>) -> impl Iterator<Item = (u64, String, Notes)> {
         let here = self.others.iter().filter(move |(_, at, _)| *at == cpu);
         here.map(move |(time_ns, _, decision)| {
@@ -162,6 +162,7 @@ impl Sink for Reasons {
                     self.others.push((now_ns, dst_cpu, *decision));
                 }
             }
+            Decision::DlThrottle { cpu, .. } => self.others.push((now_ns, cpu, *decision)),
             Decision::Throttle { .. } => {}
         }
     }

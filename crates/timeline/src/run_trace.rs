@@ -19,7 +19,7 @@ use opplab_model::groups::GroupSpec;
 use opplab_model::machine::Machine;
 use opplab_model::workload::SchedPolicy;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
-use opplab_trace::{HALF_LIFE_MARK, Kind, TICK_TIMER, Trace, Value};
+use opplab_trace::{HALF_LIFE_MARK, Kind, SETTINGS_MARK, TICK_TIMER, Trace, Value};
 
 use crate::reasons::{Notes, Reasons, RunNames};
 
@@ -144,6 +144,8 @@ pub struct RunTrace {
     groups: Groups,
     /// Priorities of tasks as trace events print them.
     prios: Vec<i32>,
+    /// The clamps that tasks asked for last.
+    clamps: BTreeMap<u32, (Option<u16>, u16)>,
     /// A switch of a runnable task to idle; who took the task away shows by what comes next.
     to_idle: Option<ToIdle>,
 }
@@ -238,6 +240,7 @@ impl RunTrace {
             shared_uw: vec![0; machine.clusters.len()],
             groups: Groups::default(),
             prios: Vec::new(),
+            clamps: BTreeMap::new(),
             to_idle: None,
         }
     }
@@ -309,6 +312,14 @@ impl RunTrace {
 
     fn prio(&self, task: u32) -> i32 {
         self.prios.get(task as usize).copied().unwrap_or(IDLE_PRIO)
+    }
+
+    /// A mark with settings of a task.
+    fn note_settings(&mut self, now_ns: u64, task: u32, settings: &str) {
+        let pid = pid(task);
+        let cpu = self.curr.iter().position(|&curr| curr == pid).unwrap_or(0) as u32;
+        let text = format!("{SETTINGS_MARK}{pid} {settings}");
+        self.push(self.ids.mark, now_ns, cpu, &[Value::U64(0), Value::Str(text.as_bytes())]);
     }
 
     /// The run ends: a mark, as a program writes one to `trace_marker`, so that what nothing happens in is part of the trace.
@@ -635,12 +646,24 @@ impl Sink for RunTrace {
         self.decided(now_ns, event);
     }
 
-    fn policy(&mut self, _now_ns: u64, task: u32, policy: SchedPolicy) {
+    fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
+        if let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim } = policy {
+            let times = format!("dl_runtime_ns={runtime_ns} dl_deadline_ns={deadline_ns} dl_period_ns={period_ns}");
+            self.note_settings(now_ns, task, &format!("{times} dl_reclaim={}", u8::from(reclaim)));
+        }
         let task = task as usize;
         if self.prios.len() <= task {
             self.prios.resize(task + 1, IDLE_PRIO);
         }
         self.prios[task] = policy.prio();
+    }
+
+    fn clamps(&mut self, now_ns: u64, task: u32, min: Option<u16>, max: u16) {
+        // A loop asks for the same ones each time.
+        if self.clamps.insert(task, (min, max)) != Some((min, max)) {
+            let min = min.map_or_else(|| "-".to_owned(), |min| min.to_string());
+            self.note_settings(now_ns, task, &format!("util_min={min} util_max={max}"));
+        }
     }
 
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {

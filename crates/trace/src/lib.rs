@@ -363,6 +363,10 @@ pub const TICK_TIMER: u64 = 0xffff_9000_0000_0000;
 /// What stands before the half-life of load tracking, in ms, in the mark at the start of a simulated run's trace.
 pub const HALF_LIFE_MARK: &str = "opplab: pelt_half_life_ms=";
 
+/// What stands before a task's pid and settings in marks of a simulated run's trace: `util_min=300 util_max=1024` (`-`: not set),
+/// or `dl_runtime_ns=1000000 dl_deadline_ns=5000000 dl_period_ns=5000000 dl_reclaim=0`. No event of the kernel has them.
+pub const SETTINGS_MARK: &str = "opplab: task ";
+
 impl Trace {
     /// The table of event `name`.
     pub fn table(&self, name: &str) -> Option<&Table> {

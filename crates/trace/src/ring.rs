@@ -35,6 +35,21 @@ pub struct Missed {
     pub count: Option<u64>,
 }
 
+impl Missed {
+    /// What these gaps mean for all that is made of a trace's events; `None` without any.
+    pub fn note(gaps: &[Self]) -> Option<String> {
+        let nr = gaps.len();
+        let counted: u64 = gaps.iter().filter_map(|gap| gap.count).sum();
+        let many = if nr == 1 { "a gap" } else { "gaps" };
+        let place = gaps.first().filter(|_| nr == 1).map_or_else(
+            || format!("{nr} {many}"),
+            |gap| format!("{many} of CPU {} up to {:.6} s", gap.cpu, gap.time_ns as f64 / 1e9),
+        );
+        let number = if counted > 0 { format!("{counted} events are") } else { "events are".to_owned() };
+        (nr > 0).then(|| format!("{number} lost in {place}: what happened there counts as what was before"))
+    }
+}
+
 /// One piece of compressed pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {

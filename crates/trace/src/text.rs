@@ -927,7 +927,7 @@ impl<'a> Text<'a> {
             && (pass.order != Order::Checked || head.time_ns >= pass.last_ns)
             && let Some((end, flow)) = self.deliver_quickly(text, head, pass)
         {
-            pass.last_ns = head.time_ns;
+            (pass.last_ns, pass.last_cpu) = (head.time_ns, head.cpu);
             return (end, Found::Event(flow));
         }
         let end = line_end(text, at);
@@ -940,7 +940,7 @@ impl<'a> Text<'a> {
         if pass.order == Order::Checked && parsed.time_ns < pass.last_ns {
             return (end, Found::Disorder);
         }
-        pass.last_ns = parsed.time_ns;
+        (pass.last_ns, pass.last_cpu) = (parsed.time_ns, parsed.cpu);
         if pass.order == Order::Kept {
             return (end, Found::Event(ControlFlow::Continue(())));
         }
@@ -1068,6 +1068,9 @@ fn line_end(text: &[u8], at: usize) -> usize {
     memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |len| at + len)
 }
 
+/// A line of a CPU is this long before one that stands ahead of it only if its clock went back: less is a rounding.
+const BACK_NS: u64 = 10_000;
+
 /// What is known of the order of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
@@ -1085,8 +1088,9 @@ struct Pass<'v, 'p> {
     sink: &'p mut dyn Sink,
     order: Order,
     scratch: Scratch<'v>,
-    /// Time of the last event.
+    /// Time and CPU of the last event.
     last_ns: u64,
+    last_cpu: u32,
 }
 
 /// What a line was.
@@ -1205,9 +1209,11 @@ impl<'a> Text<'a> {
         for (schema, known) in self.schemas.iter().zip(&mut self.known) {
             known.wanted = options.wants(schema);
         }
-        let mut pass = Pass { options, sink, order, scratch: Scratch::default(), last_ns: 0 };
+        let mut pass = Pass { options, sink, order, scratch: Scratch::default(), last_ns: 0, last_cpu: 0 };
         // Lines of a trace without order: their time, and their part and place there.
         let mut late: Vec<(u64, usize, usize)> = Vec::new();
+        // Of each CPU: the time of its latest line, and whether one was found that goes back.
+        let mut newest_ns: BTreeMap<u32, (u64, bool)> = BTreeMap::new();
         let mut clock = Clock::default();
         'parts: for (nth_part, &(text, first)) in parts.iter().enumerate() {
             let (mut at, mut line) = (0, first);
@@ -1217,7 +1223,22 @@ impl<'a> Text<'a> {
                 }
                 let (end, found) = self.read_line(text, at, &mut pass);
                 match found {
-                    Found::Event(_) if order == Order::Kept => late.push((pass.last_ns, nth_part, at)),
+                    Found::Event(_) if order == Order::Kept => {
+                        late.push((pass.last_ns, nth_part, at));
+                        // Whoever puts CPUs together leaves the lines of each in their order.
+                        let newest = newest_ns.entry(pass.last_cpu).or_insert((pass.last_ns, false));
+                        let back_ns = newest.0.saturating_sub(pass.last_ns);
+                        if back_ns >= BACK_NS && !std::mem::replace(&mut newest.1, true) {
+                            let (cpu, back_s) = (pass.last_cpu, back_ns as f64 / 1e9);
+                            let what = "what is after it lies between what was before";
+                            problem(
+                                &mut outcome,
+                                line,
+                                format!("CPU {cpu}'s clock goes back by {back_s:.6} s: {what}"),
+                            );
+                        }
+                        newest.0 = newest.0.max(pass.last_ns);
+                    }
                     Found::Event(flow) => {
                         if flow.is_break() {
                             outcome.stopped = true;

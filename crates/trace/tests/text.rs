@@ -247,3 +247,18 @@ fn a_damaged_line_is_told_and_left_out() {
     assert_eq!(found, rows);
     assert!(told.contains(&"line 1: sched_switch without a number for prev_pid".to_owned()), "{told:?}");
 }
+
+/// Goal: a CPU's clock that goes back is damage, as it is in ring buffers; CPUs that stand one behind the other are not.
+#[test]
+fn a_clock_that_goes_back_is_named() {
+    let line = |cpu: u32, ms: u32| format!("x-1 [{cpu:03}] 1.{ms:03}000: cpu_idle: state=1 cpu_id={cpu}\n");
+    let problems = |lines: &[(u32, u32)]| {
+        let text: String = lines.iter().map(|&(cpu, ms)| line(cpu, ms)).collect();
+        let options = ReadOptions::default();
+        let trace = TraceFile::from_bytes(text.into_bytes(), &options).unwrap().read(&options).unwrap();
+        trace.problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(problems(&[(0, 1), (0, 2), (0, 9), (1, 1), (1, 3)]).is_empty());
+    let expected = "line 4: CPU 0's clock goes back by 0.006000 s: what is after it lies between what was before";
+    assert_eq!(problems(&[(0, 1), (1, 2), (0, 9), (0, 3), (0, 4), (1, 5)]), [expected]);
+}

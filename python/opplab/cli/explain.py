@@ -15,15 +15,25 @@ from opplab.cli.options import (
     damaged_ok_option,
     half_life_option,
     output_format_option,
-    time_ns,
+    parse_time,
     trace_machine_option,
 )
 from opplab.report.text import print_table, say
 
 
-def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Decimal | None:
+def _time(text: str | None, target: str) -> Decimal | None:
+    """Give a point in time in s: of the clock of a run or trace, or ``+0.5``, from the start."""
+    from opplab.explanation.recordings import is_trace
+
+    def start() -> int:
+        from opplab.trace.recording import Trace
+
+        counts = is_trace(Path(target)) and not target.endswith(".jsonl")
+        return int(Trace(target).info["start_ns"]) if counts else 0
+
+    at_ns = parse_time(text, start, "1.234s, 250ms or +0.5 (after the start)")
     # Exact: a clock since 1970 has more digits than a float.
-    return None if text is None else Decimal(time_ns(text, "1.234s or 250ms")).scaleb(-9)
+    return None if at_ns is None else Decimal(at_ns).scaleb(-9)
 
 
 def _idle_of_run(target: str, output_format: str) -> None:
@@ -55,7 +65,7 @@ def _idle_of_run(target: str, output_format: str) -> None:
     help="Task whose placement to explain: a name, or NAME#0, NAME#1, ... among equal names; in a trace a pid, or "
     "NAME#2, NAME#3, ... after the first.",
 )
-@click.option("--at", metavar="TIME", callback=_time, help="Time to explain, e.g. 1.234s or 250ms.")
+@click.option("--at", metavar="TIME", help="Time to explain, e.g. 1.234s, 250ms or +0.5 (after the start).")
 @click.option(
     "--why-slow", is_flag=True, help="Explain slow CPUs over the whole run; with --task its slow activations."
 )
@@ -76,7 +86,7 @@ def command(
     target: str,
     cpu: int | None,
     task: str | None,
-    at: Decimal | None,
+    at: str | None,
     why_slow: bool,
     idle: bool,
     machine: str,
@@ -92,12 +102,17 @@ def command(
     where it has them, and the events elsewhere. TARGET may also be the log (.jsonl) of `opplab host govern`.
 
     --at counts from the start of a run, with its warm-up, and from the first event of a trace. It may also be a time
-    of the trace's clock.
+    of the trace's clock; +0.5 always counts from the start.
     """
+    try:
+        time = _time(at, target)
+    except click.BadParameter as error:
+        error.param_hint = "--at"
+        raise
     if target.endswith(".jsonl"):
         words = ["govern", "--explain", target]
         words += ["--cpu", str(cpu)] if cpu is not None else []
-        words += ["--at", f"{at:.9f}s"] if at is not None else []
+        words += ["--at", f"{time:.9f}s"] if time is not None else []
         raise click.exceptions.Exit(_opplab.host_main(words, []))
     if sum((cpu is not None, task is not None or why_slow, idle)) != 1:
         raise click.UsageError("give one of --cpu, --task, --why-slow and --idle, or --task with --why-slow")
@@ -120,7 +135,7 @@ def command(
     from opplab.simulation.machine import Machine
 
     ran_on = None if machine == "auto" else Machine.load(machine)
-    found = explain(target, cpu=cpu, task=task, at=at, why_slow=why_slow, machine=ran_on, **given)
+    found = explain(target, cpu=cpu, task=task, at=time, why_slow=why_slow, machine=ran_on, **given)
     if output_format == "json":
         click.echo(found.to_json())
         return

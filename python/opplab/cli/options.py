@@ -157,6 +157,15 @@ def time_ns(text: str, like: str) -> int:
     return int(whole or 0) * factor + int(int(part or 0) * factor // 10 ** len(part))
 
 
+def parse_time(text: str | None, start_ns: Callable[[], int], like: str) -> int | None:
+    """Give a moment as ns: ``12.5`` or ``12.5s`` of a clock (also ms, us, ns), ``+0.5`` from the start."""
+    if text is None:
+        return None
+    late = text.strip().removeprefix("+")
+    ns = time_ns(late, like)
+    return ns if late == text.strip() else ns + start_ns()
+
+
 format_option = output_format_option()
 points_option = click.option(
     "--points", default="all", help="Measured operating points to fit: low,mid,high, kHz, or all."

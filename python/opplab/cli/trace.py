@@ -20,7 +20,7 @@ from opplab.cli.options import (
     machine_option,
     note,
     output_format_option,
-    time_ns,
+    parse_time,
     trace_argument,
     trace_machine_option,
 )
@@ -71,15 +71,6 @@ def command(max_unpacked: int | None, max_memory: int | None) -> None:
 command.add_command(to_rtapp)
 
 
-def parse_time(text: str | None, start_ns: Callable[[], int]) -> int | None:
-    """Give a moment as ns: ``12.5`` or ``12.5s`` of the trace clock (also ms, us, ns), ``+0.5`` from its start."""
-    if text is None:
-        return None
-    late = text.strip().removeprefix("+")
-    ns = time_ns(late, "12.5 (s), 300ms or +0.5 (after the start)")
-    return ns if late == text.strip() else ns + start_ns()
-
-
 def selection_options(function: F) -> F:
     """Add ``--event``, ``--from`` and ``--to``."""
     for option in (
@@ -104,7 +95,8 @@ def _span(trace: Trace, from_time: str | None, to_time: str | None) -> tuple[int
     def start() -> int:
         return int(trace.info["start_ns"])
 
-    return parse_time(from_time, start), parse_time(to_time, start)
+    like = "12.5 (s), 300ms or +0.5 (after the start)"
+    return parse_time(from_time, start, like), parse_time(to_time, start, like)
 
 
 @command.command(name="info")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.explanation.cases import case_of
-from opplab.explanation.findings import Explanation, seconds
+from opplab.explanation.findings import Explanation, cpu_list, seconds
 from opplab.explanation.placement import cpu_findings, task_findings
 from opplab.explanation.recordings import explain_trace, is_trace
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.response import of_run, response_findings
-from opplab.explanation.slow import quotas_that_acted, slow_cpus
+from opplab.explanation.slow import budgets_that_acted, quotas_that_acted, slow_cpus
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -102,12 +102,17 @@ def explain(
         index = task_index(records, task)
         timeline, activations = of_run(records, index)
         found = response_findings(records.task(index), timeline, index, activations, dict(enumerate(records.names)))
-        return Explanation(records.about(), [*found, *quotas_that_acted(records.outcome, index)])
+        more = [
+            *budgets_that_acted(records.names, records.throttles, index),
+            *quotas_that_acted(records.outcome, index),
+        ]
+        return Explanation(records.about(), [*found, *more])
     at_ns = None if at is None else round(at * 10**9)
     if at_ns is not None and not 0 <= at_ns <= records.end_ns:
         raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")
     if cpu is not None:
         if cpu not in records.policy_of:
-            raise InputError(f"there is no CPU {cpu}; the machine has CPUs 0 to {len(records.policy_of) - 1}")
+            cpus = cpu_list(sorted(records.policy_of))
+            raise InputError(f"there is no CPU {cpu}; machine {records.facts['machine']} has {cpus}")
         return Explanation(records.about(), cpu_findings(records, cpu, records.end_ns // 2 if at_ns is None else at_ns))
     return Explanation(records.about(), task_findings(records, task_index(records, task), at_ns))

@@ -10,7 +10,7 @@ import numpy as np
 from opplab.explanation.findings import Finding, length, seconds
 from opplab.explanation.frequency import frequency_findings, point_name
 from opplab.explanation.records import IDLE_TASK, Records
-from opplab.explanation.slow import quotas_that_acted
+from opplab.explanation.slow import budgets_that_acted, quotas_that_acted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,6 +189,12 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
         route = tuple(int(columns[name][index]) for name in ("time_ns", "prev_cpu", "cpu"))
         if moved_ns >= start_ns and rule in ("balance", "active-balance", *CLASSES) and route != own:
             findings.append(_moved(records, int(index)))
+    for since_ns, until_ns, why in records.throttles.get(task, []):
+        if since_ns <= at_ns and until_ns > start_ns:
+            text = (
+                f"{seconds(since_ns)}: {why}: {records.task(task)} waits for its next period until {seconds(until_ns)}."
+            )
+            findings.append(Finding(since_ns, "budget", text, {"until_ns": until_ns, "reason": why}))
     # A run on another CPU is after the moves that led there.
     return sorted(findings, key=lambda one: (one.time_ns, one.kind == "start"))
 
@@ -245,6 +251,7 @@ def task_findings(records: Records, task: int, at_ns: int | None) -> list[Findin
         text = f"{name} was placed {len(placed)} times: {by_rule}; {by_cpu}."
         data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}}
         findings.append(Finding(0, "summary", text, data))
+    findings += budgets_that_acted(records.names, records.throttles, task)
     findings += quotas_that_acted(records.outcome, task)
     at_ns = records.end_ns if at_ns is None else at_ns
     arrival = _arrival(records, task, at_ns)

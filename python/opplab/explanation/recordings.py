@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.explanation.findings import Explanation, Finding, check_one_pid, length, mhz, seconds
+from opplab.explanation.findings import Explanation, Finding, check_one_pid, cpu_list, length, mhz, seconds
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.response import of_trace, response_findings, speeds
@@ -106,7 +106,7 @@ def explain_trace(
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
     records = Records(case)
-    index = task_index(records, next((name for pid, name in _names(case, pids) if str(pid) == str(task)), task))
+    index = task_index(records, _task_of(path, records.names, _names(case, pids), task))
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     return Explanation({**records.about(), **about, **zero}, task_findings(records, index, at_ns))
@@ -116,6 +116,17 @@ def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:
     """Give the pid of NAME#2, NAME#3, ...: a replay numbers further tasks of one name. Other names stay."""
     own = (str(pid) for pid, name in _names(replayed, pids) if name == task)
     return next(own, task) if "#" in task else task
+
+
+def _task_of(path: Path, known: list[str], replayed: list[tuple[int, str]], task: str | int) -> str | int:
+    """Give the name in a replay of a traced pid, also of a governor's thread, which no replay recovers. Names stay."""
+    from opplab.trace.recording import Trace
+
+    own = next((name for pid, name in replayed if str(pid) == str(task)), None)
+    if own is not None or not str(task).isdecimal() or task in known:
+        return task if own is None else own
+    name = Trace(path).task_names().get(int(task))
+    return name if name in known else task
 
 
 def _names(replayed: _opplab.Case, pids: list[int]) -> list[tuple[int, str]]:
@@ -258,7 +269,9 @@ def _recorded(
     columns, policies, origin = _frequencies(folder, machine, governor, half_life_ms)
     policy = next((policy for policy in policies if cpu in policy["cpus"]), None)
     if policy is None:
-        raise InputError(f"there is no CPU {cpu} in {folder}'s cpufreq policies")
+        ran_on = f" of machine {machine.name}" if machine else ""
+        cpus = cpu_list(sorted(one for policy in policies for one in policy["cpus"]))
+        raise InputError(f"there is no CPU {cpu}; the cpufreq policies{ran_on} for {folder} have {cpus}")
     rows = [
         dict(zip(columns, values, strict=True))
         for values in zip(*columns.values(), strict=True)

@@ -41,6 +41,7 @@ TABLES = (
     "eas_energy",
     "balance_pass",
     "throttle_decision",
+    "dl_throttle",
 )
 
 
@@ -58,6 +59,7 @@ class Records:
         self.changes = [(one.pop("at_ms") * 1_000_000, one) for one in self.policy.get("changes", [])]
         self.warmup_ns = self.end_ns - outcome["wall_ns"]
         self.tables = case.events(list(TABLES))
+        self.throttles = throttles(self.tables["dl_throttle"], 0, self.end_ns)
         self.codes = dict(_opplab.decision_codes())
         self.phrases = {(column, word): phrase for column, word, phrase in _opplab.decision_phrases()}
         self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
@@ -116,6 +118,28 @@ class Records:
         """Report which run it is."""
         about = {**about_case(self.facts), "fingerprint": self.fingerprint}
         return {**about, "warmup_ns": self.warmup_ns} if self.warmup_ns else about
+
+
+def throttles(table: dict[str, npt.NDArray[Any]], from_ns: int, end_ns: int) -> dict[int, list[tuple[int, int, str]]]:
+    """Give when deadline tasks waited for their next period, and why they had to, by task: (from, to, words)."""
+    found: dict[int, list[tuple[int, int, str]]] = {}
+    begun: dict[int, tuple[int, str]] = {}
+
+    def ends(task: int, at_ns: int) -> None:
+        since_ns, why = begun.pop(task)
+        if at_ns > from_ns:
+            found.setdefault(task, []).append((max(since_ns, from_ns), at_ns, why))
+
+    for values in zip(*(column.tolist() for column in table.values()), strict=True):
+        row = dict(zip(table, values, strict=True))
+        if row["throttled"]:
+            words = _opplab.decision_words("dl_throttle", row, ("", "", [], [], False), str, [])
+            begun.setdefault(row["task"], (row["time_ns"], words["how"]))
+        elif row["task"] in begun:
+            ends(row["task"], row["time_ns"])
+    for task in list(begun):
+        ends(task, end_ns)
+    return found
 
 
 def about_case(facts: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ PARTS = {
     "behind": "behind the activation before",
     "asleep": "asleep until something woke it",
     "waiting": "waiting for a CPU",
+    "budget": "throttled until its next period (SCHED_DEADLINE)",
     "quota": "stopped by the quota of its control group",
     "idle": "while a CPU left idle",
     "held": "queued on a CPU that ran no task (interrupts, a quota or a budget)",
@@ -117,6 +118,8 @@ class Timeline:
         waits for the exit.
     stops : dict, optional
         ``{cpu: [(from, to)]}``: when a quota stops the task's queue there. It waits for no other task then.
+    throttled : list, optional
+        ``[(from, to)]``: when a deadline task waits for its next period, on any CPU.
     """
 
     def __init__(
@@ -130,10 +133,11 @@ class Timeline:
         exits: dict[int, list[tuple[int, int]]],
         stays: dict[int, list[tuple[int, int]]] | None = None,
         stops: dict[int, list[tuple[int, int]]] | None = None,
+        throttled: list[tuple[int, int]] | None = None,
     ) -> None:
         self.cpus, self.idle, self._exits = cpus, idle, exits
         self._stays = exits if stays is None else stays
-        self._stops = stops or {}
+        self._stops, self._throttled = stops or {}, throttled or []
         self._switches, self._wakes, self._moves = switches, wakes, moves
         self._ran: dict[int, tuple[list[int], list[int]]] = {}
         for time_ns, cpu, prev, _, following in switches:
@@ -257,14 +261,15 @@ class Timeline:
                     self._run(parts, of_cpu, since_ns, until_ns, min(khz / of_cpu.top_khz, 1.0))
 
     def _waits(self, cpu: int, start_ns: int, end_ns: int, parts: dict[str, float]) -> Iterator[tuple[int, int, int]]:
-        """Give the pieces of a wait in which a CPU runs one task; what a quota takes of it is counted and left out."""
-        stops = self._stops.get(cpu, [])
-        changes = ([0, *(at for span in stops for at in span)], [0, *(on for _ in stops for on in (1, 0))])
-        for since_ns, until_ns, stopped in self._pieces(changes, start_ns, end_ns):
-            if stopped:
-                parts["quota"] += until_ns - since_ns
-            else:
-                yield from self._pieces(self._ran.get(cpu), since_ns, until_ns)
+        """Give the pieces of a wait in which a CPU runs one task; what stops the task is counted and left out."""
+        rest = [(start_ns, end_ns)]
+        for part, spans in (("budget", self._throttled), ("quota", self._stops.get(cpu, []))):
+            changes = ([0, *(at for span in spans for at in span)], [0, *(on for _ in spans for on in (1, 0))])
+            pieces = [piece for span in rest for piece in self._pieces(changes, *span)]
+            parts[part] += sum(until_ns - since_ns for since_ns, until_ns, stopped in pieces if stopped)
+            rest = [(since_ns, until_ns) for since_ns, until_ns, stopped in pieces if not stopped]
+        for span in rest:
+            yield from self._pieces(self._ran.get(cpu), *span)
 
     def _run(self, parts: dict[str, float], cpu: Cpu, start_ns: int, end_ns: int, clock: float) -> None:
         """Add a time of work at one clock, a share of the CPU's highest."""
@@ -351,9 +356,9 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
             exits.setdefault(cpu, []).append((begun.pop(cpu), at))
     cpus = speeds(records.outcome, records.facts)
     events = _events(rows, "task", "prev", "next", ("sched_waking",))
-    timeline = Timeline(
-        *events, rows("cpu_frequency", "cpu", "khz"), cpus, IDLE_TASK, exits, stops=_stops(records, task)
-    )
+    clocks = rows("cpu_frequency", "cpu", "khz")
+    throttled = [(since_ns, until_ns) for since_ns, until_ns, _ in records.throttles.get(task, [])]
+    timeline = Timeline(*events, clocks, cpus, IDLE_TASK, exits, stops=_stops(records, task), throttled=throttled)
     slept_ns = timeline.slept_ns(task)
     activations = []
     for index in records.where("activation", task=task, timed=1):

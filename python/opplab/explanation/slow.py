@@ -8,7 +8,7 @@ from typing import Any
 
 from opplab import _opplab
 from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
-from opplab.explanation.records import about_case
+from opplab.explanation.records import about_case, throttles
 from opplab.report.numbers import some_of
 
 SLOW = {
@@ -154,6 +154,26 @@ def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list
     return findings
 
 
+def budgets_that_acted(
+    names: list[str], waits: dict[int, list[tuple[int, int, str]]], task: int | None = None
+) -> list[Finding]:
+    """Give how often deadline tasks, or one of them, waited for their next period, for how long, and why."""
+    findings = []
+    for index, spans in waits.items() if task is None else [(task, waits[task])] if task in waits else []:
+        whole_ns, whys = (
+            sum(until_ns - since_ns for since_ns, until_ns, _ in spans),
+            Counter(why for _, _, why in spans),
+        )
+        listed = "; ".join(f"{count} times, {why}" for why, count in whys.most_common())
+        text = (
+            f"budget: {names[index]} waited for its next period (SCHED_DEADLINE): {listed}; {length(whole_ns)} in all, "
+            "in which it ran at no clock."
+        )
+        data = {"task": names[index], "nr_throttled": len(spans), "throttled_ns": whole_ns, "reasons": dict(whys)}
+        findings.append(Finding(0, "budget", text, data))
+    return findings
+
+
 def beside_siblings(busy_ns: int, beside_ns: int, lost_ns: int) -> Finding:
     """Give the time that CPUs were busy beside a busy thread of their core, and what it cost."""
     share, speed = 100 * beside_ns / busy_ns, 100 * (1 - lost_ns / beside_ns)
@@ -247,6 +267,10 @@ def slow_cpus(
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
+    waits = throttles(
+        case.events(["dl_throttle"])["dl_throttle"], outcome["end_ns"] - outcome["wall_ns"], outcome["end_ns"]
+    )
+    findings += budgets_that_acted(names, waits)
     findings += quotas_that_acted(outcome)
     if beside_ns[0]:
         findings.append(beside_siblings(busy_ns, *beside_ns))

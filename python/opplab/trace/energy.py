@@ -32,8 +32,9 @@ class TraceEnergy:
     clusters: pl.DataFrame
     """By cluster: of its CPUs, and of what they share."""
     tasks: pl.DataFrame
-    """By task: ``cpu_j`` while it ran, and ``shared_j``, its part of what its cluster's CPUs share. ``unknown_ns`` of
-    running at an unknown clock is in neither; what ran at no known clock has no energy (null)."""
+    """By task, a row a thread, also where a later one had its pid: ``cpu_j`` while it ran, and ``shared_j``, its part
+    of what its cluster's CPUs share. ``unknown_ns`` of running at an unknown clock is in neither; what ran at no known
+    clock has no energy (null)."""
     processes: pl.DataFrame
     groups: pl.DataFrame
     """`processes` and `groups`: sums of tasks by process (null where the trace lacks it), and by kind of name
@@ -124,6 +125,30 @@ def app_of(process: str) -> str:
 PID_MAX_LIMIT = 1 << 22
 """The kernel has no larger pid (include/linux/threads.h)."""
 
+
+def by_number(of_pid: dict[int, str], threads: list[tuple[int, int, str | None, bool]]) -> dict[int, str]:
+    """Give what is known of pids by the numbers of threads: of a pid that several had it is the last one's.
+
+    Of the others the name at their end is known, if that is in the trace.
+
+    Examples
+    --------
+    >>> by_number({7: "cat", 8: "sh"}, [(7, 7, "ls", False), (7 + PID_MAX_LIMIT, 7, None, True)])
+    {8: 'sh', 7: 'ls', 4194311: 'cat'}
+    """
+    reused = {pid for _, pid, _, _ in threads}
+    found = {pid: value for pid, value in of_pid.items() if pid not in reused}
+    for number, pid, name, is_last in threads:
+        value = of_pid.get(pid) if is_last else name
+        found |= {} if value is None else {number: value}
+    return found
+
+
+def pid_of(number: pl.Expr) -> pl.Expr:
+    """Give the pid of a thread's number."""
+    return number % PID_MAX_LIMIT
+
+
 SCHEMAS: dict[str, dict[str, str]] = {
     "tasks": {
         "pid": "Int64",
@@ -167,23 +192,28 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         place = made.columns.index("energy_j") + 1
         return made.insert_column(place, ends[0]).insert_column(place + 1, ends[1])
 
-    def named(column: str) -> pl.Expr:
-        return pl.col(column).replace_strict(names, default="<...>", return_dtype=pl.String)
+    threads = own["threads"]
 
-    def told(column: str) -> pl.Expr:
-        return pl.col(column).replace_strict(cgroups, default=None, return_dtype=pl.String)
+    def named(column: str, of: dict[int, str]) -> pl.Expr:
+        return pl.col(column).replace_strict(of, default="<...>", return_dtype=pl.String)
 
-    tasks = table("tasks").with_columns(named("pid").alias("comm"))
+    def told(column: str, of: dict[int, str]) -> pl.Expr:
+        return pl.col(column).replace_strict(of, default=None, return_dtype=pl.String)
+
+    # Of groups the trace shows which one is a pid's last thread's.
+    groups = by_number(cgroups, [(number, pid, None, is_last) for number, pid, _, is_last in threads])
+    tasks = table("tasks").with_columns(named("pid", by_number(names, threads)).alias("comm"))
     # In traces of runs the processes beyond the kernel's are control groups.
     is_group = pl.col("process") >= PID_MAX_LIMIT
     tasks = tasks.with_columns(
         pl.when(is_group).then("pid").otherwise("process").alias("process"),
-        pl.when(is_group).then(named("process")).alias("group_of_run"),
+        pl.when(is_group).then(named("process", names)).alias("group_of_run"),
     )
     tasks = tasks.with_columns(
-        pl.when(pl.col("process").is_not_null()).then(named("process")).alias("process_name"),
+        pl.when(pl.col("process").is_not_null()).then(named("process", names)).alias("process_name"),
         pl.col("comm").map_elements(group_of, return_dtype=pl.String).alias("group"),
-        pl.coalesce("group_of_run", told("pid"), told("process")).alias("cgroup"),
+        pl.coalesce("group_of_run", told("pid", groups), told("process", cgroups)).alias("cgroup"),
+        pid_of(pl.col("pid")),
     )
     tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
     # What ran at no known clock has no energy that is known.

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from opplab.report.numbers import some_of
-from opplab.trace.energy import left_out
+from opplab.trace.energy import by_number, left_out, pid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TABLES = ("tasks", "rqs", "freq_residency", "idle_residency", "running", "waits", "activations",
           "cpu_energy", "cluster_energy", "task_energy")  # fmt: skip
 """The tables of `Signals`, in the order in which they are written."""
+THREAD = ("pid", "comm")
+"""What a row about a task is of: threads of one pid, one after the other, have names of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +44,6 @@ class _Sums:
     """Running time that is not in the energy, because its frequency is not known."""
     left_out: list[str]
     """All that is not in the energy, in words, as `TraceEnergy.left_out`."""
-
-    def _task_summary(self, *others: pl.DataFrame) -> pl.DataFrame:
-        table = self.running.group_by("pid", "comm").agg(pl.col("time_ns").sum().alias("running_ns"))
-        energy = [] if self.task_energy is None else [self.task_energy.select("pid", "energy_j")]
-        for other in [*others, *energy]:
-            table = table.join(other, on="pid", how="left")
-        return table.with_columns(pl.col("util_avg_mean").round(1)).sort("running_ns", "pid", descending=[True, False])
 
     def cpu_summary(self) -> pl.DataFrame:
         """Give one row a CPU: time of tasks, mean frequency while it is known, time in idle states, energy."""
@@ -93,14 +91,14 @@ class Signals(_Sums):
 
     def task_summary(self) -> pl.DataFrame:
         """Give one row a task: running time, utilisation, waits, energy, activations missed; the busiest first."""
-        util = self.tasks.group_by("pid").agg(
+        util = self.tasks.group_by(THREAD).agg(
             pl.col("util_avg").mean().alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
         )
         wait_ns = pl.col("wait_ns")
         # The nearest rank, as the engine's summary has it.
         waits = (
             self.waits.filter(pl.col("woken"))
-            .group_by("pid")
+            .group_by(THREAD)
             .agg(
                 pl.len().alias("wakeups"),
                 wait_ns.quantile(0.5, "equiprobable").cast(pl.Int64).alias("latency_ns_p50"),
@@ -110,20 +108,28 @@ class Signals(_Sums):
         )
         # Without a deadline nothing is known to be late.
         late = pl.when(pl.col("missed").count() > 0).then(pl.col("missed").sum()).alias("missed")
-        missed = self.activations.group_by("pid").agg(pl.len().alias("activations"), late)
-        return self._task_summary(util, waits, missed)
+        missed = self.activations.group_by(THREAD).agg(pl.len().alias("activations"), late)
+        energy = [] if self.task_energy is None else [self.task_energy.group_by(THREAD).agg(pl.col("energy_j").sum())]
+        return _summary(self.running, THREAD, util, waits, missed, *energy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignalSums(_Sums):
-    """What the signals of a trace come down to: tables of `Signals` that are sums, and of the others a row a task."""
+    """What the signals of a trace come down to: tables of `Signals` that are sums, and a row a task."""
 
-    util: pl.DataFrame
-    latencies: pl.DataFrame
+    summary: pl.DataFrame
 
     def task_summary(self) -> pl.DataFrame:
         """Give one row a task, as `Signals.task_summary`."""
-        return self._task_summary(self.util, self.latencies)
+        return self.summary
+
+
+def _summary(running: pl.DataFrame, keys: Sequence[str], *others: pl.DataFrame) -> pl.DataFrame:
+    """Give one row a task, the busiest first."""
+    table = running.group_by(keys).agg(pl.col("time_ns").sum().alias("running_ns"))
+    for other in others:
+        table = table.join(other, on=keys, how="left")
+    return table.with_columns(pl.col("util_avg_mean").round(1)).sort("running_ns", "pid", descending=[True, False])
 
 
 def _with_share(table: pl.DataFrame) -> pl.DataFrame:
@@ -143,13 +149,14 @@ def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFram
     return table.with_columns(known).drop("ended").sort("time_ns", "pid")
 
 
-def _named(columns: dict[str, Any], names: dict[int, str]) -> pl.DataFrame:
-    """Make a table; where it has pids, the tasks' names are behind them."""
+def _named(columns: dict[str, Any] | pl.DataFrame, names: dict[int, str]) -> pl.DataFrame:
+    """Make a table; where it has numbers of threads, these become their pids, and the names are behind them."""
     made = pl.DataFrame(columns)
     if "pid" not in made.columns:
         return made
     comm = pl.col("pid").replace_strict(names, default="<...>", return_dtype=pl.String).alias("comm")
-    return made.insert_column(made.columns.index("pid") + 1, made.select(comm)["comm"])
+    made = made.insert_column(made.columns.index("pid") + 1, made.select(comm)["comm"])
+    return made.with_columns(pid_of(pl.col("pid")))
 
 
 NAMED = 8
@@ -164,6 +171,7 @@ def unjudged(raw: dict[str, Any], names: dict[int, str]) -> list[str]:
     def listed(pids: list[int]) -> str:
         return some_of((names.get(pid, str(pid)) for pid in pids), NAMED)
 
+    names = by_number(names, raw["threads"])
     notes = []
     if raw["unjudged"]:
         why = "awake for more than half of the trace, so that their deadlines are unknown"
@@ -182,10 +190,13 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
     waits = ["wakeups", "latency_ns_p50", "latency_ns_p99", "latency_ns_max"]
     for first, columns in (("wakeups", waits), ("activations", ["activations", "missed"])):
         latencies = latencies.with_columns(pl.when(pl.col(first) > 0).then(pl.col(*columns)))
-    return SignalSums(**_sums(raw, names), util=pl.DataFrame(raw["task_util"]), latencies=latencies)
+    energy = [pl.DataFrame(raw["task_energy"])] if "task_energy" in raw else []
+    summary = _summary(pl.DataFrame(raw["running"]), ["pid"], pl.DataFrame(raw["task_util"]), latencies, *energy)
+    return SignalSums(**_sums(raw, names), summary=_named(summary, by_number(names, raw["threads"])))
 
 
 def _sums(raw: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
+    names = by_number(names, raw["threads"])
     energy = ("cpu_energy", "cluster_energy", "task_energy")
     left_ns = [raw.get(name, 0) for name in ("unknown_ns", "shared_unknown_ns", "unseen_ns")]
     return {
@@ -199,11 +210,12 @@ def _sums(raw: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
 
 def make(raw: dict[str, Any], names: dict[int, str]) -> Signals:
     """Make tables of what `_opplab.trace_signals` gave; `names` are those of tasks by pid."""
+    sums, names = _sums(raw, names), by_number(names, raw["threads"])
     rqs = pl.concat([_named(raw["rqs"], names), _named(raw["rqs_between"], names)])
     return Signals(
-        **_sums(raw, names),
+        **sums,
         tasks=_named(raw["tasks"], names),
         rqs=rqs.sort("time_ns", maintain_order=True),
         waits=_named(raw["waits"], names),
-        activations=_with_deadlines(_named(raw["activations"], names), pl.DataFrame(raw["deadlines"])),
+        activations=_named(_with_deadlines(pl.DataFrame(raw["activations"]), pl.DataFrame(raw["deadlines"])), names),
     )

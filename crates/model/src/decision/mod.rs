@@ -263,6 +263,9 @@ decisions! {
     /// The quota of a control group, by its place in the workload, stops its queue on `cpu`, or lets it go on (`throttled` is
     /// not set).
     Throttle = throttle_decision { cpu: CpuIdx, group: u32, throttled: bool }
+    /// Deadline task `task` on `cpu` waits for its next period, or that begins (`throttled` is not set). It has used up its runtime,
+    /// gave the rest away (`yielded`), or was to run between its deadline and the end of its period (`constrained`).
+    DlThrottle = dl_throttle { cpu: CpuIdx, task: TaskIdx, throttled: bool, constrained: bool, yielded: bool }
 }
 
 /// What of a decision of schedutil its governor does not know.

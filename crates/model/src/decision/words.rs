@@ -171,6 +171,19 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
                 format!("a control group's queue on CPU {cpu} {}", if throttled { "stops" } else { "goes on" });
             Words { title: how.clone(), text: format!("{how}: {outcome}."), how, outcome }
         }
+        &Decision::DlThrottle { task, throttled, constrained, yielded, .. } => {
+            let how = match (throttled, constrained, yielded) {
+                (false, ..) => "the next period begins",
+                (true, true, _) => "its deadline has passed, and its period has not ended",
+                (true, false, true) => "it gave the rest of its runtime away (sched_yield())",
+                (true, false, false) => "its runtime is used up (dl-runtime)",
+            };
+            let how = how.to_owned();
+            let task = (names.task)(task);
+            let outcome =
+                if throttled { format!("{task} waits for its next period") } else { format!("{task} may run again") };
+            Words { title: outcome.clone(), text: format!("{how}: {outcome}."), how, outcome }
+        }
     }
 }
 

@@ -37,6 +37,8 @@ const WORK_NS_MAX: u64 = 1 << 60;
 pub struct CompileOptions<'a> {
     /// Name of the workload.
     pub name: &'a str,
+    /// Name of the machine, for messages; empty if it has none.
+    pub machine: &'a str,
     /// Capacity of each CPU of the machine; empty if it is not known. Then CPU numbers are not checked, and work is
     /// taken to be calibrated on the biggest CPU.
     pub capacities: &'a [u32],
@@ -55,6 +57,7 @@ impl<'a> Names<'a> {
 
 #[derive(Default)]
 struct Compiler<'a> {
+    machine: &'a str,
     capacities: &'a [u32],
     mutexes: Names<'a>,
     conds: Names<'a>,
@@ -79,7 +82,8 @@ impl RtApp {
     }
 
     fn compile_inner(&self, options: &CompileOptions<'_>) -> Result<Workload, Fault> {
-        let mut compiler = Compiler { capacities: options.capacities, ..Compiler::default() };
+        let CompileOptions { machine, capacities, .. } = *options;
+        let mut compiler = Compiler { machine, capacities, ..Compiler::default() };
         let events = || self.tasks.iter().flat_map(|task| &task.phases).flat_map(|phase| &phase.events);
         for event in events() {
             if let EventKind::Timer { timer, unique: false, absolute: true, .. } = &event.kind {
@@ -261,16 +265,20 @@ impl<'a> Compiler<'a> {
         Ok(Some(index as u32))
     }
 
+    /// Which CPUs the machine has, in words.
+    fn cpus(&self) -> String {
+        let nr = self.capacities.len();
+        let the = if self.machine.is_empty() { "the " } else { "" };
+        let gap = if self.machine.is_empty() { "" } else { " " };
+        format!("{the}machine{gap}{} has {nr} CPUs, 0-{}", self.machine, nr - 1)
+    }
+
     fn cpu_set(&mut self, cpus: &Spanned<Vec<u32>>) -> Result<u32, Fault> {
         if let Some(&last) = cpus.value.last()
             && !self.capacities.is_empty()
             && last as usize >= self.capacities.len()
         {
-            let nr = self.capacities.len();
-            return Err(Fault::new(
-                cpus.at,
-                format!("CPU {last} does not exist: the machine has {nr} CPUs, 0-{}", nr - 1),
-            ));
+            return Err(Fault::new(cpus.at, format!("CPU {last} does not exist: {}", self.cpus())));
         }
         let index = self.cpu_sets.iter().position(|set| *set == cpus.value).unwrap_or_else(|| {
             self.cpu_sets.push(cpus.value.clone());
@@ -287,8 +295,7 @@ impl<'a> Compiler<'a> {
             Calibration::Cpu(_) if self.capacities.is_empty() => ns,
             Calibration::Cpu(cpu) => {
                 let capacity = self.capacities.get(cpu as usize).ok_or_else(|| {
-                    let nr = self.capacities.len();
-                    let message = format!("`calibration` on CPU {cpu}, but the machine has {nr} CPUs, 0-{}", nr - 1);
+                    let message = format!("`calibration` on CPU {cpu}, but {}", self.cpus());
                     Fault::new(rtapp.global.calibration.at, message)
                 })?;
                 ns * u128::from(*capacity) / 1024

@@ -31,7 +31,20 @@ mod integrate;
 pub(crate) use integrate::Integrator;
 
 /// The events that energy follows from; others count for the time only.
-pub const EVENTS: [&str; 6] = ["sched_switch", "cpu_frequency", "cpu_idle", "power_rail", "idle_exit", "cluster_idle"];
+///
+/// Births and ends show whose a pid is ([`opplab_signals::decode::Threads`]).
+pub const EVENTS: [&str; 10] = [
+    "sched_switch",
+    "task_newtask",
+    "sched_process_fork",
+    "sched_wakeup_new",
+    "sched_process_exit",
+    "cpu_frequency",
+    "cpu_idle",
+    "power_rail",
+    "idle_exit",
+    "cluster_idle",
+];
 
 /// Steps of the power over time that are kept at most; they are as long as the trace needs.
 const STEPS_MAX: usize = 2048;
@@ -174,7 +187,7 @@ pub struct TraceEnergy {
     pub cpus: Vec<CpuEnergy>,
     /// By cluster.
     pub clusters: Vec<ClusterEnergy>,
-    /// By pid.
+    /// By pid, or a thread's number ([`opplab_signals::decode::Threads`]).
     pub tasks: BTreeMap<i32, TaskEnergy>,
     /// Of idle CPUs, and of clusters while none of their CPUs ran a task, fJ.
     pub idle_fj: u128,
@@ -305,7 +318,7 @@ impl<'m> EnergyMeter<'m> {
             strangers: self.strangers,
             too_fast: self.too_fast,
             no_opps: self.no_opps,
-            no_states: self.has == (false, false) && sums.cpus.iter().any(|cpu| cpu.idle_fj > 0),
+            no_states: self.has == (false, false) && sums.idle_fj > 0,
             states_note: self.states.note().filter(|_| self.has == (true, false)),
             ..sums
         }
@@ -533,6 +546,20 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         };
         assert_eq!(of(&[1_000_000, 2_001_000]), None, "a turbo clock is shown as one MHz more");
         assert_eq!(of(&[2_400_000, 2_600_000, 2_500_000]), Some((0, 2_600_000)));
+    }
+
+    #[test]
+    fn idle_without_idle_states_is_noted_where_it_costs_something() {
+        // In the shallowest state the CPUs draw nothing, but what they share stays awake.
+        let mut machine = toy();
+        machine.clusters[0].idle.iter_mut().for_each(|state| state.power_uw = 0);
+        let clock = "x-0 [000] 0.000000: cpu_frequency: state=1000000 cpu_id=0\n";
+        let runs = [clock.to_owned(), switch(0, 0, 0, 7), switch(0, 100, 7, 0), switch(0, 300, 0, 7)].concat();
+        let energy = energy_of(&runs, &machine);
+        // 200 us of 40 mW.
+        assert_eq!((energy.idle_fj, energy.no_states), (40 * 200 * 1_000_000, true));
+        let sleeps = "x-0 [000] 0.000100: cpu_idle: state=1 cpu_id=0\n";
+        assert!(!energy_of(&(runs + sleeps), &machine).no_states);
     }
 
     #[test]

@@ -70,6 +70,13 @@ impl<'c, S: Sink> Journal<'c, S> {
         }
     }
 
+    /// `task` asks for these clamps of utilisation.
+    pub(crate) fn clamps(&mut self, time_ns: u64, task: TaskId, min: Option<u16>, max: u16) {
+        if S::ENABLED {
+            self.sink.clamps(time_ns, task.0, min, max);
+        }
+    }
+
     /// The timer that wakes `task` was due.
     #[inline]
     pub(crate) fn timer_due(&mut self, task: TaskId, due_ns: u64) {

@@ -24,6 +24,7 @@ trait Watcher {
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64);
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
+    fn clamps(&mut self, now_ns: u64, task: u32, min: Option<u16>, max: u16);
     fn timer_due(&mut self, task: u32, due_ns: u64);
     fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64);
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
@@ -58,6 +59,10 @@ impl<S: Sink> Watcher for S {
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
         Sink::policy(self, now_ns, task, policy);
+    }
+
+    fn clamps(&mut self, now_ns: u64, task: u32, min: Option<u16>, max: u16) {
+        Sink::clamps(self, now_ns, task, min, max);
     }
 
     fn timer_due(&mut self, task: u32, due_ns: u64) {
@@ -113,6 +118,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
         self.0.policy(now_ns, task, policy);
+    }
+
+    fn clamps(&mut self, now_ns: u64, task: u32, min: Option<u16>, max: u16) {
+        self.0.clamps(now_ns, task, min, max);
     }
 
     fn timer_due(&mut self, task: u32, due_ns: u64) {

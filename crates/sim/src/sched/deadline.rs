@@ -11,6 +11,7 @@ use opplab_kernel::sched::deadline::{
     DeadlineFacts, DlClaim, DlCurr, DlPush, DlTask, check_preempt_equal_dl, dl_time_before, pull_dl_task, push_dl_task,
     select_task_rq_dl, task_woken_dl,
 };
+use opplab_model::decision::Decision;
 use opplab_model::event::{PlacementRule, Sink};
 
 use crate::ids::{CpuId, TaskId};
@@ -104,6 +105,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         };
         let (deadline, throttled) = (dl.entity.deadline, dl.entity.throttled);
         if waits {
+            self.record_dl_throttle(task, true, true);
             self.start_dl_timer(cpu, task);
         }
         if throttled {
@@ -174,6 +176,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if starts_later {
             self.cpus[cpu].nr_running -= 1;
+            self.record_dl_throttle(curr, true, false);
             self.start_dl_timer(cpu, curr);
         } else {
             if let Some(dl) = self.tasks[curr].dl.as_deref_mut() {
@@ -204,9 +207,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if class != Class::Deadline {
             // The kernel forgets it; if the task comes back, nobody would replenish it.
             dl.entity.throttled = false;
+            self.record_dl_throttle(task, false, false);
             return;
         }
         dl.entity.replenish_dl_entity(now);
+        self.record_dl_throttle(task, false, false);
         if life != Life::Queued {
             return;
         }
@@ -214,6 +219,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.enqueue_task(cpu, task, Enqueue::Replenished);
         self.wakeup_preempt(cpu, task);
         self.push_dl_task(cpu);
+    }
+
+    fn record_dl_throttle(&mut self, task: TaskId, throttled: bool, constrained: bool) {
+        if S::DECISIONS {
+            let state = &self.tasks[task];
+            let (cpu, yielded) = (state.cpu.0, state.dl.as_ref().is_some_and(|dl| dl.entity.yielded));
+            self.record(Decision::DlThrottle { cpu, task: task.0, throttled, constrained, yielded });
+        }
     }
 
     /// Whether `task` waits for its next period.

@@ -173,6 +173,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.tasks[task];
         state.uclamp_min = min.map(|min| min.min(1024)).or(state.uclamp_min);
         state.uclamp_max = max.map_or(state.uclamp_max, |max| max.min(1024));
+        let (min, max) = (state.uclamp_min, state.uclamp_max);
+        self.journal.clamps(self.now - BOOT_NS, task, min, max);
         // __sched_setscheduler() takes the task off its queue and back.
         self.uclamp_rq_dec(cpu, task);
         self.uclamp_rq_inc(cpu, task);
