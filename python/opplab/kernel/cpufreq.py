@@ -54,6 +54,8 @@ def map_util_freq(util: int, freq_khz: int, capacity: int = 1024) -> int:
     >>> map_util_freq(map_util_perf(512), 2_000_000)
     1250000
     """
+    if capacity < 1:
+        raise InputError(f"a capacity of {capacity} is less than 1")
     return _kernel.map_util_freq(util, freq_khz, capacity)
 
 

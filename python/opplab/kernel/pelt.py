@@ -134,7 +134,7 @@ def pelt(
     Raises
     ------
     InputError
-        Arrays that differ in length, an unknown invariance or half-life.
+        Arrays that differ in length, an unknown invariance or half-life, a speed or capacity out of range.
 
     Notes
     -----
@@ -153,12 +153,16 @@ def pelt(
     activity = _activity(running, runnable)
     if half_life not in (8, 16, 32):
         raise InputError(f"no half-life of {half_life} periods (there are 8, 16, 32)")
+    if not 1 <= capacity <= 1024:
+        raise InputError(f"a capacity of {capacity} is not within 1..1024")
     if freq_scale is None and capacity == 1024 and invariance == "time-dilated":
         invariance = "none"
     if invariance == "none":
         scale = np.empty(0, dtype=np.uint16)
     else:
         scales = np.asarray(1024 if freq_scale is None else freq_scale)
+        if scales.dtype.kind not in "ui" and scales.size:
+            raise InputError(f"freq_scale holds {scales.dtype}, not integers of 0..1024 (half speed is 512)")
         if scales.size and (int(scales.min()) < 0 or int(scales.max()) > 1024):
             raise InputError("freq_scale is not within 0..1024")
         scale = np.ascontiguousarray(
