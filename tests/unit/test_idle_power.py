@@ -120,3 +120,28 @@ def test_a_fleet_leaves_such_settings_out_in_text_and_json(tmp_path: Path) -> No
     told = {row["machine_type"]: " ".join(answer["missing"][row["digest"]]) for row in answer["rows"]}
     assert words in told[f"{UNKNOWN}, 64 CPUs"]
     assert words not in told["skylake-8x-uma, 8 CPUs"]
+
+
+def test_tables_of_a_results_folder_name_what_their_energy_leaves_out(tmp_path: Path) -> None:
+    load = tmp_path / "load.json"
+    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}
+    load.write_text(json.dumps({"tasks": {"t": task}}))
+    command = [
+        "run",
+        str(load),
+        "-m",
+        UNKNOWN,
+        "--governor",
+        "performance",
+        "--vs",
+        "idle_disable=C6",
+        "--vs",
+        "no_turbo=true",
+    ]
+    command += ["--seconds", "0.2", "--iterations", "2", "-j", "1", "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    words = f"{UNKNOWN} has no power of idle states, so that energy and power leave out what idle_disable=C6 changes"
+    for metric, named in (("energy", True), ("response_p99", False)):
+        found = CliRunner().invoke(main, ["compare", str(tmp_path / "out"), "--metric", metric])
+        assert found.exit_code == 0, found.output
+        assert (words in found.stderr) == named
