@@ -93,3 +93,55 @@ def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(tmp_path: Path) -
     assert found.exit_code == 0, found.output
     assert "sign open" not in found.stdout
     assert "energy +0.00 %: equal in all runs." in found.stdout
+
+
+def test_a_fleet_leaves_such_settings_out_in_text_and_json(tmp_path: Path) -> None:
+    load = tmp_path / "load.json"
+    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}
+    load.write_text(json.dumps({"tasks": {"t": task}}))
+    command = [
+        "fleet",
+        UNKNOWN,
+        "skylake-8x-uma",
+        "-w",
+        str(load),
+        "--governor",
+        "performance",
+        "--vs",
+        "no_turbo=true",
+    ]
+    command += ["--vs", "idle_disable=C6", "--seconds", "0.2", "--iterations", "1", "--uncertainty", "0", "-j", "1"]
+    shown = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "out")], catch_exceptions=False).stdout
+    words = "idle_disable=C6 is left out: what it changes in idle states costs an unknown power"
+    assert f"{UNKNOWN}, 64 CPUs: {words}" in " ".join(shown.split())
+    assert " ".join(shown.split()).count(words) == 1
+    again = [*command, "-o", str(tmp_path / "out"), "--format", "json"]
+    answer = json.loads(CliRunner().invoke(main, again, catch_exceptions=False).stdout)
+    told = {row["machine_type"]: " ".join(answer["missing"][row["digest"]]) for row in answer["rows"]}
+    assert words in told[f"{UNKNOWN}, 64 CPUs"]
+    assert words not in told["skylake-8x-uma, 8 CPUs"]
+
+
+def test_tables_of_a_results_folder_name_what_their_energy_leaves_out(tmp_path: Path) -> None:
+    load = tmp_path / "load.json"
+    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}
+    load.write_text(json.dumps({"tasks": {"t": task}}))
+    command = [
+        "run",
+        str(load),
+        "-m",
+        UNKNOWN,
+        "--governor",
+        "performance",
+        "--vs",
+        "idle_disable=C6",
+        "--vs",
+        "no_turbo=true",
+    ]
+    command += ["--seconds", "0.2", "--iterations", "2", "-j", "1", "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    words = f"{UNKNOWN} has no power of idle states, so that energy and power leave out what idle_disable=C6 changes"
+    for metric, named in (("energy", True), ("response_p99", False)):
+        found = CliRunner().invoke(main, ["compare", str(tmp_path / "out"), "--metric", metric])
+        assert found.exit_code == 0, found.output
+        assert (words in found.stderr) == named

@@ -299,7 +299,8 @@ class Fleet(Block):
         commands = {kind.digest: saving.commands for kind, saving in self.types}
         refused = [{"dump": name, "why": why} for name, why in self.refused]
         words = {
-            name: {kind.digest: getattr(saving, name) for kind, saving in self.types} for name in ("twins", "left_out")
+            name: {kind.digest: getattr(saving, name) for kind, saving in self.types}
+            for name in ("twins", "left_out", "missing")
         }
         return {**super().facts(), "commands": commands, **words, "refused": refused, "assumed": self.assumed}
 
@@ -610,7 +611,7 @@ def _name_of(text: str, source: Path) -> str:
     about, imported, _ = str(tree.get("provenance", "")).partition("; imported from")
     name = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", about if imported else "")
     name = " ".join(name.split()) or source.name.partition(".")[0]
-    return f"{name}, {_cpus(tree)} CPUs"
+    return f"{name}, {several(_cpus(tree), 'CPU')}"
 
 
 def _built_in(text: str) -> list[str]:

@@ -21,6 +21,8 @@ from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
 from opplab.report.numbers import several
 from opplab.report.text import render_table, terminal_width
+from opplab.simulation.power import is_of_power
+from opplab.sweep.missing import idle_in_words
 from opplab.sweep.store import Store
 
 TYPE_CHECKING = False
@@ -203,6 +205,9 @@ class Request:
         for line in self._other_questions:
             # A gate prints what it fails on.
             if not gated or self._allows(line):
+                click.echo(f"opplab: {line}", err=True)
+        if any(is_of_power(row.metric) for one in tables for row in one.rows):
+            for line in idle_in_words(self._unknown_idle()):
                 click.echo(f"opplab: {line}", err=True)
         for source in () if gated else self.source:
             if gone := self._unfinished(source):
@@ -463,6 +468,11 @@ class Request:
                 elif question[0] != before[0]:
                     found.append(f"{place} is other work in {source} than in {other}")
         return found
+
+    def _unknown_idle(self) -> list[list[str]]:
+        """Give machine, baseline and policy where energies of results folders leave out what idle states draw."""
+        folders = [one for one in self.source if (Path(one) / "manifest.json").is_file()]
+        return [found for one in folders for found in Store(one).manifest().get("unknown_idle", ())]
 
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""

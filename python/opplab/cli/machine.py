@@ -14,6 +14,7 @@ from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, interval_option, output_format_option, points_option, report_option
 from opplab.files import toml_of, write_text
 from opplab.report.ktap import Test, ktap
+from opplab.report.numbers import several
 from opplab.report.text import print_table, say
 from opplab.simulation.machine import Machine
 from opplab.simulation.ranges import ends_in_words
@@ -54,7 +55,7 @@ def _idle_uw(cluster: dict[str, Any], opp: dict[str, Any], key: str) -> int | No
 
 def _text(facts: dict[str, Any]) -> str:
     lines = [
-        f"{facts['name']}: {facts['nr_cpus']} CPUs, invariance by {facts['invariance']}",
+        f"{facts['name']}: {several(facts['nr_cpus'], 'CPU')}, invariance by {facts['invariance']}",
         f"  {facts['provenance']}",
     ]
     for driver in facts["drivers"]:
@@ -311,7 +312,7 @@ def import_(
     else:
         write_text(output, text)
     machine = _opplab.Machine.parse("machine", text)
-    lines = [f"{machine.name}: {machine.nr_cpus} CPUs from a {facts['source']}"]
+    lines = [f"{machine.name}: {several(machine.nr_cpus, 'CPU')} from a {facts['source']}"]
     lines += [f"  read     {what}: {place}" for what, place in facts["told"]]
     lines += [f"  default  {what}: {value}" for what, value in facts["defaults"]]
     lines += [f"  missing  {what}" for what in facts["missing"]]

@@ -16,7 +16,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
 from opplab.sweep.drivers import driver_under, has_epp, has_hwp, refused_epp
 from opplab.sweep.experiments import Experiment
-from opplab.sweep.missing import missing, unknown_idle
+from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
 
 _EAS_OFF = 50.0
@@ -136,20 +136,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     ]
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
-    beside = [*unlike_drivers(drivers, pairs), *_of_idle(cases, pairs)]
+    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(cases, pairs)))]
     return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values())]
-
-
-def _of_idle(cases: Iterable[Case], pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Name policies whose changes of energy and power lack what they change in idle states."""
-    found: dict[str, dict[str, None]] = {}
-    for name, _, variant in unknown_idle(cases, pairs):
-        found.setdefault(name, {})[variant] = None
-    return [
-        f"{name} has no power of idle states, so that energy and power leave out what {in_words([*labels])} "
-        f"{'changes' if len(labels) == 1 else 'change'} in them."
-        for name, labels in found.items()
-    ]
 
 
 def crowded(cases: Iterable[Case]) -> list[str]:

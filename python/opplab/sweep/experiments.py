@@ -17,6 +17,7 @@ from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation.cases import Case, measured_time, names_of
 from opplab.sweep import fitted
+from opplab.sweep.missing import unknown_idle
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
 from opplab.sweep.tables import Tables
@@ -320,6 +321,7 @@ class Experiment:
             "duration_ns": first.duration_ns,
             "seconds": self.adjusted.get("seconds"),
             "questions": self._questions(),
+            "unknown_idle": unknown_idle(self.cases, self.pairs),
             "cases": [{"hash": case.hash, "label": names[case.hash]} for case in self.cases],
         }
 

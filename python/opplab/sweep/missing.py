@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import CaseError, InputError
 from opplab.kernel.profiles import halves
+from opplab.report.start import in_words
 from opplab.simulation.power import has_idle_power
 
 if TYPE_CHECKING:
@@ -132,6 +133,24 @@ def unknown_idle(cases: Iterable[Case], pairs: Iterable[tuple[str, str]]) -> lis
             if changes_unknown_idle(file["machine"], json.loads(theirs.json)["policy"], file["policy"]):
                 found.append((name, base, variant))
     return found
+
+
+def idle_in_words(found: Iterable[Sequence[str]]) -> list[str]:
+    """Give the words for machines, baselines and policies of `unknown_idle`.
+
+    Examples
+    --------
+    >>> idle_in_words([("xeon", "menu", "teo"), ("xeon", "menu", "ladder")])
+    ['xeon has no power of idle states, so that energy and power leave out what teo and ladder change in them']
+    """
+    labels: dict[str, dict[str, None]] = {}
+    for name, _, variant in found:
+        labels.setdefault(name, {})[variant] = None
+    return [
+        f"{name} has no power of idle states, so that energy and power leave out what {in_words([*those])} "
+        f"{'changes' if len(those) == 1 else 'change'} in them"
+        for name, those in labels.items()
+    ]
 
 
 def changes_unknown_idle(machine: Mapping[str, Any], base: Mapping[str, Any], policy: Mapping[str, Any]) -> bool:
