@@ -211,7 +211,7 @@ def seal(
     there = dict.fromkeys(row["metric"] for part in parts for row in with_energy_per_work(part.iter_rows(named=True)))
     for name in metrics:
         if name not in there:
-            raise InputError(f"{experiment.file}: its runs have no metric `{name}`{nearest(name, there)}")
+            raise InputError(f"{experiment.file}: its runs have no metric `{name}`{nearest(name, list(there))}")
     source = Frame(results)
     labels = results["benchmark"].unique(maintain_order=True).to_list()
     wanted = list(metrics) or list(dict.fromkeys(name for label in labels for name in source.declared(label)))
