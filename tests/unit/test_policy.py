@@ -247,3 +247,18 @@ def test_names_that_nothing_has_are_refused_at_construction(keys: dict[str, Any]
     with pytest.raises(opplab.InputError, match=words) as caught:
         opplab.Policy(**keys)
     assert "policy:" not in str(caught.value), "no place in a file that nobody wrote"
+
+
+@pytest.mark.parametrize(
+    ("machine", "keys", "words"),
+    [
+        ("juno-r2", {"offline_cpus": "0-5"}, "`offline_cpus`: no CPU is left online"),
+        ("skylake-8x-uma", {"offline_cpus": "0-7"}, "`offline_cpus`: CPU 0 of an x86 machine stays online"),
+        ("juno-r2", {"nohz_full": "0-5"}, "`nohz_full`: no CPU is left for timekeeping"),
+    ],
+)
+def test_the_reason_of_a_machine_without_a_cpu_is_its_own(machine: str, keys: dict[str, Any], words: str) -> None:
+    """`nohz_full` was named where the last CPU of a machine was taken offline, and nobody had set it."""
+    work = opplab.Workload.periodic(1, run_us=1000, period_us=10000)
+    with pytest.raises(opplab.OpplabError, match=words):
+        opplab.simulate(machine, work, opplab.Policy(**keys), seconds=0.01)

@@ -82,14 +82,17 @@ impl Policy {
             }
         }
         self.check_sugov_cpus(machine, driver, at)?;
-        if (0..nr as u32).all(|cpu| self.nohz_full.contains(&cpu) || !self.is_online(machine, cpu)) {
-            return Err(Fault::new(at, String::from("`nohz_full`: no CPU is left for timekeeping and housekeeping")));
-        }
         if self.nosmt && !machine.has_smt() {
             return Err(Fault::new(at, format!("`nosmt`: machine {} has one thread a core", machine.name)));
         }
         if self.offline_cpus.contains(&0) && machine.platform() != Platform::Arm {
             return Err(Fault::new(at, String::from("`offline_cpus`: CPU 0 of an x86 machine stays online")));
+        }
+        if !(0..nr as u32).any(|cpu| self.is_online(machine, cpu)) {
+            return Err(Fault::new(at, String::from("`offline_cpus`: no CPU is left online")));
+        }
+        if (0..nr as u32).all(|cpu| self.nohz_full.contains(&cpu) || !self.is_online(machine, cpu)) {
+            return Err(Fault::new(at, String::from("`nohz_full`: no CPU is left for timekeeping and housekeeping")));
         }
         if !(0..nr as u32).any(|cpu| self.runs_tasks(machine, cpu)) {
             return Err(Fault::new(at, String::from("`isolcpus`, `offline_cpus`: no CPU is left for other tasks")));
