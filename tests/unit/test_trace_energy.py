@@ -524,6 +524,21 @@ def test_a_pid_that_is_used_again_is_another_task(second: str, tmp_path: Path) -
     found = dict(opplab.read_trace(tmp_path / "trace.txt").sql(query).rows())
     # The first activation began before the trace.
     assert found == ({"first": 8_000_000, "second": 30_000_000} if second != "first" else {"first": 38_000_000})
+    # The same in other formats of the recording, also of a task that was renamed only.
+    renamed = (tmp_path / "trace.txt").read_text().replace("sched_process_fork", "a_fork")
+    (tmp_path / "renamed.txt").write_text(
+        renamed.replace("sched_wakeup_new", "a_wakeup").replace("prev_state=X", "prev_state=S")
+    )
+    for name, ran in (("trace", {"first", second}), ("renamed", {second})):
+        for form in ("dat", "pftrace"):
+            out = tmp_path / f"{name}.{form}"
+            assert (
+                CliRunner().invoke(main, ["trace", "export", str(tmp_path / f"{name}.txt"), "-o", str(out)]).exit_code
+                == 0
+            )
+            again = opplab.read_trace(out).energy(machine)
+            assert set(again.tasks["comm"]) == ran, out
+            assert again.total_j == pytest.approx(energy.total_j, rel=1e-6)
     # A new thread begins with the average of a new task, not with that of the one before.
     tasks = trace.signals(machine).tasks
     if second != "first":

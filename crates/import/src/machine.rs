@@ -598,7 +598,11 @@ impl Maker<'_> {
             return Ok(vec![plain(khz)]);
         }
         if max == 0 {
-            return Err(ImportError::whole(&self.facts.source, "it has no frequency of any CPU"));
+            let instead = "tables of operating points alone make a machine, with --clusters";
+            return Err(ImportError::whole(
+                &self.facts.source,
+                format!("it has no frequency of any CPU (firmware may have them); {instead}"),
+            ));
         }
         let driver = policy.and_then(|policy| policy.driver.as_deref()).and_then(DriverId::named);
         let mut khz: Vec<u32> = Vec::new();

@@ -53,6 +53,8 @@ fn zero_frequencies_are_no_frequency() {
     let files = [ONE_POLICY[0], ONE_POLICY[1], (&limits[0], "0"), (&limits[1], "0"), ("proc/cpuinfo", XEON)];
     let error = of_tree("zero-khz", &files).map(|machine| machine.clusters[0].opps.clone()).expect_err("no frequency");
     assert!(error.contains("it has no frequency of any CPU"), "{error}");
+    // What makes a machine of a chip whose firmware has them.
+    assert!(error.contains("--clusters"), "{error}");
 }
 
 /// Goal: an x86 machine whose flags lack aperfmperf has no invariance, as the kernel decides it; and a driver that nobody

@@ -635,7 +635,8 @@ impl Events {
 
     /// What wake-ups and sleeps alone show of activations that were late, as `activations` of `opplab trace sql` has them.
     pub fn late_periods(&self) -> LatePeriods {
-        let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { self.tasks[task as usize].pid };
+        // A pid may have been several tasks'.
+        let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { task as i32 + 1 };
         let mut activations = Activations::default();
         for ev in &self.list {
             match ev.what {
@@ -661,8 +662,9 @@ impl Events {
             found.activations += one.activations;
             unjudged.remove(pid);
         }
-        let names = self.tasks.iter().filter(|task| unjudged.contains(&task.pid) && !is_kernel_thread(&task.name));
-        found.unjudged = names.map(|task| task.name.clone()).collect();
+        let tasks = (1..).zip(&self.tasks);
+        let named = tasks.filter(|(number, task)| unjudged.contains(number) && !is_kernel_thread(&task.name));
+        found.unjudged = named.map(|(_, task)| task.name.clone()).collect();
         found
     }
 

@@ -313,8 +313,8 @@ enum Life {
 #[derive(Debug, Default)]
 pub struct Threads {
     by_pid: Vec<(Life, u16)>,
-    /// The last names of threads that ended, by number.
-    ended: BTreeMap<i32, Vec<u8>>,
+    /// The last names of threads that ended, and of those that came after, by number.
+    names: BTreeMap<i32, Vec<u8>>,
     reused: BTreeSet<i32>,
 }
 
@@ -325,10 +325,15 @@ pub struct Reused {
     pub number: i32,
     /// Its pid.
     pub pid: i32,
-    /// Its name; `None` of the last thread of a pid, and of one whose end is not in the trace.
+    /// Its last name; `None` of a pid's first thread whose end is not in the trace.
     pub name: Option<String>,
     /// No later one has the pid.
     pub is_last: bool,
+}
+
+/// The pid of a thread by its number ([`Threads`]).
+pub fn pid_of(number: i32) -> i32 {
+    number % PID_LIMIT
 }
 
 impl Threads {
@@ -370,9 +375,20 @@ impl Threads {
         self.becomes(pid, Life::Seen, &[Life::Ended])
     }
 
-    fn ends(&mut self, number: i32, comm: Option<&[u8]>) {
+    fn name(&mut self, number: i32, comm: Option<&[u8]>) {
         if let Some(comm) = comm {
-            self.ended.insert(number, comm.to_vec());
+            let name = self.names.entry(number).or_default();
+            if name != comm {
+                comm.clone_into(name);
+            }
+        }
+    }
+
+    /// An event names the thread of a pid, which has not ended.
+    fn sees(&mut self, task: &mut TaskFields<'_>) {
+        task.pid = self.seen(task.pid);
+        if task.pid >= PID_LIMIT {
+            self.name(task.pid, task.comm);
         }
     }
 
@@ -382,20 +398,24 @@ impl Threads {
         use SchedEvent as E;
         match what {
             E::Switch { mut prev, prev_state, mut next } => {
-                prev.pid = self.seen(prev.pid);
+                self.sees(&mut prev);
                 if has_ended(prev_state) {
-                    self.ends(prev.pid, prev.comm);
-                    self.becomes(prev.pid % PID_LIMIT, Life::Ended, &[]);
+                    self.name(prev.pid, prev.comm);
+                    self.becomes(pid_of(prev.pid), Life::Ended, &[]);
                 }
-                next.pid = self.seen(next.pid);
+                self.sees(&mut next);
                 E::Switch { prev, prev_state, next }
             }
             E::Waking { mut task } => {
-                task.pid = self.seen(task.pid);
+                self.sees(&mut task);
                 E::Waking { task }
             }
             E::Wakeup { mut task, target_cpu, new } => {
-                task.pid = if new { self.born(task.pid) } else { self.seen(task.pid) };
+                if new {
+                    task.pid = self.born(task.pid);
+                } else {
+                    self.sees(&mut task);
+                }
                 E::Wakeup { task, target_cpu, new }
             }
             E::Migrate { pid, prio, orig_cpu, dest_cpu } => E::Migrate { pid: self.now(pid), prio, orig_cpu, dest_cpu },
@@ -407,7 +427,7 @@ impl Threads {
             E::Exec { pid } => E::Exec { pid: self.now(pid) },
             E::Exit { pid, comm } => {
                 let pid = self.now(pid);
-                self.ends(pid, comm);
+                self.name(pid, comm);
                 E::Exit { pid, comm }
             }
             E::Free { pid } => E::Free { pid: self.now(pid) },
@@ -424,7 +444,7 @@ impl Threads {
             let last = self.by_pid.get(pid as usize).map_or(0, |state| state.1);
             (0..=last).map(move |nth| {
                 let (number, is_last) = (Self::number(pid, nth), nth == last);
-                let name = self.ended.get(&number).filter(|_| !is_last);
+                let name = self.names.get(&number);
                 Reused { number, pid, name: name.map(|name| String::from_utf8_lossy(name).into_owned()), is_last }
             })
         };
@@ -448,40 +468,16 @@ pub fn decoded(sink: &mut impl SchedSink) -> impl Sink {
 }
 
 /// The same of a trace that may be read whole: an event with none of `names` is [`SchedEvent::Other`].
-pub fn decoded_among(names: &[&str], sink: &mut impl SchedSink) -> impl Sink {
-    let mut among = Among::new(names);
-    move |event: &Event<'_>| {
-        sink.event(event, &among.decode(event));
-        ControlFlow::Continue(())
-    }
-}
-
-/// The same, with threads of one pid kept apart by numbers of their own, of which `threads` then has those that are no pid.
 ///
-/// All of [`BIRTHS_AND_ENDS`] have to be among `names`.
+/// Threads of one pid are kept apart by numbers of their own, of which `threads` then has those that are no pid. All of
+/// [`BIRTHS_AND_ENDS`] have to be among `names`.
 pub fn decoded_threads(names: &[&str], sink: &mut impl SchedSink, threads: &mut Threads) -> impl Sink {
-    let mut among = Among::new(names);
+    let (mut decoder, mut is_named) = (Decoder::default(), BySchema::default());
     move |event: &Event<'_>| {
-        sink.event(event, &threads.numbered(among.decode(event)));
+        let is_named = *is_named.get(event.schema, |schema| names.contains(&schema.name.as_str()));
+        let what = if is_named { decoder.decode(event) } else { SchedEvent::Other };
+        sink.event(event, &threads.numbered(what));
         ControlFlow::Continue(())
-    }
-}
-
-/// Decodes events of some names.
-struct Among<'a> {
-    decoder: Decoder,
-    names: &'a [&'a str],
-    is_named: BySchema<bool>,
-}
-
-impl<'a> Among<'a> {
-    fn new(names: &'a [&'a str]) -> Self {
-        Self { decoder: Decoder::default(), names, is_named: BySchema::default() }
-    }
-
-    fn decode<'e>(&mut self, event: &Event<'e>) -> SchedEvent<'e> {
-        let is_named = *self.is_named.get(event.schema, |schema| self.names.contains(&schema.name.as_str()));
-        if is_named { self.decoder.decode(event) } else { SchedEvent::Other }
     }
 }
 
@@ -588,6 +584,7 @@ mod tests {
             name: name.map(str::to_owned),
             is_last: nth_of == 3,
         };
-        assert_eq!(threads.reused(), [reused(0, Some("ls")), reused(1, Some("cat")), reused(2, None), reused(3, None)]);
+        let names = ["ls", "cat", "tr", "wc"];
+        assert_eq!(threads.reused(), [0, 1, 2, 3].map(|nth| reused(nth, Some(names[nth as usize]))));
     }
 }

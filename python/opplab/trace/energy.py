@@ -127,9 +127,9 @@ PID_MAX_LIMIT = 1 << 22
 
 
 def by_number(of_pid: dict[int, str], threads: list[tuple[int, int, str | None, bool]]) -> dict[int, str]:
-    """Give what is known of pids by the numbers of threads: of a pid that several had it is the last one's.
+    """Give what is known of pids by the numbers of threads; of a pid that several had it is the last one's.
 
-    Of the others the name at their end is known, if that is in the trace.
+    Threads that have a name of their own keep that.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def by_number(of_pid: dict[int, str], threads: list[tuple[int, int, str | None, 
     reused = {pid for _, pid, _, _ in threads}
     found = {pid: value for pid, value in of_pid.items() if pid not in reused}
     for number, pid, name, is_last in threads:
-        value = of_pid.get(pid) if is_last else name
+        value = of_pid.get(pid) if name is None and is_last else name
         found |= {} if value is None else {number: value}
     return found
 

@@ -377,7 +377,7 @@ impl SchedSink for EnergyMeter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use opplab_signals::decode::{decoded, decoded_among};
+    use opplab_signals::decode::{Threads, decoded, decoded_threads};
     use opplab_trace::{ReadOptions, TraceFile};
 
     use super::*;
@@ -533,7 +533,7 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         let file = TraceFile::from_bytes((other(0) + &other(500)).into_bytes(), &options).expect("text");
         let machine = toy();
         let mut meter = EnergyMeter::new(&machine);
-        file.stream(&options, &mut decoded_among(&EVENTS, &mut meter)).expect("events");
+        file.stream(&options, &mut decoded_threads(&EVENTS, &mut meter, &mut Threads::default())).expect("events");
         assert_eq!(meter.finish().window_ns, 500_000);
     }
 

@@ -55,18 +55,20 @@ pub(crate) fn head_value(table: &Table, name: &str, row: usize) -> Option<u8> {
     if let crate::Column::Int(values) = &field.column { Some(values.get_u64(row) as u8) } else { None }
 }
 
-/// Names of tasks by pid: the trace's list, and the names written beside events.
+/// Names of tasks by pid: the trace's list, and the last names written beside events.
 pub(crate) fn all_tasks(trace: &Trace) -> BTreeMap<i32, Vec<u8>> {
-    let mut tasks = trace.tasks.clone();
+    let mut last: BTreeMap<i32, (u64, u32)> = BTreeMap::new();
     for table in &trace.tables {
         for (row, &number) in table.comm.iter().flatten().enumerate() {
-            let (pid, name) = (table.pid.get(row) as i32, trace.strings.get(number));
-            if pid != 0 && !name.starts_with(b"<") && !tasks.contains_key(&pid) {
-                tasks.insert(pid, name.to_vec());
+            let (pid, time_ns) = (table.pid.get(row) as i32, table.time_ns[row]);
+            if pid != 0 && !trace.strings.get(number).starts_with(b"<") {
+                let seen = last.entry(pid).or_insert((time_ns, number));
+                *seen = (time_ns, number).max(*seen);
             }
         }
     }
-    tasks
+    let named = last.into_iter().map(|(pid, (_, number))| (pid, trace.strings.get(number).to_vec()));
+    named.chain(trace.tasks.clone()).collect()
 }
 
 /// Makes a [`Trace`] event by event; what a simulation uses.

@@ -195,7 +195,8 @@ impl TraceDatLayout {
             self.tables.entry(table.name.clone()).or_insert_with(new).add(piece, table);
         }
         for (pid, name) in all_tasks(piece) {
-            self.tasks.entry(pid).or_insert(name);
+            // The last name that it had.
+            self.tasks.insert(pid, name);
         }
         let highest = piece.tables.iter().filter_map(|table| table.cpu.to_u64().into_iter().max()).max();
         self.cpus = self.cpus.max(piece.meta.cpus as usize).max(highest.map_or(1, |cpu| cpu as usize + 1));

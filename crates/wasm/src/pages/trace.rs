@@ -18,7 +18,7 @@ use opplab_replay::rerun::ClosedCase;
 use opplab_replay::signals::{First, events, read_options};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::activations::Activations;
-use opplab_signals::decode::{SchedEvent, SchedSink, decoded_among};
+use opplab_signals::decode::{SchedEvent, SchedSink, Threads, decoded_threads, pid_of};
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils};
@@ -368,8 +368,10 @@ impl Drop {
         // Of energy, events of any kind begin and end the trace.
         let options = if all.meter.is_some() { ReadOptions::default() } else { read_options() };
         let mut reader = file.reader(&options).map_err(text)?;
-        let outcome =
-            file.stream_reader(&mut *reader, &options, &mut decoded_among(&events(), &mut all)).map_err(text)?;
+        let (names, mut threads) = (events(), Threads::default());
+        let mut sink = decoded_threads(&names, &mut all, &mut threads);
+        let outcome = file.stream_reader(&mut *reader, &options, &mut sink).map_err(text)?;
+        drop(sink);
         let All { pelt, mut residency, activations, latencies, mut names, meter, view } = all;
         residency.finish();
         let cpus = view.cpus.keys().last().map_or(0, |cpu| *cpu as usize + 1);
@@ -377,6 +379,12 @@ impl Drop {
             return Err(format!("the trace has {cpus} CPUs, machine {} has {}", machine.name, machine.nr_cpus()));
         }
         names.names.extend(reader.tasks().clone());
+        for one in threads.reused().into_iter().rev() {
+            let last = names.names.get(&one.pid).filter(|_| one.is_last).cloned();
+            if let Some(name) = one.name.map(String::into_bytes).or(last) {
+                names.names.insert(one.number, name);
+            }
+        }
         let names = names.names.into_iter().map(|(pid, name)| (pid, plain(&String::from_utf8_lossy(&name))));
         let Seen { utils, points, .. } = pelt.into_samples();
         Ok(Found {
@@ -479,7 +487,7 @@ impl Drop {
         }
         let mut order: Vec<(i32, u64)> = running.into_iter().collect();
         order.sort_by_key(|&(pid, ns)| (std::cmp::Reverse(ns), pid));
-        let wanted = |pid: i32| self.task.parse() == Ok(pid) || name(pid) == self.task;
+        let wanted = |pid: i32| self.task.parse() == Ok(pid_of(pid)) || name(pid) == self.task;
         let drawn = match self.task.is_empty() {
             true => order.first().map(|one| one.0),
             false => order.iter().map(|one| one.0).find(|&pid| wanted(pid)),
@@ -501,7 +509,7 @@ impl Drop {
                 points: mine().map(|point| (point.time_ns - from, of(point))).collect(),
             };
             out.charts.push(Chart {
-                title: format!("Utilisation of {}, pid {pid}, rebuilt from the events", name(pid)),
+                title: format!("Utilisation of {}, pid {}, rebuilt from the events", name(pid), pid_of(pid)),
                 x: ("time".to_owned(), "ns", end),
                 y: ("utilisation".to_owned(), "", 1024),
                 series: vec![
@@ -519,7 +527,7 @@ impl Drop {
             let wait = |at: usize| cell(late.filter(|late| late.wakeups > 0).map(|late| ms(late.waits_ns[at])));
             let energy = found.energy.as_ref().and_then(|energy| energy.tasks.get(&pid));
             vec![
-                pid.to_string(),
+                pid_of(pid).to_string(),
                 name(pid),
                 ms(ns),
                 cell(util.map(|util| format!("{:.1}", util.sum as f64 / util.count as f64))),
