@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
+use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::some_of;
 use opplab_signals::decode::decoded_among;
@@ -77,9 +77,9 @@ pub(crate) fn trace_energy<'py>(
         let meters = machines
             .iter()
             .map(|machine| EnergyMeter::within(machine, window).with_idle_states(IdleStates::of(&path, machine)));
-        let mut meters = EnergyMeters(meters.collect());
+        let mut meters: Vec<_> = meters.collect();
         let outcome = file.stream_reader(&mut *reader, &options, &mut decoded_among(&EVENTS, &mut meters))?;
-        let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
+        let found: Vec<TraceEnergy> = meters.into_iter().map(EnergyMeter::finish).collect();
         Ok((found, reader.processes(), outcome.problems))
     });
     let (found, processes, problems): (Vec<TraceEnergy>, BTreeMap<i32, i32>, _) =
