@@ -195,8 +195,8 @@ def toml_of(text: str, file: str | Path) -> dict[str, Any]:
         raise FormatError(f"{file}: {error}; it is read as TOML 1.0 here", file=str(file)) from None
 
 
-def unpacked(data: bytes, path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
-    """Give what is packed with gzip, of at most `bytes_max`; what is not packed as it is.
+def unpacked(data: bytes, path: Path, what: str) -> bytes:
+    """Give what is packed with gzip, as far as a text may be long; what is not packed as it is.
 
     Raises
     ------
@@ -211,16 +211,22 @@ def unpacked(data: bytes, path: Path, what: str, bytes_max: int = TEXT_BYTES_MAX
     try:
         while data.startswith(b"\x1f\x8b"):
             decoder = zlib.decompressobj(31)
-            parts.append(decoder.decompress(data, bytes_max + 1 - n_bytes))
+            parts.append(decoder.decompress(data, TEXT_BYTES_MAX + 1 - n_bytes))
             n_bytes += len(parts[-1])
-            if n_bytes > bytes_max:
-                raise FormatError(f"failed to read {_shown_path(path)}: {what} of more than {bytes_max} bytes unpacked")
+            if n_bytes > TEXT_BYTES_MAX:
+                most = f"{what} of more than {TEXT_BYTES_MAX} bytes unpacked"
+                raise FormatError(f"failed to read {_shown_path(path)}: {most}")
             if not decoder.eof:
                 raise FormatError(f"failed to read {_shown_path(path)}: the compressed file ends early")
             data = decoder.unused_data
     except zlib.error as error:
         raise FormatError(f"failed to read {_shown_path(path)}: no whole gzip file ({error})") from None
     return b"".join(parts)
+
+
+def packed_text(path: Path, what: str) -> str:
+    """Read a text, also one that is packed with gzip."""
+    return decoded(unpacked(read_bytes(path, what), path, what), path, what)
 
 
 def preamble(text: str) -> int:
@@ -250,7 +256,7 @@ def csv_rows(path: Path, *, delimiter: str = ",") -> tuple[list[str], list[tuple
     import io
 
     what = "a table"
-    text = decoded(unpacked(read_bytes(path, what), path, what), path, what)
+    text = packed_text(path, what)
     begin = preamble(text)
     before = text.count("\n", 0, begin)
     text = text[begin:]

@@ -309,6 +309,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (("--cpu", "1", "--at", "soon"), "is not a time"),
         (("--cpu", "1", "--at", "40s"), "not within the run"),
         (("--task", "taks3"), "did you mean `task3`"),
+        (("--task", "task3", "--why-slow", "--at", "1s"), "leave out the point in time"),
+        (("--cpu", "1", "--task", "task3"), "give one of --cpu"),
     ],
 )
 def test_bad_questions(args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -1616,19 +1618,6 @@ def test_a_task_without_timers_has_times_awake() -> None:
     found = opplab.explain(run, task=ran["prev"][-1], why_slow=True).findings[0]
     assert "no deadline is known" in found.text
     assert sum(found.data["parts_ns"].values()) == pytest.approx(found.data["response_ns"])
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (("--task", "task3", "--why-slow", "--at", "1s"), "leave out the point in time"),
-        (("--cpu", "1", "--task", "task3"), "give one of --cpu"),
-    ],
-)
-def test_bad_questions_about_slow_tasks(args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = run(capsys, "explain", "juno-eas:0", *args)
-    assert code == 2
-    assert words in error
 
 
 def test_an_activation_behind_another_has_that_as_a_part() -> None:

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::{EVENTS, EnergyMeter, EnergyMeters, TraceEnergy};
+use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::some_of;
 use opplab_signals::decode::{Reused, Threads, decoded_threads};
@@ -77,11 +77,11 @@ pub(crate) fn trace_energy<'py>(
         let meters = machines
             .iter()
             .map(|machine| EnergyMeter::within(machine, window).with_idle_states(IdleStates::of(&path, machine)));
-        let (mut meters, mut threads) = (EnergyMeters(meters.collect()), Threads::default());
+        let (mut meters, mut threads) = (meters.collect::<Vec<_>>(), Threads::default());
         let mut sink = decoded_threads(&EVENTS, &mut meters, &mut threads);
         let outcome = file.stream_reader(&mut *reader, &options, &mut sink)?;
         drop(sink);
-        let found: Vec<TraceEnergy> = meters.0.into_iter().map(EnergyMeter::finish).collect();
+        let found: Vec<TraceEnergy> = meters.into_iter().map(EnergyMeter::finish).collect();
         let mut processes = reader.processes();
         let reused = threads.reused();
         // What the trace shows of a pid's process is of its last thread.

@@ -4,7 +4,7 @@
 //! Three runs are measured in one way: the trace itself, the trace's own policy (the *self-check*: how far a replay is from the
 //! truth) and the wanted policy. The difference of the two replays is the answer, the self-check its error bar.
 
-use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -134,6 +134,8 @@ pub struct Replay {
     pub pids: Vec<i32>,
     /// The recorded machine's CPUs shared one instruction stream.
     shared_stream: bool,
+    /// The same on CPUs that share it ([`Replay::on_shared_stream`]), as soon as that was asked for.
+    sharing: OnceCell<Box<Self>>,
     /// Times of the trace that no power is known for are counted by a made-up power.
     pub assumed_power: bool,
 }
@@ -351,7 +353,8 @@ impl Replay {
             setup.notes.push(BOOSTED.into());
         }
         let workload = case.workload;
-        let mut replay = Self { events, setup, workload, exits_ns, pids, shared_stream, assumed_power };
+        let sharing = OnceCell::new();
+        let mut replay = Self { events, setup, workload, exits_ns, pids, shared_stream, sharing, assumed_power };
         let assumed = replay.assumed_reservations(&|_| true);
         replay.setup.notes.extend(assumed);
         Ok(replay)
@@ -405,13 +408,14 @@ impl Replay {
     }
 
     /// The same recording with CPUs that share the stream in the replay, too; `None` where the recorded ones did not.
-    pub(crate) fn on_shared_stream(&self) -> Option<Self> {
-        self.shared_stream.then(|| {
+    pub(crate) fn on_shared_stream(&self) -> Option<&Self> {
+        let made = || {
             let mut replay = self.clone();
             replay.setup.machine.shared_stream = true;
             (replay.workload, replay.pids, replay.exits_ns) = recovered(&replay.events, &replay.setup);
-            replay
-        })
+            Box::new(replay)
+        };
+        self.shared_stream.then(|| &**self.sharing.get_or_init(made))
     }
 
     /// The self-check of this very replay, with births as the change will have them.
@@ -420,8 +424,8 @@ impl Replay {
     }
 
     /// This replay, or the one whose CPUs share the recorded stream ([`Comparison::shares_stream`]).
-    pub fn on_stream_of(&self, shared: bool) -> Cow<'_, Self> {
-        shared.then(|| self.on_shared_stream()).flatten().map_or(Cow::Borrowed(self), Cow::Owned)
+    pub fn on_stream_of(&self, shared: bool) -> &Self {
+        shared.then(|| self.on_shared_stream()).flatten().unwrap_or(self)
     }
 
     /// As [`Replay::checked_as_is`] in a closed loop, of each half of what is measured.

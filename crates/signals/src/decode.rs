@@ -458,6 +458,13 @@ pub trait SchedSink {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>);
 }
 
+/// Several take the events of one reading.
+impl<S: SchedSink> SchedSink for Vec<S> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        self.iter_mut().for_each(|sink| sink.event(event, what));
+    }
+}
+
 /// A reader's sink that decodes for one of scheduling events.
 pub fn decoded(sink: &mut impl SchedSink) -> impl Sink {
     let mut decoder = Decoder::default();

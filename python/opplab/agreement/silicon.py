@@ -137,11 +137,11 @@ _BESIDE = ("freqbench/clusters.csv", "freqbench/runs.csv")
 """Tables that are read beside those of `SETS`."""
 
 
-def unknown_tables(folder: Path, known: Iterable[str] = (*SETS, *_BESIDE)) -> list[str]:
+def unknown_tables(folder: Path) -> list[str]:
     """Name the tables below a folder that no set reads, so that a table of another name is no silence."""
     home = folder.resolve()
     tables = sorted([*home.rglob("*.csv"), *home.rglob("*.csv.gz")])
-    return [str(path.relative_to(home)) for path in tables if not any(path.match(table) for table in known)]
+    return [str(path.relative_to(home)) for path in tables if not any(map(path.match, (*SETS, *_BESIDE)))]
 
 
 def score(sets: list[ScoredSet]) -> dict[str, Any]:

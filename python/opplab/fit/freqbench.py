@@ -17,7 +17,7 @@ import numpy as np
 
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
-from opplab.files import check_size, csv_rows, decoded, preamble, read_bytes, unpacked
+from opplab.files import check_size, csv_rows, decoded, packed_text, preamble, read_bytes, unpacked
 from opplab.fit import rails
 from opplab.fit.columns import Column, known_column, plain
 
@@ -294,7 +294,7 @@ def _head(text: str) -> str:
 
 
 def _separator(file: Path) -> str:
-    head = _head(decoded(unpacked(read_bytes(file, "a table"), file, "a table"), file, "a table"))
+    head = _head(packed_text(file, "a table"))
     return next((mark for mark in (",", ";", "\t") if mark in head), ",")
 
 

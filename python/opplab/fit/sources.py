@@ -14,7 +14,7 @@ import numpy as np
 
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
-from opplab.files import decoded, read_bytes, unpacked
+from opplab.files import packed_text
 from opplab.fit.columns import KNOWN, Table, read_table
 
 if TYPE_CHECKING:
@@ -224,8 +224,7 @@ def log_of(folder: Path) -> Path:
 
 
 def _read_text(path: Path) -> str:
-    what = "measurements"
-    return decoded(unpacked(read_bytes(path, what), path, what), path, what).removeprefix("\ufeff")
+    return packed_text(path, "measurements").removeprefix("\ufeff")
 
 
 def _joules_to_watts(table: Table, path: Path) -> None:

@@ -116,9 +116,9 @@ def tip(words: str) -> str:
     return element("title", escape(words))
 
 
-def upright(words: str, top: float, bottom: float, x: float = 13) -> str:
+def upright(words: str, top: float, bottom: float) -> str:
     """Give the name of a vertical axis, in the middle between two heights."""
-    turn = f"translate({x:g} {(top + bottom) / 2:.0f}) rotate(-90)"
+    turn = f"translate(13 {(top + bottom) / 2:.0f}) rotate(-90)"
     return element("text", escape(words), transform=turn, text_anchor="middle", class_="label")
 
 

@@ -14,12 +14,23 @@
 //! Not here: where the idle and nice times come from, the work queue's latency, and the decisions.
 
 use super::freq_table::{FreqLimits, FreqTable, Relation};
-use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, View};
+use super::governor::{Governor, GovernorEntry, GovernorError, GovernorSetup, Report, Tunable, TunableKind, View};
 use super::request::FreqRequest;
 use crate::cpufreq::facts::Request;
 use crate::cpufreq::facts::SugovDecision;
 use crate::cpufreq::facts::{CpuTimes, SampleNote};
 use crate::unit::NSEC_PER_USEC;
+
+/// When it samples.
+pub(super) const SAMPLING_RATE: Tunable = Tunable::new(
+    "sampling_rate",
+    TunableKind::Number { min: 0, max: u32::MAX },
+    "two ticks, or the driver's transition delay if that is longer; without one, the kernel's (gate rate_limit)",
+    "time between samples, us; at least two ticks",
+);
+/// What counts as busy.
+pub(super) const IGNORE_NICE_LOAD: Tunable =
+    Tunable::new("ignore_nice_load", TunableKind::Switch, "0", "count niced tasks as idle time");
 
 /// What a demand-based governor sees of its policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -246,15 +246,6 @@ impl TraceEnergy {
     }
 }
 
-/// Adds up the energy of a trace on several machines, such as one and the ends of its ranges, in one reading.
-pub struct EnergyMeters<'m>(pub Vec<EnergyMeter<'m>>);
-
-impl SchedSink for EnergyMeters<'_> {
-    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
-        self.0.iter_mut().for_each(|meter| meter.event(event, what));
-    }
-}
-
 /// Adds up the energy of a trace, from its first event to its last, of which some cost nothing; feed it with events in order of time,
 /// then call [`EnergyMeter::finish`].
 pub struct EnergyMeter<'m> {

@@ -339,7 +339,7 @@ impl Drop {
                 if let (Some(replay), Some(slow)) = (self.replay.take(), &mut self.slow) {
                     let (words, shared) = check(&replay)?;
                     if shared {
-                        *slow = Slow::of(&replay.on_stream_of(shared))?;
+                        *slow = Slow::of(replay.on_stream_of(shared))?;
                     }
                     slow.check = words;
                 }

@@ -11,7 +11,9 @@ use crate::cpufreq::facts::{CpuTimes, SampleNote, SampleRule};
 use crate::cpufreq::freq_table::Relation;
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::FreqRequest;
-use crate::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
+use crate::cpufreq::sampling::{
+    DbsPolicy, DbsTunables, IGNORE_NICE_LOAD, PolicyDbs, SAMPLING_RATE, Sampling, SamplingGovernor,
+};
 
 /// A step of 0 kHz is replaced by this.
 pub const DEF_FREQUENCY_STEP: u32 = 5;
@@ -114,12 +116,7 @@ pub static GOVERNOR: GovernorEntry = GovernorEntry {
     name: "conservative",
     what: "a step up at a high load, a step down at a low one",
     tunables: &[
-        Tunable::new(
-            "sampling_rate",
-            TunableKind::Number { min: 0, max: u32::MAX },
-            "two ticks, or the driver's transition delay if that is longer; without one, the kernel's (gate rate_limit)",
-            "time between samples, us; at least two ticks",
-        ),
+        SAMPLING_RATE,
         Tunable::new(
             "sampling_down_factor",
             TunableKind::Number { min: 1, max: 10 },
@@ -138,7 +135,7 @@ pub static GOVERNOR: GovernorEntry = GovernorEntry {
             "20",
             "load below which it is lowered, percent; below up_threshold",
         ),
-        Tunable::new("ignore_nice_load", TunableKind::Switch, "0", "count niced tasks as idle time"),
+        IGNORE_NICE_LOAD,
         Tunable::new(
             "freq_step",
             TunableKind::Number { min: 0, max: 100 },

@@ -8,7 +8,9 @@ use crate::cpufreq::facts::{CpuTimes, SampleNote, SampleRule};
 use crate::cpufreq::freq_table::{FreqLimits, FreqTable, Relation};
 use crate::cpufreq::governor::{GovernorEntry, Tunable, TunableKind, Worker};
 use crate::cpufreq::request::FreqRequest;
-use crate::cpufreq::sampling::{DbsPolicy, DbsTunables, PolicyDbs, Sampling, SamplingGovernor};
+use crate::cpufreq::sampling::{
+    DbsPolicy, DbsTunables, IGNORE_NICE_LOAD, PolicyDbs, SAMPLING_RATE, Sampling, SamplingGovernor,
+};
 
 /// What a sample takes: a normal one, or the low half of a powersave-bias pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -142,12 +144,7 @@ pub static GOVERNOR: GovernorEntry = GovernorEntry {
     name: "ondemand",
     what: "the highest frequency at a high load, else one in proportion to the load",
     tunables: &[
-        Tunable::new(
-            "sampling_rate",
-            TunableKind::Number { min: 0, max: u32::MAX },
-            "two ticks, or the driver's transition delay if that is longer; without one, the kernel's (gate rate_limit)",
-            "time between samples, us; at least two ticks",
-        ),
+        SAMPLING_RATE,
         Tunable::new(
             "up_threshold",
             TunableKind::Number { min: 1, max: 100 },
@@ -160,7 +157,7 @@ pub static GOVERNOR: GovernorEntry = GovernorEntry {
             "1",
             "at the highest frequency, sample so many times less often",
         ),
-        Tunable::new("ignore_nice_load", TunableKind::Switch, "0", "count niced tasks as idle time"),
+        IGNORE_NICE_LOAD,
         Tunable::new(
             "powersave_bias",
             TunableKind::Number { min: 0, max: 1000 },
