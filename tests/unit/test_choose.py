@@ -317,6 +317,47 @@ def test_what_is_not_understood_is_refused() -> None:
         opplab.choose("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1, uncertainty=0)
 
 
+def test_one_value_stands_for_a_list_of_one_and_what_is_no_list_is_refused() -> None:
+    """A text is not taken letter by letter, and an option of the command line is not a key of a policy."""
+    times: dict[str, Any] = {"seconds": 0.1, "iterations": 1, "uncertainty": 0, "jobs": 1}
+    one = opplab.choose(
+        "juno-r2",
+        workload(),
+        governors="schedutil",
+        variants="kernel=5.10",
+        goals="energy",
+        constraints="none",
+        **times,
+    )
+    many = opplab.choose(
+        *("juno-r2", workload()),
+        governors=["schedutil"],
+        variants=["kernel=5.10"],
+        goals=["energy"],
+        constraints=["none"],
+        **times,
+    )
+    assert str(one) == str(many)
+    for given, words in (
+        ({"runs": 3}, "no key `runs`"),
+        ({"policy": opplab.Policy()}, "`policy` is a mapping"),
+        ({"uncertainty": -1}, "-1 draws"),
+        ({"scaling_max_freq": {"A53": 700_000}}, "`scaling_max_freq` takes a list"),
+        ({"seconds": "1"}, "give a number of seconds, not '1'"),
+    ):
+        with pytest.raises(opplab.InputError, match=words):
+            opplab.choose("juno-r2", workload(), **{**times, **given})
+
+
+def test_the_question_names_the_kernels_of_all_settings() -> None:
+    times: dict[str, Any] = {"seconds": 0.1, "iterations": 1, "uncertainty": 0, "jobs": 1}
+    found = opplab.choose("juno-r2", workload(), governors="schedutil", kernel=["6.6", "5.10"], **times)
+    assert "(Linux 6.6, 5.10, 0.1 s a run" in str(found)
+    assert {dict(option.setting.keys)["kernel"] for option in found.options} == {"6.6", "5.10"}
+    beside = opplab.choose("juno-r2", workload(), governors="schedutil", variants="kernel=5.10", **times)
+    assert f"(Linux {opplab.Policy().kernel}, 5.10, 0.1 s a run" in str(beside)
+
+
 def test_a_run_within_its_warm_up_names_the_option() -> None:
     with pytest.raises(opplab.InputError, match=r"leaves nothing of a run of 0.3 s: give a longer .*--seconds"):
         opplab.choose("juno-r2", "tbench", seconds=0.3, iterations=1, uncertainty=0)

@@ -1,5 +1,6 @@
 """`opplab learn`: models from recordings."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -7,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from opplab import Workload
+from opplab import Policy, Workload, simulate
 from opplab.errors import InputError
-from opplab.trace.learn import Model, learn, read, to_rtapp, to_toml
+from opplab.trace.learn import Model, learn, left_out, read, to_rtapp, to_toml
 from opplab.trace.recording import Trace
 
 ROUNDS = 40
@@ -131,6 +132,24 @@ def test_a_damaged_event_costs_that_event(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Trace, "events", lambda trace, *names: events(trace, *names).drop("prev_pid", strict=False))
     with pytest.raises(InputError, match="sched_switch has no prev_pid"):
         learn(Trace(path))
+
+
+def test_what_a_model_lacks_of_its_recording_is_named(tmp_path: Path) -> None:
+    """Clocks and classes are those of the recorded run; a pair of fair threads without clocks lacks nothing."""
+    pair = Trace(ping_pong(tmp_path / "pair.txt"))
+    assert left_out(pair, learn(pair)) == []
+    tasks = {
+        "fair": {"loop": -1, "run": 2000, "timer": {"ref": "f", "period": 10000}},
+        "urgent": {"policy": "SCHED_FIFO", "loop": -1, "run": 300, "timer": {"ref": "u", "period": 8000}},
+    }
+    work = Workload.parse(json.dumps({"tasks": tasks}))
+    run = simulate("juno-r2", work, Policy(), seconds=1)
+    run.to_trace(tmp_path / "run.dat")
+    trace, khz = Trace(tmp_path / "run.dat"), run.events("cpu_frequency")["khz"]
+    clocks, classes = left_out(trace, learn(trace))
+    assert f"clocks were {khz.min() / 1000:g} to {khz.max() / 1000:g} MHz" in clocks
+    assert classes.startswith("real-time or deadline threads in the recording: urgent, sugov.")
+    assert len(left_out(trace, learn(trace, ["fair"]))) == 1
 
 
 def test_constants_with_a_source_are_those_of_models() -> None:

@@ -26,11 +26,11 @@ from opplab.choice.criteria import (
     needs_latencies,
 )
 from opplab.choice.ranking import Ranking
-from opplab.choice.settings import Setting, grid, labels_of, with_drivers
+from opplab.choice.settings import Setting, grid, labels_of, several, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
-from opplab.simulation.policy import Policy
+from opplab.simulation.policy import Policy, check_keys
 from opplab.simulation.power import how_to_get_power, is_of_power, needs_power
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
@@ -82,6 +82,7 @@ def choose(
     settings : sequence of Setting, optional
         To choose from; by default all combinations of `governors`, `tunables` and `keys`. The first is the baseline.
     governors : sequence of str
+        Here as elsewhere one value may stand for a sequence of one.
     tunables : mapping of str to sequence, optional
         Values of each tunable, for the governors that have it.
     variants : sequence of str
@@ -136,6 +137,21 @@ def choose(
     jobs = jobs or os.cpu_count() or 1
     if iterations < 1 or not goals:
         raise InputError("a choice needs at least one iteration and one goal")
+    if uncertainty < 0:
+        raise InputError(f"{uncertainty} draws are not possible: give 0 for none")
+    check_keys(keys)
+    governors, variants, goals, constraints = (
+        several(name, values)
+        for name, values in (
+            ("governors", governors),
+            ("variants", variants),
+            ("goals", goals),
+            ("constraints", constraints),
+        )
+    )
+    tunables, keys = ({name: several(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
+    if policy is not None and not isinstance(policy, Mapping):
+        raise InputError("`policy` is a mapping of keys, such as {'kernel': '6.6'}")
     shared = dict(policy or {})
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
@@ -199,7 +215,10 @@ def choose(
     shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
     notes += filter(None, [eas_off(shares, policies)])
     boost = lone_boost(point[0], program.machine, run.boosted_cpus)
-    return replace(choice, missing=notes, boost=boost, of_power=of_power({point[0]: program.machine}, powers_w))
+    kernels = ("kernel profile", ", ".join(dict.fromkeys(case.kernel for case in cases)))
+    facts = [kernels if name == kernels[0] else (name, value) for name, value in choice.facts]
+    watts = of_power({point[0]: program.machine}, powers_w)
+    return replace(choice, missing=notes, boost=boost, of_power=watts, facts=facts)
 
 
 def _cut(

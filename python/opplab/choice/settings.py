@@ -120,6 +120,21 @@ def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy
     return out
 
 
+def several(name: str, values: Any) -> tuple[Any, ...]:
+    """Give the values of an option that takes several: a text or a number is one.
+
+    Examples
+    --------
+    >>> several("hz", [250, 1000]), several("hz", 250), several("kernel", "6.6")
+    ((250, 1000), (250,), ('6.6',))
+    """
+    if isinstance(values, str | int | float):
+        return (values,)
+    if not isinstance(values, Iterable) or isinstance(values, Mapping):
+        raise InputError(f"`{name}` takes a list of values, not {values!r}")
+    return tuple(values)
+
+
 def has_tunable(governor: str, tunable: str) -> bool:
     """Report whether a governor has a tunable."""
     return any(row["governor"] == governor and row["name"] == tunable for row in _opplab.governor_tunables())

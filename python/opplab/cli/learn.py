@@ -28,7 +28,7 @@ def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output
     The model has the wake-up graph and the distributions of run times and waits. Nothing is fitted.
     `opplab run MODEL.toml --machine NAME` runs it.
     """
-    from opplab.trace.learn import learn, to_toml
+    from opplab.trace.learn import learn, left_out, to_toml
     from opplab.trace.recording import Trace
 
     trace = Trace(recording)
@@ -48,6 +48,8 @@ def command(recording: Path, tasks: tuple[str, ...], output: Path | None, output
         ],
         output_format,
     )
+    for words in left_out(trace, model):
+        click.echo(f"note: {words}", err=True)
     path = output or Path(f"{recording.stem}.toml")
     write_text(path, to_toml(model))
     click.echo(f"wrote {path}", err=True)

@@ -18,6 +18,7 @@ from opplab.explanation.recordings import explain_trace, is_trace
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.response import of_run, response_findings
 from opplab.explanation.slow import budgets_that_acted, quotas_that_acted, slow_cpus
+from opplab.simulation.run import check_number
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -107,6 +108,8 @@ def explain(
             *quotas_that_acted(records.outcome, index),
         ]
         return Explanation(records.about(), [*found, *more])
+    if at is not None:
+        check_number("at", at)
     at_ns = None if at is None else round(at * 10**9)
     if at_ns is not None and not 0 <= at_ns <= records.end_ns:
         raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")

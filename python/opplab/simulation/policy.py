@@ -7,7 +7,7 @@ written from the same declaration by ``python -m opplab.simulation.policy_stub``
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field, fields, make_dataclass
 from math import isfinite
 from typing import Any
@@ -69,12 +69,17 @@ def _check_plain(name: str, value: Any) -> None:
         raise InputError(f"the key `{name}` of a policy is {value!r}: give a text, a number, or true or false")
 
 
-def _init(self: Any, **given: Any) -> None:
-    """Set the keys; refuse those that do not exist, and values that no file could have."""
-    known = {one.name: one for one in fields(Policy)}
+def check_keys(given: Iterable[str]) -> None:
+    """Refuse keys that a policy does not have."""
+    known = [one.name for one in fields(Policy)]
     for key in given:
         if key not in known:
-            raise InputError(f"a policy has no key `{key}`{nearest(key, list(known))}; the keys: {', '.join(known)}")
+            raise InputError(f"a policy has no key `{key}`{nearest(key, known)}; the keys: {', '.join(known)}")
+
+
+def _init(self: Any, **given: Any) -> None:
+    """Set the keys; refuse those that do not exist, and values that no file could have."""
+    check_keys(given)
     # As in every Python interface, None is what is not given.
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
@@ -91,7 +96,7 @@ def _init(self: Any, **given: Any) -> None:
 
 def _toml(self: Any) -> str:
     """Give it as TOML with the keys of an experiment's ``[[policy]]``."""
-    values = asdict(self) | {"label": self.label or self.governor}
+    values = asdict(self) | {"label": self.label or str(self.governor)}
     return "".join(f"{key} = {toml_value(value)}\n" for key, value in values.items() if value not in ("", (), {}))
 
 

@@ -1,5 +1,5 @@
 # Written by `python -m opplab.simulation.policy_stub`.
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,3 +51,4 @@ class Policy:
 
 def keys() -> Iterator[tuple[str, str, Any, str]]: ...
 def toml_value(value: Any) -> str: ...
+def check_keys(given: Iterable[str]) -> None: ...

@@ -12,7 +12,7 @@ def text() -> str:
     fields = [f"    {name}: {kind} = ...\n" for name, kind, _, _ in keys()]
     return (
         "# Written by `python -m opplab.simulation.policy_stub`.\n"
-        "from collections.abc import Iterator, Mapping\n"
+        "from collections.abc import Iterable, Iterator, Mapping\n"
         "from dataclasses import dataclass\n"
         "from typing import Any\n\n"
         "@dataclass(frozen=True, kw_only=True)\n"
@@ -20,6 +20,7 @@ def text() -> str:
         "    def _toml(self) -> str: ...\n\n"
         "def keys() -> Iterator[tuple[str, str, Any, str]]: ...\n"
         "def toml_value(value: Any) -> str: ...\n"
+        "def check_keys(given: Iterable[str]) -> None: ...\n"
     )
 
 

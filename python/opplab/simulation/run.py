@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,11 +127,11 @@ class Run:
         """
         import polars as pl
 
-        return self._shown(pl.DataFrame(self._inner.meter(name, duration_ns(every_s))), every_s)
+        return self._shown(pl.DataFrame(self._inner.meter(name, _between_ns(every_s))), every_s)
 
     def turbostat(self, every_s: float = 1.0) -> str:
         """Give turbostat's table of the run, in its own text format, with an interval of `every_s`."""
-        text: str = self._inner.meter("turbostat", duration_ns(every_s))
+        text: str = self._inner.meter("turbostat", _between_ns(every_s))
         self._shown(text.splitlines()[1:], every_s)
         return text
 
@@ -193,10 +195,13 @@ class Run:
             A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
         """
         end_ns, measured_ns = self.outcome["end_ns"], self.outcome["wall_ns"]
-        length_ns = min(duration_ns(seconds), end_ns if start is not None else measured_ns)
-        start_ns = end_ns - (measured_ns + length_ns) // 2 if start is None else round(start * 1e9)
-        if not 0 <= start_ns < end_ns:
-            raise InputError(f"{start:g} s is not within the run, which ends at {end_ns / 1e9:g} s")
+        wanted_ns = duration_ns(seconds, what="a picture of {} s")
+        length_ns = min(wanted_ns, end_ns if start is not None else measured_ns)
+        if start is not None:
+            check_number("start", start)
+            if not 0 <= start * 10**9 < end_ns:
+                raise InputError(f"{start:g} s is not within the run, which ends at {end_ns / 1e9:g} s")
+        start_ns = end_ns - (measured_ns + length_ns) // 2 if start is None else round(start * 10**9)
         tables = self._inner.events(["sched_switch", "cpu_frequency"])
         lanes, clocks = {}, {}
         for cluster in self.outcome["clusters"]:
@@ -222,8 +227,19 @@ class Run:
         return f"Run({self._case.label!r}, seconds={self.outcome['wall_ns'] / 1e9:g}, fingerprint={self.fingerprint})"
 
 
-def duration_ns(seconds: float) -> int:
-    """Give seconds as ns; what is no length of a run is refused."""
+def _between_ns(every_s: float) -> int:
+    return duration_ns(every_s, "every_s", "a time of {} s between readings")
+
+
+def check_number(name: str, value: object) -> None:
+    """Refuse what is no number of seconds, such as the text that the command line takes."""
+    if not isinstance(value, Real | Decimal):
+        raise InputError(f"`{name}`: give a number of seconds, not {value!r}")
+
+
+def duration_ns(seconds: float, name: str = "seconds", what: str = "a run of {} s") -> int:
+    """Give seconds as ns; what is no length is refused, by the name of its option and what it is the length of."""
+    check_number(name, seconds)
     if not 0 < seconds <= 1e6:
-        raise InputError(f"a run of {seconds:g} s is not possible: give more than 0 and at most 1000000 s")
+        raise InputError(f"{what.format(f'{seconds:g}')} is not possible: give more than 0 and at most 1000000 s")
     return max(1, round(seconds * 1e9))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,10 @@ def simulate(
     >>> run.events("cpu_frequency").columns
     ['time_ns', 'cpu', 'khz']
     """
+    for name, written, method in (("governor", governor, "update"), ("placement", placement, "select")):
+        _check_policy_class(name, written, method)
+    if not isinstance(seed, Integral) or not 0 <= seed < 2**64:
+        raise InputError(f"the seed {seed!r} is no whole number of 0 to 2^64 - 1")
     machine = machine if isinstance(machine, Machine) else Machine.load(machine)
     policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
     if governor is not None:
@@ -95,6 +100,14 @@ def simulate(
         inner = inner.with_policies(governor, placement)
     # A benchmark's own metric has the waits in it; of other programs they are measured, as by `opplab run`.
     return Run(Case.of(inner), inner, inner.run(check, not isinstance(workload, Benchmark)), machine)
+
+
+def _check_policy_class(name: str, written: object, method: str) -> None:
+    """Refuse what has no method to call, and a class in place of an object of it, before anything runs."""
+    if isinstance(written, type):
+        raise InputError(f"`{name}` is the class {written.__name__}: give an object of it, {written.__name__}()")
+    if written is not None and not callable(getattr(written, method, None)):
+        raise InputError(f"`{name}` is {written!r}, which has no method `{method}`: see opplab.{name.capitalize()}")
 
 
 def _in_place_of_schedutil(policy: Policy, governor: Governor) -> Policy:

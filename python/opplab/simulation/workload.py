@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,10 @@ def length_of(workload: Workload | Benchmark, seconds: float | None) -> float:
 
 def load_of(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark:
     """Give the workload of a path (an rt-app file) or of a name (a benchmark model)."""
-    if not isinstance(workload, str | Path):
+    if isinstance(workload, Workload | Benchmark):
         return workload
+    if not isinstance(workload, str | Path):
+        raise InputError(f"a workload is a Workload, a Benchmark, a path or a name, not {workload!r}")
     is_file = isinstance(workload, Path) or "." in workload or "/" in workload
     return Workload.load(workload) if is_file else Workload.benchmark(str(workload))
 
@@ -115,10 +118,12 @@ class Workload:
         Workload('periodic', events=6)
         """
         for key, value in (("tasks", tasks), ("run_us", run_us), ("period_us", period_us)):
+            if not isinstance(value, Integral):
+                raise InputError(f"periodic tasks with {key}={value!r}: give a whole number")
             if value < 1:
                 raise InputError(f"periodic tasks with {key}={value} do nothing: give at least 1")
-        timer = {"ref": "unique", "period": period_us}
-        each = {f"{name}{number}": {"run": run_us, "timer": timer} for number in range(tasks)}
+        timer = {"ref": "unique", "period": int(period_us)}
+        each = {f"{name}{number}": {"run": int(run_us), "timer": timer} for number in range(tasks)}
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
 
     @staticmethod

@@ -322,6 +322,34 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
     return Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
 
 
+FAIR_PRIO = 100
+"""Least priority of fair threads in the kernel's events (include/linux/sched/prio.h: MAX_RT_PRIO, v6.12)."""
+
+
+def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_name) -> list[str]:
+    """Name what a recording shows and its model does not have: clocks below the highest, and classes of threads."""
+    notes = []
+    if "cpu_frequency" in trace.info["events"]:
+        clocks = sorted({state for _, state in _whole(trace, "cpu_frequency", ["state"])})
+        if len(clocks) > 1:
+            notes.append(
+                f"the CPUs' clocks were {clocks[0] / 1000:g} to {clocks[-1] / 1000:g} MHz in the recording. The "
+                "model takes times on a CPU as work at the full clock of CPU 0: it does other work than "
+                "the program did. `opplab replay` follows the clocks of a recording"
+            )
+    switches = trace.events("sched_switch")
+    if {"next_comm", "next_prio"} <= set(switches.columns):
+        import polars as pl
+
+        urgent = switches.filter(pl.col("next_prio") < FAIR_PRIO)["next_comm"].drop_nulls().unique()
+        ran = {named(comm) for comm in urgent}
+        if names := [one.name for one in model.groups if one.name in ran]:
+            notes.append(
+                f"real-time or deadline threads in the recording: {', '.join(names)}. The model runs them as fair ones"
+            )
+    return notes
+
+
 def _group(name: str, sums: _Sums) -> Group:
     sleeps = sum(sums.wakers.values())
     most = max(sums.pids.values(), default=0)
