@@ -387,7 +387,9 @@ impl Maker<'_> {
         let cppc = of_cpu.cppc.map(|cppc| cppc.caps);
         let base_khz = self.base_khz(first, policy.as_ref(), cppc);
         let max_khz = policy.as_ref().and_then(|policy| policy.max_khz).unwrap_or(0);
-        if turbo.is_empty() && base_khz != 0 && max_khz > base_khz {
+        // The P-state of acpi-cpufreq that stands for turbo is no clock of it.
+        let p0_khz = policy.as_ref().and_then(acpi_p0_khz).unwrap_or(0);
+        if turbo.is_empty() && base_khz != 0 && max_khz > base_khz && max_khz != p0_khz + 1000 {
             // All that is known is the frequency of a lone core.
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.default(

@@ -57,6 +57,27 @@ fn zero_frequencies_are_no_frequency() {
     assert!(error.contains("--clusters"), "{error}");
 }
 
+/// Goal: where only acpi-cpufreq's P0 is known to stand for turbo, 1 MHz above the base, boost is missing: it was told to be
+/// known, and to be these 2001 MHz. A clock further up is that of a lone core.
+#[test]
+fn a_p_state_that_stands_for_turbo_is_no_clock_of_it() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let name = |file: &str| format!("{policy}/{file}");
+    let names = ["scaling_driver", "scaling_available_frequencies", "cpuinfo_max_freq", "cpuinfo_min_freq"].map(name);
+    for (top, bins) in [("2001000", 0), ("2800000", 1)] {
+        let table = format!("{top} 2000000 1200000");
+        let texts = ["acpi-cpufreq", &table, top, "1200000"];
+        let mut files = vec![ONE_POLICY[0], ONE_POLICY[1], ("proc/cpuinfo", XEON)];
+        files.extend(names.iter().map(String::as_str).zip(texts));
+        let nominal = ("sys/devices/system/cpu/cpufreq/policy0/base_frequency", "2000000");
+        files.push(nominal);
+        let machine = of_tree(&format!("turbo-{top}"), &files).unwrap_or_else(|error| panic!("{error}"));
+        let cluster = &machine.clusters[0];
+        assert_eq!((cluster.turbo.len(), cluster.base_khz), (bins, 2_000_000), "{top}");
+        assert_eq!(cluster.opps.last().map(|opp| opp.khz.to_string()).as_deref(), Some(top));
+    }
+}
+
 /// Goal: an x86 machine whose flags lack aperfmperf has no invariance, as the kernel decides it; and a driver that nobody
 /// models is, where it has a table of frequencies, one that has such a table.
 #[test]
