@@ -378,10 +378,13 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     from opplab.trace.recording import Trace
 
     trace = Trace(path)
-    names = trace.task_names()
-    pids = [pid for pid, name in names.items() if pid and task in (name, str(pid))]
-    if not pids:
-        raise InputError(f"{path} has no task `{task}`{nearest(task, sorted(set(names.values())))}")
+    names, signals = trace.task_names(), trace.signals()
+    # A pid may have been several tasks', one after the other.
+    known = {*names.items(), *signals.running.select("pid", "comm").rows()}
+    own = {(pid, name) for pid, name in known if pid and task in (name, str(pid))}
+    if not own:
+        raise InputError(f"{path} has no task `{task}`{nearest(task, sorted({name for _, name in known}))}")
+    pids = sorted({pid for pid, _ in own})
     check_one_pid(pids, task)
 
     def rows(event: str, *columns: str) -> list[Any]:
@@ -399,9 +402,9 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
             stays.setdefault(cpu, []).append((entered.pop(cpu), at))
     events = _events(rows, "pid", "prev_pid", "next_pid", ("sched_waking", "sched_wakeup"))
     timeline = Timeline(*events, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
-    own = trace.signals().activations.filter(pid=pids[0]).select("time_ns", "response_ns", "missed")
+    rows_of = signals.activations.select("pid", "comm", "time_ns", "response_ns", "missed").rows()
     # Of loops that run back to back, without a sleep, no event shows how many and how late they were.
-    activations = [Activation(at, at + response_ns, missed) for at, response_ns, missed in own.rows()]
+    activations = [Activation(at, at + took_ns, missed) for *of, at, took_ns, missed in rows_of if tuple(of) in own]
     return timeline, pids[0], activations, names
 
 
