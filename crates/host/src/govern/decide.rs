@@ -367,34 +367,49 @@ impl Agreement {
     }
 }
 
+/// A policy of a log, from its setup line on.
+struct Running {
+    setup: Setup,
+    governor: Governor,
+    /// What was asked of the driver last, until somebody has seen whether it is in force.
+    pending_khz: Option<u32>,
+}
+
+impl Running {
+    fn of_line(line: &Line<'_>) -> Result<Self, HostError> {
+        let setup = Setup::of_line(line)?;
+        let governor = Governor::new(&setup).map_err(|message| line.fault(line.node, message))?;
+        Ok(Self { setup, governor, pending_khz: None })
+    }
+}
+
+/// The inputs of a decision's line, with its policy as the last setup line has it.
+fn decision_of<'r>(line: &Line<'_>, running: &'r mut [Running]) -> Result<(&'r mut Running, Input), HostError> {
+    let policy: u32 = line.int("policy")?;
+    let of_policy = running.iter_mut().rfind(|one| one.setup.policy == policy);
+    let one =
+        of_policy.ok_or_else(|| line.fault(line.node, format!("policy {policy} has no setup line before this")))?;
+    let (input, n_cpus) = (Input::of_line(line)?, one.setup.cpus.len());
+    if input.cpu >= n_cpus || input.facts.len() != n_cpus || input.times.len() != n_cpus {
+        return Err(line.fault(line.node, format!("the policy has {n_cpus} CPUs")));
+    }
+    Ok((one, input))
+}
+
 /// Computes every decision of a log anew from its inputs.
 ///
 /// # Errors
 /// If the log is none, with line and column. A last line that was cut off (the worker was killed) is passed over.
 pub fn verify(file: &str, text: &str) -> Result<Agreement, HostError> {
-    let mut running: Vec<(u32, Governor, Setup, Option<u32>)> = Vec::new();
+    let mut running: Vec<Running> = Vec::new();
     let mut agreement = Agreement::default();
     for (number, words) in whole_lines(text) {
         let node = parse_line(file, number, words)?;
         let line = Line { file, number, node: &node };
         match line.str("type")? {
-            "setup" => {
-                let setup = Setup::of_line(&line)?;
-                let governor = Governor::new(&setup).map_err(|message| line.fault(&node, message))?;
-                running.retain(|(policy, ..)| *policy != setup.policy);
-                running.push((setup.policy, governor, setup, None));
-            }
+            "setup" => running.push(Running::of_line(&line)?),
             "decision" => {
-                let policy: u32 = line.int("policy")?;
-                let Some((_, governor, setup, pending)) = running.iter_mut().find(|(known, ..)| *known == policy)
-                else {
-                    return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));
-                };
-                let input = Input::of_line(&line)?;
-                let n_cpus = setup.cpus.len();
-                if input.cpu >= n_cpus || input.facts.len() != n_cpus || input.times.len() != n_cpus {
-                    return Err(line.fault(&node, format!("the policy has {n_cpus} CPUs")));
-                }
+                let (Running { governor, pending_khz: pending, .. }, input) = decision_of(&line, &mut running)?;
                 if let Some(khz) = pending.take() {
                     agreement.n_followed += 1;
                     agreement.n_in_force += u64::from(khz == input.cur_khz);
@@ -458,7 +473,7 @@ fn sentence(setup: &Setup, start_ns: u64, input: &Input, output: &Output, record
 /// # Errors
 /// If the log is none.
 pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> Result<String, HostError> {
-    let mut setups: Vec<(Setup, Governor)> = Vec::new();
+    let mut running: Vec<Running> = Vec::new();
     let mut start_ns = None;
     // Of each policy: the sentence that is in force, and counts by outcome and by wanted frequency.
     let mut in_force: Vec<(u32, String)> = Vec::new();
@@ -468,21 +483,11 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         let node = parse_line(file, number, words)?;
         let line = Line { file, number, node: &node };
         match line.str("type")? {
-            "setup" => {
-                let setup = Setup::of_line(&line)?;
-                let governor = Governor::new(&setup).map_err(|message| line.fault(&node, message))?;
-                setups.push((setup, governor));
-            }
+            "setup" => running.push(Running::of_line(&line)?),
             "decision" => {
-                let (input, output) = (Input::of_line(&line)?, output_of(&line)?);
-                let policy: u32 = line.int("policy")?;
-                let Some((setup, governor)) = setups.iter_mut().rfind(|(setup, _)| setup.policy == policy) else {
-                    return Err(line.fault(&node, format!("policy {policy} has no setup line before this")));
-                };
-                let n_cpus = setup.cpus.len();
-                if input.cpu >= n_cpus || input.facts.len() != n_cpus || input.times.len() != n_cpus {
-                    return Err(line.fault(&node, format!("the policy has {n_cpus} CPUs")));
-                }
+                let output = output_of(&line)?;
+                let (Running { governor, setup, .. }, input) = decision_of(&line, &mut running)?;
+                let policy = setup.policy;
                 let (computed, record) = governor.decide_recorded(&setup.cpus, &input);
                 let record = record.filter(|_| computed == output);
                 let start_ns = *start_ns.get_or_insert(input.time_ns);
@@ -501,7 +506,7 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         }
     }
     if let Some(cpu) = cpu
-        && !setups.iter().any(|(setup, _)| setup.cpus.contains(&cpu))
+        && !running.iter().any(|one| one.setup.cpus.contains(&cpu))
     {
         return Err(HostError::Usage(format!("--cpu: CPU {cpu} is in no policy of {file}")));
     }
@@ -510,7 +515,7 @@ pub fn explain(file: &str, text: &str, cpu: Option<u32>, at_ns: Option<u64>) -> 
         in_force.iter().for_each(|(_, words)| out += &format!("{words}\n"));
         return Ok(out);
     }
-    for setup in setups.iter().map(|(setup, _)| setup).filter(|setup| cpu.is_none_or(|cpu| setup.cpus.contains(&cpu))) {
+    for setup in running.iter().map(|one| &one.setup).filter(|setup| cpu.is_none_or(|cpu| setup.cpus.contains(&cpu))) {
         let of = |(policy, _): &(u32, String)| *policy == setup.policy;
         let outcomes: Vec<String> =
             counts.iter().filter(|(key, _)| of(key)).map(|((_, name), count)| format!("{count} {name}")).collect();
