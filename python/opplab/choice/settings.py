@@ -120,7 +120,7 @@ def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy
     return out
 
 
-def several(name: str, values: Any) -> tuple[Any, ...]:
+def several(name: str, values: Any) -> Sequence[Any]:
     """Give the values of an option that takes several: a text or a number is one.
 
     Examples
