@@ -18,6 +18,7 @@ from opplab.simulation.cases import Case
 from opplab.simulation.simulate import build_case
 from opplab.summary import caveats
 from opplab.summary.caveats import eas_off, of_settings
+from opplab.sweep.missing import missing
 
 from testdata import shared
 
@@ -491,3 +492,19 @@ def test_a_run_alone_names_another_governor_to_compare_with(load: Path, tmp_path
         words = ("run", str(load), "-m", "juno-r2", "--seconds", "0.2", "--iterations", "1", "--governor", governor)
         shown = stdout_of(*words, "--no-report", "-o", str(tmp_path / governor))
         assert f"Next: --vs governor={other} compares." in shown
+
+
+def test_a_change_after_the_end_of_the_run_is_named(tmp_path: Path) -> None:
+    """A setting whose change never comes has the runs of the other; the answer has the reason."""
+    (tmp_path / "load.json").write_text('{"tasks": {"t": {"run": 3000, "timer": {"ref": "t", "period": 10000}}}}')
+    change = "[{at_ms = %d, scaling_max_freq = 700000}]"
+    text = (
+        'format = 1\nname = "late"\nabout = "late"\nmachine = "juno-r2"\niterations = 1\nduration = "200ms"\n'
+        f'[[policy]]\nlabel = "early"\nchanges = {change % 199}\n[[policy]]\nlabel = "late"\nchanges = {change % 200}\n'
+        '[[workload]]\nlabel = "load"\nrtapp = "load.json"\n'
+    )
+    (tmp_path / "late.toml").write_text(text)
+    words = "a change at 200 ms does nothing: the run ends at 200 ms"
+    assert [one for one in missing(opplab.Experiment.load(tmp_path / "late.toml").cases) if "at 200 ms" in one] == [
+        f"late: {words}"
+    ]

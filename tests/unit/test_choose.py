@@ -341,7 +341,7 @@ def test_one_value_stands_for_a_list_of_one_and_what_is_no_list_is_refused() -> 
     for given, words in (
         ({"runs": 3}, "no key `runs`"),
         ({"policy": opplab.Policy()}, "`policy` is a mapping"),
-        ({"uncertainty": -1}, "-1 draws"),
+        ({"uncertainty": -1}, "`uncertainty`: give a whole number"),
         ({"scaling_max_freq": {"A53": 700_000}}, "`scaling_max_freq` takes a list"),
         ({"seconds": "1"}, "give a number of seconds, not '1'"),
     ):

@@ -31,8 +31,8 @@ def run() -> opplab.Run:
         ({"governor": "schedutil"}, "`governor` is 'schedutil', which has no method `update`"),
         ({"placement": Half()}, "has no method `select`: see opplab.Placement"),
         ({"seconds": "1"}, "`seconds`: give a number of seconds, not '1'"),
-        ({"seed": -1}, "seed -1"),
-        ({"seed": 1.5}, "seed 1.5"),
+        ({"seed": -1}, "`seed`: give a whole number of at least 0 and below 2.64, not -1"),
+        ({"seed": 1.5}, "not 1.5"),
         ({"workload": 3}, "a workload is .* not 3"),
         ({"policy": 3}, "`governor` must be a string"),
     ],
@@ -52,6 +52,12 @@ def test_a_run_names_what_is_wrong(given: dict[str, Any], words: str) -> None:
         (lambda run: run.turbostat(every_s="1"), "`every_s`: give a number"),
         (lambda run: opplab.explain(run, cpu=0, at="50ms"), "`at`: give a number of seconds, not '50ms'"),
         (lambda run: opplab.Workload.periodic(2, run_us=800.5, period_us=16000), "run_us=800.5: give a whole number"),
+        (
+            lambda run: opplab.Experiment.load("juno-eas", iterations=0),
+            "`iterations`: give a whole number of at least 1",
+        ),
+        (lambda run: opplab.Experiment.load("juno-eas", seed=-1), "`seed`: give a whole number"),
+        (lambda run: opplab.choose("juno-r2", WORK, iterations="3"), "`iterations`: give a whole number"),
         (lambda run: opplab.Policy(governor=3), "`governor` must be a string"),
     ],
 )

@@ -32,6 +32,7 @@ from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy, check_keys
 from opplab.simulation.power import how_to_get_power, is_of_power, needs_power
+from opplab.simulation.run import check_whole
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, shared_timers
@@ -135,10 +136,10 @@ def choose(
     'powersave'
     """
     jobs = jobs or os.cpu_count() or 1
-    if iterations < 1 or not goals:
-        raise InputError("a choice needs at least one iteration and one goal")
-    if uncertainty < 0:
-        raise InputError(f"{uncertainty} draws are not possible: give 0 for none")
+    for name, value, least in (("iterations", iterations, 1), ("uncertainty", uncertainty, 0), ("seed", seed, 0)):
+        check_whole(name, value, least)
+    if not goals:
+        raise InputError("a choice needs at least one goal")
     check_keys(keys)
     governors, variants, goals, constraints = (
         several(name, values)

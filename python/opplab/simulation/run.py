@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -235,6 +235,12 @@ def check_number(name: str, value: object) -> None:
     """Refuse what is no number of seconds, such as the text that the command line takes."""
     if not isinstance(value, Real | Decimal):
         raise InputError(f"`{name}`: give a number of seconds, not {value!r}")
+
+
+def check_whole(name: str, value: object, least: int = 0) -> None:
+    """Refuse what is no whole number of at least so many, and none that the engine's integers hold."""
+    if not isinstance(value, Integral) or not least <= int(value) < 2**64:
+        raise InputError(f"`{name}`: give a whole number of at least {least} and below 2^64, not {value!r}")
 
 
 def duration_ns(seconds: float, name: str = "seconds", what: str = "a run of {} s") -> int:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from opplab.errors import FormatError, InputError
 from opplab.simulation.cases import Case
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
-from opplab.simulation.run import Run, duration_ns
+from opplab.simulation.run import Run, check_whole, duration_ns
 from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ def simulate(
     """
     for name, written, method in (("governor", governor, "update"), ("placement", placement, "select")):
         _check_policy_class(name, written, method)
-    if not isinstance(seed, Integral) or not 0 <= seed < 2**64:
-        raise InputError(f"the seed {seed!r} is no whole number of 0 to 2^64 - 1")
+    check_whole("seed", seed)
     machine = machine if isinstance(machine, Machine) else Machine.load(machine)
     policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
     if governor is not None:

@@ -98,8 +98,11 @@ class Experiment:
         whole = read_text(path, "an experiment file")
         inner = _opplab.Experiment.parse(str(path), whole)
         _check_published(inner.published, path)
-        from opplab.simulation.run import duration_ns
+        from opplab.simulation.run import check_whole, duration_ns
 
+        for key, value, least in (("iterations", iterations, 1), ("seed", seed, 0)):
+            if value is not None:
+                check_whole(key, value, least)
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
         if inner.background:
             from opplab.trace.learn import background

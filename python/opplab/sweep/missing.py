@@ -68,6 +68,19 @@ def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
+def late(changes: Sequence[Mapping[str, Any]], duration_ns: int) -> str:
+    """Name the changes of a run that come after its end; empty if there are none.
+
+    Examples
+    --------
+    >>> late([{"at_ms": 500}, {"at_ms": 1000}, {"at_ms": 1500}], 1_000_000_000)
+    'changes at 1000, 1500 ms do nothing: the run ends at 1000 ms'
+    """
+    never = [str(change["at_ms"]) for change in changes if change["at_ms"] * 1_000_000 >= duration_ns]
+    do = "a change at {} ms does" if len(never) == 1 else "changes at {} ms do"
+    return f"{do.format(', '.join(never))} nothing: the run ends at {duration_ns / 1e6:g} ms" if never else ""
+
+
 def missing(cases: Sequence[Case]) -> list[str]:
     """Report what policies ask for and is not there: energy-aware scheduling, clamps, the part that a proposal changes.
 
@@ -110,6 +123,8 @@ def missing(cases: Sequence[Case]) -> list[str]:
     for each in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
             case = _opplab.Case.from_json(each.json)
+            if never := late(json.loads(each.json)["policy"].get("changes", []), each.duration_ns):
+                add(never, each.policy)
             if (built := case.boosted_by_build()) is not None:
                 add(built, each.policy)
             if (each.machine, each.policy) not in clampless:
