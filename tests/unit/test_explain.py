@@ -1753,3 +1753,34 @@ def test_a_request_for_the_same_clock_is_not_instead_of_it() -> None:
     assert found["frequency"].time_ns == row["time_ns"]
     assert "the same as before: deadline bandwidth or a limit changed" in found["frequency"].text
     assert "instead of" not in found["frequency"].text
+
+
+def test_a_change_of_a_run_is_of_the_policies_that_it_reaches() -> None:
+    """Goal: a limit of one cluster, or CPUs of one that come, are no reason for a clock of the other.
+
+    Method: the requests by the kernel's rules. A governor asks anew where a limit of its own policy was written, and
+    for the first time where CPUs of its policy came (cpufreq.c:cpufreq_set_policy(), cpufreq_add_policy_cpu(), v6.12).
+    """
+    changes = [
+        {"at_ms": 100, "offline_cpus": [1, 2]},
+        {"at_ms": 200, "scaling_max_freq": {"A53": 700_000}},
+        {"at_ms": 300, "offline_cpus": []},
+    ]
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    made = opplab.simulate("juno-r2", work, opplab.Policy(kernel="6.6", changes=changes), seconds=0.5)
+    asked = made.events("sugov_decision").filter(pl.col("outcome") == 4)
+    little, big = (
+        asked.filter((pl.col("policy_cpu") == cpu) & (pl.col("time_ns") > 200_000_000)).sort("time_ns").to_dicts()
+        for cpu in (0, 1)
+    )
+    assert [row["next_khz"] for row in little] == [450_000]
+    assert big[0]["time_ns"] >= 300_000_000
+    assert big[0]["prev_khz"] == 0
+
+    limit, *_ = (one for one in opplab.explain(made, cpu=0, at=0.4) if one.kind == "change")
+    assert limit.data["set"] == {"scaling_max_freq": 700_000}
+    assert "the run set scaling_max_freq=700000; the clock became 450 MHz" in limit.text
+    came, *others = (one for one in opplab.explain(made, cpu=1, at=0.4) if one.kind == "change")
+    assert "the run set offline_cpus=none" in came.text
+    assert not others
+    assert not [one for one in opplab.explain(made, cpu=0, at=0.15) if one.kind == "change"]

@@ -23,6 +23,10 @@ CLOCK_KEYS = {
     *("scaling_min_freq", "scaling_max_freq", "min_perf_pct", "max_perf_pct"),
 }
 """Keys of a policy that decide on clocks and may change in a run."""
+STARTS = {"governor", "offline_cpus", "nosmt"}
+"""Keys whose change makes a policy's governor start anew; CPUs that go or come do so in their own policy."""
+LIMITS = ("scaling_min_freq", "scaling_max_freq")
+"""Keys that may have a value for each cluster."""
 
 
 def point_name(records: Records, cpu: int, khz: int) -> str:
@@ -224,6 +228,39 @@ def _decided(records: Records, policy: int, start_ns: int, end_ns: int) -> bool:
     return any(records.until(table, rows, end_ns) > records.until(table, rows, start_ns - 1) for table, rows in tables)
 
 
+def _of_cpu(records: Records, cpu: int, changed_ns: int, keys: dict[str, Any]) -> dict[str, Any]:
+    """Give what a change of the run sets for the clock of a CPU: of limits by cluster its own; CPUs of its policy."""
+    cluster = next(one["name"] for one in records.outcome["clusters"] if cpu in one["cpus"])
+    own = {key: value for key, value in keys.items() if key in CLOCK_KEYS}
+    for key in LIMITS:
+        if isinstance(own.get(key), dict):
+            value, before = (
+                (one.get(cluster) if isinstance(one, dict) else one) or 0
+                for one in (own.pop(key), records.setting(key, changed_ns - 1))
+            )
+            if value != before:
+                own[key] = value
+    before, after = (
+        [records.why_offline(one, at_ns) is None for one in records.policy_of[cpu]["cpus"]]
+        for at_ns in (changed_ns - 1, changed_ns)
+    )
+    if before != after:
+        own |= {key: keys[key] for key in ("offline_cpus", "nosmt") if key in keys}
+    return own
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+
+
+def _by_limit(records: Records, cpu: int, clock_ns: int) -> bool:
+    """Report whether a clock that a slow driver set answers no decision of the governor: a limit itself set it."""
+    if records.facts["fast_switch"] or len(records.where("hwp_decision", policy_cpu=records.policy_of[cpu]["cpus"][0])):
+        return False
+    grant = _granted(records, cpu, clock_ns)
+    return grant is not None and grant["time_ns"] == clock_ns and grant["delay_ns"] < 0
+
+
 def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]]:
     """Name the changes of governor and limits that count for the clock at a point in time.
 
@@ -233,19 +270,22 @@ def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]
     clocks = records.where("cpu_frequency", cpu=cpu)
     clocks = clocks[: records.until("cpu_frequency", clocks, at_ns)]
     times_ns = records.tables["cpu_frequency"]["time_ns"][clocks]
-    changes = [(ns, keys) for ns, keys in records.changes if ns <= at_ns and CLOCK_KEYS & keys.keys()]
-    since_ns = max((ns for ns, keys in changes if "governor" in keys or (times_ns >= ns).any()), default=0)
+    own = ((ns, _of_cpu(records, cpu, ns, keys)) for ns, keys in records.changes if ns <= at_ns)
+    changes = [(ns, keys) for ns, keys in own if keys]
+    since_ns = max((ns for ns, keys in changes if STARTS & keys.keys() or (times_ns >= ns).any()), default=0)
     findings = []
     for changed_ns, keys in changes:
         if changed_ns < since_ns:
             continue
         values = {key: value for key, value in keys.items() if key != "tunables"} | keys.get("tunables", {})
-        text = f"{seconds(changed_ns)}: the run set {', '.join(f'{name}={value}' for name, value in values.items())}"
+        words = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
+        text = f"{seconds(changed_ns)}: the run set {words}"
         data: dict[str, Any] = {"set": values}
         after = clocks[times_ns >= changed_ns]
         if len(after):
             clock = records.row("cpu_frequency", int(after[0]))
-            if not _decided(records, records.policy_of[cpu]["cpus"][0], changed_ns, clock["time_ns"]):
+            policy, clock_ns = records.policy_of[cpu]["cpus"][0], clock["time_ns"]
+            if _by_limit(records, cpu, clock_ns) or not _decided(records, policy, changed_ns, clock_ns):
                 data |= {"granted_khz": clock["khz"], "delay_ns": clock["time_ns"] - changed_ns}
                 delay = f"{length(data['delay_ns'])} after that" if data["delay_ns"] else "at once"
                 text += f"; the clock became {point_name(records, cpu, clock['khz'])}, {delay}"
