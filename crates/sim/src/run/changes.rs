@@ -62,15 +62,16 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let fresh = freq_policies(machine, policy, &driver, self.intel.as_ref(), &self.gates, &self.hardware, custom)?;
         let ids: Vec<PolicyId> = self.policies.ids().collect();
         let starts = (&policy.governor, &policy.tunables) != (&self.policy.governor, &self.policy.tunables);
-        // intel_pstate.c:intel_pstate_update_policies(): these files are of all policies.
+        // These files are of all policies (intel_pstate.c:intel_pstate_update_policies(), v6.12).
         let of_all = |policy: &Policy| (policy.no_turbo, policy.min_perf_pct, policy.max_perf_pct, policy.epp.clone());
         let all = starts || of_all(policy) != of_all(self.policy);
-        // A limit that is written anew reaches its policy, also where it binds nothing (cpufreq.c:cpufreq_notifier_max()).
+        // A limit that is written anew reaches its policy, also where it binds nothing (cpufreq.c:cpufreq_notifier_max(), v6.12).
         let written =
             |policy: &Policy, name: &str| (policy.scaling_min_freq.of(name), policy.scaling_max_freq.of(name));
         let turns = |cpu: u32| policy.is_online(machine, cpu) != self.policy.is_online(machine, cpu);
         for (id, fresh) in ids.into_iter().zip(fresh) {
-            // cpufreq.c:__cpufreq_offline(), cpufreq_add_policy_cpu(): the governor starts anew when CPUs of its policy go or come.
+            // The governor starts anew when CPUs of its policy go or come
+            // (cpufreq.c:__cpufreq_offline(), cpufreq_add_policy_cpu(), v6.12).
             let starts = starts || self.policies[id].cpus.iter().any(|cpu| turns(cpu.0));
             let name = &machine.clusters[self.policies[id].cluster.index()].name;
             if all || starts || written(policy, name) != written(self.policy, name) {
