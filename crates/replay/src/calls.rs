@@ -166,7 +166,7 @@ mod tests {
                 ev(done, 0, sleeps),
             ]
         });
-        let task = TaskInfo { pid: 7, name: name.into(), prios: vec![(0, 120)], parent: None, tasksets: Vec::new() };
+        let task = TaskInfo { name: name.into(), prios: vec![(0, 120)], ..TaskInfo::new(7) };
         Events { list: list.collect(), tasks: vec![task], nr_cpus: 2, ..Events::default() }
     }
 

@@ -149,7 +149,7 @@ pub struct TaskInfo {
 
 impl TaskInfo {
     /// A task of which nothing was seen yet.
-    fn new(pid: i32) -> Self {
+    pub(crate) fn new(pid: i32) -> Self {
         Self {
             pid,
             name: String::new(),
