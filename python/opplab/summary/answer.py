@@ -53,9 +53,9 @@ GROUP_COLUMNS = {
 """What the block has of a control group, and its heads."""
 
 PAIRS = {"response": ("response_p50", "response_p99"), "latency": ("latency_p50", "latency_p99")}
+"""Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
 WAITS = tuple(pair[1] for pair in PAIRS.values())
 """Metrics that a sentence has beside performance or energy, where their change is clear and no trifle."""
-"""Percentiles that share a column: of activations, from the timer to the end; of wake-ups, until the task runs."""
 MODELS_ERROR = "the benchmark models' error (opplab predict has it)"
 """What no interval of runs and draws covers."""
 
