@@ -418,8 +418,9 @@ def add_power_at_equal_work(values: dict[tuple[Point, str, str], Values], labels
         base_power, base_per_work = at(labels[0], "power", draw), at(labels[0], ENERGY_PER_WORK, draw)
         out = {}
         for one in set(power) & set(per_work) & set(base_power) & set(base_per_work):
-            busy_share = base_power[one] / base_per_work[one] * per_work[one] / power[one]
-            out[one] = power[one] * busy_share + rest * (1 - busy_share)
+            if base_per_work[one] and power[one]:
+                busy_share = base_power[one] / base_per_work[one] * per_work[one] / power[one]
+                out[one] = power[one] * busy_share + rest * (1 - busy_share)
         return out
 
     for label in labels:
