@@ -309,7 +309,7 @@ def build(folder: Path) -> dict[str, list[Path]]:
 def _of_predictions(folder: Path, made: dict[str, list[Path]]) -> None:
     """Add a seal, what was measured of it, and its score."""
     place = folder / "made"
-    case = ["--results", "predicted", "--uncertainty", "2", "-j", "1"]
+    case = ["--results", "predicted", "--uncertainty", "20", "-j", "1"]
     run(place, "predict", str(folder / "experiment/small.toml"), "-o", "sealed.json", *case)
     made["seal"] = [place / "sealed.json"]
     made["record"] = [place / "record"]

@@ -76,8 +76,8 @@ PLACES: dict[str, list[list[str]]] = {
         ["dump", "--workload", "workload", "--output", "results"],
     ],
     "predict": [
-        ["experiment", "--output", "=sealed.json", "--results", "=out", "--uncertainty", "=2"],
-        ["experiment", "--output", "=sealed.json", "--results", "results", "--uncertainty", "=2"],
+        ["experiment", "--output", "=sealed.json", "--results", "=out", "--uncertainty", "=20"],
+        ["experiment", "--output", "=sealed.json", "--results", "results", "--uncertainty", "=20"],
         ["experiment", "--output", "=o.csv", "--results", "=out"],
         ["mail", "--machine", "machine", "--vs", "=vs", "--results", "=out"],
         ["mail", "--machine", "machine", "--vs", "profile", "--results", "=out"],

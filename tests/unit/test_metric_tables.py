@@ -26,9 +26,9 @@ def test_tables_show_what_the_benchmark_measures(tmp_path: Path) -> None:
 
 
 def test_a_column_without_name_and_values_is_rendered_at_any_width() -> None:
-    from opplab.report.text import _heading
+    from opplab.report.text import wrapped_name
 
-    assert _heading("", 0) == [""]
+    assert wrapped_name("", 0) == [""]
 
 
 def test_a_text_is_scored_beside_no_change(tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ pub(crate) use integrate::Integrator;
 
 /// The events that energy follows from; others count for the time only.
 ///
-/// Births and ends show whose a pid is ([`opplab_signals::decode::Threads`]).
-pub const EVENTS: [&str; 10] = [
+/// Marks count for the time of residencies, too: a simulated run's trace ends with one. Births and ends show whose a pid is
+/// ([`opplab_signals::decode::Threads`]).
+pub const EVENTS: [&str; 12] = [
     "sched_switch",
     "task_newtask",
     "sched_process_fork",
@@ -42,6 +43,8 @@ pub const EVENTS: [&str; 10] = [
     "cpu_frequency",
     "cpu_idle",
     "power_rail",
+    "print",
+    "tracing_mark_write",
     "idle_exit",
     "cluster_idle",
 ];
