@@ -90,7 +90,7 @@ PROMISES: dict[str, Promise] = {
         "an experiment and its baseline, or a mail of the kernel robot",
         "rows without a model or an interval, with the reason",
         "2",
-        ("{experiment}", "-o", "{out}.json", "--results", "{out}", "--uncertainty", "2", "-j", "1"),
+        ("{experiment}", "-o", "{out}.json", "--results", "{out}", "--uncertainty", "20", "-j", "1"),
     ),
     "score": Promise(
         "sealed predictions and results",
