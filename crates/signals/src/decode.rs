@@ -582,7 +582,7 @@ mod tests {
         }
         let (options, mut ran, mut threads) = (ReadOptions::default(), Ran(Vec::new()), Threads::default());
         let file = TraceFile::from_bytes(text.concat().into_bytes(), &options).unwrap();
-        file.stream(&options, &mut decoded_threads(&mut ran, &mut threads)).unwrap();
+        file.stream(&options, &mut decoded_threads(&BIRTHS_AND_ENDS, &mut ran, &mut threads)).unwrap();
         let nth = |nth: i32| 7 + nth * PID_LIMIT;
         assert_eq!(ran.0, [7, 7, nth(1), nth(2), nth(3)]);
         let reused = |nth_of: i32, name: Option<&str>| Reused {
