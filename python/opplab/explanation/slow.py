@@ -160,10 +160,8 @@ def budgets_that_acted(
     """Give how often deadline tasks, or one of them, waited for their next period, for how long, and why."""
     findings = []
     for index, spans in waits.items() if task is None else [(task, waits[task])] if task in waits else []:
-        whole_ns, whys = (
-            sum(until_ns - since_ns for since_ns, until_ns, _ in spans),
-            Counter(why for _, _, why in spans),
-        )
+        whole_ns = sum(until_ns - since_ns for since_ns, until_ns, _ in spans)
+        whys = Counter(why for *_, why in spans)
         listed = "; ".join(f"{count} times, {why}" for why, count in whys.most_common())
         text = (
             f"budget: {names[index]} waited for its next period (SCHED_DEADLINE): {listed}; {length(whole_ns)} in all, "
@@ -267,10 +265,10 @@ def slow_cpus(
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
-    waits = throttles(
-        case.events(["dl_throttle"])["dl_throttle"], outcome["end_ns"] - outcome["wall_ns"], outcome["end_ns"]
-    )
-    findings += budgets_that_acted(names, waits)
+    # Events take another run, in which only deadline tasks are throttled.
+    if '"deadline"' in case.to_json():
+        table, end_ns = case.events(["dl_throttle"])["dl_throttle"], outcome["end_ns"]
+        findings += budgets_that_acted(names, throttles(table, end_ns - outcome["wall_ns"], end_ns))
     findings += quotas_that_acted(outcome)
     if beside_ns[0]:
         findings.append(beside_siblings(busy_ns, *beside_ns))
