@@ -496,28 +496,15 @@ class Request:
         found += [line for line in self._other_questions if not self._allows(line)]
         return list(dict.fromkeys(found))
 
-    def _of_power(self, tables: list[Table]) -> list[Table]:
-        """Give the tables of power that a rule is about, where it is no metric of runs but what a monitor recorded."""
-        from opplab.comparison.gate import names_of
-
-        there = any(row.metric == "power" for one in tables for row in one.rows)
-        if there or not tables or "power" not in names_of(self.options["rules"]) or self._is_robots():
-            return []
-        try:
-            return self._tables(table="power")
-        except InputError:
-            # None was recorded: the rule concerns nothing.
-            return []
-
     def _check(self, tables: list[Table], missing: list[str]) -> None:
         from opplab.comparison import gate
 
         if tables and self.table in OF_BENCHMARKS and not self._is_robots():
             # A benchmark is all that it is about, whatever is shown of it.
             tables = tables + self._tables(table="detail")
-        tables = tables + self._of_power(tables)
+        tables = tables + self._monitored_power(tables)
         checks = gate.check(
-            tables + self._monitored_power(tables),
+            tables,
             self.options["rules"],
             whole=self._whole(tables),
             allow_missing=self.options["allowed"],
