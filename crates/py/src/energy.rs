@@ -85,13 +85,10 @@ pub(crate) fn trace_energy<'py>(
         let mut processes = reader.processes();
         let reused = threads.reused();
         // What the trace shows of a pid's process is of its last thread.
-        for (last, process) in reused
-            .iter()
-            .filter(|one| one.is_last)
-            .filter_map(|one| Some((one, processes.remove(&one.pid)?)))
-            .collect::<Vec<_>>()
-        {
-            processes.insert(last.number, process);
+        for last in reused.iter().filter(|one| one.is_last) {
+            if let Some(process) = processes.remove(&last.pid) {
+                processes.insert(last.number, process);
+            }
         }
         Ok((found, processes, reused, outcome))
     });

@@ -17,7 +17,7 @@ use opplab_signals::pelt::{PeltReplay, ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
-use opplab_trace::{Event, Missed, ReadOptions, RecordingFiles};
+use opplab_trace::{Event, Missed, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -165,8 +165,7 @@ fn rebuilt<'m, H: HalfLife>(
         activations: Activations::default(),
         latencies: sums.then(Latencies::default),
     };
-    // Of energy, events of any kind begin and end the trace.
-    let options = if all.meter.is_some() { ReadOptions::default() } else { read_options() };
+    let options = read_options(all.meter.is_some());
     let (names, mut threads) = (events(), Threads::default());
     let outcome = files.trace.stream(&options, &mut decoded_threads(&names, &mut all, &mut threads))?;
     all.residency.finish();

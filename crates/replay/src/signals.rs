@@ -65,8 +65,11 @@ pub fn events() -> Vec<&'static str> {
     [EVENTS, &energy::EVENTS].concat()
 }
 
-/// What is read of a trace for its signals.
-pub fn read_options() -> ReadOptions {
+/// What is read of a trace for its signals. With energy it is all: events of any kind begin and end the trace.
+pub fn read_options(with_energy: bool) -> ReadOptions {
+    if with_energy {
+        return ReadOptions::default();
+    }
     ReadOptions { missing_ok: true, ..ReadOptions::only(&events()) }
 }
 
@@ -112,7 +115,7 @@ impl First {
     /// # Errors
     /// If the trace cannot be read.
     pub fn of(file: &TraceFile) -> Result<Self> {
-        let reader = file.reader(&read_options())?;
+        let reader = file.reader(&read_options(false))?;
         let (meta, stoppers) = (reader.meta().clone(), stoppers(reader.tasks()));
         drop(reader);
         let (mut ticks, mut late, mut finder) = (TickFinder::default(), LateFinder::default(), GroupFinder::default());

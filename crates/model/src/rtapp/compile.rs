@@ -268,9 +268,9 @@ impl<'a> Compiler<'a> {
     /// Which CPUs the machine has, in words.
     fn cpus(&self) -> String {
         let nr = self.capacities.len();
-        let the = if self.machine.is_empty() { "the " } else { "" };
-        let gap = if self.machine.is_empty() { "" } else { " " };
-        format!("{the}machine{gap}{} has {nr} CPUs, 0-{}", self.machine, nr - 1)
+        let machine =
+            if self.machine.is_empty() { "the machine".to_owned() } else { format!("machine {}", self.machine) };
+        format!("{machine} has {nr} CPUs, 0-{}", nr - 1)
     }
 
     fn cpu_set(&mut self, cpus: &Spanned<Vec<u32>>) -> Result<u32, Fault> {

@@ -365,8 +365,7 @@ impl Drop {
             meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
             view: View { window_ns, ..View::default() },
         };
-        // Of energy, events of any kind begin and end the trace.
-        let options = if all.meter.is_some() { ReadOptions::default() } else { read_options() };
+        let options = read_options(all.meter.is_some());
         let mut reader = file.reader(&options).map_err(text)?;
         let (names, mut threads) = (events(), Threads::default());
         let mut sink = decoded_threads(&names, &mut all, &mut threads);
