@@ -15,6 +15,14 @@ WORK = opplab.Workload.periodic(4, run_us=1500, period_us=10000, name="load")
 UNKNOWN = "xeon-6130-2s"
 
 
+@pytest.fixture
+def load(tmp_path: Path) -> Path:
+    file = tmp_path / "load.json"
+    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}
+    file.write_text(json.dumps({"tasks": {"t": task}}))
+    return file
+
+
 def test_which_files_have_it() -> None:
     known, unknown = opplab.Machine.load("skylake-8x-uma").tree, opplab.Machine.load(UNKNOWN).tree
     assert has_idle_power(known)
@@ -61,11 +69,7 @@ def test_another_goal_and_a_known_power_keep_them() -> None:
 
 
 @pytest.mark.parametrize("draws", [0, 40])
-def test_runs_give_such_changes_no_star(tmp_path: Path, draws: int) -> None:
-    load = tmp_path / "load.json"
-    load.write_text(
-        json.dumps({"tasks": {"t": {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}}})
-    )
+def test_runs_give_such_changes_no_star(load: Path, tmp_path: Path, draws: int) -> None:
     drawn = ["--uncertainty", str(draws)] if draws else []
     command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "idle_disable=C6"]
     command += ["--vs", "governor=powersave", "--seconds", "0.3", "--iterations", "2", "-j", "1", *drawn]
@@ -81,12 +85,8 @@ def test_runs_give_such_changes_no_star(tmp_path: Path, draws: int) -> None:
     assert f"{UNKNOWN} has no power of idle states" in answer["missing"]
 
 
-def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(tmp_path: Path) -> None:
+def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(load: Path, tmp_path: Path) -> None:
     """It was `runs and assumptions together leave its sign open`."""
-    load = tmp_path / "load.json"
-    load.write_text(
-        json.dumps({"tasks": {"t": {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}}})
-    )
     command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "proposal=pelt-multiplier"]
     command += ["--seconds", "0.2", "--iterations", "2", "--uncertainty", "40", "-j", "1", "-o", str(tmp_path / "out")]
     found = CliRunner().invoke(main, command)
@@ -95,10 +95,7 @@ def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(tmp_path: Path) -
     assert "energy +0.00 %: equal in all runs." in found.stdout
 
 
-def test_a_fleet_leaves_such_settings_out_in_text_and_json(tmp_path: Path) -> None:
-    load = tmp_path / "load.json"
-    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}
-    load.write_text(json.dumps({"tasks": {"t": task}}))
+def test_a_fleet_leaves_such_settings_out_in_text_and_json(load: Path, tmp_path: Path) -> None:
     command = [
         "fleet",
         UNKNOWN,
@@ -122,10 +119,7 @@ def test_a_fleet_leaves_such_settings_out_in_text_and_json(tmp_path: Path) -> No
     assert words not in told["skylake-8x-uma, 8 CPUs"]
 
 
-def test_tables_of_a_results_folder_name_what_their_energy_leaves_out(tmp_path: Path) -> None:
-    load = tmp_path / "load.json"
-    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 10000}}
-    load.write_text(json.dumps({"tasks": {"t": task}}))
+def test_tables_of_a_results_folder_name_what_their_energy_leaves_out(load: Path, tmp_path: Path) -> None:
     command = [
         "run",
         str(load),

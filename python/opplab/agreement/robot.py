@@ -80,8 +80,7 @@ def _hackbench(axes: Mapping[str, str], cpus: int) -> _Model:
     words: dict[str, Any] = {**params, "kind": _word(axes, "mode", {"process": "process", "threads": "thread"})}
     words["through"] = _word(axes, "ipc", {"pipe": "pipe", "socket": "socket"})
     metrics = [(r"hackbench\.throughput(?:_avg|_best|_worst)?", "1/elapsed"), (rf"hackbench\.(?:{_TIME})", "elapsed")]
-    about = f"{several(threads, 'group')} of {TASKS_A_GROUP} tasks"
-    return _Model("hackbench", words, metrics, about)
+    return _of_groups(words, metrics)
 
 
 def _word(axes: Mapping[str, str], name: str, words: Mapping[str, str]) -> str:
@@ -113,27 +112,32 @@ def _messaging(axes: Mapping[str, str], cpus: int) -> _Model:
     words["kind"] = _word(axes, "mode", {"process": "process", "thread": "thread"})
     words["through"] = _word(axes, "ipc", {"socket": "socket", "pipe": "pipe"})
     metrics = [(rf"perf-bench-sched-messaging\.(?:total_time_sec|{_TIME})", "elapsed")]
-    return _Model("hackbench", words, metrics, f"{several(words['groups'], 'group')} of {TASKS_A_GROUP} tasks")
+    return _of_groups(words, metrics)
 
 
-def _computing(metric: str, tasks: int | None = None) -> Callable[[Mapping[str, str], int], _Model]:
+def _of_groups(params: Mapping[str, Any], metrics: Sequence[tuple[str, str]]) -> _Model:
+    return _Model("hackbench", params, metrics, f"{several(params['groups'], 'group')} of {TASKS_A_GROUP} tasks")
+
+
+def _computing(metric: str) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
-        params = {"tasks": tasks or _count(axes, cpus, "nr_task", "nr_threads")}
-        about = f"what stands for it: {several(params['tasks'], 'task')} of computing only"
-        return _Model(LOOP, params, [(metric, "work_done")], about)
+        tasks = _count(axes, cpus, "nr_task", "nr_threads")
+        return _stand_in(LOOP, {"tasks": tasks}, metric, f"{several(tasks, 'task')} of computing only")
 
     return made
 
 
 def _pairs(metric: str, pairs: int | None = None) -> Callable[[Mapping[str, str], int], _Model]:
     def made(axes: Mapping[str, str], cpus: int) -> _Model:
-        params = {"pairs": pairs or _count(axes, cpus, "nr_task")}
-        about = (
-            f"what stands for it: {several(params['pairs'], 'pair')} of tasks that wake each other after {HOP_US} us"
-        )
-        return _Model(PAIRS, params, [(metric, "work_done")], about)
+        number = pairs or _count(axes, cpus, "nr_task")
+        words = f"{several(number, 'pair')} of tasks that wake each other after {HOP_US} us"
+        return _stand_in(PAIRS, {"pairs": number}, metric, words)
 
     return made
+
+
+def _stand_in(workload: str, params: Mapping[str, int], metric: str, words: str) -> _Model:
+    return _Model(workload, params, [(metric, "work_done")], f"what stands for it: {words}")
 
 
 def _unixbench(axes: Mapping[str, str], cpus: int) -> _Model:

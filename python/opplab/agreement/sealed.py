@@ -25,7 +25,6 @@ from opplab.errors import InputError
 from opplab.files import digest_of, read_text, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import some_of
-from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ LEVEL = 0.9
 
 DRAWS = 40
 """Draws of the assumed numbers unless somebody asks for others."""
-
-_CASE = ["machine", "benchmark", "param", "policy", "iteration"]
-"""Columns that separate the cases of results."""
 
 STANDS_FOR = {"elapsed": ("time", "wall")}
 """Predicted metric -> what else it may be measured as: what hackbench prints, and what is measured of any program."""
@@ -198,7 +194,7 @@ def seal(
     progress : callable, optional
         Gives a context for so many cases.
     """
-    from opplab.comparison.sources import Frame
+    from opplab.comparison.sources import Frame, with_energy_of_cases
     from opplab.sweep.fitted import fingerprint
     from opplab.sweep.store import Store
     from opplab.uncertainty.sweep import how_sure
@@ -209,13 +205,11 @@ def seal(
         raise InputError(f"an interval of {100 * LEVEL:g} % needs {needed} draws, these are {draws}")
     with counted(progress, len(experiment.cases)) as shown:
         results = experiment.run(folder, jobs=jobs, progress=shown)
-    first = results.unique(["machine", "benchmark", "param", "policy"], keep="first").select(_CASE)
-    parts = results.join(first, on=_CASE, nulls_equal=True).partition_by(_CASE)
-    there = dict.fromkeys(row["metric"] for part in parts for row in with_energy_per_work(part.iter_rows(named=True)))
+    source = Frame(results)
+    there = with_energy_of_cases(source.table)["metric"].unique().to_list() if metrics else []
     for name in metrics:
         if name not in there:
-            raise InputError(f"{experiment.file}: its runs have no metric `{name}`{nearest(name, list(there))}")
-    source = Frame(results)
+            raise InputError(f"{experiment.file}: its runs have no metric `{name}`{nearest(name, there)}")
     labels = results["benchmark"].unique(maintain_order=True).to_list()
     wanted = list(metrics) or list(dict.fromkeys(name for label in labels for name in source.declared(label)))
     with Store(Path(folder) / "draws") as store:

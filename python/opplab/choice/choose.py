@@ -26,7 +26,7 @@ from opplab.choice.criteria import (
     needs_latencies,
 )
 from opplab.choice.ranking import Ranking
-from opplab.choice.settings import Setting, grid, labels_of, several, with_drivers
+from opplab.choice.settings import Setting, grid, labels_of, listed, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
@@ -141,16 +141,9 @@ def choose(
     if not goals:
         raise InputError("a choice needs at least one goal")
     check_keys(keys)
-    governors, variants, goals, constraints = (
-        several(name, values)
-        for name, values in (
-            ("governors", governors),
-            ("variants", variants),
-            ("goals", goals),
-            ("constraints", constraints),
-        )
-    )
-    tunables, keys = ({name: several(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
+    governors, variants = listed("governors", governors), listed("variants", variants)
+    goals, constraints = listed("goals", goals), listed("constraints", constraints)
+    tunables, keys = ({name: listed(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
     if policy is not None and not isinstance(policy, Mapping):
         raise InputError("`policy` is a mapping of keys, such as {'kernel': '6.6'}")
     shared = dict(policy or {})

@@ -120,12 +120,12 @@ def with_drivers(settings: Sequence[Setting], machine: Mapping[str, Any], policy
     return out
 
 
-def several(name: str, values: Any) -> Sequence[Any]:
+def listed(name: str, values: Any) -> Sequence[Any]:
     """Give the values of an option that takes several: a text or a number is one.
 
     Examples
     --------
-    >>> several("hz", [250, 1000]), several("hz", 250), several("kernel", "6.6")
+    >>> listed("hz", [250, 1000]), listed("hz", 250), listed("kernel", "6.6")
     ((250, 1000), (250,), ('6.6',))
     """
     if isinstance(values, str | int | float):

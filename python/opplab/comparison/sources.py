@@ -205,7 +205,7 @@ class Frame(Source):
         """
         if self._groups is None:
             keys = ["run", "benchmark", "metric", "param", "unit", "better"]
-            table = _without_parts(_with_energy_per_work(self.table.filter(pl.col("benchmark").is_not_null())))
+            table = _without_parts(with_energy_of_cases(self.table.filter(pl.col("benchmark").is_not_null())))
             table = table.with_columns(pl.col("param").fill_null(""))
             groups = table.group_by(keys, maintain_order=True)
             # Lists of iterations, seeds and dates are only made when somebody will look at them.
@@ -443,7 +443,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _with_energy_per_work(table: pl.DataFrame) -> pl.DataFrame:
+def with_energy_of_cases(table: pl.DataFrame) -> pl.DataFrame:
     """Add the energy by unit of work of each case whose energy and work are known."""
     if ENERGY_PER_WORK in table["metric"]:
         return table
