@@ -110,6 +110,12 @@ def _shown_path(path: Path) -> str:
     return printable(str(path))
 
 
+def relative(file: str | Path, folder: str | Path) -> str:
+    """Give the path of a file as it is from a folder, which may be a link: `..` is where the kernel finds it."""
+    path = Path(file)
+    return os.path.relpath(path.parent.resolve() / path.name, Path(folder).resolve())
+
+
 def check_size(path: Path, what: str, bytes_max: int = TABLE_BYTES_MAX) -> Path:
     """Refuse what is no file or larger than `bytes_max`; gives the path.
 

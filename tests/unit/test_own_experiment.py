@@ -30,6 +30,7 @@ governor = "performance"
 label = "load"
 rtapp = "load.json"
 """
+_OF_LOAD = {"run": ["load.json", "--seconds", "0.1"], "experiment": ["-w", "load.json", "--seconds", "0.1"]}
 LOAD = '{"tasks": {"t": {"loop": -1, "run": 3000, "timer": {"ref": "t", "period": 16000}}}}'
 
 
@@ -52,6 +53,19 @@ def test_draws_of_a_folder_find_the_experiment_of_ones_own(folder: Path) -> None
     assert gone.exit_code
     assert gone.stdout == "", "a table with stars of another method than was asked for"
     assert "own" in str(gone.exception) + gone.output
+
+
+@pytest.mark.parametrize("words", [["run"], ["experiment", "new", "x"]])
+def test_results_may_go_to_a_link(folder: Path, words: list[str]) -> None:
+    """The workload is found from where the link leads, as `..` is."""
+    (folder / "far" / "away").mkdir(parents=True)
+    (folder / "link").symlink_to(folder / "far" / "away")
+    (folder / "own-machine.toml").write_text(opplab.Machine.load("juno-r2").to_toml())
+    place = "link" if words == ["run"] else "link/x.toml"
+    made = CliRunner().invoke(program, [*words, "-m", "own-machine.toml", *_OF_LOAD[words[0]], "-o", place])
+    assert made.exit_code == 0, made.output
+    done = CliRunner().invoke(program, ["run", "link/x.toml", "-o", "done"] if "new" in words else ["status", "link"])
+    assert done.exit_code == 0, done.output
 
 
 def test_two_machine_files_of_one_name_are_refused(folder: Path) -> None:

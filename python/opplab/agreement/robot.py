@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
-from opplab.files import write_text
+from opplab.files import relative, write_text
 from opplab.report.numbers import several, some_of
 from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
@@ -422,12 +421,12 @@ def _simulated(
 
     folder.mkdir(parents=True, exist_ok=True)
     file = Path(machine)
-    on = os.path.relpath(file, folder) if file.suffix == ".toml" else machine
+    on = relative(file, folder) if file.suffix == ".toml" else machine
     if model.benchmark in (LOOP, PAIRS):
         whole = {"global": {"duration": 2, "calibration": "CPU0"}, "tasks": _tasks_of(model)}
         path = folder.parent / f"{folder.name}-{model.benchmark}.json"
         write_text(path, json.dumps(whole, indent=1) + "\n")
-        text = experiment_text(folder.name, on, f"../{path.name}", variants, seconds, iterations=iterations)
+        text = experiment_text(folder.name, on, relative(path, folder), variants, seconds, iterations=iterations)
     else:
         params = with_calibration(dict(model.params), model.benchmark, [Machine.load(machine).name])
         text = experiment_text(

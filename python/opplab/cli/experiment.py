@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from opplab.cli.options import (
     vs_option,
     write_new,
 )
-from opplab.files import read_text
+from opplab.files import read_text, relative
 from opplab.report.text import print_table, say
 
 
@@ -131,7 +130,7 @@ def new(
     benchmark = benchmark_of(str(workload), params)
     if benchmark is None:
         check_workload(workload)
-        where = os.path.relpath(workload, path.parent)
+        where = relative(workload, path.parent)
     else:
         where = workload.name
         benchmark = with_calibration(benchmark, where, [Machine.load(one).name for one in machine])

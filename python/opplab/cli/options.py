@@ -286,7 +286,7 @@ background_option = click.option(
 
 def from_folder(name: str, folder: Path) -> str:
     """Give a built-in name as it is, and the path of a file as it is from a folder."""
-    return os.path.relpath(name, folder) if Path(name).suffix == ".toml" else name
+    return files.relative(name, folder) if Path(name).suffix == ".toml" else name
 
 
 power_option = click.option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sys
 import time
@@ -39,7 +38,7 @@ from opplab.cli.options import (
     workers,
 )
 from opplab.errors import FormatError, InputError
-from opplab.files import printable, read_text, toml_of, write_text
+from opplab.files import printable, read_text, relative, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
 from opplab.report.numbers import several
 from opplab.report.text import flow, print_table, render_table, terminal_width
@@ -344,7 +343,7 @@ def _write_experiment(
     length = length_of(load, seconds)
     duration_ns(length)
     folder.mkdir(parents=True, exist_ok=True)
-    where = os.path.relpath(workload, folder) if benchmark is None else workload.name
+    where = relative(workload, folder) if benchmark is None else workload.name
     if benchmark is not None:
         from opplab.sweep.fitted import with_calibration
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,16 @@ import click
 
 from opplab import _opplab
 from opplab.cli.group import Group
-from opplab.cli.options import check_workload, file_of, format_option, machine_option, output_option, write_new
-from opplab.files import read_text
+from opplab.cli.options import (
+    check_workload,
+    file_of,
+    format_option,
+    from_folder,
+    machine_option,
+    output_option,
+    write_new,
+)
+from opplab.files import read_text, relative
 from opplab.report.text import print_table
 
 if TYPE_CHECKING:
@@ -167,8 +174,8 @@ def _write_groups(
     for place, text in texts:
         _opplab.Workload.parse(place.stem, str(place), text, "workgen")
     if machine:
-        on = os.path.relpath(machine, path.parent) if machine.endswith(".toml") else machine
-        rtapp = os.path.relpath(beside, path.parent)
+        on = from_folder(machine, path.parent)
+        rtapp = relative(beside, path.parent)
         policies = with_variants({"governor": "schedutil"}, ())
         text = experiment_text(path.stem, on, rtapp, policies, work.seconds or own_s or DEFAULT_S)
         comments = "".join(f"# {' '.join(line.split())}\n" for line in about)
