@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import _opplab
@@ -22,7 +21,6 @@ from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
-from opplab.cli.main import opplab as program
 from opplab.report.numbers import quantity
 from opplab.trace.replayed import self_check
 from opplab.uncertainty.causes import Causes
@@ -30,6 +28,7 @@ from opplab.uncertainty.draws import Draws, Values
 from opplab.uncertainty.parts import Parts
 
 import forked
+from calls import answered, called
 from testdata import shared
 
 LOAD = {
@@ -423,8 +422,7 @@ def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
     traced = opplab.choose(None, folder, goals=["response_p95"], seconds=0.5, iterations=2, uncertainty=0)
     assert "recovered from" in dict(traced.facts)["workload"]
     # The line is that of a replay in the same loop.
-    done = CliRunner().invoke(program, ["replay", str(folder), "--mode", "closed"])
-    assert done.exit_code == 0, done.output
+    done = answered("replay", folder, "--mode", "closed")
     (line,) = (one for one in traced.findings() if one.startswith("self-check: "))
     assert line in " ".join(done.stdout.split())
     assert (NOT_NEAR in traced.findings()) == ("NOT near" in line)
@@ -474,14 +472,13 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     """Its lower clocks cost no time, so that the lowest always wins; the watts are assumed, and in no draw."""
     folder = shared("traces/arm64-612-juno-eas-one_heavy")
     args = ["choose", str(folder), "--governor", "schedutil,powersave", "--seconds", "0.5", "--iterations", "2"]
-    done = CliRunner().invoke(program, [*args, "--uncertainty", "8"])
-    assert done.exit_code == 0, done.output
+    done = answered(*args, "--uncertainty", "8")
     assert "No setting is recommended: an emulator executed this as fast at every clock" in done.stdout
     for words in ("Recommended", "best in all", "to set it:", "change against", "opplab machine show"):
         assert words not in done.stdout
     assert f"opplab choose {folder} -m MACHINE" in " ".join(done.stdout.split())
     assert "the assumed power is in no draw" in " ".join(done.stdout.split())
-    found = json.loads(CliRunner().invoke(program, [*args, "--uncertainty", "0", "--format", "json"]).stdout)
+    found = json.loads(called(*args, "--uncertainty", "0", "--format", "json").stdout)
     assert found["recommended"] is None
     # What is not ranked stands as it was given.
     assert [(one["setting"], one["rank"], one["best"]) for one in found["settings"]] == [
@@ -490,7 +487,7 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     ]
     assert not found["hangs_on"]
     # On a machine whose speed follows the clock the same work can be ranked; what clocks do not move can be, too.
-    known = CliRunner().invoke(program, [*args, "--uncertainty", "0", "-m", "juno-r2"])
+    known = called(*args, "--uncertainty", "0", "-m", "juno-r2")
     assert "Recommended: schedutil" in known.stdout
     # Its assumed power has none of idle states, which other idle governors change.
     idle = {"governors": ["schedutil"], "idle_governor": ["menu", "teo"], "seconds": 0.5, "iterations": 2}
@@ -588,18 +585,16 @@ def test_dask_runs_the_same_or_is_refused(tmp_path: Path) -> None:
     """With the extra: the same answer. Without it: one line that names it, and no run."""
     import importlib.util
 
-    from opplab.cli.main import opplab as main
-
     (tmp_path / "load.json").write_text(json.dumps(LOAD))
     command = ["choose", str(tmp_path / "load.json"), "-m", "juno-r2", "--governor", "schedutil,performance"]
     command += ["--seconds", "0.1", "--iterations", "2", "--uncertainty", "2", "--format", "json"]
-    done = CliRunner().invoke(main, [*command, "--dask", "local"])
+    done = called(*command, "--dask", "local")
     if importlib.util.find_spec("distributed") is None:
         assert "pip install 'opplab[dask]'" in f"{done.output}{done.exception}"
         assert done.exit_code != 0
         return
     assert done.exit_code == 0, done.output
-    plain = CliRunner().invoke(main, command)
+    plain = called(*command)
     assert json.loads(done.stdout) == json.loads(plain.stdout)
 
 
@@ -937,8 +932,7 @@ def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) ->
         "--uncertainty",
     ]
     words += ["0", "--iterations", "1", "--seconds", "0.02", "--constraint", "none", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(program, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words)
     assert "response" not in done.output
 
 
@@ -1173,7 +1167,7 @@ def test_a_benchmark_has_its_parameters_and_an_end() -> None:
     base += ["--iterations", "2", "-j", "2"]
 
     def chosen(*words: str, code: int = 0) -> str:
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*base, *words])
+        done = called(*base, *words, columns=300)
         assert done.exit_code == code, f"{done.output}{done.exception}"
         return " ".join(f"{done.output}{done.exception or ''}".split())
 
@@ -1236,8 +1230,6 @@ def test_a_choice_has_the_digits_and_the_timers_of_a_run(tmp_path: Path) -> None
     file.write_text(json.dumps({"tasks": tasks}))
     words = "2 tasks share a timer of 10 ms: one of them is due each time, so that their load is 5 % of a CPU, not 10 %"
     short = ["-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.1", "--iterations", "1"]
-    runner = CliRunner(env={"COLUMNS": "400"})
     for more in (["run", "-o", str(tmp_path / "o")], ["choose", "--uncertainty", "0"]):
-        done = runner.invoke(program, [more[0], str(file), *short, *more[1:]])
-        assert done.exit_code == 0, done.output
+        done = answered(more[0], file, *short, *more[1:], columns=400)
         assert words in " ".join(done.stdout.split())

@@ -9,12 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from conftest import rtapp
 
 import opplab
 from opplab.cli.main import main
-from opplab.cli.main import opplab as program
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
 from opplab.explanation.frequency import frequency_findings
@@ -23,6 +21,7 @@ from opplab.explanation.placement import task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
 
+from calls import answered, called
 from testdata import shared
 
 
@@ -1246,13 +1245,12 @@ def test_a_case_of_a_changed_file_is_not_explained_in_place_of_the_one_that_ran(
     )
     new = ["experiment", "new", "mine", "-w", "load.json", "-m", "juno-r2", "--vs", "governor=powersave"]
     for words in (new, ["run", "mine.toml", "-o", "out/mine", "--seconds", "0.2", "--iterations", "1", "--no-report"]):
-        done = CliRunner().invoke(program, words)
-        assert done.exit_code == 0, done.output
+        done = answered(*words)
     file = Path("mine.toml")
     explain = ["explain", "out/mine:powersave", "--why-slow"]
-    assert CliRunner().invoke(program, explain).exit_code == 0
+    answered(*explain)
     file.write_text(file.read_text().replace('governor = "powersave"', 'governor = "performance"\nhz = 100'))
-    done = CliRunner().invoke(program, explain)
+    done = called(*explain)
     assert isinstance(done.exception, opplab.InputError)
     assert "out/mine has no results of `powersave load #0`: mine.toml, a machine or this version" in str(done.exception)
 
@@ -1272,15 +1270,13 @@ def test_a_run_ends_after_its_warm_up_and_its_measured_time(tmp_path: Path, monk
         json.dumps({"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 10000}}}})
     )
     new = ["experiment", "new", "mine", "-w", "load.json", "-m", "juno-r2"]
-    assert CliRunner().invoke(program, new).exit_code == 0
+    answered(*new)
     file = Path("mine.toml")
     file.write_text(file.read_text().replace("[[workload]]", '[[workload]]\nwarmup = "100ms"'))
     words = ["run", "mine.toml", "-o", "out/mine", "--seconds", "0.3", "--iterations", "1", "--no-report"]
-    done = CliRunner().invoke(program, words)
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.29s"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.31s"])
+    done = answered(*words)
+    done = answered("explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.29s")
+    done = called("explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.31s")
     assert isinstance(done.exception, opplab.InputError)
     assert "which ends at 0.300000 s" in str(done.exception)
 
@@ -1746,8 +1742,7 @@ def test_idle_of_a_run_has_the_power_by_state() -> None:
 def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:
     run = simulate(2, 4000)
     (tmp_path / "case.json").write_text(run._inner.to_json())
-    done = CliRunner().invoke(program, ["explain", str(tmp_path / "case.json"), "--idle", "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered("explain", tmp_path / "case.json", "--idle", "--format", "json")
     found = json.loads(done.stdout)
     assert found["decisions"] and found["power"]
 

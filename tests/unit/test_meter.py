@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import catalog
-from opplab.cli.main import opplab as cli
+
+from calls import answered, called
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +66,19 @@ def test_meters_agree_on_the_energy(run: opplab.Run) -> None:
 
 
 def test_meter_command_refuses_what_it_cannot_show() -> None:
-    runner = CliRunner()
-    short = runner.invoke(cli, ["meter", "battery", "juno-eas", "--seconds", "1"])
+    short = called("meter", "battery", "juno-eas", "--seconds", "1")
     assert "run longer than 60 s" in str(short.exception)
     for meter in ("turbostat", "rapl", "rails"):
-        below = runner.invoke(cli, ["meter", meter, "juno-eas", "--seconds", "0.3"])
+        below = called("meter", meter, "juno-eas", "--seconds", "0.3")
         assert "readings are 1 s apart, and the run has no two: make it longer" in str(below.exception), meter
         assert not below.stdout
-    unknown = runner.invoke(cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--param", "tasks=11"])
+    unknown = called("meter", "rails", "juno-eas", "--seconds", "1", "--param", "tasks=11")
     assert "it has tasks=10, tasks=20" in str(unknown.exception)
-    assert runner.invoke(cli, ["meter", "turbostate", "juno-eas"]).exit_code == 2
+    assert called("meter", "turbostate", "juno-eas").exit_code == 2
 
 
 def test_meter_command_shows_rails() -> None:
-    done = CliRunner().invoke(
-        cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--every", "0.5", "--format", "csv"]
-    )
-    assert done.exit_code == 0, done.output
+    done = answered("meter", "rails", "juno-eas", "--seconds", "1", "--every", "0.5", "--format", "csv")
     assert done.output.splitlines()[0] == "time_s,A53_w,A72_w,rest_w"
     assert len(done.output.splitlines()) == 3
 
@@ -138,8 +134,7 @@ def test_variants_read_as_each_policy_alone(tmp_path: Path) -> None:
     command = ["meter", "rails", "-m", "juno-r2", "-w", str(load), "--seconds", "0.2", "--every", "0.1"]
 
     def shown(*words: str) -> str:
-        done = CliRunner().invoke(cli, [*command, *words])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*command, *words)
         return done.stdout
 
     both = json.loads(shown("--vs", "governor=performance", "--format", "json"))
@@ -148,5 +143,5 @@ def test_variants_read_as_each_policy_alone(tmp_path: Path) -> None:
                if row["variant"] == governor]  # fmt: skip
         assert own == json.loads(shown("--governor", governor, "--format", "json"))
         assert f"{governor}:\n{shown('--governor', governor)}" in shown("--vs", "governor=performance")
-    refused = CliRunner().invoke(cli, ["meter", "rails", "juno-eas", "--vs", "governor=performance"])
+    refused = called("meter", "rails", "juno-eas", "--vs", "governor=performance")
     assert "an EXPERIMENT has its own machine, workload and policies: give it alone" in refused.output
