@@ -41,6 +41,11 @@ def workload() -> opplab.Workload:
     return opplab.Workload.parse(json.dumps(LOAD), name="load")
 
 
+def quick(*args: Any, iterations: int = 2, **keys: Any) -> opplab.Choice:
+    """Choose by few runs, without draws."""
+    return opplab.choose(*args, iterations=iterations, uncertainty=0, jobs=1, **keys)
+
+
 @pytest.fixture(scope="module")
 def choice() -> opplab.Choice:
     return opplab.choose(
@@ -119,9 +124,7 @@ def test_probabilities_say_no_more_than_the_draws_do(choice: opplab.Choice) -> N
 
 
 def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
-    found = opplab.choose(
-        "juno-r2", workload(), constraints=["response_p95 <= 1us"], seconds=0.2, iterations=2, uncertainty=0, jobs=2
-    )
+    found = quick("juno-r2", workload(), constraints=["response_p95 <= 1us"], seconds=0.2)
     assert found.recommended is None
     assert found.findings()[0].startswith("No setting keeps response_p95 <= 1us")
     assert "The others follow by how far their means are beyond it." in found.findings()[0]
@@ -129,7 +132,7 @@ def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
 
 def test_a_choice_without_draws_says_nothing_of_the_file() -> None:
     """The machine has ranges: none were drawn."""
-    found = opplab.choose("juno-r2", workload(), seconds=0.2, iterations=2, uncertainty=0, jobs=2)
+    found = quick("juno-r2", workload(), seconds=0.2)
     (words,) = [line for line in found.findings() if "leave open" in line]
     assert words.startswith("Nothing was drawn:")
 
@@ -197,16 +200,7 @@ def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatc
     equal = 1.0 + 1e-5 * np.arange(3)
     rows = np.array([[*equal, 2.0]] * 6 + [[*equal, 0.5]] * 4)
     monkeypatch.setattr(importlib.import_module("opplab.choice.ranking"), "_samples", lambda *_: rows)
-    found = opplab.choose(
-        "juno-r2",
-        workload(),
-        governors=GOVERNORS,
-        constraints=["none"],
-        seconds=0.1,
-        iterations=2,
-        uncertainty=0,
-        jobs=1,
-    )
+    found = quick("juno-r2", workload(), governors=GOVERNORS, constraints=["none"], seconds=0.1)
     assert {option.label: option.best for option in found.options} == pytest.approx(
         dict(zip(GOVERNORS, (0.2, 0.2, 0.2, 0.4), strict=True))
     )
@@ -216,14 +210,11 @@ def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatc
 
 def test_settings_that_are_all_the_same_leave_nothing_to_choose() -> None:
     menu = Setting((("governor", "performance"), ("idle_governor", "menu")))
-    found = opplab.choose(
+    found = quick(
         "skylake-8x-uma",
         opplab.Workload.periodic(1, run_us=100, period_us=1000),
         [menu, Setting((*menu.keys, ("hz", 250)))],
         seconds=0.1,
-        iterations=2,
-        uncertainty=0,
-        jobs=1,
     )
     (option,) = found.options
     assert len(option.twins) == 1
@@ -309,11 +300,11 @@ def test_what_is_not_understood_is_refused() -> None:
     with pytest.raises(opplab.InputError, match="not in J"):
         Constraint.parse("latency_p99 <= 5J").bound_in("ms")
     with pytest.raises(opplab.InputError, match="did you mean `energy`"):
-        opplab.choose("juno-r2", workload(), goals=["enery"], seconds=0.1, iterations=1, uncertainty=0)
+        quick("juno-r2", workload(), goals=["enery"], seconds=0.1, iterations=1)
     with pytest.raises(opplab.InputError, match="neither more nor less"):
-        opplab.choose("juno-r2", workload(), goals=["migrations"], seconds=0.1, iterations=1, uncertainty=0)
+        quick("juno-r2", workload(), goals=["migrations"], seconds=0.1, iterations=1)
     with pytest.raises(opplab.InputError, match="there is only one setting"):
-        opplab.choose("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1, uncertainty=0)
+        quick("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1)
 
 
 def test_one_value_stands_for_a_list_of_one_and_what_is_no_list_is_refused() -> None:
@@ -359,20 +350,17 @@ def test_the_question_names_the_kernels_of_all_settings() -> None:
 
 def test_a_run_within_its_warm_up_names_the_option() -> None:
     with pytest.raises(opplab.InputError, match=r"leaves nothing of a run of 0.3 s: give a longer .*--seconds"):
-        opplab.choose("juno-r2", "tbench", seconds=0.3, iterations=1, uncertainty=0)
+        quick("juno-r2", "tbench", seconds=0.3, iterations=1)
 
 
 def test_a_search_adds_values_that_are_as_good(choice: opplab.Choice) -> None:
-    found = opplab.choose(
+    found = quick(
         "juno-r2",
         workload(),
         governors=["schedutil", "performance"],
         search={"rate_limit_us": (100, 20_000)},
         search_settings=10,
         seconds=0.2,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
     searched = [option for option in found.options if option.setting.tunables]
     assert 1 <= len(searched) <= 2
@@ -409,17 +397,10 @@ def test_a_change_of_energy_within_the_replays_error_is_not_significant(choice: 
 
 
 def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
-    found = opplab.choose(
-        "skylake-8x-uma",
-        opplab.Workload.benchmark("tbench", clients=2),
-        goals=["throughput"],
-        seconds=0.7,
-        iterations=2,
-        uncertainty=0,
-    )
+    found = quick("skylake-8x-uma", opplab.Workload.benchmark("tbench", clients=2), goals=["throughput"], seconds=0.7)
     assert found.goals == ["throughput"]
     folder = shared("traces/x86-612-xeon16-any1-schedutil-ramp_up")
-    traced = opplab.choose(None, folder, goals=["response_p95"], seconds=0.5, iterations=2, uncertainty=0)
+    traced = quick(None, folder, goals=["response_p95"], seconds=0.5)
     assert "recovered from" in dict(traced.facts)["workload"]
     # The line is that of a replay in the same loop.
     done = answered("replay", folder, "--mode", "closed")
@@ -455,13 +436,12 @@ def test_a_choice_from_a_recording_runs_what_its_self_check_ran(name: str) -> No
     # The rows of the answer are of these runs.
     response = [case.inner.run(False, True)["rows"] for case in chosen.cases([own], ["own"], "none")]
     p50 = [value for rows in response for metric, _, _, value in rows if metric == "response_p50"]
-    answer = opplab.choose(
+    answer = quick(
         None,
         folder,
         governors=[replayed["governor"], "performance"],
         goals=["response_p50"],
         iterations=3,
-        uncertainty=0,
         variation="none",
     )
     (baseline,) = (option for option in answer.options if option.label == replayed["governor"])
@@ -607,16 +587,13 @@ HEAVY = {
 
 
 def heavy(*constraints: str, goals: tuple[str, ...] = ("energy",)) -> opplab.Choice:
-    return opplab.choose(
+    return quick(
         "juno-r2",
         opplab.Workload.parse(json.dumps(HEAVY), name="heavy"),
         governors=["schedutil", "performance", "powersave"],
         goals=goals,
         constraints=constraints,
         seconds=0.5,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
 
 
@@ -661,15 +638,12 @@ def test_less_work_is_accepted_where_somebody_says_so() -> None:
 
 
 def test_a_constraint_on_which_all_settings_are_equal_tests_nothing() -> None:
-    light = opplab.choose(
+    light = quick(
         "juno-r2",
         opplab.Workload.periodic(1, run_us=100, period_us=16000),
         governors=["schedutil", "performance"],
         constraints=["missed <= 5%"],
         seconds=0.3,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
     assert ("missed <= 5%", "missed_activations") in light.idle
     line = "The constraint missed <= 5% tests nothing here: missed_activations is 0 % under every setting."
@@ -677,13 +651,11 @@ def test_a_constraint_on_which_all_settings_are_equal_tests_nothing() -> None:
 
 
 def test_a_benchmark_keeps_its_throughput() -> None:
-    found = opplab.choose(
+    found = quick(
         "skylake-8x-uma",
         opplab.Workload.benchmark("tbench", clients=2),
         governors=["performance", "powersave"],
         seconds=0.7,
-        iterations=2,
-        uncertainty=0,
         policy={"driver": "intel_cpufreq"},
     )
     slow = next(option for option in found.options if option.label == "powersave")
@@ -713,14 +685,12 @@ IDLE_PHONE = {
 
 def of_an_idle_phone(*governors: str) -> Choice:
     """Choose among governors of which powersave is recommended."""
-    found = opplab.choose(
+    found = quick(
         "juno-r2",
         opplab.Workload.parse(json.dumps(IDLE_PHONE), name="load"),
         governors=governors,
         seconds=0.3,
         iterations=8,
-        uncertainty=0,
-        jobs=1,
     )
     assert found.recommended is not None
     assert found.recommended.label == "powersave"
@@ -770,15 +740,12 @@ def test_settings_have_names_of_their_own() -> None:
 
 def test_a_variant_is_a_setting_of_its_own() -> None:
     """With and without a proposal is one call; the same runs by hand have its energies."""
-    found = opplab.choose(
+    found = quick(
         "juno-r2",
         workload(),
         governors=["schedutil"],
         variants=["proposal=headroom:percent=110", "runnable_signal=load kernel=6.6"],
         seconds=0.2,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
     labels = {option.label: option for option in found.options}
     assert set(labels) == {"schedutil", "headroom:percent=110", "runnable_signal=load kernel=6.6"}
@@ -806,9 +773,7 @@ def test_labels_of_a_picture_do_not_collide() -> None:
 
 def test_the_block_has_the_numbers_of_single_runs_and_fits_80_columns() -> None:
     """Means and changes of the block, by hand from single simulations with the same seeds."""
-    found = opplab.choose(
-        "juno-r2", workload(), governors=["schedutil", "performance"], seconds=0.2, iterations=2, uncertainty=0, jobs=2
-    )
+    found = quick("juno-r2", workload(), governors=["schedutil", "performance"], seconds=0.2)
 
     def joules_of(governor: str, seed: int) -> float:
         run = opplab.simulate("juno-r2", workload(), opplab.Policy(governor=governor), seconds=0.2, seed=seed)
@@ -854,7 +819,7 @@ def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
 @pytest.mark.parametrize("driver", ["", "intel_cpufreq"])
 def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -> None:
     policy = {"driver": driver} if driver else {}
-    found = opplab.choose(
+    found = quick(
         "sapphire-rapids-8460h-4s",
         workload(),
         governors=["schedutil", "powersave"],
@@ -863,8 +828,6 @@ def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -
         policy=policy,
         seconds=0.1,
         iterations=1,
-        uncertainty=0,
-        jobs=1,
     )
     for option in found.options:
         keys = dict(option.setting.keys)
@@ -882,7 +845,7 @@ def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -
 
 def test_no_interval_of_a_value_is_lost() -> None:
     """The block has intervals of changes; those of values stand in the page's table, in `--all` and in notebooks."""
-    choice = opplab.choose("juno-r2", workload(), seconds=0.2, iterations=3, uncertainty=0, jobs=2)
+    choice = quick("juno-r2", workload(), seconds=0.2, iterations=3)
     assert any("[" in text for row in choice.text_rows() for text in row.values())
     html, lines = page(choice), choice.values_text(80).splitlines()
     for option in choice.options:
@@ -1141,7 +1104,7 @@ def test_a_machine_without_power_has_the_reason_why_no_energy_is_known(asked: di
 
 def test_an_unknown_metric_does_not_list_those_of_each_cpu() -> None:
     with pytest.raises(opplab.InputError, match="no metric `qqqq` in these runs") as refused:
-        opplab.choose("skylake-sp-2s", workload(), goals=["qqqq"], seconds=0.1, iterations=1, jobs=1, uncertainty=0)
+        quick("skylake-sp-2s", workload(), goals=["qqqq"], seconds=0.1, iterations=1)
     assert len(str(refused.value)) < 100, refused.value
 
 
