@@ -45,7 +45,7 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     shown = told(load, *words, *(word for text in variants for word in ("--vs", text)))
     assert "performance epp=power: intel_pstate refuses the preference power under its governor performance" in shown
     assert "refuses the preference 0" not in shown
-    assert "no_hwp=true epp=power: without HWP there is no energy performance preference: epp power does" in shown
+    assert "no_hwp=true epp=power: intel_pstate has no energy performance preference without HWP: epp does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
