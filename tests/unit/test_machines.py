@@ -307,8 +307,8 @@ def test_f_max_of_amd_by_cppc_acts_without_turbo_bins() -> None:
 @pytest.mark.parametrize("name", ["epyc-7502-2s", "epyc-7742-2s", "epyc-milan-1s"])
 def test_amd_pstate_loads_where_cppc_has_no_frequencies(name: str, driver: str) -> None:
     policy = Policy(driver=driver, governor="powersave" if driver.endswith("epp") else "schedutil")
-    simulate(Machine.load(name), Workload.periodic(1, run_us=1000, period_us=16_000), policy, seconds=0.1)
-    assert called.fingerprint
+    run = simulate(Machine.load(name), Workload.periodic(1, run_us=1000, period_us=16_000), policy, seconds=0.1)
+    assert run.fingerprint
 
 
 def test_unknown_numbers_of_a_machine_are_unknown_and_not_0(tmp_path: Path) -> None:

@@ -485,8 +485,8 @@ def test_questions_in_sql(small: Path) -> None:
 @pytest.mark.parametrize("ending", ["txt", "dat", "pftrace"])
 def test_a_trace_of_fewer_cpus_than_its_machine_is_noted(tmp_path: Path, ending: str) -> None:
     """Goal: nobody takes CPUs of another machine for idle ones of his own."""
-    opplab.simulate("juno-r2", opplab.Workload.periodic(6, run_us=6000, period_us=16000), opplab.Policy(), seconds=0.3)
-    called.to_trace(tmp_path / f"six.{ending}")
+    work = opplab.Workload.periodic(6, run_us=6000, period_us=16000)
+    opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.3).to_trace(tmp_path / f"six.{ending}")
     for name, noted in (("pixel6", True), ("juno-r2", False)):
         trace = opplab.Trace(tmp_path / f"six.{ending}")
         trace.signals(opplab.Machine.load(name))
