@@ -36,8 +36,8 @@ ONDEMAND, MID, PERF = "5.9.0-ondemand", "5.9.0-sugov-mid", "5.9.0-perfgov"
 
 
 def cli(*arguments, code=0):
-    result = answered("compare", *arguments)
-    assert result.exit_code == code, result.output
+    result = called("compare", *arguments)
+    assert result.exit_code == code, (result.output, result.exception)
     return result
 
 
