@@ -33,9 +33,8 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
 
 
 def simulate(tasks: int = 4, run_us: int = 1600, **policy: Any) -> opplab.Run:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(tasks, run_us=run_us, period_us=16000)
-    return opplab.simulate(machine, workload, opplab.Policy(**policy), seconds=0.3)
+    return opplab.simulate("juno-r2", workload, opplab.Policy(**policy), seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +101,8 @@ def test_a_governor_in_python_gives_its_reason() -> None:
             self.decided_by = (facts.cpus[0].util_cfs, facts.cpus[0].capacity)
             return facts.max_khz // 2
 
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
-    run = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, governor=Half())
+    run = opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.1, governor=Half())
     found = opplab.explain(run, cpu=0, at=0.09)
     (told,) = [one for one in found if one.kind == "frequency"]
     assert f": util {told.data['util']} of capacity {told.data['max_cap']}." in told.text
@@ -462,11 +460,10 @@ class Schedutil(opplab.Governor):
 
 
 def test_a_governor_in_python_decides_as_ours() -> None:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(10, run_us=1600, period_us=16000)
     policy = opplab.Policy(variation="none")
-    ours = opplab.simulate(machine, workload, policy, seconds=0.4)
-    theirs = opplab.simulate(machine, workload, policy, seconds=0.4, governor=Schedutil())
+    ours = opplab.simulate("juno-r2", workload, policy, seconds=0.4)
+    theirs = opplab.simulate("juno-r2", workload, policy, seconds=0.4, governor=Schedutil())
     assert theirs.events("cpu_frequency").equals(ours.events("cpu_frequency"))
     assert theirs.events("cpu_frequency").height > 50
     assert theirs.fingerprint == ours.fingerprint
@@ -495,9 +492,8 @@ class Wrong(opplab.Placement):
 
 
 def test_a_placement_in_python() -> None:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
-    run = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.2, placement=Pack(), check=True)
+    run = opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.2, placement=Pack(), check=True)
     woken = run.events("placement").filter((pl.col("rule") != 8) & ~pl.col("rule").is_in([5, 6]))
     assert woken["cpu"].unique().to_list() == [4]
     assert "A placement policy from outside chose CPU 4" in str(opplab.explain(run, task="periodic0"))
@@ -519,19 +515,17 @@ def test_a_placement_in_python() -> None:
     ],
 )
 def test_mistakes_in_python_are_one_line(policies: dict[str, Any], words: str) -> None:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
     with pytest.raises(opplab.CaseError, match=words) as raised:
-        opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, **policies)
+        opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.1, **policies)
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is not None
 
 
 def test_hardware_limits_are_told() -> None:
     """Where the package has turbo bins the reasons name them, and an Intel governor's samples are decisions."""
-    machine = opplab.Machine.load("skylake-8x-uma")
     work = opplab.Workload.periodic(12, run_us=6000, period_us=16000)
-    run = opplab.simulate(machine, work, opplab.Policy(governor="schedutil"), seconds=0.2)
+    run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="schedutil"), seconds=0.2)
     found = opplab.explain(run, why_slow=True)
     reasons = {one.data["reason"] for one in found if one.kind == "slow"}
     assert "turbo-bin" in reasons

@@ -17,9 +17,8 @@ from calls import answered, called
 @pytest.fixture(scope="module")
 def run() -> opplab.Run:
     """Eight tasks on a four-core processor with SMT."""
-    machine = opplab.Machine.load("skylake-8x-uma")
     load = opplab.Workload.periodic(8, run_us=3000, period_us=10000)
-    return opplab.simulate(machine, load, opplab.Policy(kernel="6.12"), seconds=2)
+    return opplab.simulate("skylake-8x-uma", load, opplab.Policy(kernel="6.12"), seconds=2)
 
 
 def blocks(text: str) -> list[list[dict[str, str]]]:
@@ -101,10 +100,9 @@ def test_power_that_is_not_known_is_not_0_w(tmp_path: Path) -> None:
 
 
 def test_a_gpu_of_the_package_is_in_what_meters_read() -> None:
-    machine = opplab.Machine.load("kaby-lake-i7-7500u-gpu")
     load = opplab.Workload.periodic(1, run_us=100, period_us=10000)
     policy = opplab.Policy(driver="intel_pstate", governor="powersave")
-    run = opplab.simulate(machine, load, policy, seconds=2)
+    run = opplab.simulate("kaby-lake-i7-7500u-gpu", load, policy, seconds=2)
     rails = run.meter("rails", 1.0).to_dicts()[-1]
     assert rails["gpu_w"] > 10
     # PL1 holds for all of it.

@@ -141,9 +141,8 @@ def exported(file: Path, folder: Path) -> list[Path]:
 
 
 def test_a_run_has_one_answer_in_every_format(tmp_path: Path) -> None:
-    machine = opplab.Machine.load("pixel4")
     work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
-    run = opplab.simulate(machine, work, opplab.Policy(tunables={"rate_limit_us": 10000}), seconds=1)
+    run = opplab.simulate("pixel4", work, opplab.Policy(tunables={"rate_limit_us": 10000}), seconds=1)
     files = [tmp_path / "run.dat", tmp_path / "run.pftrace"]
     run.to_trace(files[0])
     run.to_perfetto(files[1])
