@@ -58,8 +58,9 @@ PLACES: dict[str, list[list[str]]] = {
     "machine show": [["machine"]],
     "machine import": [["dump"], ["sysfs"], ["machine"], ["dump", "--power", "power"]],
     "machine check": [["machine"], ["dump"], ["sysfs"]],
+    "machine export": [["machine"]],
     "fmax": [["machine"], ["dump"], ["sysfs"]],
-    "learn": [["trace"], ["recording"]],
+    "learn": [["recording"], ["trace"]],
     "choose": [
         ["workload", "--machine", "machine"],
         ["workload", "--machine", "machine", "--vs", "profile"],
@@ -69,9 +70,9 @@ PLACES: dict[str, list[list[str]]] = {
     ],
     "fit power": [["power"], ["machine", "power"], ["power", "--check", "power"]],
     "calibrate": [["--show"], ["=name", "=name"], ["=name", "=name", "--experiment", "experiment"]],
-    "explain": [["case"], ["results"], ["trace"], ["log"], ["recording"]],
+    "explain": [["case", "--cpu", "=0"], ["case"], ["results"], ["trace"], ["log"], ["recording"]],
     "fleet": [
-        ["dump", "--workload", "workload", "--output", "=folder"],
+        ["sysfs", "--workload", "workload", "--output", "=folder"],
         ["sysfs", "dump", "--workload", "=name", "--vs", "profile"],
         ["dump", "--workload", "workload", "--output", "results"],
     ],
@@ -82,7 +83,7 @@ PLACES: dict[str, list[list[str]]] = {
         ["mail", "--machine", "machine", "--vs", "=vs", "--results", "=out"],
         ["mail", "--machine", "machine", "--vs", "profile", "--results", "=out"],
     ],
-    "score": [["seal", "table"], ["seal", "results"], ["seal", "table", "--record", "=out"], ["record"]],
+    "score": [["record"], ["seal", "table"], ["seal", "results"], ["seal", "table", "--record", "=out"]],
     "kernels diff": [
         ["=kernel", "=kernel"],
         ["=kernel", "=kernel", "--machine", "machine", "--workload", "workload", "--seconds", "=0.02", "--seeds", "=1"],
@@ -125,7 +126,10 @@ PLACES: dict[str, list[list[str]]] = {
         ["=affinity", "=--evaluate", "--root", "sysfs", "--cpus", "=cpus", "--seconds", "=0.02"],
     ],
 }
-"""Positional arguments of each command, by kind of file; ``=`` stands before words that are no files."""
+"""Positional arguments of each command, by kind of file; ``=`` stands before words that are no files.
+
+The first of each has an answer from whole files.
+"""
 
 FIXED: dict[str, list[str]] = {
     "run": ["--seconds", "0.02", "-j", "1"],
@@ -180,7 +184,13 @@ WORDS = {
     "=meter": ["rails", "rapl", "turbostat", "battery"],
     "=trace-out": ["o.dat", "o.txt", "o.parquet", "o.pftrace", "o.csv", "o.json", "folder", "o"],
     "=html": ["o.html"],
-    "=query": ["select * from events limit 3", "select count(*) from switches", "select", "drop table events", "\0"],
+    "=query": [
+        "select count(*) as n from sched_switch",
+        "select * from waits limit 3",
+        "select",
+        "drop table events",
+        "\0",
+    ],
     "=kernel": ["6.1", "6.12", "6.12.117", "5.10", "4.14", "6.1.0-56-amd64", "99.1", "6.6.88", "x"],
     "=vs": ["governor=ondemand", "hz=1000 kernel=6.1", "power-profiles-daemon", "hz=" + "9" * 5000, "x=y", "hz=nan"],
     "=cpus": ["5-3", "\u00b2", "0", "0-1", "0x3", "9", "-", "4294967295", "0-4294967295"],

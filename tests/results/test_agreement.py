@@ -10,17 +10,17 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from opplab import catalog
 from opplab.agreement import calibration, forecast, page, scoreboard
 from opplab.agreement.scoreboard import Cell, score, spearman
 from opplab.agreement.verify import scored_experiments
-from opplab.cli.main import opplab
 from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.sweep.confidence import mean_of
 from opplab.sweep.experiments import Experiment
+
+from calls import answered, called
 
 
 def cell(published: float, predicted: float, spread: float = 0.01, **where: str) -> Cell:
@@ -176,8 +176,7 @@ def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(re.sub(r"(?m)^iterations = .*", "iterations = 1", text))
     arguments = ["verify", "published", str(file), "--format", "json", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(opplab, arguments)
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments)
     board = json.loads(done.stdout)
     assert board["overall"]["cells"] == 18 == board["seeds"]["003"]["cells"]
     assert {one["table"] for one in board["tables"]} == {"juno-energy-homogeneous", "juno-energy-heterogeneous"}
@@ -194,7 +193,7 @@ def test_a_scoreboard_of_a_few_cases(tmp_path: Path) -> None:
     assert f"opplab verify published {file}" in page and "skill, median" in page
     assert (tmp_path / "out" / "figures" / "agreement-003.svg").read_text(encoding="utf-8").startswith("<svg")
     # What is there is not run again.
-    again = CliRunner().invoke(opplab, [*arguments, "--score-only"])
+    again = called(*arguments, "--score-only")
     assert json.loads(again.stdout) == board
 
 
@@ -233,8 +232,7 @@ def test_a_table_of_ones_own_is_compared(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     table.write_text("parameter,variant,value\nclients=1,slow,100\nclients=1,fast,300\nclients=2,slow,200\n")
     arguments = ["verify", "published", str(file), "--format", "json", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(opplab, arguments)
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments)
     board = json.loads(done.stdout)
     (one,) = board["tables"][0]["cells_detail"]
     assert (one["seed"], one["variant"], one["published"], one["parameter"]) == ("mine", "fast", 3.0, "clients=1")
@@ -277,7 +275,7 @@ def test_a_name_that_is_not_published_is_refused_with_the_nearest(tmp_path: Path
     text = (catalog.DATA / "experiments" / "juno-eas.toml").read_text(encoding="utf-8")
     file = tmp_path / "mine.toml"
     file.write_text(text.replace('table = "juno-energy-homogeneous"', 'table = "juno-energy-homogenous"'))
-    done = CliRunner().invoke(opplab, ["verify", "published", str(file), "--quick", "-o", str(tmp_path / "out")])
+    done = called("verify", "published", file, "--quick", "-o", tmp_path / "out")
     assert done.exit_code != 0
     assert "no table 'juno-energy-homogenous'; did you mean `juno-energy-homogeneous`?" in str(done.exception)
 
@@ -298,7 +296,7 @@ def test_no_model_or_machine_names_a_variant() -> None:
 
 
 def test_fitted_constants_are_shown_with_what_they_were_fitted_to() -> None:
-    done = CliRunner().invoke(opplab, ["calibrate", "--show", "--format", "json"])
+    done = called("calibrate", "--show", "--format", "json")
     rows = json.loads(done.stdout)
     fitted = [row for row in rows if row["where"] == "tbench@epyc-7742-2s"]
     assert {row["constant"]: row["fitted to"] for row in fitted} == dict.fromkeys(
@@ -312,14 +310,13 @@ def test_constants_are_shown_of_what_is_asked_for() -> None:
     """Goal: what a run names with `calibrate --show NAME` is that and nothing else."""
 
     def shown(*words: str) -> list[str]:
-        done = CliRunner().invoke(opplab, ["calibrate", "--show", *words, "--format", "json"])
-        assert done.exit_code == 0, done.output
+        done = answered("calibrate", "--show", *words, "--format", "json")
         return [row["where"] for row in json.loads(done.stdout)]
 
     assert set(shown("tbench@epyc-7742-2s")) == {"tbench@epyc-7742-2s"} == set(shown("tbench", "epyc-7742-2s"))
     assert {"tbench", "tbench@epyc-7742-2s"} < set(shown("tbench"))
     assert not any(where.startswith("dbench") for where in shown("tbench"))
-    wrong = CliRunner().invoke(opplab, ["calibrate", "--show", "tbench@epyc-7742"])
+    wrong = called("calibrate", "--show", "tbench@epyc-7742")
     assert "`tbench@epyc-7742` has no constants; did you mean `tbench@epyc-7742-2s`?" in str(wrong.exception)
 
 

@@ -14,10 +14,8 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.stats
-from click.testing import CliRunner
 
 from opplab import results, stats
-from opplab.cli.main import opplab
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
 from opplab.comparison.method import Sample, compare_runs
@@ -30,6 +28,7 @@ from opplab.summary.answer import paired_change, points
 from opplab.summary.compared import report
 from opplab.summary.publish import mean_rows
 
+from calls import answered, called
 from testdata import shared
 
 GIVEN = Path(__file__).parent.parent / "data/mmtests-golden/given"
@@ -37,8 +36,8 @@ ONDEMAND, MID, PERF = "5.9.0-ondemand", "5.9.0-sugov-mid", "5.9.0-perfgov"
 
 
 def cli(*arguments, code=0):
-    result = CliRunner().invoke(opplab, ["compare", *map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == code, result.output
+    result = called("compare", *arguments)
+    assert result.exit_code == code, (result.output, result.exception)
     return result
 
 
@@ -203,13 +202,13 @@ def test_one_comparison_has_one_answer_everywhere(tmp_path, better, iterations):
     cell = compared.rows[0].cells[1]
     assert cell.ratio_low < cell.ratio < cell.ratio_high
     arguments = ["compare", str(tmp_path / "results.parquet"), "--format"]
-    text = CliRunner().invoke(opplab, [*arguments, "text"], catch_exceptions=False).output
+    text = answered(*arguments, "text").output
     low, high = (100 * (end - 1) for end in (cell.ratio_low, cell.ratio_high))
     low, high = (low, high) if better == "higher" else (-high, -low)
     change = f"{cell.change:+.2f} % [{low:+.2f}, {high:+.2f}]"
-    markdown = CliRunner().invoke(opplab, [*arguments, "markdown"], catch_exceptions=False).output
+    markdown = answered(*arguments, "markdown").output
     assert change in text and f"({change})" in markdown
-    found = json.loads(CliRunner().invoke(opplab, [*arguments, "json"], catch_exceptions=False).output)
+    found = json.loads(answered(*arguments, "json").output)
     own = next(one for one in found["cells"] if one["run"] == "schedutil")
     assert [own[key] for key in ("ratio", "ratio_low", "ratio_high")] == [cell.ratio, cell.ratio_low, cell.ratio_high]
     page = report(table).to_html()
@@ -346,7 +345,7 @@ def test_overview_efficiency_and_power_of_a_tree():
     assert cell["value"] == pytest.approx(1.1108 * 227.1425 / 251.9675, rel=1e-3)
     # Two iterations with 227.72 and 226.56 W, and with 251.66 and 252.28 W: by hand 1.80 % either way.
     assert cell["ratio_high"] / cell["ratio"] > 1.018 and "its interval is of iterations" in ppw["method"]
-    result = CliRunner().invoke(opplab, ["compare", str(tree), "-b", "gitsource", "--table", "power"])
+    result = called("compare", tree, "-b", "gitsource", "--table", "power")
     assert "no power was recorded" in str(result.exception)
 
 
@@ -356,12 +355,12 @@ def test_a_rule_is_about_the_power_of_a_monitor_whatever_is_shown():
     # By hand: 251.97 W against 227.14 W.
     line = f"opplab: power kernbench of {PERF}: -10.93%, rule '{{}}'"
     for rule, shown in [("power < -10%", []), ("kernbench:power < -10%", ["--table", "power"])]:
-        result = CliRunner().invoke(opplab, [*here, "--fail-if", rule, *shown])
+        result = called(*here, "--fail-if", rule, *shown)
         assert (result.exit_code, result.stderr.strip()) == (1, line.format(rule))
-    assert CliRunner().invoke(opplab, [*here, "--fail-if", "power < -12%"]).exit_code == 0
+    answered(*here, "--fail-if", "power < -12%")
     # A benchmark is its performance, of which no run lost any.
-    assert CliRunner().invoke(opplab, [*here, "--fail-if", "kernbench < -2% or power < -12%"]).exit_code == 0
-    result = CliRunner().invoke(opplab, [*here[:-1], "gitsource", "--fail-if", "power < -10%"])
+    answered(*here, "--fail-if", "kernbench < -2% or power < -12%")
+    result = called(*here[:-1], "gitsource", "--fail-if", "power < -10%")
     assert result.exit_code == 1 and "no power was recorded" in result.stderr
 
 
@@ -388,7 +387,7 @@ def test_energy_has_no_performance_per_watt(tmp_path):
         for metric, unit, value in (("energy", "J", 20.0), ("power", "W", 2.0))
     ]
     results.write(results.frame(rows), tmp_path / "a.parquet")
-    wrong = CliRunner().invoke(opplab, ["compare", str(tmp_path / "a.parquet"), "--table", "ppw"])
+    wrong = called("compare", tmp_path / "a.parquet", "--table", "ppw")
     assert "no performance per watt of energy: it takes a rate or a time" in str(wrong.exception), wrong.output
 
 
@@ -396,10 +395,10 @@ def test_energy_has_no_performance_per_watt(tmp_path):
 def test_a_metric_that_a_monitor_does_not_have_is_named(method):
     """`tbench:tput` of a monitor was refused as if nothing had been recorded."""
     words = ["compare", str(GIVEN / "results"), "--method", method, "--table", "monitor:turbostat", "-b"]
-    wrong = CliRunner().invoke(opplab, [*words, "kernbench:Elapsed"])
+    wrong = called(*words, "kernbench:Elapsed")
     assert "no heading named 'Elapsed'; there is: " in str(wrong.exception), wrong.exception
     assert "PkgWatt" in str(wrong.exception) and "turbostat of run" in str(wrong.exception)
-    assert "PkgWatt" in CliRunner().invoke(opplab, [*words, "kernbench:PkgWatt"], catch_exceptions=False).stdout
+    assert "PkgWatt" in answered(*words, "kernbench:PkgWatt").stdout
 
 
 def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
@@ -429,7 +428,7 @@ def test_sources_parquet_csv_and_store_give_the_same_table(tmp_path):
     (tmp_path / "bad2.csv").write_text("policy,value\na,x\n")
     with pytest.raises(InputError, match=r"bad2.csv: .*conversion"):
         open_source([str(tmp_path / "bad2.csv")])
-    result = CliRunner().invoke(opplab, ["compare", str(tmp_path / "nowhere")])
+    result = called("compare", tmp_path / "nowhere")
     assert isinstance(result.exception, FileNotFoundError)
 
 
@@ -532,7 +531,7 @@ def test_layouts_of_slides_boxes_and_grid(tmp_path):
     grid = cli(tmp_path / "two.parquet", "--table", "overview", "--metric", "Elapsed", "--layout", "grid").stdout
     assert grid.splitlines()[1].split() == ["kernbench", "0.90", "0.90", "Elapsed", "seconds", "lower"]
     for wrong in ("--table ratio --layout boxes", "--layout grid", "--method mmtests --layout slides"):
-        result = CliRunner().invoke(opplab, ["compare", str(tree), "-b", "kernbench", *wrong.split()])
+        result = called("compare", tree, "-b", "kernbench", *wrong.split())
         assert "has no layout" in str(result.exception)
 
 
@@ -754,25 +753,22 @@ def juno(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of the built-in experiment that belongs to text 003, shortened."""
     folder = tmp_path_factory.mktemp("juno") / "out"
     arguments = ["run", "juno-eas", "-o", str(folder), "--seconds", "0.3", "--iterations", "2", "-j", "1"]
-    done = CliRunner().invoke(opplab, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    answered(*arguments)
     return folder
 
 
 def test_results_stand_beside_the_text_that_they_predict(juno: Path) -> None:
-    done = CliRunner().invoke(opplab, ["compare", str(juno), "published:003"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    done = answered("compare", juno, "published:003")
     assert "juno-eas beside text 003" in done.output
     assert "no effect, pp" in done.output
     assert done.output.count("tasks=") == 18
-    other = CliRunner().invoke(opplab, ["compare", str(juno), "published:002"])
+    other = called("compare", juno, "published:002")
     assert "belongs to published:003, not to published:002" in str(other.exception)
 
 
 def test_compare_draws_what_is_assumed(juno: Path) -> None:
     arguments = ["compare", str(juno), "--metric", "energy", "--uncertainty", "3", "-j", "1"]
-    done = CliRunner().invoke(opplab, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments)
     words = ("how sure, in percent (95 % intervals of 3 draws)", "off by runs", "off by assumptions", "interval")
     assert all(word in done.output for word in words), done.output
     assert "An interval of 95 % needs 40 draws, these are 3: no change is judged." in done.output

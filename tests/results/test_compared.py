@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import results
-from opplab.cli.main import opplab as program
 from opplab.comparison.compare import Tables
 from opplab.comparison.gate import check
 from opplab.comparison.tables import laid_out, render
 from opplab.summary.compared import report
+
+from calls import answered
 
 GOLDEN = Path(__file__).parents[1] / "data" / "mmtests-golden" / "given" / "results"
 
@@ -157,8 +157,7 @@ def test_a_parameter_with_fewer_iterations_counts_as_much_in_mean_power() -> Non
 )
 def test_three_runs_fit_the_terminal(words: list[str]) -> None:
     """Runs stand in groups below each other, none of them lost."""
-    done = CliRunner(env={"COLUMNS": "80"}).invoke(program, ["compare", str(GOLDEN), *words])
-    assert done.exit_code == 0, done.output
+    done = answered("compare", GOLDEN, *words, columns=80)
     lines = done.stdout.splitlines()
     assert [line for line in lines if len(line) > 80] == []
     assert all(name in done.stdout for name in ("5.9.0-ondemand", "5.9.0-perfgov", "5.9.0-sugov-mid"))
@@ -170,8 +169,7 @@ def test_a_run_whose_name_has_a_comma_is_named_in_quotes(tmp_path: Path) -> None
     results.frame([row for name in names for row in rows(name, "t", (1.0, 2.0), "s", "lower")]).write_csv(table)
     command = ["compare", str(table), "--format", "json", "--runs"]
     for asked, found in (('"epp=balance,hz=1000",base', names[1::-1]), ('base,"a ""b"""', names[::2])):
-        done = CliRunner().invoke(program, [*command, asked])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*command, asked)
         assert list(dict.fromkeys(cell["run"] for cell in json.loads(done.stdout)["cells"])) == list(found)
 
 
@@ -354,8 +352,7 @@ def test_energy_of_a_part_of_a_benchmark_is_named(tmp_path: Path) -> None:
 def test_a_run_and_its_comparison_simulated_the_same_seconds(tmp_path: Path) -> None:
     """The seconds are those of single runs in both, whose ends lie apart from those of the means."""
     words = ["run", "hackbench", "-m", "juno-r2", "--param", "groups=1", "--param", "loops=250", "--iterations", "3"]
-    done = CliRunner(env={"COLUMNS": "400"}).invoke(program, [*words, "-o", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    done = answered(*words, "-o", tmp_path / "out", columns=400)
     said = re.findall(r"energy of the [\d. to]+ s of it", done.output)
     (table,) = opplab.compare(tmp_path / "out")
     assert said

@@ -6,9 +6,8 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab
+from calls import answered
 
 GIVEN = Path(__file__).parent.parent / "data/mmtests-golden/given"
 RUNS = "5.9.0-ondemand,5.9.0-sugov-mid,5.9.0-perfgov"
@@ -35,9 +34,7 @@ TABLES = {
 
 
 def compare(*arguments):
-    result = CliRunner().invoke(opplab, ["compare", *map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result
+    return answered("compare", *arguments)
 
 
 def test_every_expected_file_is_checked():

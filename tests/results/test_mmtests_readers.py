@@ -6,13 +6,12 @@ import math
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab
 from opplab.errors import InputError
 from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.registry import _names
 
+from calls import answered, called
 from testdata import shared
 
 TIME = "{0:.2f}user {1:.2f}system {2}elapsed 99%CPU (0avgtext+0avgdata 1maxresident)k\n0inputs+0outputs\n"
@@ -245,7 +244,7 @@ def test_skipped_files_are_named_on_standard_error(tree):
     tree("kernbench/logs/time-2-2", "")
     for method in ("mmtests", "default"):
         arguments = ["compare", tree.root, "-b", "kernbench:Elapsed", "--method", method]
-        result = CliRunner().invoke(opplab, arguments, catch_exceptions=False)
+        result = answered(*arguments)
         assert result.exit_code == 0 and "3.00" in result.stdout
         assert "time-2-2: no line with user" in result.stderr
 
@@ -284,8 +283,8 @@ def test_mistakes_name_the_nearest(tree):
     # A short name is that of the folder that begins with it, however near another one is.
     golden = shared("data/mmtests-golden/given/results")
     words = ["compare", str(golden), "-b", "hackbench"]
-    asked = CliRunner().invoke(opplab, words)
-    gated = CliRunner().invoke(opplab, [*words[:2], "--fail-if", "hackbench < -2% clear"])
+    asked = called(*words)
+    gated = called(*words[:2], "--fail-if", "hackbench < -2% clear")
     for done in (asked, gated):
         assert re.search(r"did you mean .hackbench-process-pipes.\?", f"{done.output}{done.exception}")
     with pytest.raises(InputError, match=r"no run named 'bas'; did you mean 'base'\?"):
@@ -298,7 +297,7 @@ def test_mistakes_name_the_nearest(tree):
         (["-b", "kernbench", "--baseline", "bsae"], "did you mean 'base'?"),
         (["-b", "kernbench", "--table", "monitor:turbstat"], "did you mean 'turbostat'?"),
     ]:
-        result = CliRunner().invoke(opplab, ["compare", tree.root, "--method", "mmtests", *arguments])
+        result = called("compare", tree.root, "--method", "mmtests", *arguments)
         assert message in str(result.exception), result.output
 
 
@@ -313,9 +312,7 @@ def test_every_format_module_registers_itself():
 def test_single_values_and_missing_operations_are_zeroes_as_in_mmtests(tree):
     tree("gitsource/logs/time-_-1", TIME.format(1, 2, "0:03.00"))
     tree("gitsource/logs/x", "", run="other")
-    result = CliRunner().invoke(
-        opplab, ["compare", tree.root, "--runs", "base,other", "-b", "gitsource:Elapsed", "--method", "mmtests"]
-    )
+    result = called("compare", tree.root, "--runs", "base,other", "-b", "gitsource:Elapsed", "--method", "mmtests")
     rows = {line.split()[0]: line.split()[2:] for line in result.stdout.splitlines()[2:]}
     assert rows["Stddev"][0] == "0.00" and rows["Amean"][:1] == ["3.00"]
     assert not any(math.isnan(float(row[0])) for row in rows.values())

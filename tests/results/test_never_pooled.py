@@ -8,18 +8,18 @@ import statistics
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opplab as package
 from opplab import results
-from opplab.cli.main import opplab
 from opplab.comparison.compare import compare
 from opplab.summary import publish
 from opplab.summary.compared import report
 from opplab.summary.page import Report
 from opplab.summary.pairs import pair_blocks
+
+from calls import answered, called
 
 SERVERS = """
 format = 1
@@ -48,8 +48,7 @@ tasks = [4, 8]
 def servers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("servers")
     (folder / "servers.toml").write_text(SERVERS)
-    done = CliRunner().invoke(opplab, ["run", str(folder / "servers.toml"), "-o", str(folder / "out"), "-j", "2"])
-    assert done.exit_code == 0, done.output
+    done = answered("run", folder / "servers.toml", "-o", folder / "out", "-j", "2")
     return folder / "out", done.output
 
 
@@ -63,7 +62,7 @@ def test_power_of_a_machine_is_that_of_all_its_packages_and_of_none_twice(server
     """Against the Parquet file, and against the energies of its clusters over the time."""
     folder, _ = servers
     table = pl.read_parquet(folder / "results.parquet")
-    done = CliRunner().invoke(opplab, ["compare", str(folder), "--table", "power", "--format", "json"])
+    done = called("compare", folder, "--table", "power", "--format", "json")
     shown = json.loads(done.stdout)
     assert [one["machine"] for one in shown] == ["haswell-48x-numa", "skylake-sp-2s"]
     for one in shown:

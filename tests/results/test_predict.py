@@ -6,13 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from opplab.agreement import predict
 from opplab.agreement.forecast import Facts
-from opplab.cli.predict import command
 from opplab.errors import InputError
 
+from calls import answered
 from testdata import shared
 
 SEALED = Path(__file__).parents[2] / "lab" / "sealed"
@@ -70,8 +69,7 @@ def predicted(folder: Path, experiment: str = EXPERIMENT) -> list[dict[str, str]
     (folder / "mine.toml").write_text(experiment)
     (folder / "mine.csv").write_text(TABLE)
     out = folder / "out.csv"
-    ran = CliRunner().invoke(command, [str(folder / "mine.toml"), "-o", str(out), "--results", str(folder / "results")])
-    assert ran.exit_code == 0, ran.output
+    answered("predict", folder / "mine.toml", "-o", out, "--results", folder / "results")
     with out.open() as stream:
         return list(csv.DictReader(stream))
 

@@ -3,12 +3,11 @@
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab
 from opplab.comparison import published
 from opplab.comparison.tables import FORMATS, render
 
+from calls import answered, called
 from testdata import shared
 
 
@@ -112,8 +111,7 @@ def test_every_table_has_every_format(seed, form):
 
 
 def test_published_tables_from_the_command_line():
-    result = CliRunner().invoke(opplab, ["compare", "published:000", "--table", "overview"], catch_exceptions=False)
-    assert result.exit_code == 0
+    result = answered("compare", "published:000", "--table", "overview")
     assert "gitsource" in result.output and "~ hides ratios within 2.5 %" in result.output
     assert "printed 1, the details give 0.977" in result.output
 
@@ -132,6 +130,6 @@ def test_published_tables_from_the_command_line():
     ],
 )
 def test_what_needs_values_is_refused_for_printed_tables(words):
-    result = CliRunner().invoke(opplab, ["compare", "published:000", *words])
+    result = called("compare", "published:000", *words)
     assert result.exit_code != 0
     assert f"{words[0]} needs the values of runs; published tables" in str(result.exception)

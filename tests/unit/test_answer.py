@@ -10,12 +10,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import opplab
 from opplab import results, stats
 from opplab.certainty import Certainty, certainty
-from opplab.cli.main import opplab as main
 from opplab.report import block
 from opplab.report.block import STAR, Heat
 from opplab.simulation.cases import Measured
@@ -23,6 +22,8 @@ from opplab.summary.answer import Answer, Change, Line, _finding, answer_of, sha
 from opplab.summary.factors import grid_of
 from opplab.sweep.store import Store
 from opplab.sweep.variants import with_variants
+
+from calls import answered, called
 
 LOAD = {
     "global": {"duration": 1, "calibration": "CPU0"},
@@ -32,9 +33,7 @@ WIDTH = 80
 
 
 def run(*words: str) -> Result:
-    done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(main, list(words))
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
-    return done
+    return answered(*words, columns=WIDTH)
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +290,7 @@ def test_a_benchmark_runs_on_several_machines_where_none_has_its_own_constants(t
     own = ["juno-r2", "epyc-7742-2s"]
     asked = ["run", "tbench", "-m", own[0], "-m", own[1], "-o", str(tmp_path / "no")]
     for command in (asked, ["experiment", "new", "mine", "-w", "tbench", *asked[2:6], "-o", str(tmp_path / "no.toml")]):
-        done = CliRunner().invoke(main, command)
+        done = called(*command)
         assert "tbench has constants of its own on epyc-7742-2s: run it on each machine apart" in str(done.exception)
         assert "`opplab compare tbench-juno-r2 tbench-epyc-7742-2s`" in str(done.exception)
     assert not list(tmp_path.glob("no*"))
@@ -723,7 +722,7 @@ def test_a_baseline_is_named_by_the_options_that_variants_change() -> None:
 
 def test_places_in_generated_files_are_not_shown(tmp_path: Path) -> None:
     words = ["run", "tbench", "-m", "skylake-8x-uma", "--seconds", "0.01", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(main, words)
+    done = called(*words)
     assert done.exit_code != 0
     assert "experiment.toml" not in f"{done.output}{done.exception}"
 
@@ -837,8 +836,7 @@ def test_a_proposal_that_no_policy_reaches_is_named(load: Path, tmp_path: Path) 
     def told(*words: str) -> str:
         folder = tmp_path / str(len(words))
         common = ("run", str(load), "-m", "juno-r2", "--seconds", "0.3", "-o", str(folder))
-        done = CliRunner(env={"COLUMNS": "200"}).invoke(main, [*common, *words])
-        assert done.exit_code == 0, done.output
+        done = answered(*common, *words, columns=200)
         return " ".join(done.stdout.split())
 
     expected = "proposal teo-util does nothing without idle governor teo"

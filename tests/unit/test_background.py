@@ -5,13 +5,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from opplab import catalog, results
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.sweep.experiments import Experiment
 from opplab.trace.learn import background, read
+
+from calls import answered, called
 
 NAME = "debian-12-idle"
 WORK = {
@@ -24,8 +24,7 @@ def run(folder: Path, *options: str) -> tuple[pl.DataFrame, str]:
     """Give the results and the answer of a run of four tasks on a Juno."""
     (folder / "work.json").write_text(json.dumps(WORK))
     words = ["run", str(folder / "work.json"), "-m", "juno-r2", "-o", str(folder / "out"), "--check", *options]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words)
     return results.read(folder / "out"), done.output
 
 
@@ -91,5 +90,5 @@ def test_an_unknown_name_is_refused_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_it_is_listed() -> None:
-    done = CliRunner().invoke(main, ["list", "backgrounds", "--format", "json"])
+    done = called("list", "backgrounds", "--format", "json")
     assert [row["background"] for row in json.loads(done.stdout)] == [NAME]

@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from opplab import catalog
 from opplab.agreement import calibration
 from opplab.choice.cases import program_of
-from opplab.cli.main import opplab as program
 from opplab.cli.options import load_of
 from opplab.errors import InputError
 from opplab.sweep import fitted
 from opplab.sweep.experiments import Experiment
+
+from calls import answered
 
 
 def test_a_fit_to_a_changed_model_is_refused_with_the_command_that_fits_it_again(tmp_path: Path) -> None:
@@ -62,8 +62,7 @@ def test_every_command_runs_a_calibrated_benchmark_on_the_disk_of_its_fit(
     def devices_of(*params: str) -> tuple[object, object]:
         words = ("run", "sqlite", "-m", machine, "--seconds", "1.1", "--iterations", "1", *params)
         out = tmp_path / "-".join(("out", *params)).replace("=", "-")
-        done = CliRunner().invoke(program, [*words, "-o", str(out), "--no-report"])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        answered(*words, "-o", out, "--no-report")
         (case,) = Experiment.load(out / "experiment.toml").cases
         load = load_of("sqlite", params[1::2])
         chosen = program_of(machine, load, seconds=1.1, seeds=[1], keys={}).bases[0]["workload"]["devices"]

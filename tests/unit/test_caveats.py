@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import opplab
 from opplab import _opplab, results
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.fit.machine_power import generic_power
 from opplab.simulation.cases import Case
@@ -20,6 +19,7 @@ from opplab.summary import caveats
 from opplab.summary.caveats import eas_off, of_settings
 from opplab.sweep.missing import missing
 
+from calls import answered, called
 from testdata import shared
 
 LAPTOP = ("--driver", "intel_pstate", "--governor", "powersave", "--seconds", "0.3", "--iterations", "1")
@@ -34,8 +34,7 @@ def load(tmp_path: Path) -> Path:
 
 
 def told(load: Path, *words: str) -> str:
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, ["run", str(load), *LAPTOP, *words])
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered("run", load, *LAPTOP, *words, columns=300)
     return " ".join(done.stdout.split())
 
 
@@ -46,7 +45,7 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     shown = told(load, *words, *(word for text in variants for word in ("--vs", text)))
     assert "performance epp=power: intel_pstate refuses the preference power under its governor performance" in shown
     assert "refuses the preference 0" not in shown
-    assert "no_hwp=true epp=power: without HWP there is no energy performance preference: epp power does" in shown
+    assert "no_hwp=true epp=power: intel_pstate has no energy performance preference without HWP: epp does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
@@ -65,7 +64,7 @@ def test_preferences_where_there_are_none_do_nothing(
     """A processor without HWP refused the preference by its answer, as if there were one."""
     about = ["run", str(load), "-m", machine, "--driver", driver, "--governor", "performance", "--seconds", "0.1"]
     about += ["--iterations", "1", "-o", str(tmp_path / "out"), "--vs", "epp=power", "--vs", "epp=balance_power"]
-    shown = " ".join(CliRunner().invoke(main, about, catch_exceptions=False).stdout.split())
+    shown = " ".join(answered(*about).stdout.split())
     assert f"epp=power, epp=balance_power: {words}: epp does nothing." in shown
     assert "refuses" not in shown
 
@@ -111,15 +110,13 @@ def test_a_refused_sampling_rate_leaves_what_the_engine_has(load: Path, tmp_path
         samples == opplab.simulate(machine, str(load), opplab.Policy(**rate), seconds=1).events("dbs_decision").height
     )
     run = ["run", str(load), "-m", machine, "--governor", "ondemand", "--kernel", "6.12", "--seconds", "0.2"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        main, [*run, "--tunable", "sampling_rate=500", "-o", str(tmp_path / "out")]
-    )
+    done = called(*run, "--tunable", "sampling_rate=500", "-o", tmp_path / "out", columns=300)
     assert "less than two ticks: its default, 6442450, stays" in " ".join(done.output.split()), done.output
 
 
 def of_conservative(load: Path, folder: Path, *words: str) -> Result:
     run = ["run", str(load), "-m", "juno-r2", "--governor", "conservative", "--seconds", "0.2", "--iterations", "2"]
-    return CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, *words, "-o", str(folder / "out")])
+    return called(*run, *words, "-o", folder / "out", columns=300)
 
 
 def test_a_sampling_rate_that_the_kernel_refuses_leaves_its_default_in_the_row(load: Path, tmp_path: Path) -> None:
@@ -134,9 +131,7 @@ def test_a_sampling_rate_that_the_kernel_refuses_leaves_its_default_in_the_row(l
     slow = text.replace('name = "scmi"\n', 'name = "scmi"\ntransition_delay_us = 20000\n')
     (tmp_path / "slow.toml").write_text(slow)
     run = ["run", str(load), "-m", str(tmp_path / "slow.toml"), "--governor", "conservative", "--seconds", "0.2"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        main, [*run, "--vs", "sampling_rate=500", "-o", str(tmp_path / "slow")]
-    )
+    done = called(*run, "--vs", "sampling_rate=500", "-o", tmp_path / "slow", columns=300)
     shown = " ".join(done.stdout.split())
     assert "its default, 20000, stays" in shown
     assert "sampling_rate=20000 changes nothing here: its runs are those of conservative" in shown
@@ -153,8 +148,7 @@ def test_a_change_of_a_wait_that_the_start_may_decide_is_named_in_runs_and_compa
     words = "response_p99 counts the first 0.2 s (--seconds over 20 leaves p99 free of it)"
 
     def shown(*command: str) -> str:
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, command)
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*command, columns=300)
         return " ".join(done.stdout.split())
 
     of = ["run", str(load), "-m", "juno-r2", "--governor", "performance", "--vs", "governor=powersave"]
@@ -182,7 +176,7 @@ def test_runs_in_which_placement_was_not_energy_aware_are_counted(tmp_path: Path
     file = tmp_path / "full.json"
     file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
     command = ["run", str(file), "-m", "pixel4", "--vs", "eas=false", "--seconds", "0.3", "--iterations", "2"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*command, "-o", str(tmp_path / "out")])
+    done = called(*command, "-o", tmp_path / "out", columns=300)
     shown = " ".join(done.stdout.split())
     words = "Energy-aware placement was off for overload most of the time in 2 of 2 runs of schedutil"
     assert words in shown
@@ -215,7 +209,7 @@ def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:
     file = tmp_path / "eight.json"
     file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
     run = ["run", str(file), "-m", str(tmp_path / "rome.toml"), "--governor", "performance", "--seconds", "0.2"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*run, "-o", str(tmp_path / "out")])
+    done = called(*run, "-o", tmp_path / "out", columns=300)
     assert words in " ".join(done.stdout.split())
 
 
@@ -232,7 +226,7 @@ def test_notes_of_settings_begin_with_the_variants_that_they_are_of(tmp_path: Pa
     file.write_text(json.dumps({"tasks": {"t": task}}))
     command = ["run", str(file), "-m", "pixel6", "--seconds", "0.1", "--iterations", "1", "--governor"]
     command += ["schedutil,performance", "--vs", "uclamp=absent", "-o", str(tmp_path / "a")]
-    shown = " ".join(CliRunner(env={"COLUMNS": "300"}).invoke(main, command).stdout.split())
+    shown = " ".join(called(*command, columns=300).stdout.split())
     assert "schedutil, performance: nothing shows how the kernel was built" in shown
 
 
@@ -240,8 +234,7 @@ def test_governors_of_two_drivers_are_named(load: Path, tmp_path: Path) -> None:
     words = ["run", str(load), "-m", "kaby-lake-i7-7500u-gpu", "--seconds", "0.3", "--iterations", "1"]
 
     def shown(*more: str, folder: str) -> str:
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*words, *more, "-o", str(tmp_path / folder)])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*words, *more, "-o", tmp_path / folder, columns=300)
         return " ".join(done.stdout.split())
 
     both = shown("--governor", "schedutil,performance,powersave", folder="both")
@@ -282,8 +275,7 @@ def test_a_choice_names_the_preferences_that_it_assumes(load: Path, words: tuple
     machine, driver, *epp = words
     asked = ("-m", machine, "--driver", driver, "--governor", "powersave,performance", *epp)
     short = ("--seconds", "0.3", "--iterations", "2", "--uncertainty", "0")
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, ["choose", str(load), *asked, *short])
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered("choose", load, *asked, *short, columns=300)
     on = "none was measured on AMD" if driver.startswith("amd") else "only 128 was measured"
     assert f"the energy preference {which} is assumed, and in no draw: {on}." in " ".join(done.stdout.split())
 
@@ -294,8 +286,7 @@ def test_a_choice_names_the_power_of_packages_awake_as_a_run_does(load: Path, tm
     notes = []
     for more in (["run", "-o", str(tmp_path / "out")], ["choose", "--uncertainty", "0"]):
         asked = [more[0], str(load), *words, *more[1:], "--governor", "schedutil,performance"]
-        done = CliRunner(env={"COLUMNS": "900"}).invoke(main, asked)
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*asked, columns=900)
         (note,) = re.findall(r"[\d.]+ W of the power of \S+ \([^)]*\) is its packages awake[^.]*\.", done.stdout)
         notes.append(note)
     assert notes[0] == notes[1]
@@ -313,8 +304,7 @@ def test_clusters_without_power_are_named_and_no_joules_are_judged(load: Path, t
     tree["range"] = {}
     (tmp_path / "half.toml").write_text(opplab.Machine.from_tree(tree).to_toml())
     words = ["run", str(load), "-m", str(tmp_path / "half.toml"), "--seconds", "0.1", "-o", str(tmp_path / "out")]
-    done = CliRunner(env={"COLUMNS": "900"}).invoke(main, words)
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered(*words, columns=900)
     assert "energy is unknown: cluster A72 of juno-r2 has no power." in done.stdout
     assert "joules" not in done.stdout
     assert "cluster A72 of juno-r2 has no power" in (tmp_path / "out" / "report.html").read_text()
@@ -326,14 +316,11 @@ def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:
     words += ["--governor", "schedutil", "--vs", "proposal=no-iowait-boost", "--seconds", "2", "--iterations", "2"]
     for background, is_held in ((), True), (("--background", "debian-12-idle"), False):
         out = ("-o", str(tmp_path / str(is_held)))
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, [*words, *background, *out])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*words, *background, *out, columns=300)
         held = "The clock under schedutil, no-iowait-boost is that of the first milliseconds"
         assert (held in " ".join(done.stdout.split())) is is_held
         assert "sqlite is not calibrated on kaby-lake-i7-7500u: its constants are the model's own" in done.stderr
-    shown = (
-        CliRunner().invoke(main, ["explain", f"{tmp_path / 'True'}:schedutil #0", "--cpu", "1", "--at", "1s"]).stdout
-    )
+    shown = called("explain", f"{tmp_path / 'True'}:schedutil #0", "--cpu", "1", "--at", "1s").stdout
     assert shown.startswith("sqlite on kaby-lake-i7-7500u, schedutil")
 
 
@@ -348,8 +335,7 @@ def test_a_clock_that_the_fair_servers_bandwidth_asks_for_is_not_held(tmp_path: 
         machine = tmp_path / f"{name}.toml"
         machine.write_text(opplab.Machine.from_tree(made).to_toml())
         words = ["run", str(load), "-m", str(machine), "--seconds", "2", "-o", str(tmp_path / f"{name}-out")]
-        done = CliRunner(env={"COLUMNS": "900"}).invoke(main, words)
-        assert done.exit_code == 0, done.output
+        done = answered(*words, columns=900)
         assert "first milliseconds" not in done.stdout
         found = caveats._lowest_khz(made, {"kernel": "6.12.117"}).get(little["name"])
         assert found == lowest, name
@@ -363,8 +349,7 @@ def test_the_rest_of_the_machine_is_named_beside_the_power(tmp_path: Path, load:
         machine, out = tmp_path / f"m{floor_uw}.toml", str(tmp_path / f"out{floor_uw}")
         machine.write_text(opplab.Machine.from_tree(tree | {"name": "m", "floor_uw": floor_uw}).to_toml())
         words = ["run", str(load), "-m", str(machine), "--seconds", "0.1", "-o", out]
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, words)
-        assert done.exit_code == 0, done.output
+        done = answered(*words, columns=300)
         told = (
             "Energy and power of m are its CPUs': 0.05 W more, always on (floor_uw), are in power:rest." in done.stdout
         )
@@ -377,8 +362,7 @@ def test_governors_that_turn_energy_aware_scheduling_off_are_named(load: Path, t
     short = ("--seconds", "0.1", "--iterations", "1", "--governor", "schedutil,performance,powersave")
 
     def said(*words: str) -> str:
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(main, ["run", str(load), *short, *words])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered("run", load, *short, *words, columns=300)
         return " ".join(done.stdout.split())
 
     assert words in said("-m", "pixel6", "-o", str(tmp_path / "a"))
@@ -400,8 +384,7 @@ def test_a_kernel_without_energy_aware_scheduling_is_named_beside_one_with_it(lo
 
 
 def stdout_of(*words: str) -> str:
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(main, list(words))
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered(*words, columns=300)
     return " ".join(done.stdout.split())
 
 
@@ -475,12 +458,12 @@ def test_a_rank_for_each_cpu_is_one_for_each_online_cpu(tmp_path: Path, model: s
     words = ["run", model, "-m", "skylake-8x-uma", "--seconds", "0.8", "--iterations", "1", "--no-report"]
     variants = ["--governor", "performance", "--vs", "offline_cpus=[3,7]", "--vs", "nosmt=true"]
     (tmp_path / "0").mkdir()
-    CliRunner().invoke(main, [*words, *variants, "-o", str(tmp_path / "0")], catch_exceptions=False)
+    answered(*words, *variants, "-o", tmp_path / "0")
     own = results.read(tmp_path / "0")
     for number, variant in ((8, ""), (6, "offline_cpus=[3,7]"), (4, "nosmt=true")):
         alone = ["--governor", "performance", *(["--set", variant] if variant else []), "--param", f"{name}={number}"]
         folder = str(tmp_path / str(number))
-        CliRunner().invoke(main, [*words, *alone, "-o", folder], catch_exceptions=False)
+        answered(*words, *alone, "-o", folder)
         for metric in ("elapsed", "energy"):
             (expected,) = results.read(folder).filter(metric=metric)["value"]
             label = variant or "performance"

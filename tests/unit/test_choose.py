@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import _opplab
@@ -22,7 +21,6 @@ from opplab.choice.criteria import Constraint
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
-from opplab.cli.main import opplab as program
 from opplab.report.numbers import quantity
 from opplab.trace.replayed import self_check
 from opplab.uncertainty.causes import Causes
@@ -30,6 +28,7 @@ from opplab.uncertainty.draws import Draws, Values
 from opplab.uncertainty.parts import Parts
 
 import forked
+from calls import answered, called
 from testdata import shared
 
 LOAD = {
@@ -40,6 +39,11 @@ LOAD = {
 
 def workload() -> opplab.Workload:
     return opplab.Workload.parse(json.dumps(LOAD), name="load")
+
+
+def quick(*args: Any, iterations: int = 2, **keys: Any) -> opplab.Choice:
+    """Choose by few runs, without draws."""
+    return opplab.choose(*args, iterations=iterations, uncertainty=0, jobs=1, **keys)
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +124,7 @@ def test_probabilities_say_no_more_than_the_draws_do(choice: opplab.Choice) -> N
 
 
 def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
-    found = opplab.choose(
-        "juno-r2", workload(), constraints=["response_p95 <= 1us"], seconds=0.2, iterations=2, uncertainty=0, jobs=2
-    )
+    found = quick("juno-r2", workload(), constraints=["response_p95 <= 1us"], seconds=0.2)
     assert found.recommended is None
     assert found.findings()[0].startswith("No setting keeps response_p95 <= 1us")
     assert "The others follow by how far their means are beyond it." in found.findings()[0]
@@ -130,7 +132,7 @@ def test_a_constraint_that_nothing_keeps_gives_no_recommendation() -> None:
 
 def test_a_choice_without_draws_says_nothing_of_the_file() -> None:
     """The machine has ranges: none were drawn."""
-    found = opplab.choose("juno-r2", workload(), seconds=0.2, iterations=2, uncertainty=0, jobs=2)
+    found = quick("juno-r2", workload(), seconds=0.2)
     (words,) = [line for line in found.findings() if "leave open" in line]
     assert words.startswith("Nothing was drawn:")
 
@@ -198,16 +200,7 @@ def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatc
     equal = 1.0 + 1e-5 * np.arange(3)
     rows = np.array([[*equal, 2.0]] * 6 + [[*equal, 0.5]] * 4)
     monkeypatch.setattr(importlib.import_module("opplab.choice.ranking"), "_samples", lambda *_: rows)
-    found = opplab.choose(
-        "juno-r2",
-        workload(),
-        governors=GOVERNORS,
-        constraints=["none"],
-        seconds=0.1,
-        iterations=2,
-        uncertainty=0,
-        jobs=1,
-    )
+    found = quick("juno-r2", workload(), governors=GOVERNORS, constraints=["none"], seconds=0.1)
     assert {option.label: option.best for option in found.options} == pytest.approx(
         dict(zip(GOVERNORS, (0.2, 0.2, 0.2, 0.4), strict=True))
     )
@@ -217,14 +210,11 @@ def test_equal_settings_do_not_divide_their_draws(monkeypatch: pytest.MonkeyPatc
 
 def test_settings_that_are_all_the_same_leave_nothing_to_choose() -> None:
     menu = Setting((("governor", "performance"), ("idle_governor", "menu")))
-    found = opplab.choose(
+    found = quick(
         "skylake-8x-uma",
         opplab.Workload.periodic(1, run_us=100, period_us=1000),
         [menu, Setting((*menu.keys, ("hz", 250)))],
         seconds=0.1,
-        iterations=2,
-        uncertainty=0,
-        jobs=1,
     )
     (option,) = found.options
     assert len(option.twins) == 1
@@ -310,11 +300,11 @@ def test_what_is_not_understood_is_refused() -> None:
     with pytest.raises(opplab.InputError, match="not in J"):
         Constraint.parse("latency_p99 <= 5J").bound_in("ms")
     with pytest.raises(opplab.InputError, match="did you mean `energy`"):
-        opplab.choose("juno-r2", workload(), goals=["enery"], seconds=0.1, iterations=1, uncertainty=0)
+        quick("juno-r2", workload(), goals=["enery"], seconds=0.1, iterations=1)
     with pytest.raises(opplab.InputError, match="neither more nor less"):
-        opplab.choose("juno-r2", workload(), goals=["migrations"], seconds=0.1, iterations=1, uncertainty=0)
+        quick("juno-r2", workload(), goals=["migrations"], seconds=0.1, iterations=1)
     with pytest.raises(opplab.InputError, match="there is only one setting"):
-        opplab.choose("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1, uncertainty=0)
+        quick("juno-r2", workload(), governors=["schedutil"], seconds=0.1, iterations=1)
 
 
 def test_one_value_stands_for_a_list_of_one_and_what_is_no_list_is_refused() -> None:
@@ -360,20 +350,17 @@ def test_the_question_names_the_kernels_of_all_settings() -> None:
 
 def test_a_run_within_its_warm_up_names_the_option() -> None:
     with pytest.raises(opplab.InputError, match=r"leaves nothing of a run of 0.3 s: give a longer .*--seconds"):
-        opplab.choose("juno-r2", "tbench", seconds=0.3, iterations=1, uncertainty=0)
+        quick("juno-r2", "tbench", seconds=0.3, iterations=1)
 
 
 def test_a_search_adds_values_that_are_as_good(choice: opplab.Choice) -> None:
-    found = opplab.choose(
+    found = quick(
         "juno-r2",
         workload(),
         governors=["schedutil", "performance"],
         search={"rate_limit_us": (100, 20_000)},
         search_settings=10,
         seconds=0.2,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
     searched = [option for option in found.options if option.setting.tunables]
     assert 1 <= len(searched) <= 2
@@ -410,21 +397,13 @@ def test_a_change_of_energy_within_the_replays_error_is_not_significant(choice: 
 
 
 def test_a_benchmark_and_a_trace_can_be_chosen_for() -> None:
-    found = opplab.choose(
-        "skylake-8x-uma",
-        opplab.Workload.benchmark("tbench", clients=2),
-        goals=["throughput"],
-        seconds=0.7,
-        iterations=2,
-        uncertainty=0,
-    )
+    found = quick("skylake-8x-uma", opplab.Workload.benchmark("tbench", clients=2), goals=["throughput"], seconds=0.7)
     assert found.goals == ["throughput"]
     folder = shared("traces/x86-612-xeon16-any1-schedutil-ramp_up")
-    traced = opplab.choose(None, folder, goals=["response_p95"], seconds=0.5, iterations=2, uncertainty=0)
+    traced = quick(None, folder, goals=["response_p95"], seconds=0.5)
     assert "recovered from" in dict(traced.facts)["workload"]
     # The line is that of a replay in the same loop.
-    done = CliRunner().invoke(program, ["replay", str(folder), "--mode", "closed"])
-    assert done.exit_code == 0, done.output
+    done = answered("replay", folder, "--mode", "closed")
     (line,) = (one for one in traced.findings() if one.startswith("self-check: "))
     assert line in " ".join(done.stdout.split())
     assert (NOT_NEAR in traced.findings()) == ("NOT near" in line)
@@ -457,13 +436,12 @@ def test_a_choice_from_a_recording_runs_what_its_self_check_ran(name: str) -> No
     # The rows of the answer are of these runs.
     response = [case.inner.run(False, True)["rows"] for case in chosen.cases([own], ["own"], "none")]
     p50 = [value for rows in response for metric, _, _, value in rows if metric == "response_p50"]
-    answer = opplab.choose(
+    answer = quick(
         None,
         folder,
         governors=[replayed["governor"], "performance"],
         goals=["response_p50"],
         iterations=3,
-        uncertainty=0,
         variation="none",
     )
     (baseline,) = (option for option in answer.options if option.label == replayed["governor"])
@@ -474,14 +452,13 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     """Its lower clocks cost no time, so that the lowest always wins; the watts are assumed, and in no draw."""
     folder = shared("traces/arm64-612-juno-eas-one_heavy")
     args = ["choose", str(folder), "--governor", "schedutil,powersave", "--seconds", "0.5", "--iterations", "2"]
-    done = CliRunner().invoke(program, [*args, "--uncertainty", "8"])
-    assert done.exit_code == 0, done.output
+    done = answered(*args, "--uncertainty", "8")
     assert "No setting is recommended: an emulator executed this as fast at every clock" in done.stdout
     for words in ("Recommended", "best in all", "to set it:", "change against", "opplab machine show"):
         assert words not in done.stdout
     assert f"opplab choose {folder} -m MACHINE" in " ".join(done.stdout.split())
     assert "the assumed power is in no draw" in " ".join(done.stdout.split())
-    found = json.loads(CliRunner().invoke(program, [*args, "--uncertainty", "0", "--format", "json"]).stdout)
+    found = json.loads(called(*args, "--uncertainty", "0", "--format", "json").stdout)
     assert found["recommended"] is None
     # What is not ranked stands as it was given.
     assert [(one["setting"], one["rank"], one["best"]) for one in found["settings"]] == [
@@ -490,7 +467,7 @@ def test_a_recording_that_ran_as_fast_at_every_clock_ranks_no_clocks() -> None:
     ]
     assert not found["hangs_on"]
     # On a machine whose speed follows the clock the same work can be ranked; what clocks do not move can be, too.
-    known = CliRunner().invoke(program, [*args, "--uncertainty", "0", "-m", "juno-r2"])
+    known = called(*args, "--uncertainty", "0", "-m", "juno-r2")
     assert "Recommended: schedutil" in known.stdout
     # Its assumed power has none of idle states, which other idle governors change.
     idle = {"governors": ["schedutil"], "idle_governor": ["menu", "teo"], "seconds": 0.5, "iterations": 2}
@@ -588,18 +565,16 @@ def test_dask_runs_the_same_or_is_refused(tmp_path: Path) -> None:
     """With the extra: the same answer. Without it: one line that names it, and no run."""
     import importlib.util
 
-    from opplab.cli.main import opplab as main
-
     (tmp_path / "load.json").write_text(json.dumps(LOAD))
     command = ["choose", str(tmp_path / "load.json"), "-m", "juno-r2", "--governor", "schedutil,performance"]
     command += ["--seconds", "0.1", "--iterations", "2", "--uncertainty", "2", "--format", "json"]
-    done = CliRunner().invoke(main, [*command, "--dask", "local"])
+    done = called(*command, "--dask", "local")
     if importlib.util.find_spec("distributed") is None:
         assert "pip install 'opplab[dask]'" in f"{done.output}{done.exception}"
         assert done.exit_code != 0
         return
     assert done.exit_code == 0, done.output
-    plain = CliRunner().invoke(main, command)
+    plain = called(*command)
     assert json.loads(done.stdout) == json.loads(plain.stdout)
 
 
@@ -612,16 +587,13 @@ HEAVY = {
 
 
 def heavy(*constraints: str, goals: tuple[str, ...] = ("energy",)) -> opplab.Choice:
-    return opplab.choose(
+    return quick(
         "juno-r2",
         opplab.Workload.parse(json.dumps(HEAVY), name="heavy"),
         governors=["schedutil", "performance", "powersave"],
         goals=goals,
         constraints=constraints,
         seconds=0.5,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
 
 
@@ -666,15 +638,12 @@ def test_less_work_is_accepted_where_somebody_says_so() -> None:
 
 
 def test_a_constraint_on_which_all_settings_are_equal_tests_nothing() -> None:
-    light = opplab.choose(
+    light = quick(
         "juno-r2",
         opplab.Workload.periodic(1, run_us=100, period_us=16000),
         governors=["schedutil", "performance"],
         constraints=["missed <= 5%"],
         seconds=0.3,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
     assert ("missed <= 5%", "missed_activations") in light.idle
     line = "The constraint missed <= 5% tests nothing here: missed_activations is 0 % under every setting."
@@ -682,13 +651,11 @@ def test_a_constraint_on_which_all_settings_are_equal_tests_nothing() -> None:
 
 
 def test_a_benchmark_keeps_its_throughput() -> None:
-    found = opplab.choose(
+    found = quick(
         "skylake-8x-uma",
         opplab.Workload.benchmark("tbench", clients=2),
         governors=["performance", "powersave"],
         seconds=0.7,
-        iterations=2,
-        uncertainty=0,
         policy={"driver": "intel_cpufreq"},
     )
     slow = next(option for option in found.options if option.label == "powersave")
@@ -718,14 +685,12 @@ IDLE_PHONE = {
 
 def of_an_idle_phone(*governors: str) -> Choice:
     """Choose among governors of which powersave is recommended."""
-    found = opplab.choose(
+    found = quick(
         "juno-r2",
         opplab.Workload.parse(json.dumps(IDLE_PHONE), name="load"),
         governors=governors,
         seconds=0.3,
         iterations=8,
-        uncertainty=0,
-        jobs=1,
     )
     assert found.recommended is not None
     assert found.recommended.label == "powersave"
@@ -775,15 +740,12 @@ def test_settings_have_names_of_their_own() -> None:
 
 def test_a_variant_is_a_setting_of_its_own() -> None:
     """With and without a proposal is one call; the same runs by hand have its energies."""
-    found = opplab.choose(
+    found = quick(
         "juno-r2",
         workload(),
         governors=["schedutil"],
         variants=["proposal=headroom:percent=110", "runnable_signal=load kernel=6.6"],
         seconds=0.2,
-        iterations=2,
-        uncertainty=0,
-        jobs=2,
     )
     labels = {option.label: option for option in found.options}
     assert set(labels) == {"schedutil", "headroom:percent=110", "runnable_signal=load kernel=6.6"}
@@ -811,9 +773,7 @@ def test_labels_of_a_picture_do_not_collide() -> None:
 
 def test_the_block_has_the_numbers_of_single_runs_and_fits_80_columns() -> None:
     """Means and changes of the block, by hand from single simulations with the same seeds."""
-    found = opplab.choose(
-        "juno-r2", workload(), governors=["schedutil", "performance"], seconds=0.2, iterations=2, uncertainty=0, jobs=2
-    )
+    found = quick("juno-r2", workload(), governors=["schedutil", "performance"], seconds=0.2)
 
     def joules_of(governor: str, seed: int) -> float:
         run = opplab.simulate("juno-r2", workload(), opplab.Policy(governor=governor), seconds=0.2, seed=seed)
@@ -859,7 +819,7 @@ def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
 @pytest.mark.parametrize("driver", ["", "intel_cpufreq"])
 def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -> None:
     policy = {"driver": driver} if driver else {}
-    found = opplab.choose(
+    found = quick(
         "sapphire-rapids-8460h-4s",
         workload(),
         governors=["schedutil", "powersave"],
@@ -868,8 +828,6 @@ def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -
         policy=policy,
         seconds=0.1,
         iterations=1,
-        uncertainty=0,
-        jobs=1,
     )
     for option in found.options:
         keys = dict(option.setting.keys)
@@ -887,7 +845,7 @@ def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -
 
 def test_no_interval_of_a_value_is_lost() -> None:
     """The block has intervals of changes; those of values stand in the page's table, in `--all` and in notebooks."""
-    choice = opplab.choose("juno-r2", workload(), seconds=0.2, iterations=3, uncertainty=0, jobs=2)
+    choice = quick("juno-r2", workload(), seconds=0.2, iterations=3)
     assert any("[" in text for row in choice.text_rows() for text in row.values())
     html, lines = page(choice), choice.values_text(80).splitlines()
     for option in choice.options:
@@ -937,8 +895,7 @@ def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) ->
         "--uncertainty",
     ]
     words += ["0", "--iterations", "1", "--seconds", "0.02", "--constraint", "none", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(program, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words)
     assert "response" not in done.output
 
 
@@ -1147,7 +1104,7 @@ def test_a_machine_without_power_has_the_reason_why_no_energy_is_known(asked: di
 
 def test_an_unknown_metric_does_not_list_those_of_each_cpu() -> None:
     with pytest.raises(opplab.InputError, match="no metric `qqqq` in these runs") as refused:
-        opplab.choose("skylake-sp-2s", workload(), goals=["qqqq"], seconds=0.1, iterations=1, jobs=1, uncertainty=0)
+        quick("skylake-sp-2s", workload(), goals=["qqqq"], seconds=0.1, iterations=1)
     assert len(str(refused.value)) < 100, refused.value
 
 
@@ -1173,7 +1130,7 @@ def test_a_benchmark_has_its_parameters_and_an_end() -> None:
     base += ["--iterations", "2", "-j", "2"]
 
     def chosen(*words: str, code: int = 0) -> str:
-        done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*base, *words])
+        done = called(*base, *words, columns=300)
         assert done.exit_code == code, f"{done.output}{done.exception}"
         return " ".join(f"{done.output}{done.exception or ''}".split())
 
@@ -1236,8 +1193,6 @@ def test_a_choice_has_the_digits_and_the_timers_of_a_run(tmp_path: Path) -> None
     file.write_text(json.dumps({"tasks": tasks}))
     words = "2 tasks share a timer of 10 ms: one of them is due each time, so that their load is 5 % of a CPU, not 10 %"
     short = ["-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.1", "--iterations", "1"]
-    runner = CliRunner(env={"COLUMNS": "400"})
     for more in (["run", "-o", str(tmp_path / "o")], ["choose", "--uncertainty", "0"]):
-        done = runner.invoke(program, [more[0], str(file), *short, *more[1:]])
-        assert done.exit_code == 0, done.output
+        done = answered(more[0], file, *short, *more[1:], columns=400)
         assert words in " ".join(done.stdout.split())

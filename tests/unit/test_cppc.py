@@ -6,16 +6,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
 from opplab import Machine, Policy, Workload, simulate
-from opplab.cli.main import opplab
 
+from calls import answered, called
 from testdata import shared
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(opplab, [str(argument) for argument in arguments])
 
 
 def dump(path: Path, rows: dict[int, tuple[int, ...]]) -> Path:
@@ -32,14 +27,14 @@ def dump(path: Path, rows: dict[int, tuple[int, ...]]) -> Path:
 
 def checks(path: Path) -> dict[str, str]:
     return {
-        item["check"]: item["what"] for item in json.loads(run("machine", "check", path, "--format", "json").stdout)
+        item["check"]: item["what"] for item in json.loads(called("machine", "check", path, "--format", "json").stdout)
     }
 
 
 def test_a_sound_table_has_no_findings(tmp_path: Path) -> None:
     path = dump(tmp_path / "a.txt", {0: (54, 27, 27, 2700), 1: (54, 27, 27, 2700)})
     assert checks(path) == {}
-    (group,) = json.loads(run("fmax", path, "--format", "json").stdout)["groups"]
+    (group,) = json.loads(called("fmax", path, "--format", "json").stdout)["groups"]
     assert group["cpus"] == "0-1"
     assert group["by_nominal_mhz"] == group["by_guaranteed_mhz"] == pytest.approx(5400)
 
@@ -48,7 +43,7 @@ def test_levels_of_two_scales_are_named_with_both_readings(tmp_path: Path) -> No
     path = dump(tmp_path / "a.txt", {0: (61, 32, 43, 2700)})
     found = checks(path)
     assert "3830 MHz or 5147 MHz" in found["cppc-scale"]
-    assert run("machine", "check", path).exit_code == 1
+    assert called("machine", "check", path).exit_code == 1
 
 
 def test_equal_cores_with_different_tables_and_levels_that_do_not_ascend(tmp_path: Path) -> None:
@@ -61,7 +56,7 @@ def test_other_shapes_of_the_same_dump_say_the_same(tmp_path: Path) -> None:
     rows = {0: (61, 32, 43, 2700), 1: (63, 32, 43, 2700)}
     plain = dump(tmp_path / "a.txt", rows)
     text = plain.read_text(encoding="utf-8")
-    told = run("fmax", plain).output
+    told = called("fmax", plain).output
     assert "5146.88" in told
     titles = "".join(f"==> {line.split(':')[0]} <==\n{line.split(':')[1]}\n\n" for line in text.splitlines())
     shapes = {
@@ -76,28 +71,28 @@ def test_other_shapes_of_the_same_dump_say_the_same(tmp_path: Path) -> None:
     for name, shape in shapes.items():
         path = tmp_path / f"{name}.txt"
         path.write_bytes(shape.encode())
-        assert run("fmax", path).output == told, name
+        assert called("fmax", path).output == told, name
     packed = tmp_path / "a.txt.gz"
     packed.write_bytes(gzip.compress(text.encode()))
-    assert run("fmax", packed).output == told
+    assert called("fmax", packed).output == told
 
 
 def test_what_a_table_lacks_is_unknown(tmp_path: Path) -> None:
     empty = dump(tmp_path / "a.txt", {0: (0, 32, 43, 2700)})
     assert "0 or missing" in checks(empty)["cppc-empty"]
     for path in (empty, dump(tmp_path / "b.txt", {0: (61, 32, 43, 0)})):
-        (group,) = json.loads(run("fmax", path, "--format", "json").stdout)["groups"]
+        (group,) = json.loads(called("fmax", path, "--format", "json").stdout)["groups"]
         assert group["by_nominal_mhz"] is None
         assert group["by_guaranteed_mhz"] is None
     none = tmp_path / "c.txt"
     none.write_text("/sys/devices/system/cpu/cpu0/acpi_cppc/lowest_perf:1\n", encoding="utf-8")
-    assert "no CPU has a `highest_perf`" in str(run("fmax", none).exception)
+    assert "no CPU has a `highest_perf`" in str(called("fmax", none).exception)
 
 
 def test_what_is_no_number_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("/sys/devices/system/cpu/cpu0/acpi_cppc/highest_perf:many\n", encoding="utf-8")
-    done = run("machine", "check", path)
+    done = called("machine", "check", path)
     assert "a.txt:1: `highest_perf` is `many`" in str(done.exception)
 
 
@@ -106,7 +101,7 @@ def test_the_arrow_lake_laptops() -> None:
     folder = shared("silicon/arrow-lake-cppc")
     reached = {"P": 5400, "E": 4600}
     for path in sorted(Path(folder).glob("*dump.txt")):
-        groups = json.loads(run("fmax", path, "--format", "json").stdout)["groups"]
+        groups = json.loads(called("fmax", path, "--format", "json").stdout)["groups"]
         for kind, cpus in (("P", range(8)), ("E", range(8, 24))):
             best = max(g["by_guaranteed_mhz"] for g in groups if int(g["cpus"].split("-")[0].split(",")[0]) in cpus)
             assert best == pytest.approx(reached[kind], rel=0.03), path.name
@@ -114,9 +109,9 @@ def test_the_arrow_lake_laptops() -> None:
 
 
 def test_a_told_worst_case_is_named() -> None:
-    found = json.loads(run("machine", "check", "juno-r2", "--format", "json").stdout)
+    found = json.loads(called("machine", "check", "juno-r2", "--format", "json").stdout)
     assert any(item["check"] == "idle-worst-case" for item in found)
-    found = json.loads(run("machine", "check", "pixel6", "--format", "json").stdout)
+    found = json.loads(called("machine", "check", "pixel6", "--format", "json").stdout)
     assert not any(item["check"] == "idle-worst-case" for item in found)
 
 
@@ -136,7 +131,7 @@ def test_an_arm_server_without_a_table_keeps_to_its_limits(tmp_path: Path) -> No
         (cpu / name).parent.mkdir(parents=True, exist_ok=True)
         (cpu / name).write_text(text + "\n")
     machine = tmp_path / "server.toml"
-    assert run("machine", "import", tmp_path / "server", "-o", machine).exit_code == 0
+    answered("machine", "import", tmp_path / "server", "-o", machine)
     task = {"instance": 1, "loop": -1, "run": 3000, "sleep": 3000}
     work = Workload.parse(json.dumps({"global": {"duration": 1}, "tasks": {"t": task}}), name="t")
     for limit in (2500000, 1500000):
@@ -155,10 +150,10 @@ def test_a_machine_file_keeps_the_clock_of_mperf(dump: str, machine: str, base_m
     """`base_frequency` of a laptop is what its firmware guarantees, below MSR_PLATFORM_INFO, which the ratio is to."""
     source = str(shared(f"data/pepc/{dump}.tar.xz"))
     imported = tmp_path / "imported.toml"
-    run("machine", "import", source, "-o", str(imported))
+    called("machine", "import", source, "-o", imported)
 
     def ratios(name: str) -> list[tuple[str, int, int]]:
-        found = json.loads(run("fmax", name, "--format", "json").stdout)
+        found = json.loads(called("fmax", name, "--format", "json").stdout)
         return [(one["name"], one["khz"], one["ratio"]) for one in found["candidates"]]
 
     told = ratios(source)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 import opplab
 from opplab.cli.main import opplab as command_line
 from opplab.trace.damage import DamagedTraceWarning
 
+from calls import answered, called
 from testdata import shared
 
 MACHINE = ("--machine", "juno-r2")
@@ -46,10 +46,6 @@ MORE = [
     ("explain", ["{}", *MACHINE, "--idle"]),
     ("explain", ["{}", *MACHINE, "--task", "periodic0", "--at", "10ms"]),
 ]
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(command_line, words)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +108,7 @@ def test_each_command_names_damage_and_ends_with_1(whole: dict[str, Path], form:
         for word in ("", "--damaged-ok"):
             out = str(tmp_path / f"out{number}{word}")
             filled = [one.replace("{out}", out).replace("{}", damaged) for one in words]
-            done = run(*command.split(), *filled, *([word] if word else []))
+            done = called(*command.split(), *filled, *([word] if word else []))
             said = f"{damaged}: damaged; this is what could be read" in done.stderr
             if not said or done.exit_code != (0 if word else 1):
                 silent.append((command, filled, done.exit_code, done.stderr, done.exception))
@@ -122,8 +118,7 @@ def test_each_command_names_damage_and_ends_with_1(whole: dict[str, Path], form:
 def test_whole_traces_are_not_damaged(whole: dict[str, Path]) -> None:
     for path in whole.values():
         for command in ("trace info", "replay", "explain"):
-            done = run(*command.split(), *(word.replace("{}", str(path)) for word in COMMANDS[command]))
-            assert done.exit_code == 0, (path, command, done.stderr)
+            answered(*command.split(), *(word.replace("{}", str(path)) for word in COMMANDS[command]))
 
 
 def test_recomputed_decisions_of_a_damaged_recording_say_so(tmp_path: Path) -> None:
@@ -133,7 +128,7 @@ def test_recomputed_decisions_of_a_damaged_recording_say_so(tmp_path: Path) -> N
     # Within the compressed pages of a CPU.
     data[len(data) // 2] ^= 0x40
     (folder / "trace.dat").write_bytes(data)
-    done = run("verify", "traces", str(folder))
+    done = called("verify", "traces", folder)
     assert "damaged; this is what could be read" in done.stderr
     assert done.exit_code == 1, done.stderr
     assert "recording signal_tasks" in done.stdout
@@ -142,7 +137,7 @@ def test_recomputed_decisions_of_a_damaged_recording_say_so(tmp_path: Path) -> N
 def test_signals_of_no_event_are_refused(tmp_path: Path) -> None:
     trace = tmp_path / "none.txt"
     trace.write_text("# tracer: nop\n   a-7     [000] ..... 1.000001: tracing_mark_write: hello\n")
-    done = CliRunner().invoke(command_line, ["trace", "signals", str(trace)])
+    done = called("trace", "signals", trace)
     assert "no event that signals follow from" in str(done.exception)
     assert not done.stdout
 
@@ -169,7 +164,9 @@ def test_answers_that_do_not_follow_control_groups_say_so(whole: dict[str, Path]
     note = f"{trace}: note: control groups are not followed (the trace has 1 moves into groups)"
     for command in ("trace signals", "replay", "explain", "choose", "trace to-rtapp"):
         words = [one.replace("{out}", str(tmp_path / "out")).replace("{}", str(trace)) for one in COMMANDS[command]]
-        done = run(*command.split(), *words)
+        done = called(*command.split(), *words)
         assert note in done.stderr, (command, done.stderr, done.exception)
         assert done.exit_code == 0, command
-        assert note not in run(*command.split(), *[one.replace(str(trace), str(whole["txt"])) for one in words]).stderr
+        assert (
+            note not in called(*command.split(), *[one.replace(str(trace), str(whole["txt"])) for one in words]).stderr
+        )

@@ -13,6 +13,8 @@ import pytest
 import opplab
 from opplab import results
 
+from calls import called
+
 pytest.importorskip("distributed", reason="skipped: the extra 'dask' is not installed")
 SHORT = ("--iterations", "1", "--seconds", "1", "--no-report")
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "ignore", "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0"}
@@ -97,11 +99,8 @@ def test_a_worker_dies_half_way(tmp_path: Path) -> None:
 
 def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opplab.cli.run.CONNECT_S", 0.5)
-    from click.testing import CliRunner
 
-    from opplab.cli.run import command
-
-    done = CliRunner().invoke(command, ["juno-eas", "-o", str(tmp_path / "out"), "--dask", "tcp://127.0.0.1:9"])
+    done = called("run", "juno-eas", "-o", tmp_path / "out", "--dask", "tcp://127.0.0.1:9")
     assert isinstance(done.exception, OSError)
     assert "127.0.0.1:9" in str(done.exception)
 

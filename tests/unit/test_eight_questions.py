@@ -9,13 +9,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import stats
-from opplab.cli.main import opplab as main
 from opplab.policies import GovernorFacts
 
+from calls import answered
 from testdata import shared
 
 WIDTH = 80
@@ -36,8 +35,7 @@ def load(tmp_path: Path) -> Path:
 def asked(*words: object, form: str = "text") -> str:
     """Run a command in 80 columns; its answer, no line of which is wider."""
     given = [str(word) for word in words] + (["--format", form] if form != "text" else [])
-    done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(main, given)
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered(*given, columns=WIDTH)
     # Commands to copy are whole.
     lines = done.stdout.partition("\nto set it:")[0].splitlines()
     assert form != "text" or max(map(len, lines)) <= WIDTH

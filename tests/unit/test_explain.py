@@ -9,12 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from conftest import rtapp
 
 import opplab
 from opplab.cli.main import main
-from opplab.cli.main import opplab as program
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
 from opplab.explanation.frequency import frequency_findings
@@ -23,6 +21,7 @@ from opplab.explanation.placement import task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
 
+from calls import answered, called
 from testdata import shared
 
 
@@ -34,9 +33,8 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
 
 
 def simulate(tasks: int = 4, run_us: int = 1600, **policy: Any) -> opplab.Run:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(tasks, run_us=run_us, period_us=16000)
-    return opplab.simulate(machine, workload, opplab.Policy(**policy), seconds=0.3)
+    return opplab.simulate("juno-r2", workload, opplab.Policy(**policy), seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +101,8 @@ def test_a_governor_in_python_gives_its_reason() -> None:
             self.decided_by = (facts.cpus[0].util_cfs, facts.cpus[0].capacity)
             return facts.max_khz // 2
 
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
-    run = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, governor=Half())
+    run = opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.1, governor=Half())
     found = opplab.explain(run, cpu=0, at=0.09)
     (told,) = [one for one in found if one.kind == "frequency"]
     assert f": util {told.data['util']} of capacity {told.data['max_cap']}." in told.text
@@ -463,11 +460,10 @@ class Schedutil(opplab.Governor):
 
 
 def test_a_governor_in_python_decides_as_ours() -> None:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(10, run_us=1600, period_us=16000)
     policy = opplab.Policy(variation="none")
-    ours = opplab.simulate(machine, workload, policy, seconds=0.4)
-    theirs = opplab.simulate(machine, workload, policy, seconds=0.4, governor=Schedutil())
+    ours = opplab.simulate("juno-r2", workload, policy, seconds=0.4)
+    theirs = opplab.simulate("juno-r2", workload, policy, seconds=0.4, governor=Schedutil())
     assert theirs.events("cpu_frequency").equals(ours.events("cpu_frequency"))
     assert theirs.events("cpu_frequency").height > 50
     assert theirs.fingerprint == ours.fingerprint
@@ -496,9 +492,8 @@ class Wrong(opplab.Placement):
 
 
 def test_a_placement_in_python() -> None:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
-    run = opplab.simulate(machine, workload, opplab.Policy(), seconds=0.2, placement=Pack(), check=True)
+    run = opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.2, placement=Pack(), check=True)
     woken = run.events("placement").filter((pl.col("rule") != 8) & ~pl.col("rule").is_in([5, 6]))
     assert woken["cpu"].unique().to_list() == [4]
     assert "A placement policy from outside chose CPU 4" in str(opplab.explain(run, task="periodic0"))
@@ -520,19 +515,17 @@ def test_a_placement_in_python() -> None:
     ],
 )
 def test_mistakes_in_python_are_one_line(policies: dict[str, Any], words: str) -> None:
-    machine = opplab.Machine.load("juno-r2")
     workload = opplab.Workload.periodic(2, run_us=800, period_us=16000)
     with pytest.raises(opplab.CaseError, match=words) as raised:
-        opplab.simulate(machine, workload, opplab.Policy(), seconds=0.1, **policies)
+        opplab.simulate("juno-r2", workload, opplab.Policy(), seconds=0.1, **policies)
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is not None
 
 
 def test_hardware_limits_are_told() -> None:
     """Where the package has turbo bins the reasons name them, and an Intel governor's samples are decisions."""
-    machine = opplab.Machine.load("skylake-8x-uma")
     work = opplab.Workload.periodic(12, run_us=6000, period_us=16000)
-    run = opplab.simulate(machine, work, opplab.Policy(governor="schedutil"), seconds=0.2)
+    run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(governor="schedutil"), seconds=0.2)
     found = opplab.explain(run, why_slow=True)
     reasons = {one.data["reason"] for one in found if one.kind == "slow"}
     assert "turbo-bin" in reasons
@@ -1246,13 +1239,12 @@ def test_a_case_of_a_changed_file_is_not_explained_in_place_of_the_one_that_ran(
     )
     new = ["experiment", "new", "mine", "-w", "load.json", "-m", "juno-r2", "--vs", "governor=powersave"]
     for words in (new, ["run", "mine.toml", "-o", "out/mine", "--seconds", "0.2", "--iterations", "1", "--no-report"]):
-        done = CliRunner().invoke(program, words)
-        assert done.exit_code == 0, done.output
+        done = answered(*words)
     file = Path("mine.toml")
     explain = ["explain", "out/mine:powersave", "--why-slow"]
-    assert CliRunner().invoke(program, explain).exit_code == 0
+    answered(*explain)
     file.write_text(file.read_text().replace('governor = "powersave"', 'governor = "performance"\nhz = 100'))
-    done = CliRunner().invoke(program, explain)
+    done = called(*explain)
     assert isinstance(done.exception, opplab.InputError)
     assert "out/mine has no results of `powersave load #0`: mine.toml, a machine or this version" in str(done.exception)
 
@@ -1272,15 +1264,13 @@ def test_a_run_ends_after_its_warm_up_and_its_measured_time(tmp_path: Path, monk
         json.dumps({"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 10000}}}})
     )
     new = ["experiment", "new", "mine", "-w", "load.json", "-m", "juno-r2"]
-    assert CliRunner().invoke(program, new).exit_code == 0
+    answered(*new)
     file = Path("mine.toml")
     file.write_text(file.read_text().replace("[[workload]]", '[[workload]]\nwarmup = "100ms"'))
     words = ["run", "mine.toml", "-o", "out/mine", "--seconds", "0.3", "--iterations", "1", "--no-report"]
-    done = CliRunner().invoke(program, words)
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.29s"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(program, ["explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.31s"])
+    done = answered(*words)
+    done = answered("explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.29s")
+    done = called("explain", "out/mine:schedutil load #0", "--cpu", "0", "--at", "0.31s")
     assert isinstance(done.exception, opplab.InputError)
     assert "which ends at 0.300000 s" in str(done.exception)
 
@@ -1746,8 +1736,7 @@ def test_idle_of_a_run_has_the_power_by_state() -> None:
 def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:
     run = simulate(2, 4000)
     (tmp_path / "case.json").write_text(run._inner.to_json())
-    done = CliRunner().invoke(program, ["explain", str(tmp_path / "case.json"), "--idle", "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered("explain", tmp_path / "case.json", "--idle", "--format", "json")
     found = json.loads(done.stdout)
     assert found["decisions"] and found["power"]
 

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from lab import silicon as lab_silicon
 from lab.silicon.catalogue import phones
 from opplab import _opplab, catalog, results
 from opplab.agreement.silicon import score_folder
-from opplab.cli.fit import command
-from opplab.cli.main import opplab
 from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
@@ -36,6 +33,8 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.power import how_to_get_power, known_power
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
+
+from calls import answered, called
 
 PEPC = Path(__file__).parents[3] / "shared" / "data" / "pepc"
 FREQBENCH = Path(__file__).parents[3] / "shared" / "silicon" / "freqbench" / "opp_power.csv"
@@ -83,8 +82,7 @@ def test_power_rises_with_the_clock_and_is_never_negative() -> None:
 
 def test_three_points_tell_the_others_better_than_a_line(tmp_path: Path) -> None:
     source = table(tmp_path / "a.csv")
-    done = CliRunner().invoke(command, ["power", str(source), "--points", "low,mid,high", "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered("fit", "power", source, "--points", "low,mid,high", "--format", "json")
     report = json.loads(done.output)
     assert report["overall"]["predictions"] == len(MHZ) - 3
     assert report["overall"]["median_abs_error"] < 0.08
@@ -96,8 +94,7 @@ def test_three_points_tell_the_others_better_than_a_line(tmp_path: Path) -> None
 def test_points_that_contradict_each_other_leave_the_power_open(tmp_path: Path) -> None:
     source = tmp_path / "a.csv"
     source.write_text("cpu,khz,busy_mean_mw\n0,300000,100000\n0,2400000,1\n")
-    done = CliRunner().invoke(command, ["power", str(source), "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered("fit", "power", source, "--format", "json")
     top = json.loads(done.output)["sets"][0]["parameters"][0]
     assert top["low"] < 1e-3
     assert top["high"] > 1e6
@@ -106,8 +103,7 @@ def test_points_that_contradict_each_other_leave_the_power_open(tmp_path: Path) 
 def test_check_scores_only_what_the_fit_did_not_use(tmp_path: Path) -> None:
     source, rest = table(tmp_path / "a.csv", clocks=MHZ[[0, 4, 7]]), table(tmp_path / "b.csv")
     arguments = ["power", str(source), "--check", str(rest), "--soc", "x1", "--cpu", "4", "--format", "json"]
-    done = CliRunner().invoke(command, arguments)
-    assert done.exit_code == 0, done.output
+    done = answered("fit", *arguments)
     checked = json.loads(done.output)["sets"][0]["checked"]
     assert [row["khz"] for row in checked] == [int(1000 * mhz) for mhz in MHZ[[1, 2, 3, 5, 6]]]
 
@@ -118,9 +114,8 @@ def test_a_check_against_points_that_were_fitted_names_the_reason(tmp_path: Path
         for cpu, khz, mw in ((0, 500000, 30), (0, 1000000, 80), (4, 500000, 60), (4, 2000000, 400))
     ]
     points, board = write(tmp_path / "points.csv", rows), tmp_path / "board.toml"
-    made = CliRunner().invoke(opplab, ["machine", "import", str(points), "--clusters", "Ax4,Bx4", "-o", str(board)])
-    assert made.exit_code == 0, made.output
-    refused = CliRunner().invoke(command, ["power", str(board), str(points), "--check", str(points)])
+    answered("machine", "import", points, "--clusters", "Ax4,Bx4", "-o", board)
+    refused = called("fit", "power", board, points, "--check", points)
     assert "the fit used its 4 points: another table, or fewer --points" in str(refused.exception)
 
 
@@ -197,8 +192,7 @@ def test_units_that_cannot_be_right_are_refused(tmp_path: Path, text: str, messa
 def test_the_highest_clock_is_known_without_its_power(tmp_path: Path) -> None:
     source = table(tmp_path / "a.csv", clocks=MHZ[:3])
     rest = table(tmp_path / "b.csv")
-    done = CliRunner().invoke(command, ["power", str(source), "--check", str(rest), "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered("fit", "power", source, "--check", rest, "--format", "json")
     far = json.loads(done.output)["sets"][0]["checked"][-1]
     assert far["khz"] == 2400000
     assert far["low_mw"] < far["measured_mw"] < far["high_mw"]
@@ -215,8 +209,7 @@ def test_sets_weigh_the_same_whatever_their_size() -> None:
 @pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
 def test_measured_phones_are_told_by_three_points() -> None:
     arguments = ["power", str(FREQBENCH), "--points", "low,mid,high", "--format", "json"]
-    done = CliRunner().invoke(command, arguments)
-    assert done.exit_code == 0, done.output
+    done = answered("fit", *arguments)
     overall = json.loads(done.output)["overall"]
     assert overall["median_abs_error"] < 0.05
     assert overall["p90_abs_error"] < 0.12
@@ -298,13 +291,11 @@ def test_energy_of_a_machine_without_power_is_unknown_and_generic_power_is_label
     load = tmp_path / "load.json"
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
     arguments = ["run", "--machine", str(path), "--workload", str(load), "--seconds", "0.2", "-o"]
-    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments, tmp_path / "out")
     assert "energy is unknown" in done.output
     table = results.read(tmp_path / "out" / "results.parquet")
     assert table.filter(table["metric"] == "energy")["value"].to_list() == [None]
-    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "generic"), "--power", "generic"])
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments, tmp_path / "generic", "--power", "generic")
     table = results.read(tmp_path / "generic" / "results.parquet")
     value = {row["metric"]: row["value"] for row in table.iter_rows(named=True)}
     assert 0 < value["energy_low"] < value["energy"] < value["energy_high"]
@@ -424,20 +415,17 @@ def test_clusters_of_unlike_clocks_and_one_capacity_keep_the_kernel_from_eas(tmp
     points = ["0,300000,20", "0,1000000,70", "0,1800000,190", "4,500000,80", "4,1200000,290", "4,2400000,1300"]
     table.write_text("\n".join(["soc,cpu,khz,busy_mean_mw", *(f"m,{one}" for one in points)]) + "\n")
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
-    done = CliRunner().invoke(
-        opplab, ["machine", "import", str(table), "--clusters", "A55x4,A76x4", "-o", str(machine)]
-    )
-    assert done.exit_code == 0, done.output
+    answered("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", machine)
     words = "no energy-aware scheduling on m: all CPUs have one capacity"
     arguments = ["run", str(load), "-m", str(machine), "--seconds", "0.2", "-o"]
-    assert words in CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")]).output
+    assert words in called(*arguments, tmp_path / "one").output
     # It is so, and nobody who wants none is in need of the words.
     runs = [simulate(Machine.load(machine), Workload.load(load), Policy(eas=eas), seconds=0.2) for eas in (True, False)]
     assert runs[0].fingerprint == runs[1].fingerprint
-    assert "energy-aware" not in CliRunner().invoke(opplab, [*arguments, str(tmp_path / "two"), "--no-eas"]).output
+    assert "energy-aware" not in called(*arguments, tmp_path / "two", "--no-eas").output
     alike = machine.read_text().replace("500000", "300000").replace("1200000", "1000000").replace("2400000", "1800000")
     machine.write_text(alike)
-    assert "energy-aware" not in CliRunner().invoke(opplab, [*arguments, str(tmp_path / "three")]).output
+    assert "energy-aware" not in called(*arguments, tmp_path / "three").output
 
 
 def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -> None:
@@ -447,15 +435,11 @@ def test_a_run_says_that_the_machine_keeps_the_kernel_from_eas(tmp_path: Path) -
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
     words = "no energy-aware scheduling on sm8150: the machine file has no power of cluster A55"
     arguments = ["run", str(load), "-m", str(path), "--seconds", "0.2", "-o"]
-    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "one")])
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments, tmp_path / "one")
     assert words in done.output
-    done = CliRunner().invoke(opplab, [*arguments, str(tmp_path / "two"), "--governor", "schedutil,performance"])
-    assert done.exit_code == 0, done.output
+    done = answered(*arguments, tmp_path / "two", "--governor", "schedutil,performance")
     assert done.stdout.count(words) == 1
-    done = CliRunner().invoke(
-        opplab, ["run", str(load), "-m", "sm8150", "--seconds", "0.2", "-o", str(tmp_path / "on")]
-    )
+    done = called("run", load, "-m", "sm8150", "--seconds", "0.2", "-o", tmp_path / "on")
     assert "energy-aware" not in done.output
 
 
@@ -568,8 +552,7 @@ def test_a_fitted_machine_has_the_name_of_its_file(tmp_path: Path) -> None:
     before, log, after = tmp_path / "before.toml", idle_log(tmp_path / "log.txt", 400), tmp_path / "after.toml"
     before.write_text(without_power("kaby-lake-i7-7500u"), encoding="utf-8")
     for output, name in ((after, "after"), (before, "kaby-lake-i7-7500u")):
-        done = CliRunner().invoke(opplab, ["fit", "power", str(before), str(log), "-o", str(output)])
-        assert done.exit_code == 0, done.output
+        answered("fit", "power", before, log, "-o", output)
         assert tomllib.loads(output.read_text(encoding="utf-8"))["name"] == name
 
 

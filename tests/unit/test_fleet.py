@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import opplab
 from opplab import _opplab
@@ -18,6 +18,7 @@ from opplab.cli.main import opplab as program
 from opplab.fit.machine_power import generic_power
 from opplab.uncertainty.parts import Parts
 
+from calls import answered, called
 from testdata import shared
 
 LOAD = {
@@ -44,9 +45,7 @@ def run(folder: Path, *more: str) -> Result:
     words = ["--uncertainty", "0", "-j", "1"]
     for name, value in (("--seconds", "0.1"), ("--iterations", "2")):
         words += [] if name in more else [name, value]
-    return CliRunner().invoke(
-        program, ["fleet", str(folder), "-w", str(load), "-o", str(folder.parent / "out"), *words, *more]
-    )
+    return called("fleet", folder, "-w", load, "-o", folder.parent / "out", *words, *more)
 
 
 def test_a_row_is_a_machine_type_and_a_refused_dump_is_named(dumps: Path) -> None:
@@ -185,8 +184,7 @@ def test_folders_of_others_are_left_alone_and_another_answer_is_named(dumps: Pat
     assert (out / "report.html").read_text() == "of a sweep"
     choose[-1] = str(dumps.parent / "mine")
     for seconds, note in (("0.1", False), ("0.1", False), ("0.2", True)):
-        done = CliRunner().invoke(program, [*choose, "--seconds", seconds])
-        assert done.exit_code == 0, done.stderr
+        done = answered(*choose, "--seconds", seconds)
         assert ("held the answer to `Which setting for load" in done.stderr) is note
 
 
@@ -460,12 +458,11 @@ def test_a_dump_that_is_text_is_no_list(tmp_path: Path) -> None:
 def test_a_benchmark_has_its_parameters(dumps: Path) -> None:
     words = ["--governor", "performance,powersave", "--seconds", "0.1", "--iterations", "2", "--uncertainty", "0"]
     base = ["fleet", str(dumps / "a.tar.xz"), "-w", "hackbench", "-o", str(dumps.parent / "out"), *words]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*base, "--param", "groups=2"])
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered(*base, "--param", "groups=2", columns=300)
     assert "Which setting for hackbench groups 2 on 1 machine of 1 type?" in done.stdout
     cut = "elapsed is missing in 4 of 4 runs, which did not end within 0.1 s (a longer --seconds lets them end)"
     assert cut in " ".join(done.stdout.split())
-    kept = CliRunner().invoke(program, [*base, "--param", "groups=3"])
+    kept = called(*base, "--param", "groups=3")
     assert "(kept)" not in kept.stderr
 
 

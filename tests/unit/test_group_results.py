@@ -5,12 +5,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as main
 from opplab.trace import damage
 
+from calls import answered
 from wire import many, one
 
 EXPERIMENT = """format = 1
@@ -56,8 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_block_and_parquet_have_what_each_group_used(folder: Path) -> None:
     words = ["run", str(folder / "quota.toml"), "-o", str(folder / "out")]
-    done = CliRunner(env={"COLUMNS": "140"}).invoke(main, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words, columns=140)
     block = done.output.splitlines()
     results = pl.read_parquet(folder / "out" / "results.parquet")
     mean = {
@@ -114,7 +112,7 @@ def test_perfetto_has_groups_as_processes_and_their_cpus(tmp_path: Path) -> None
 def test_a_quota_is_a_reason(folder: Path) -> None:
     """`--why-slow` names the groups that were throttled, with the numbers of `cpu.stat`, and that the quota acts."""
     out = folder / "why"
-    assert CliRunner().invoke(main, ["run", str(folder / "quota.toml"), "-o", str(out)]).exit_code == 0
+    answered("run", folder / "quota.toml", "-o", out)
     results = pl.read_parquet(out / "results.parquet").filter(
         (pl.col("policy") == "quota") & (pl.col("iteration") == 0)
     )
@@ -142,8 +140,7 @@ def test_a_quota_that_acts_at_low_clocks_only_says_so(governor: str, at: str, tm
     settings = {"duration": 1, "calibration": "CPU0"}
     (tmp_path / "w.json").write_text(json.dumps({"global": settings, "groups": groups, "tasks": tasks}))
     words = ["run", str(tmp_path / "w.json"), "-m", "skylake-8x-uma", "--governor", governor]
-    done = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "out"), "--no-report", "--iterations", "1"])
-    assert done.exit_code == 0, done.output
+    answered(*words, "-o", tmp_path / "out", "--no-report", "--iterations", "1")
     said = " ".join(one.text for one in opplab.explain(f"{tmp_path / 'out'}:{governor} #0", why_slow=True))
     assert ("Quotas of control groups decide the rate" in said) == bool(at)
     assert at in said

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from opplab import results
-from opplab.cli.main import opplab as main
 from opplab.comparison.measured import results_of
 from opplab.errors import InputError
+
+from calls import answered, called
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     design = ["--pilot", "4", "--within", "50", "--same", "3", "--others", "100", "-o", str(made)]
     figure = ["--metric", "rate=/rate ([0-9]+)/", "--env", "R=10", "--env", "R=30"]
     words = ["host", "compare", *design, *figure, "--", "/bin/sh", "-c", "echo rate $R"]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, done.output
+    answered(*words)
     return made
 
 
@@ -44,10 +43,9 @@ def test_the_table_has_what_was_measured(folder: Path) -> None:
 
 
 def test_compare_gates_and_reports_on_it(folder: Path) -> None:
-    assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate < -5%"]).exit_code == 0
-    assert CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "rate > 5% better"]).exit_code == 1
-    done = CliRunner().invoke(main, ["host", "compare", "--report", "--format", "json", "-o", str(folder)])
-    assert done.exit_code == 0, done.output
+    answered("compare", folder, "--fail-if", "rate < -5%")
+    assert called("compare", folder, "--fail-if", "rate > 5% better").exit_code == 1
+    answered("host", "compare", "--report", "--format", "json", "-o", folder)
     rate = results.read(folder).filter(pl.col("metric") == "rate")
     assert math.isclose(rate.filter(pl.col("policy") == "R=30")["value"].mean(), 30.0)  # type: ignore[arg-type]
 
@@ -56,7 +54,7 @@ def test_the_agents_folder_is_read_without_a_table(folder: Path, tmp_path: Path)
     alone = tmp_path / "alone"
     alone.mkdir()
     (alone / "runs.jsonl").write_text((folder / "runs.jsonl").read_text())
-    done = [CliRunner().invoke(main, ["compare", str(place), "--metric", "rate"]) for place in (folder, alone)]
+    done = [called("compare", place, "--metric", "rate") for place in (folder, alone)]
     assert [one.exit_code for one in done] == [0, 0], done[1].output
     assert "Hmean rate" in done[1].output
     assert done[0].output.replace(folder.name, alone.name) == done[1].output
@@ -78,7 +76,7 @@ def test_what_cannot_be_compared_is_refused(capfd: pytest.CaptureFixture[str]) -
         (["--envv", "A=1", "--", "true"], "did you mean `env`?"),
         (["--governor", "performance,powersave", "--root", "/nonexistent", "--", "true"], "/nonexistent"),
     ):
-        done = CliRunner().invoke(main, ["host", "compare", *words])
+        done = called("host", "compare", *words)
         assert done.exit_code in (2, 3), done.output
         assert expected in capfd.readouterr().err
 
@@ -89,8 +87,7 @@ def test_the_table_is_written_however_the_folder_is_named(tmp_path: Path) -> Non
     for number, spelling in enumerate(("-o{}", "-o={}", "--output={}")):
         made = tmp_path / str(number)
         words = ["host", "compare", *design, "--env", "R=2", spelling.format(made), "sh", "-c", "true", "-o", "x"]
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 0, done.output
+        answered(*words)
         assert results.read(made)["policy"].n_unique() == 2
 
 
@@ -102,18 +99,17 @@ def test_a_folder_of_other_results_is_left_alone(
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     compare = ["host", "compare", "--env", "R=1", "--env", "R=2", "-o", str(tmp_path), "--", "true"]
     for words in (compare, ["host", "calibrate", "--read-only", "--for", "1s", "-o", str(tmp_path)]):
-        assert CliRunner().invoke(main, words).exit_code == 2
+        assert called(*words).exit_code == 2
         assert f"{tmp_path} holds other files" in capfd.readouterr().err
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_blocks_is_the_most(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     design = ["--blocks", "3", "--same", "0", "--warm-up", "0", "--others", "100", "--env", "R=1", "--env", "R=2"]
-    done = CliRunner().invoke(main, ["host", "compare", *design, "-o", str(tmp_path / "a"), "--", "true"])
-    assert done.exit_code == 0, done.output
+    answered("host", "compare", *design, "-o", tmp_path / "a", "--", "true")
     assert results.read(tmp_path / "a")["iteration"].n_unique() == 3
     words = ["host", "compare", *design, "--pilot", "6", "-o", str(tmp_path / "b"), "--", "true"]
-    assert CliRunner().invoke(main, words).exit_code == 2
+    assert called(*words).exit_code == 2
     assert "--pilot 6 takes more blocks than --blocks 3" in capfd.readouterr().err
     assert not (tmp_path / "b").exists()
 
@@ -122,6 +118,5 @@ def test_blocks_is_the_most(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
 def test_observe_writes_parquet_however_the_file_is_named(tmp_path: Path, spelling: str) -> None:
     file = tmp_path / "a b.parquet"
     words = [word.format(file) for word in spelling.split(" ")]
-    done = CliRunner().invoke(main, ["host", "observe", "-n", "1", "--interval", "5ms", *words])
-    assert done.exit_code == 0, done.output
+    answered("host", "observe", "-n", "1", "--interval", "5ms", *words)
     assert pl.read_parquet(file).height > 0

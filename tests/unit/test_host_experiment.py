@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.host.experiment import plan_of
 from opplab.sweep.experiments import Experiment
+
+from calls import called
 
 FILE = """format = 1
 name = "worth"
@@ -88,7 +88,7 @@ def test_the_dry_run_prints_each_write_under_the_files_names(
 ) -> None:
     load(tmp_path)
     words = ["host", "experiment", str(tmp_path / "worth.toml"), "--root", str(tree), "--dry-run", "--", "true"]
-    done = CliRunner().invoke(main, words)
+    done = called(*words)
     said = capfd.readouterr().out
     assert done.exit_code == 0, (done.output, said)
     assert "performance" in said

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab
 from opplab.errors import InputError
 from opplab.host import far
+
+from calls import answered, called
 
 ELF = {"x86_64": 0x3E, "aarch64": 0xB7}
 
@@ -102,7 +102,7 @@ def test_an_archive_stays_in_its_folder(tmp_path: Path) -> None:
 
 def test_the_options_are_taken_apart(tmp_path: Path) -> None:
     def refused(*words: str) -> str:
-        done = CliRunner().invoke(opplab, ["host", *words])
+        done = called("host", *words)
         assert done.exit_code, words
         return f"{done.output} {done.exception}"
 
@@ -156,8 +156,7 @@ def test_by_ssh_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         here = tmp_path / "res"
         words = ["host", "--ssh", "loop", "--agent", str(AGENT), "compare", "-o", str(here), "--blocks", "2"]
         words += ["--pilot", "2", "--warm-up", "0", "--same", "0", "--others", "1000", "--env", "A=1", "--env", ""]
-        done = CliRunner().invoke(opplab, [*words, "--", "true"])
-        assert done.exit_code == 0, done.output
+        answered(*words, "--", "true")
         assert (here / "runs.jsonl").read_text().count('"kind":"block"') >= 4
         assert (here / "results.parquet").is_file()
     finally:

@@ -5,10 +5,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab as main
-
+from calls import answered
 from testdata import shared
 
 CPU = "sys/devices/system/cpu"
@@ -25,8 +23,7 @@ flags : aperfmperf hwp hwp_epp
 
 
 def imported(source: Path, out: Path) -> tuple[dict, str]:
-    done = CliRunner().invoke(main, ["machine", "import", str(source), "-o", str(out), "--force"])
-    assert done.exit_code == 0, done.output
+    done = answered("machine", "import", source, "-o", out, "--force")
     return tomllib.loads(out.read_text()), done.stderr
 
 
@@ -78,8 +75,7 @@ def test_a_tree_with_preferences_has_hwp_and_they_change_runs(tmp_path: Path) ->
     load.write_text('{"tasks": {"t": {"loop": -1, "run": 1000, "sleep": 9000}}}')
     command = ["run", str(load), "-m", str(tmp_path / "xeon.toml"), "--driver", "intel_pstate", "--governor"]
     command += ["powersave", "--vs", "epp=power", "--seconds", "0.5", "--iterations", "2", "-j", "1"]
-    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    done = answered(*command, "-o", tmp_path / "out")
     assert "no preference" not in done.output
     assert "event for event" not in done.output
 

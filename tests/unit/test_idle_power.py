@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.simulation.power import has_idle_power
+
+from calls import answered
 
 WORK = opplab.Workload.periodic(4, run_us=1500, period_us=10000, name="load")
 UNKNOWN = "xeon-6130-2s"
@@ -73,8 +73,7 @@ def test_runs_give_such_changes_no_star(load: Path, tmp_path: Path, draws: int) 
     drawn = ["--uncertainty", str(draws)] if draws else []
     command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "idle_disable=C6"]
     command += ["--vs", "governor=powersave", "--seconds", "0.3", "--iterations", "2", "-j", "1", *drawn]
-    found = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "out"), "--format", "json"])
-    assert found.exit_code == 0, found.output
+    found = answered(*command, "-o", tmp_path / "out", "--format", "json")
     answer = json.loads(found.stdout)
     words = {
         (row["variant"], row["metric"]): row["certainty"] for row in answer["rows"] if row["change_percent"] is not None
@@ -89,8 +88,7 @@ def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(load: Path, tmp_p
     """It was `runs and assumptions together leave its sign open`."""
     command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "proposal=pelt-multiplier"]
     command += ["--seconds", "0.2", "--iterations", "2", "--uncertainty", "40", "-j", "1", "-o", str(tmp_path / "out")]
-    found = CliRunner().invoke(main, command)
-    assert found.exit_code == 0, found.output
+    found = answered(*command)
     assert "sign open" not in found.stdout
     assert "energy +0.00 %: equal in all runs." in found.stdout
 
@@ -108,12 +106,12 @@ def test_a_fleet_leaves_such_settings_out_in_text_and_json(load: Path, tmp_path:
         "no_turbo=true",
     ]
     command += ["--vs", "idle_disable=C6", "--seconds", "0.2", "--iterations", "1", "--uncertainty", "0", "-j", "1"]
-    shown = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "out")], catch_exceptions=False).stdout
+    shown = answered(*command, "-o", tmp_path / "out").stdout
     words = "idle_disable=C6 is left out: what it changes in idle states costs an unknown power"
     assert f"{UNKNOWN}, 64 CPUs: {words}" in " ".join(shown.split())
     assert " ".join(shown.split()).count(words) == 1
     again = [*command, "-o", str(tmp_path / "out"), "--format", "json"]
-    answer = json.loads(CliRunner().invoke(main, again, catch_exceptions=False).stdout)
+    answer = json.loads(answered(*again).stdout)
     told = {row["machine_type"]: " ".join(answer["missing"][row["digest"]]) for row in answer["rows"]}
     assert words in told[f"{UNKNOWN}, 64 CPUs"]
     assert words not in told["skylake-8x-uma, 8 CPUs"]
@@ -133,9 +131,8 @@ def test_tables_of_a_results_folder_name_what_their_energy_leaves_out(load: Path
         "no_turbo=true",
     ]
     command += ["--seconds", "0.2", "--iterations", "2", "-j", "1", "-o", str(tmp_path / "out")]
-    assert CliRunner().invoke(main, command).exit_code == 0
+    answered(*command)
     words = f"{UNKNOWN} has no power of idle states, so that energy and power leave out what idle_disable=C6 changes"
     for metric, named in (("energy", True), ("response_p99", False)):
-        found = CliRunner().invoke(main, ["compare", str(tmp_path / "out"), "--metric", metric])
-        assert found.exit_code == 0, found.output
+        found = answered("compare", tmp_path / "out", "--metric", metric)
         assert (words in found.stderr) == named

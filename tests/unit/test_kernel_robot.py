@@ -10,24 +10,22 @@ from functools import reduce
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from opplab.agreement.predict import half_width, known_errors, sign_probability
 from opplab.agreement.robot import policy_of
-from opplab.cli.compare import command
-from opplab.cli.predict import command as predict_command
 from opplab.comparison.gate import check
 from opplab.comparison.robot import better_of, tables
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
+
+from calls import answered, called
 
 FOLDER = Path(__file__).parent / "robot"
 STDDEV = (FOLDER / "stddev.txt").read_text(encoding="utf-8")
 
 
 def compare(*arguments: str) -> str:
-    result = CliRunner().invoke(command, arguments)
-    assert result.exit_code == 0, result.output
+    result = answered("compare", *arguments)
     return result.stdout
 
 
@@ -167,7 +165,7 @@ def test_numbers_of_the_json_table_are_those_of_the_mail() -> None:
 
 
 def predict(*arguments: str, results: Path) -> tuple[int, str, str]:
-    done = CliRunner().invoke(predict_command, [*arguments, "--results", str(results), "--iterations", "2"])
+    done = called("predict", *arguments, "--results", results, "--iterations", "2")
     return done.exit_code, done.stdout, done.stderr if done.exit_code == 0 else str(done.exception) + done.output
 
 
@@ -307,7 +305,7 @@ def test_runs_of_a_mail_are_chosen_and_others_refused(tmp_path: Path) -> None:
         (("--runs", "1111111111,v6.8-rc1"), "changes are against v6.8-rc1"),
         (("--table", "overview"), "--table needs the values of runs"),
     ):
-        result = CliRunner().invoke(command, [file, *arguments])
+        result = called("compare", file, *arguments)
         assert result.exit_code != 0
         assert words in str(result.exception) + result.output
 

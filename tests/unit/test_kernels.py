@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab.choice.cases import program_of
 from opplab.cli.kernels import _attribution_words, _Measure, _rows
-from opplab.cli.main import opplab as cli
 from opplab.errors import InputError
 from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
 from opplab.kernel.profiles import halves, together
+
+from calls import answered, called
 
 # The state of each gate that was once given to the wrong release, with the release before and the first with it.
 BROUGHT_BY = [
@@ -75,24 +75,22 @@ def test_policies_take_names_of_distributions() -> None:
 
 
 def test_diff_of_the_schedutil_change_of_6_6_89() -> None:
-    found = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99"])
-    assert found.exit_code == 0, found.output
+    found = answered("kernels", "diff", "6.6.88", "6.6.99")
     assert "6.6.88 to 6.6.99: 6 gates differ" in found.output
     assert "headroom: in-clamped-util -> in-effective-perf" in found.output
     assert max(map(len, found.stdout.splitlines())) <= 80
-    rows = json.loads(CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--format", "json"]).stdout)
+    rows = json.loads(called("kernels", "diff", "6.6.88", "6.6.99", "--format", "json").stdout)
     rework = ["sugov_util", "headroom", "noninvariant_headroom", "feec_energy"]
     assert [row["gate"] for row in rows] == [*rework, "base_slice", "menu_typical"]
-    limits = CliRunner().invoke(cli, ["kernels", "diff", "6.6.87", "6.6.88"])
+    limits = called("kernels", "diff", "6.6.87", "6.6.88")
     assert "need_freq_update: driver-once -> once-again" in limits.output
-    same = CliRunner().invoke(cli, ["kernels", "diff", "6.6.90", "6.6.92"])
+    same = called("kernels", "diff", "6.6.90", "6.6.92")
     assert "no gates differ" in same.output
 
 
 def test_diff_runs_both_kernels() -> None:
     args = ["kernels", "diff", "6.6.88", "6.6.99", "--machine", "pixel6", "--seconds", "0.3", "--seeds", "1"]
-    found = CliRunner().invoke(cli, [*args, "--format", "json"])
-    assert found.exit_code == 0, found.output
+    found = answered(*args, "--format", "json")
     rows = {row["metric"]: row for row in json.loads(found.stdout)}
     policy = opplab.Policy(kernel="6.6.99")
     work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
@@ -100,7 +98,7 @@ def test_diff_runs_both_kernels() -> None:
     (energy,) = metrics.filter(metrics["metric"] == "energy")["value"].to_list()
     assert rows["energy"]["6.6.99"] == pytest.approx(energy, abs=5e-5)
     assert rows["energy"]["certainty"] == "needs 2 iterations, has 1"
-    several = CliRunner().invoke(cli, [*args[:-1], "3", "--format", "json"])
+    several = called(*args[:-1], "3", "--format", "json")
     (energy_change,) = [row for row in json.loads(several.stdout) if row["metric"] == "energy"]
     pairs = [
         opplab.simulate("pixel6", work, opplab.Policy(kernel=kernel), seconds=0.3, seed=seed)
@@ -120,7 +118,7 @@ def test_diff_runs_both_kernels() -> None:
 
 def test_diff_leaves_no_certainty_blank_and_has_arithmetic_means_of_counts() -> None:
     args = ["kernels", "diff", "5.10", "6.12", "--machine", "pixel6", "--seconds", "0.5", "--format", "json"]
-    rows = {row["metric"]: row for row in json.loads(CliRunner().invoke(cli, args).stdout)}
+    rows = {row["metric"]: row for row in json.loads(called(*args).stdout)}
     assert all(row["certainty"] for row in rows.values())
     assert rows["missed_activations"]["in"] == "points"
     work = opplab.Workload.periodic(4, run_us=4_000, period_us=16_000)
@@ -134,7 +132,7 @@ def test_diff_leaves_no_certainty_blank_and_has_arithmetic_means_of_counts() -> 
 
 
 def test_wrong_kernels_are_told_the_nearest() -> None:
-    found = CliRunner().invoke(cli, ["kernels", "diff", "6.12", "7.9"])
+    found = called("kernels", "diff", "6.12", "7.9")
     assert found.exit_code == 2
     assert "did you mean `7.3`?" in found.output
 
@@ -142,8 +140,7 @@ def test_wrong_kernels_are_told_the_nearest() -> None:
 def test_both_kernels_run_the_benchmark_of_opplab_run() -> None:
     """The constants are those calibrated on the machine, under `kernels diff` and `choose` as under `run`."""
     args = ["kernels", "diff", "6.6", "6.6", "-m", "skylake-sp-2s", "--workload", "dbench", "--seconds", "1.2"]
-    done = CliRunner().invoke(cli, [*args, "--seeds", "1", "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered(*args, "--seeds", "1", "--format", "json")
     assert "dbench uses the constants calibrated on skylake-sp-2s" in done.stderr
     found = {row["metric"]: row["6.6"] for row in json.loads(done.stdout)}
     fit = {"operation_cycles": 7305, "disk_flush_us": 102, "disk_us": 138}
@@ -163,13 +160,12 @@ def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone(tmp_path: P
     file.write_text('{"tasks": {"t": {"instance": 3, "util_max": 512, "loop": -1, "run": 200000, "sleep": 50000}}}')
     on = ["--machine", "pixel6", "--workload", str(file), "--seconds", "0.6"]
     args = ["kernels", "diff", "6.6.88", "6.6.99", *on, "--attribute"]
-    found = CliRunner().invoke(cli, args)
-    assert found.exit_code == 0, found.output
+    found = answered(*args)
     one = "sugov_util + headroom + feec_energy"
     assert f"energy -24.3 %: {one} alone reproduces it." in " ".join(found.stdout.split())
-    whole = json.loads(CliRunner().invoke(cli, [*args, "--format", "json"]).stdout)
+    whole = json.loads(called(*args, "--format", "json").stdout)
     # The table of both kernels is that without gates, and the sentences are those of the text.
-    plain = json.loads(CliRunner().invoke(cli, [*args[:-1], "--format", "json"]).stdout)
+    plain = json.loads(called(*args[:-1], "--format", "json").stdout)
     assert whole["metrics"] == plain and any(row["certainty"] == "clear" for row in plain)
     assert f"energy -24.3 %: {one} alone reproduces it." in whole["findings"]
     rows = {row["gate"]: row for row in whole["gates"]}
@@ -188,7 +184,7 @@ def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone(tmp_path: P
     ]
     ratio = opplab.stats.compare(values[:3], values[3:], paired=True, resamples=0)["ratio"]
     assert rows[one]["energy"] == pytest.approx(100 * (ratio - 1), abs=0.005)
-    alone = CliRunner().invoke(cli, ["kernels", "diff", "6.6.88", "6.6.99", "--attribute"])
+    alone = called("kernels", "diff", "6.6.88", "6.6.99", "--attribute")
     assert alone.exit_code == 2 and "--attribute needs --machine" in alone.output
 
 
@@ -225,10 +221,7 @@ def test_gates_of_one_commit_are_attributed_as_one_and_a_half_of_it_is_named(tmp
     work.write_text('{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
     how = ["run", str(work), "-m", "pixel6", "--kernel", "5.10", "--seconds", "0.1", "--iterations", "1"]
     halves_of = ("sugov_util=bounded", "headroom=in-effective-perf", "teo=tick-hits teo_util=dropped")
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(
-        cli, [*how, *(word for half in halves_of for word in ("--vs", half)), "-o", str(tmp_path / "o")]
-    )
-    assert done.exit_code == 0, done.output
+    done = answered(*how, *(word for half in halves_of for word in ("--vs", half)), "-o", tmp_path / "o", columns=300)
     said = " ".join(done.stdout.split())
     together_words = "commit 9c0b4bb7f630 changed sugov_util, headroom, feec_energy together"
     assert (

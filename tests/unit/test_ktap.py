@@ -5,14 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opplab.cli.main import opplab as main
 from opplab.report.ktap import Test as Result
 from opplab.report.ktap import ktap
 
+from calls import called
 from testdata import shared
 
 VECTORS = Path(__file__).parents[2] / "crates" / "verify" / "vectors"
@@ -44,7 +43,7 @@ def parsed(lines: list[str], indent: str = "") -> list[tuple[bool, str, str, lis
 
 
 def said(*words: str) -> tuple[int, list[tuple[bool, str, str, list[tuple[bool, str]]]]]:
-    done = CliRunner().invoke(main, list(words))
+    done = called(*words)
     lines = done.stdout.splitlines()
     return done.exit_code, parsed(lines)
 
@@ -80,7 +79,7 @@ def test_vectors_that_differ_are_not_ok(tmp_path: Path) -> None:
 
 def test_machine_checks_fail_by_errors_only() -> None:
     code, found = said("machine", "check", "--tap", "epyc-7742-2s")
-    plain = CliRunner().invoke(main, ["machine", "check", "epyc-7742-2s"])
+    plain = called("machine", "check", "epyc-7742-2s")
     assert code == plain.exit_code
     assert ("error" in {line.split()[0] for line in plain.stdout.splitlines()}) == any(not ok for ok, *_ in found)
     assert {"fmax", "idle-states"} <= {name for _, name, *_ in found}
@@ -97,8 +96,8 @@ def test_a_recording_is_a_test_of_its_kinds() -> None:
 
 def test_remarks_of_a_recording_count_what_is_equal_and_what_differs() -> None:
     folder = str(shared("traces/x86-612-rome3-any1-schedutil-periodic3"))
-    rows = json.loads(CliRunner().invoke(main, ["verify", "traces", "--format", "json", folder]).stdout)
-    text = CliRunner().invoke(main, ["verify", "traces", "--tap", folder]).stdout
+    rows = json.loads(called("verify", "traces", "--format", "json", folder).stdout)
+    text = called("verify", "traces", "--tap", folder).stdout
     differing = [row for row in rows if row["remark"].startswith("differ: ")]
     assert {row["kind"] for row in differing} >= {"carry_se"}
     for row in differing:
@@ -113,7 +112,7 @@ def test_a_recording_marks_what_fails_and_what_was_not_compared() -> None:
     The help names all kinds that a single difference fails.
     """
     for name, fails in (("x86-612-xeon16-any1-ondemand-ramp_up", False), ("arm64-612-pixel4-eas-homog6", True)):
-        done = CliRunner().invoke(main, ["verify", "traces", str(shared(f"traces/{name}"))])
+        done = called("verify", "traces", shared(f"traces/{name}"))
         assert done.exit_code == int(fails)
         marked = [line for line in done.stdout.splitlines() if line.endswith(" FAILS")]
         assert {line.split()[1] for line in marked} == {
@@ -125,13 +124,13 @@ def test_a_recording_marks_what_fails_and_what_was_not_compared() -> None:
         assert " 0 0 " not in done.stdout
     source = (Path(__file__).parents[2] / "crates" / "verify" / "src" / "traces" / "report.rs").read_text()
     kinds = re.findall(r'^    "(\w+)",$', source.partition("pub const BIT_EXACT")[2].partition("];")[0], re.MULTILINE)
-    text = CliRunner().invoke(main, ["verify", "traces", "--help"]).stdout
+    text = called("verify", "traces", "--help").stdout
     assert kinds
     assert not [kind for kind in kinds if not re.search(rf"\b{kind}\b", text)]
 
 
 def test_two_forms_are_refused() -> None:
-    done = CliRunner().invoke(main, ["machine", "check", "juno-r2", "--tap", "--format", "json"])
+    done = called("machine", "check", "juno-r2", "--tap", "--format", "json")
     assert done.exit_code == 2
     with pytest.raises(AssertionError):
         parsed(["KTAP version 1", "1..2", "ok 1 a"])

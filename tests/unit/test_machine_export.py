@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from opplab import _opplab, catalog
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.fit import machine_export
+
+from calls import answered, called
 
 
 def facts(name: str) -> dict:  # type: ignore[type-arg]
@@ -20,8 +20,7 @@ def facts(name: str) -> dict:  # type: ignore[type-arg]
 
 
 def export(*words: str) -> str:
-    done = CliRunner().invoke(main, ["machine", "export", *words])
-    assert done.exit_code == 0, done.output
+    done = answered("machine", "export", *words)
     return done.output
 
 
@@ -66,8 +65,7 @@ def test_exported_capacities_are_those_that_are_imported() -> None:
 @pytest.mark.parametrize("name", ["pixel6", "zuma"])
 def test_an_exported_tree_is_imported_with_the_same_capacities(name: str, tmp_path: Path) -> None:
     (tmp_path / "x.dts").write_text(export(name))
-    done = CliRunner().invoke(main, ["machine", "import", str(tmp_path / "x.dts")])
-    assert done.exit_code == 0, done.output
+    done = answered("machine", "import", tmp_path / "x.dts")
     found = [int(value) for value in re.findall(r"(?m)^capacity = (\d+)$", done.output)]
     assert found == [one["capacity"] for one in facts(name)["clusters"]]
 
@@ -91,8 +89,7 @@ def test_debugfs_and_wattson_are_read_again(tmp_path: Path) -> None:
     export("pixel6", "--format", "wattson", "-o", str(tmp_path / "cpu_1d.csv"))
     for source, power in (("em", "power_uw"), (".", "busy_uw")):
         output = tmp_path / f"{power}.toml"
-        done = CliRunner().invoke(main, ["machine", "import", str(tmp_path / source), "-o", str(output)])
-        assert done.exit_code == 0, done.exception
+        answered("machine", "import", tmp_path / source, "-o", output)
         again = _opplab.Machine.parse("again.toml", output.read_text()).describe()
         for ours, theirs in zip(facts("pixel6")["clusters"], again["clusters"], strict=True):
             assert [opp["khz"] for opp in ours["opps"]] == [opp["khz"] for opp in theirs["opps"]]
@@ -103,5 +100,5 @@ def test_unknown_power_is_said(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(re.sub(r", (?:busy_)?(?:u|m)w = [0-9.]+", "", catalog.find("machine", "sdm845").read_text()))
     assert "opp-microwatt: not known" in export(str(path))
-    done = CliRunner().invoke(main, ["machine", "export", str(path), "--format", "debugfs"])
+    done = called("machine", "export", path, "--format", "debugfs")
     assert isinstance(done.exception, InputError) and "is not known" in str(done.exception)

@@ -8,12 +8,10 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
 from opplab import _opplab, catalog
 from opplab.cli.fmax import report
 from opplab.cli.list import rows_of
-from opplab.cli.main import opplab
 from opplab.files import read_text
 from opplab.fit.energy_model import energy_model_notes, registers_artificial
 from opplab.kernel import freq_max_of
@@ -24,11 +22,8 @@ from opplab.simulation.policy import Policy
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 
+from calls import answered, called
 from testdata import shared
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(opplab, list(args))
 
 
 def dump(name: str) -> str:
@@ -42,16 +37,15 @@ def describe(name: str) -> dict:
 
 def test_import_writes_a_machine_file(tmp_path: Path) -> None:
     target = tmp_path / "twin.toml"
-    done = run("machine", "import", dump("adl0"), "-o", str(target))
-    assert done.exit_code == 0, done.output
+    done = answered("machine", "import", dump("adl0"), "-o", target)
     assert tomllib.loads(target.read_text())["name"] == "twin"
     # What is written round-trips.
-    shown = run("machine", "show", str(target), "--format", "toml")
+    shown = called("machine", "show", target, "--format", "toml")
     assert shown.output == target.read_text()
     assert "default  cluster.capacity: hybrid-by-highest-perf" in done.output
     assert "missing  package power limits" in done.output
     # An import leaves files alone unless told.
-    again = run("machine", "import", dump("adl0"), "-o", str(target))
+    again = called("machine", "import", dump("adl0"), "-o", target)
     assert again.exit_code == 2
     assert "--force" in again.output
 
@@ -59,7 +53,7 @@ def test_import_writes_a_machine_file(tmp_path: Path) -> None:
 def test_wrong_source_is_one_line(tmp_path: Path) -> None:
     source = tmp_path / "half.tar.xz"
     source.write_bytes(Path(dump("adl0")).read_bytes()[:4000])
-    done = run("machine", "import", str(source))
+    done = called("machine", "import", source)
     assert done.exit_code != 0
     assert "cut off" in str(done.exception)
 
@@ -67,7 +61,7 @@ def test_wrong_source_is_one_line(tmp_path: Path) -> None:
 def test_f_max_of_the_epyc_is_explained() -> None:
     # A dump of a processor that is in the catalogue: the published frequencies are shown beside CPPC's integers.
     for source in (dump("rome0"), "epyc-7742-2s"):
-        facts = json.loads(run("fmax", source, "--format", "json").output)
+        facts = json.loads(called("fmax", source, "--format", "json").output)
         khz = {item["name"]: item["khz"] for item in facts["candidates"]}
         assert khz == {
             "max_P": 2250000,
@@ -77,24 +71,24 @@ def test_f_max_of_the_epyc_is_explained() -> None:
             "max_boost (MHz)": 3400000,
         }
         assert "255 * 1024 / 168 = 1554" in facts["explanations"][0]
-    text = run("fmax", "epyc-7742-2s").output
+    text = called("fmax", "epyc-7742-2s").output
     assert "3414.55" in text
     assert "not invariant" in text
     # Kernels that are alike share a line.  166 of 168 is no boost for acpi-cpufreq, which sets the base frequency.
     assert text.count("amd_get_highest_perf()") == 1 and "warning: " not in text
     assert re.search(r"\n5\.13 to 6\.11 +max_P +2250 +1024 ", text)
-    text = run("fmax", "epyc-7742-2s", "--driver", "amd-pstate").output
+    text = called("fmax", "epyc-7742-2s", "--driver", "amd-pstate").output
     assert re.search(r"\n5\.13 to 6\.11 +none of these +2234.619 +1017 ", text)
     assert text.count("warning: ") == 1 and "warning: kernels 5.13, 5.14, " in text
     assert "asked" not in text
-    assert "did you mean `amd-pstate`" in str(run("fmax", "epyc-7742-2s", "--driver", "amd-pstat").exception)
+    assert "did you mean `amd-pstate`" in str(called("fmax", "epyc-7742-2s", "--driver", "amd-pstat").exception)
 
 
 def test_f_max_without_turbo_is_what_schedutil_goes_by() -> None:
     """Since 5.19 and 6.10 both are the base frequency, 2400 MHz; before 5.19 f_max is the turbo of four cores."""
     for source in ("skylake-sp-2s", dump("sklep0")):
         words = ("fmax", source, "--driver", "intel_cpufreq", "--no-turbo", "--format", "json")
-        facts = json.loads(run(*words).output)
+        facts = json.loads(called(*words).output)
         taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
         assert taken["6.12"] == "max_P" != taken["5.18"]
         assert facts["cpuinfo_max_khz"] == facts["base_khz"]
@@ -102,7 +96,7 @@ def test_f_max_without_turbo_is_what_schedutil_goes_by() -> None:
 
 
 def test_f_max_of_each_policy_of_arm_is_told() -> None:
-    facts = json.loads(run("fmax", "juno-r2", "--format", "json").output)
+    facts = json.loads(called("fmax", "juno-r2", "--format", "json").output)
     assert {item["name"]: item["khz"] for item in facts["candidates"]} == {
         "max_P": 950_000,
         "max_P of A72": 1_200_000,
@@ -112,7 +106,7 @@ def test_f_max_of_each_policy_of_arm_is_told() -> None:
 
 def test_f_max_of_later_xeons_is_the_fourth_group() -> None:
     """MSR 0x1ad has 33 in byte 3; 22 * 100 MHz without turbo."""
-    facts = json.loads(run("fmax", "sapphire-rapids-8460h-4s", "--format", "json").output)
+    facts = json.loads(called("fmax", "sapphire-rapids-8460h-4s", "--format", "json").output)
     assert {item["kernel"]: item.get("ratio") for item in facts["kernels"]}["6.12"] == 1536
 
 
@@ -127,7 +121,7 @@ def test_f_max_of_later_xeons_is_the_fourth_group() -> None:
     ],
 )
 def test_f_max_of_the_catalogue_is_that_of_the_texts(name: str, ratios: dict[str, int]) -> None:
-    facts = json.loads(run("fmax", name, "--format", "json").output)
+    facts = json.loads(called("fmax", name, "--format", "json").output)
     found = {item["name"]: item["ratio"] for item in facts["candidates"]}
     assert {key: found[key] for key in ratios} == ratios
     taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
@@ -140,13 +134,13 @@ def test_without_invariance_schedutil_leaves_each_clock_at_a_share_of_it(tmp_pat
     tree["invariance"] = "none"
     path = tmp_path / "absent.toml"
     path.write_text(Machine.from_tree(tree).to_toml(), encoding="utf-8")
-    facts = json.loads(run("fmax", str(path), "--format", "json").output)
+    facts = json.loads(called("fmax", path, "--format", "json").output)
     *lower, highest = facts["tipping"]
     assert {item["util"] for item in lower} == {656}
     assert highest.get("util") is None
-    text = run("fmax", str(path)).output
+    text = called("fmax", path).output
     assert "schedutil (6.12, not invariant) asks for more than the current clock, if that is" in text
-    assert "schedutil (6.12, invariant)" in run("fmax", "epyc-7742-2s").output
+    assert "schedutil (6.12, invariant)" in called("fmax", "epyc-7742-2s").output
 
 
 def test_a_machine_of_cppc_without_powers_has_the_artificial_energy_model(tmp_path: Path) -> None:
@@ -169,7 +163,7 @@ def test_a_machine_of_cppc_without_powers_has_the_artificial_energy_model(tmp_pa
 
 def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:
     """By hand: 950 MHz * (146 + 36) / 383 is above 450 MHz, with 145 it is not; 4.14 has no `arch_set_freq_scale()`."""
-    facts = json.loads(run("fmax", "juno-r2", "--format", "json").output)
+    facts = json.loads(called("fmax", "juno-r2", "--format", "json").output)
     tips = {(item["clusters"], item["khz"]): (item.get("util"), item["capacity"]) for item in facts["tipping"]}
     assert {key: of for key, of in tips.items() if key[0] == "A53"} == {
         ("A53", 450_000): (146, 383),
@@ -180,16 +174,16 @@ def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:
     assert all(util is None or util <= capacity for util, capacity in tips.values())
     taken = {item["kernel"]: item.get("candidate") for item in facts["kernels"]}
     assert (taken["4.14-android"], taken["4.14"], taken["4.15"]) == ("max_P", None, "max_P")
-    text = run("fmax", "juno-r2").output
+    text = called("fmax", "juno-r2").output
     assert "450 MHz  from utilisation 146 of 383 on" in text
     assert re.search(r"\n4\.14 +not invariant ", text)
 
 
 def test_checks_say_cost_and_remedy() -> None:
-    found = json.loads(run("machine", "check", dump("adl0"), "--format", "json").output)
+    found = json.loads(called("machine", "check", dump("adl0"), "--format", "json").output)
     assert {"hybrid-capacity", "eas-smt", "fmax"} <= {item["check"] for item in found}
     assert all(item["cost"] and item["remedy"] for item in found)
-    known = {line.split()[0] for line in run("machine", "check", "--list").output.splitlines()}
+    known = {line.split()[0] for line in called("machine", "check", "--list").output.splitlines()}
     assert {item["check"] for item in found} <= known
 
 
@@ -197,7 +191,7 @@ def test_a_refused_energy_model_is_an_error(tmp_path: Path) -> None:
     text = catalog.find("machine", "juno-r2").read_text().replace("uw = 540000, busy", "uw = 0, busy")
     broken = tmp_path / "broken.toml"
     broken.write_text(text)
-    done = run("machine", "check", str(broken))
+    done = called("machine", "check", broken)
     assert done.exit_code == 1
     assert "em-rejected: A72" in done.output
 
@@ -211,7 +205,7 @@ def test_topology_is_drawn(name: str, kinds: int, tmp_path: Path) -> None:
     assert len(cells) == facts["nr_cpus"]
     assert len({item.get("class") for item in cells}) == kinds
     target = tmp_path / "page.html"
-    assert run("machine", "show", name, "--html", str(target)).exit_code == 0
+    answered("machine", "show", name, "--html", target)
     html = target.read_text()
     assert html == page(facts)
     assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
@@ -321,16 +315,16 @@ def test_unknown_numbers_of_a_machine_are_unknown_and_not_0(tmp_path: Path) -> N
     """Goal: what an import does not know is said so in text, JSON and Python, and none of it is a 0."""
     path = tmp_path / "adl0.toml"
     path.write_text(_opplab.import_machine(dump("adl0"))[0].to_toml())
-    shown = run("machine", "show", str(path), "--format", "text").output
+    shown = called("machine", "show", path, "--format", "text").output
     assert " 0.0" not in shown
     assert "power unknown" in shown
-    facts = json.loads(run("machine", "show", str(path), "--format", "json").output)
+    facts = json.loads(called("machine", "show", path, "--format", "json").output)
     for cluster in facts["clusters"]:
         powers = [opp[key] for opp in cluster["opps"] for key in ("mv", "power_uw", "busy_uw", "cluster_uw")]
         assert set(powers) == {None}
         assert {state["power_uw"] for state in cluster["idle"]} == {None}
     # A machine with power says what the kernel is not told: this server registers no model.
-    known = json.loads(run("machine", "show", "epyc-7742-2s", "--format", "json").output)["clusters"][0]["opps"][0]
+    known = json.loads(called("machine", "show", "epyc-7742-2s", "--format", "json").output)["clusters"][0]["opps"][0]
     assert known["power_uw"] is None
     assert known["busy_uw"] == 595_125
 
@@ -341,27 +335,27 @@ def test_a_latency_that_its_driver_takes_for_unknown_is_not_0(tmp_path: Path, na
     path = tmp_path / "bare.toml"
     path.write_text(text.replace('name = "scmi"', f'name = "{name}"'))
     assert f"driver {name}: slow switch (kthread), frequency table, transition {words}" in " ".join(
-        run("machine", "show", str(path)).output.split()
+        called("machine", "show", path).output.split()
     )
-    driver = json.loads(run("machine", "show", str(path), "--format", "json").output)["drivers"][0]
+    driver = json.loads(called("machine", "show", path, "--format", "json").output)["drivers"][0]
     assert driver["transition_latency_ns"] == (None if "unknown" in words else 0)
 
 
 def test_idle_power_by_clock_is_shown() -> None:
     """What the engine draws for an idle CPU at a clock stands beside the clock, not one number beside the state."""
-    of_x1 = run("machine", "show", "pixel6").output.partition("cluster X1")[2]
+    of_x1 = called("machine", "show", "pixel6").output.partition("cluster X1")[2]
     head, *rows = [line for line in of_x1.splitlines() if line.startswith("  ")][: 1 + 3]
     assert head.endswith("idle mW")
-    tree = tomllib.loads(run("machine", "show", "pixel6", "--format", "toml").output)
+    tree = tomllib.loads(called("machine", "show", "pixel6", "--format", "toml").output)
     (x1,) = (cluster for cluster in tree["cluster"] if cluster["name"] == "X1")
     assert [float(row.split()[-1]) for row in rows] == [round(opp["idle_uw"] / 1000, 1) for opp in x1["opp"][:3]]
     assert "idle mW: of a CPU in WFI at this clock" in of_x1
-    assert "idle mW" not in run("machine", "show", "juno-r2").output
+    assert "idle mW" not in called("machine", "show", "juno-r2").output
 
 
 def test_the_cluster_power_that_acts_while_its_cpus_idle_is_shown() -> None:
     """A cluster whose CPUs all idle draws `cluster_idle_uw`; `cluster_uw` is that of an awake one."""
-    of_prime = run("machine", "show", "pixel4").output.partition("cluster A76 prime")[2]
+    of_prime = called("machine", "show", "pixel4").output.partition("cluster A76 prime")[2]
     head, first = [line for line in of_prime.splitlines() if line.startswith("  ")][:2]
     assert head.endswith("cluster mW  all idle mW")
     assert first.split()[-2:] == ["81.4", "32.3"]
@@ -371,8 +365,8 @@ def test_the_cluster_power_that_acts_while_its_cpus_idle_is_shown() -> None:
 def test_one_power_for_the_energy_model_and_the_chip_is_called_so() -> None:
     """Goal: a measurement does not stand there as the model that the phone's kernel has."""
     words = "model mW: the file has one power of these points, for the energy model and for a busy CPU"
-    assert run("machine", "show", "pixel6").output.count(words) == 3
-    assert words not in run("machine", "show", "juno-r2").output, "its firmware's model is not what its CPUs draw"
+    assert called("machine", "show", "pixel6").output.count(words) == 3
+    assert words not in called("machine", "show", "juno-r2").output, "its firmware's model is not what its CPUs draw"
 
 
 @pytest.mark.parametrize("name", catalog.names("machine"))
@@ -410,8 +404,7 @@ def test_a_xeon_whose_table_ends_at_base_turbos(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(json.dumps(load), encoding="utf-8")
     out = tmp_path / "out"
     args = ["-m", "xeon-6130-2s", "--governor", "performance", "--seconds", "0.2", "--iterations", "1"]
-    done = run("run", str(tmp_path / "one.json"), *args, "-o", str(out))
-    assert done.exit_code == 0, done.output
+    answered("run", tmp_path / "one.json", *args, "-o", out)
     rows = pl.read_parquet(out / "results.parquet")
     assert "3700000" in " ".join(rows["metric"].unique())
 

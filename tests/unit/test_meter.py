@@ -7,19 +7,18 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import catalog
-from opplab.cli.main import opplab as cli
+
+from calls import answered, called
 
 
 @pytest.fixture(scope="module")
 def run() -> opplab.Run:
     """Eight tasks on a four-core processor with SMT."""
-    machine = opplab.Machine.load("skylake-8x-uma")
     load = opplab.Workload.periodic(8, run_us=3000, period_us=10000)
-    return opplab.simulate(machine, load, opplab.Policy(kernel="6.12"), seconds=2)
+    return opplab.simulate("skylake-8x-uma", load, opplab.Policy(kernel="6.12"), seconds=2)
 
 
 def blocks(text: str) -> list[list[dict[str, str]]]:
@@ -66,23 +65,19 @@ def test_meters_agree_on_the_energy(run: opplab.Run) -> None:
 
 
 def test_meter_command_refuses_what_it_cannot_show() -> None:
-    runner = CliRunner()
-    short = runner.invoke(cli, ["meter", "battery", "juno-eas", "--seconds", "1"])
+    short = called("meter", "battery", "juno-eas", "--seconds", "1")
     assert "run longer than 60 s" in str(short.exception)
     for meter in ("turbostat", "rapl", "rails"):
-        below = runner.invoke(cli, ["meter", meter, "juno-eas", "--seconds", "0.3"])
+        below = called("meter", meter, "juno-eas", "--seconds", "0.3")
         assert "readings are 1 s apart, and the run has no two: make it longer" in str(below.exception), meter
         assert not below.stdout
-    unknown = runner.invoke(cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--param", "tasks=11"])
+    unknown = called("meter", "rails", "juno-eas", "--seconds", "1", "--param", "tasks=11")
     assert "it has tasks=10, tasks=20" in str(unknown.exception)
-    assert runner.invoke(cli, ["meter", "turbostate", "juno-eas"]).exit_code == 2
+    assert called("meter", "turbostate", "juno-eas").exit_code == 2
 
 
 def test_meter_command_shows_rails() -> None:
-    done = CliRunner().invoke(
-        cli, ["meter", "rails", "juno-eas", "--seconds", "1", "--every", "0.5", "--format", "csv"]
-    )
-    assert done.exit_code == 0, done.output
+    done = answered("meter", "rails", "juno-eas", "--seconds", "1", "--every", "0.5", "--format", "csv")
     assert done.output.splitlines()[0] == "time_s,A53_w,A72_w,rest_w"
     assert len(done.output.splitlines()) == 3
 
@@ -105,10 +100,9 @@ def test_power_that_is_not_known_is_not_0_w(tmp_path: Path) -> None:
 
 
 def test_a_gpu_of_the_package_is_in_what_meters_read() -> None:
-    machine = opplab.Machine.load("kaby-lake-i7-7500u-gpu")
     load = opplab.Workload.periodic(1, run_us=100, period_us=10000)
     policy = opplab.Policy(driver="intel_pstate", governor="powersave")
-    run = opplab.simulate(machine, load, policy, seconds=2)
+    run = opplab.simulate("kaby-lake-i7-7500u-gpu", load, policy, seconds=2)
     rails = run.meter("rails", 1.0).to_dicts()[-1]
     assert rails["gpu_w"] > 10
     # PL1 holds for all of it.
@@ -138,8 +132,7 @@ def test_variants_read_as_each_policy_alone(tmp_path: Path) -> None:
     command = ["meter", "rails", "-m", "juno-r2", "-w", str(load), "--seconds", "0.2", "--every", "0.1"]
 
     def shown(*words: str) -> str:
-        done = CliRunner().invoke(cli, [*command, *words])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*command, *words)
         return done.stdout
 
     both = json.loads(shown("--vs", "governor=performance", "--format", "json"))
@@ -148,5 +141,5 @@ def test_variants_read_as_each_policy_alone(tmp_path: Path) -> None:
                if row["variant"] == governor]  # fmt: skip
         assert own == json.loads(shown("--governor", governor, "--format", "json"))
         assert f"{governor}:\n{shown('--governor', governor)}" in shown("--vs", "governor=performance")
-    refused = CliRunner().invoke(cli, ["meter", "rails", "juno-eas", "--vs", "governor=performance"])
+    refused = called("meter", "rails", "juno-eas", "--vs", "governor=performance")
     assert "an EXPERIMENT has its own machine, workload and policies: give it alone" in refused.output

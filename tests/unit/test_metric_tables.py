@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from opplab.cli.main import opplab as cli
+from calls import answered, called
 
 
 def test_tables_show_what_the_benchmark_measures(tmp_path: Path) -> None:
     words = ["run", "hwp-boost-gpu", "-o", str(tmp_path / "out"), "--iterations", "1", "--jobs", "1"]
-    done = CliRunner().invoke(cli, [*words, "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered(*words, "--format", "json")
     found = {(row["workload"], row["variant"], row["metric"]): row["mean"] for row in json.loads(done.stdout)["rows"]}
     assert "is better" in (tmp_path / "out/tables.txt").read_text()
     # Text 001's argument: with the boost the CPU gains and the GPU loses; with the rule for servers a desktop does not.
@@ -38,11 +35,10 @@ def test_a_text_is_scored_beside_no_change(tmp_path: Path) -> None:
     from opplab.comparison.published import cells
 
     words = ["run", "hwp-boost-sqlite", "-o", str(tmp_path / "out"), "--iterations", "1", "--seconds", "1.2"]
-    done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words)
     rows = [row for row in cells("001") if row.table == "sqlite" and row.metric == "Hmean"]
     published = {row.variant: row.value for row in rows}
-    done_json = CliRunner().invoke(cli, [*words, "--format", "json"])
+    done_json = called(*words, "--format", "json")
     rate = {
         row["variant"]: row["mean"] for row in json.loads(done_json.stdout)["rows"] if row["metric"] == "transactions"
     }

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as program
+
+from calls import answered
 
 SECONDS = 4
 PERIODS_MS = {"fg": 16, "bg": 200}
@@ -61,10 +61,7 @@ def mix() -> str:
 def test_a_group_with_less_quota_misses_no_less(tmp_path: Path) -> None:
     (tmp_path / "mix.json").write_text(mix())
     (tmp_path / "starved.toml").write_text(EXPERIMENT)
-    done = CliRunner(env={"COLUMNS": "250"}).invoke(
-        program, ["run", str(tmp_path / "starved.toml"), "-o", str(tmp_path / "out")]
-    )
-    assert done.exit_code == 0, done.output
+    done = answered("run", tmp_path / "starved.toml", "-o", tmp_path / "out", columns=250)
     table = pl.read_parquet(tmp_path / "out" / "results.parquet")
 
     def values(policy: str, metric: str) -> list[float]:

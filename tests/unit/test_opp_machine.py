@@ -13,10 +13,8 @@ from statistics import median
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from opplab.agreement.silicon import unknown_tables
-from opplab.cli.main import opplab
 from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
 from opplab.files import toml_of
@@ -33,6 +31,8 @@ from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 from opplab.trace.recording import read_trace
+
+from calls import answered, called
 
 SHARED = Path(__file__).parents[3] / "shared"
 FREQBENCH = SHARED / "silicon" / "freqbench"
@@ -70,8 +70,7 @@ def write(path: Path, keep: tuple[int, ...] | None = None) -> Path:
 
 
 def run(*words: str | Path) -> str:
-    done = CliRunner().invoke(opplab, [str(word) for word in words])
-    assert done.exit_code == 0, (done.output, done.exception)
+    done = answered(*words)
     return done.stdout if "json" in words else done.output
 
 
@@ -199,13 +198,13 @@ def test_what_cannot_run_is_said_before_others_run(tmp_path: Path) -> None:
     run("machine", "import", write(tmp_path / "t.csv"), "--clusters", "A55x4,A76x4", "-o", made)
     load.write_text('{"tasks": {"t": {"loop": 20, "run": 2000, "timer": {"ref": "t", "period": 10000}}}}')
     how = ["run", load, "-m", made, "--seconds", "0.2", "--iterations", "1", "-o", tmp_path / "o"]
-    done = CliRunner().invoke(opplab, [*map(str, how), "--vs", "energy_model=artificial"])
+    done = called(*how, "--vs", "energy_model=artificial")
     words = "energy_model=artificial on made cannot run: energy model of cluster A55: it has no CPPC registers"
     assert isinstance(done.exception, InputError)
     assert words in str(done.exception)
     assert not (tmp_path / "o").exists()
     # On another machine it can: that one's cases run, and the others fail when their turn comes.
-    both = CliRunner().invoke(opplab, [*map(str, how), "-m", "juno-r2", "--vs", "energy_model=artificial"])
+    both = called(*how, "-m", "juno-r2", "--vs", "energy_model=artificial")
     assert words in both.stderr.partition("cases")[0]
     assert "Failed: 1 of 2 runs of energy_model=artificial" in " ".join(both.stdout.split())
 
@@ -220,13 +219,13 @@ def test_a_governor_that_a_driver_lacks_is_refused_before_any_run(
     """Goal: nothing runs, and the governors that the driver has are named."""
     more = ["-o", str(tmp_path / "o"), "--iterations", "1"] if command == "run" else []
     asked = [command, "tbench", "-m", machine, "--governor", "schedutil", "--vs", f"driver={driver}"]
-    done = CliRunner().invoke(opplab, [*asked, "--seconds", "0.6", *more])
+    done = called(*asked, "--seconds", "0.6", *more)
     assert isinstance(done.exception, InputError)
     assert f"cannot run: driver {driver} has the governors performance and powersave" in str(done.exception)
     assert "failed" not in done.stderr
     assert not (tmp_path / "o").exists()
     own = [*asked[:4], "--governor", "powersave", "--vs", "governor=performance", "--seconds", "0.6", *more]
-    assert CliRunner().invoke(opplab, own).exit_code == 0
+    answered(*own)
 
 
 TREE = """/dts-v1/;
@@ -369,12 +368,12 @@ def test_what_is_wrong_is_refused(tmp_path: Path) -> None:
         ("A55x4", "no CPU of the machine|8"),
         ("A55x4,A76x2,X1x2", "nothing of X1"),
     ):
-        done = CliRunner().invoke(opplab, ["machine", "import", str(table), "--clusters", clusters])
+        done = called("machine", "import", table, "--clusters", clusters)
         assert isinstance(done.exception, InputError), clusters
         assert any(part in str(done.exception) for part in words.split("|")), done.exception
     other = tmp_path / "two.csv"
     other.write_text(table.read_text() + "made2,1,300000,20,900\n")
-    done = CliRunner().invoke(opplab, ["machine", "import", str(other)])
+    done = called("machine", "import", other)
     assert isinstance(done.exception, InputError) and "name one with --soc" in str(done.exception)
 
 
@@ -407,7 +406,7 @@ def test_a_log_of_rails_is_a_table(tmp_path: Path) -> None:
         lines.append(f"{index},{mhz},{volt},{mhz * volt**2 / 1000:.3f},1,1400,0.15,0.03")
         lines.append(f"{index}.5,{mhz},{volt},0.01,0.1,1400,0.15,0.03")  # Idle: does not count.
     log.write_text("\n".join(lines) + "\n")
-    done = CliRunner().invoke(opplab, ["machine", "import", str(log)])
+    done = called("machine", "import", log)
     assert "--clusters, as in a15x4,a7x4" in str(done.exception)
     machine = tmp_path / "odroid.toml"
     said = run("machine", "import", log, "--clusters", "A15x4", "-o", machine)
@@ -525,7 +524,7 @@ def test_verify_silicon_names_tables_that_it_does_not_know(tmp_path: Path) -> No
     (folder / "clusters.csv").write_text("soc,cpu\n")
     assert unknown_tables(tmp_path) == ["freqbench/opp_powers.csv"]
     (folder / "opp_power.csv").rename(folder / "power.csv")
-    done = CliRunner().invoke(opplab, ["verify", "silicon", str(tmp_path)])
+    done = called("verify", "silicon", tmp_path)
     assert isinstance(done.exception, InputError)
 
 
@@ -583,9 +582,9 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path, watts: str) -> None:
     spoilt.write_text("\n".join([*rows[:3], f"0,2200,{watts}", *rows[4:]]) + "\n")
     words = "1 of 9 rows are left out: no watts above 0, no clock or no load"
     for name in ("whole", "spoilt"):
-        fit = CliRunner().invoke(opplab, ["fit", "power", "kaby-lake-i7-7500u", str(tmp_path / f"{name}.csv")])
+        fit = called("fit", "power", "kaby-lake-i7-7500u", tmp_path / f"{name}.csv")
         checked = ["fit", "power", "kaby-lake-i7-7500u", str(whole), "--check", str(tmp_path / f"{name}.csv")]
-        for done in (fit, CliRunner().invoke(opplab, checked)):
+        for done in (fit, called(*checked)):
             assert done.exit_code == 0, done.output
             assert (words in done.output) is (name == "spoilt")
 
@@ -599,8 +598,7 @@ def test_points_without_power_are_counted(tmp_path: Path, cell: str) -> None:
     words = "1 of 4 rows are left out: no power above 0"
     for before in ([], ["juno-r2"]):
         for file in (whole, spoilt):
-            done = CliRunner().invoke(opplab, ["fit", "power", *before, str(file)])
-            assert done.exit_code == 0, done.output
+            done = answered("fit", "power", *before, file)
             assert (words in done.output) is (file is spoilt)
 
 

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as program
 from opplab.errors import InputError
 from opplab.explanation.cases import find_case
+
+from calls import answered, called
 
 TEXT = """format = 1
 name = "own"
@@ -45,11 +45,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_draws_of_a_folder_find_the_experiment_of_ones_own(folder: Path) -> None:
     opplab.Experiment.load("own.toml").run("out/own", jobs=1)
     words = ["compare", "out/own", "--uncertainty", "4"]
-    done = CliRunner().invoke(program, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words)
     assert "how sure" in done.stdout
     (folder / "own.toml").unlink()
-    gone = CliRunner().invoke(program, words)
+    gone = called(*words)
     assert gone.exit_code
     assert gone.stdout == "", "a table with stars of another method than was asked for"
     assert "own" in str(gone.exception) + gone.output
@@ -124,8 +123,7 @@ def test_a_label_that_begins_another_is_found(folder: Path) -> None:
 
 
 def answer(*words: str) -> str:
-    done = CliRunner(env={"COLUMNS": "400"}).invoke(program, ["run", *words])
-    assert done.exit_code == 0, done.output
+    done = answered("run", *words, columns=400)
     return done.stdout
 
 
@@ -148,12 +146,12 @@ def test_a_benchmarks_warm_up_is_named_beside_the_time_of_its_run(folder: Path) 
     values = {row["metric"]: row["value"] for row in opplab.results.read("out/warm").to_dicts()}
     assert values["energy"] / values["power"] == pytest.approx(0.1)
     assert "0.6 s a case, the first 0.5 s left out, 1 cases" in Path("out/warm/report.html").read_text()
-    shown = CliRunner().invoke(program, ["experiment", "show", "out/warm/experiment.toml"]).stdout
+    shown = called("experiment", "show", "out/warm/experiment.toml").stdout
     assert "1 of 0.6 s, the first 0.5 s left out\n" in shown
-    chosen = CliRunner(env={"COLUMNS": "400"}).invoke(program, ["choose", *short, "--uncertainty", "0"])
+    chosen = called("choose", *short, "--uncertainty", "0", columns=400)
     assert "0.6 s a run, the first 0.5 s left out, runs of each: 1)" in chosen.stdout
     answer(*short[:3], "--seconds", "0.7", "--iterations", "1", "--param", "clients=1", "-o", "out/longer")
-    beside = CliRunner().invoke(program, ["compare", "out/warm", "out/longer"])
+    beside = called("compare", "out/warm", "out/longer")
     assert "runs for 0.6 s, the first 0.5 s left out in out/warm and 0.7 s, the first" in beside.stderr
 
 
@@ -174,7 +172,7 @@ def test_the_energy_of_a_benchmark_that_did_not_end_is_no_improvement(folder: Pa
     assert set(values) == {"elapsed", "energy"}
     assert all(base and cut is None for base, cut in values.values())
     assert "note: 3 of 6 runs did not end: their time is unknown, their energy is left out" in str(table)
-    done = CliRunner().invoke(program, ["compare", "out/cut", "--fail-if", "energy < -50%"])
+    done = called("compare", "out/cut", "--fail-if", "energy < -50%")
     assert done.exit_code == 1
 
 
@@ -187,10 +185,10 @@ def test_programs_read_what_control_groups_did_too(folder: Path) -> None:
 
 def test_a_meter_reads_one_run(folder: Path) -> None:
     words = ["meter", "turbostat", "-m", "juno-r2", "-w", "load.json", "--governor", "schedutil,performance"]
-    done = CliRunner().invoke(program, words)
+    done = called(*words)
     assert done.exit_code == 2
     assert "only one governor here" in done.output
-    assert "--governor GOVERNOR" in CliRunner().invoke(program, ["meter", "--help"]).output
+    assert "--governor GOVERNOR" in called("meter", "--help").output
 
 
 def test_a_key_that_rt_app_reads_over_is_named(tmp_path: Path) -> None:
@@ -203,6 +201,5 @@ def test_a_key_that_rt_app_reads_over_is_named(tmp_path: Path) -> None:
         '[[policy]]\nlabel = "a"\n[[workload]]\nlabel = "w"\nrtapp = "jank.json"\n'
     )
     for words in ([str(file)], [str(tmp_path / "jank.json"), "-m", "juno-r2"]):
-        done = CliRunner().invoke(program, ["run", *words, "-o", str(tmp_path / "out"), "--replace", "--no-report"])
-        assert done.exit_code == 0, done.output
+        done = answered("run", *words, "-o", tmp_path / "out", "--replace", "--no-report")
         assert done.output.count("jank.json:1:33: rt-app reads no `uclamp_max` in a task: it has no effect") == 1

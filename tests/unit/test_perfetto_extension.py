@@ -95,9 +95,8 @@ def tables_of(trace: Path) -> sqlite3.Connection:
 
 def test_sql_finds_the_numbers_of_a_run(server: dict[str, Any], tmp_path: Path) -> None:
     """SQLite stands in for the trace processor; the run's own tables and meters are the other way to each number."""
-    machine = opplab.Machine.load("juno-r2")
     work = opplab.Workload.periodic(6, run_us=7000, period_us=16000)
-    run = opplab.simulate(machine, work, opplab.Policy(), seconds=0.3)
+    run = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.3)
     run.to_perfetto(tmp_path / "run.pftrace")
     base = tables_of(tmp_path / "run.pftrace")
     for module in server["modules/default/sql_modules"]["sql_modules"]:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from test_cli import opplab as opplab_command
 
 import opplab
 from opplab import _opplab, results
 from opplab.cli.choose import command as choose
-from opplab.cli.main import opplab as main
 from opplab.simulation import policy_stub
 from opplab.simulation.policy import toml_value
+
+from calls import answered
 
 
 def test_the_keys_and_defaults_are_those_of_files() -> None:
@@ -163,14 +163,13 @@ def test_the_command_line_and_python_have_the_same_defaults(tmp_path: Path) -> N
         file.write_text(json.dumps({**duration, **work}))
         theirs = opplab.simulate("juno-r2", file)
         out = tmp_path / f"out{len(duration)}"
-        done = CliRunner().invoke(main, ["run", str(file), "-m", "juno-r2", "-o", str(out), "--format", "json"])
-        assert done.exit_code == 0, done.output
+        answered("run", file, "-m", "juno-r2", "-o", out, "--format", "json")
         ours = results.read(out)
         assert set(ours["fingerprint"]) == {theirs.fingerprint}
         shared = {row["metric"]: row["value"] for row in theirs.metrics.iter_rows(named=True)}
         assert {row["metric"]: row["value"] for row in ours.iter_rows(named=True) if row["metric"] in shared} == shared
     new = ["experiment", "new", "mine", "-m", "juno-r2", "-w", str(file), "-o", str(tmp_path / "mine.toml")]
-    assert CliRunner().invoke(main, [*new, "--governor", "schedutil"]).exit_code == 0
+    answered(*new, "--governor", "schedutil")
     first = opplab.Experiment.load(tmp_path / "mine.toml", iterations=1).run(jobs=1)
     assert set(first["fingerprint"]) == {theirs.fingerprint}
 

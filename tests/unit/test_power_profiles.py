@@ -5,16 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab.choice.settings import Setting, grid, labels_of
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.simulation.machine import Machine
 from opplab.sweep.drivers import MachineFacts
 from opplab.sweep.power_profiles import DAEMON, PowerProfile, is_power_profile, power_profiles, profile_keys
 from opplab.sweep.variants import with_variants
+
+from calls import answered, called
 
 INTEL = ["intel_pstate", "intel_cpufreq"]
 ACPI = MachineFacts(["acpi-cpufreq"])
@@ -273,8 +273,7 @@ def test_profiles_run_as_variants(tmp_path: Path) -> None:
         "-o",
         str(tmp_path / "out"),
     ]
-    done = CliRunner().invoke(main, [*words, "--vs", str(tmp_path / "tlp.conf"), "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered(*words, "--vs", tmp_path / "tlp.conf", "--format", "json")
     rows = {(row["variant"], row["metric"]): row["mean"] for row in json.loads(done.stdout)["rows"]}
     by_hand = opplab.Policy(governor="powersave", epp="power", no_turbo=True, max_perf_pct=30, watchdog_thresh_s=0)
     runs = [opplab.simulate("skylake-8x-uma", tmp_path / "load.json", by_hand, seconds=0.3, seed=n) for n in (1, 2, 3)]
@@ -359,15 +358,13 @@ def test_what_a_profile_asks_for_in_vain_is_in_the_answer(tmp_path: Path, monkey
     words = "mine: without a key in simulations: [cpu] pm_qos_resume_latency_us."
     given = ["load.json", "-m", "juno-r2", "--vs", "mine/tuned.conf", "--seconds", "0.1"]
     for form in ("text", "json", "markdown", "latex"):
-        done = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["run", *given, "-o", "out", "--format", form])
-        assert done.exit_code == 0, done.output
+        done = answered("run", *given, "-o", "out", "--format", form, columns=400)
         assert words.replace("_", "\\_" if form == "latex" else "_") in done.stdout, form
-    again = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["run", "out"])
+    again = called("run", "out", columns=400)
     assert words in again.stdout and words in Path("out/report.html").read_text()
     work = ["load.json", "-m", "juno-r2", "--vs", "mine/tuned.conf", "--seconds", "0.1", "--uncertainty", "0"]
     for form in ("text", "json", "markdown"):
-        done = CliRunner(env={"COLUMNS": "400"}).invoke(main, ["choose", *work, "--format", form])
-        assert done.exit_code == 0, done.output
+        done = answered("choose", *work, "--format", form, columns=400)
         assert words in done.stdout, form
 
 
@@ -468,8 +465,7 @@ def test_machines_with_other_drivers_are_named(tmp_path: Path) -> None:
     (tmp_path / "load.json").write_text(json.dumps(load))
     (tmp_path / "x.conf").write_text("[cpu]\ngovernor=performance\n")
     words = ["run", str(tmp_path / "load.json"), "-m", "epyc-7742-2s", "-m", "skylake-8x-uma", "--seconds", "0.1"]
-    done = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "out"), "--vs", str(tmp_path / "x.conf")])
-    assert done.exit_code == 0, done.output
+    done = answered(*words, "-o", tmp_path / "out", "--vs", tmp_path / "x.conf")
     assert "profiles are read for epyc-7742-2s; skylake-8x-uma has other drivers: run it alone" in done.stderr
 
 

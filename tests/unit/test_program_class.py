@@ -5,9 +5,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
-from opplab.cli.main import opplab
+from calls import answered, called
 
 EXPERIMENT = """format = 1
 name = "classes"
@@ -29,12 +28,8 @@ class = "memory"
 """
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(opplab, [str(argument) for argument in arguments])
-
-
 def test_a_class_is_listed_with_what_it_makes_of_each_cluster() -> None:
-    rows = json.loads(run("list", "classes", "pixel4", "--format", "json").output)
+    rows = json.loads(called("list", "classes", "pixel4", "--format", "json").output)
     memory = {row["cluster"]: row for row in rows if row["class"] == "memory"}
     assert (memory["A55"]["capacity"], memory["A76 prime"]["mem_share"]) == (587, 765)
 
@@ -42,7 +37,7 @@ def test_a_class_is_listed_with_what_it_makes_of_each_cluster() -> None:
 def test_an_unknown_class_is_refused_with_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "e.toml"
     file.write_text(EXPERIMENT.replace('class = "memory"', 'class = "memry"'))
-    done = run("run", file, "-o", tmp_path / "out")
+    done = called("run", file, "-o", tmp_path / "out")
     assert done.exit_code != 0
     assert "did you mean `memory`" in (done.output + str(done.exception))
 
@@ -55,8 +50,7 @@ def test_a_task_of_an_rt_app_file_names_a_class(tmp_path: Path, key: str) -> Non
         file = tmp_path / f"{name}.json"
         own = task | ({key: name} if name != "none" else {})
         file.write_text(json.dumps({"tasks": {"t": own}, "global": {"duration": 1, "calibration": 100}}))
-        done = run("run", file, "-m", "pixel4", "--governor", "powersave", "-o", tmp_path / name)
-        assert done.exit_code == 0, done.output
+        answered("run", file, "-m", "pixel4", "--governor", "powersave", "-o", tmp_path / name)
         table = pl.read_parquet(tmp_path / name / "results.parquet")
         energies[name] = table.filter(pl.col("metric") == "energy")["value"][0]
     # On a little core at its lowest clock memory time does not grow with it: less time busy, less energy.

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from opplab import Machine, Policy, Trace, Workload, _opplab, simulate
-from opplab.cli.main import opplab
 from opplab.cli.replay import REPLAYED, _moved, _rows, _text, with_intervals
 from opplab.cpulist import cpus_in
 
+from calls import answered, called
 from testdata import shared
 
 LISA = "data/lisa/example_rtapp_trace.dat"
 
 
 def replay(*words: str) -> Result:
-    return CliRunner().invoke(opplab, ["replay", *words])
+    return called("replay", *words)
 
 
 @pytest.fixture(scope="module")
@@ -372,11 +372,10 @@ def test_help_of_vs_lists_what_a_replay_takes(tmp_path: Path) -> None:
     assert tuple(values) == REPLAYED
     (example,) = re.findall(r"e\.g\. '([^']*)'", listed)
     for change in (*(f"{key}={value}" for key, value in values.items()), example):
-        done = CliRunner().invoke(opplab, [*base, "--vs", change])
-        assert done.exit_code == 0, f"{change}: {done.output}{done.exception}"
+        answered(*base, "--vs", change)
     # What --f-max refuses --vs refuses, on every machine.
     for wrong in (["--f-max", "600000"], ["--vs", "freq_max=600000"]):
-        refused = CliRunner().invoke(opplab, [*base, *wrong])
+        refused = called(*base, *wrong)
         assert refused.exit_code and "unknown f_max `600000`" in f"{refused.output}{refused.exception}"
 
 
@@ -388,8 +387,7 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     base = ["replay", str(trace), "-m", "juno-r2", "--recorded-governor", "schedutil", "--format", "json"]
 
     def found(*more: str) -> Any:
-        done = CliRunner().invoke(opplab, [*base, *more])
-        assert done.exit_code == 0, f"{done.output}{done.exception}"
+        done = answered(*base, *more)
         return json.loads(done.stdout)
 
     both = found("--vs", "governor=performance", "--vs", "rate_limit_us=500")
@@ -407,18 +405,17 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     assert [one.pop("variant") for one in (short, long)] == ["ondemand sampling_rate=8000"] * 2
     assert short["metrics"] == long["metrics"]
     assert short["notes"][-1].startswith("the kernel refuses sampling_rate=500, less than two ticks: its default, 8000")
-    refused = CliRunner().invoke(opplab, [*base, "--vs", "proposal=lone-task"])
+    refused = called(*base, "--vs", "proposal=lone-task")
     assert "opplab choose TRACE --vs" in f"{refused.output}{refused.exception}"
 
 
 def test_vs_is_on_top_of_the_recorded_governor() -> None:
     """Of a recording under performance, schedutil is a change, and performance is none."""
     trace = str(shared("traces/x86-612-rome3-any1-performance-periodic3"))
-    done = CliRunner().invoke(opplab, ["replay", trace, "--vs", "governor=schedutil", "--format", "json"])
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered("replay", trace, "--vs", "governor=schedutil", "--format", "json")
     (one,) = json.loads(done.stdout)
     assert (one["variant"], one["governor"]) == ("schedutil", "performance")
-    refused = CliRunner().invoke(opplab, ["replay", trace, "--vs", "governor=performance"])
+    refused = called("replay", trace, "--vs", "governor=performance")
     assert "the variant `performance` is there already" in f"{refused.output}{refused.exception}"
 
 
@@ -451,7 +448,7 @@ def test_wake_up_latencies_are_the_same_by_every_way() -> None:
     assert len(found) > 500
     assert sorted(found) == sorted(row[:3] for row in counted)
 
-    result = CliRunner().invoke(opplab, ["replay", str(recording), "--mode", "open", "--format", "json"])
+    result = called("replay", recording, "--mode", "open", "--format", "json")
     replayed = json.loads(result.output)
     first_ns = trace.info["start_ns"]
     from_ns = first_ns + replayed["measured_from_ns"]
@@ -475,19 +472,16 @@ def test_a_reservation_that_no_event_shows_is_named_as_assumed(tmp_path: Path) -
     simulate("pixel6", work, Policy(), seconds=1).to_trace(run_of)
     # A kernel's events lack what a run writes about its tasks.
     trace.write_text("\n".join(line for line in run_of.read_text().splitlines() if "opplab: task" not in line))
-    known = CliRunner().invoke(opplab, ["trace", "to-rtapp", str(run_of), "-m", "pixel6", "-o", str(out)])
+    known = called("trace", "to-rtapp", run_of, "-m", "pixel6", "-o", out)
     assert "SCHED_DEADLINE" not in known.stderr
     assert {key: json.loads(out.read_text())["tasks"]["camera-0"][key] for key in own} == own
     words = "a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for camera-0"
     asked = ["trace", "to-rtapp", str(trace), "-m", "pixel6", "-o", str(out)]
-    done = CliRunner().invoke(opplab, asked)
-    assert done.exit_code == 0, done.output
+    done = answered(*asked)
     assert words in " ".join(done.stderr.split())
     assert json.loads(out.read_text())["tasks"]["camera-0"]["dl-runtime"] == 100_000
-    assert "SCHED_DEADLINE" not in CliRunner().invoke(opplab, [*asked, "--task", "ui-1"]).stderr
-    replayed = CliRunner().invoke(
-        opplab, ["replay", str(trace), "-m", "pixel6", "--mode", "closed", "--format", "json"]
-    )
+    assert "SCHED_DEADLINE" not in called(*asked, "--task", "ui-1").stderr
+    replayed = called("replay", trace, "-m", "pixel6", "--mode", "closed", "--format", "json")
     assert words in json.loads(replayed.stdout)["notes"]
 
 
@@ -510,7 +504,7 @@ def test_a_runs_trace_keeps_what_its_tasks_asked_for(form: str, tmp_path: Path) 
     trace = tmp_path / f"run.{form}"
     simulate("juno-r2", work, Policy(variation="none"), seconds=2).to_trace(trace)
     out = tmp_path / "out.json"
-    assert CliRunner().invoke(opplab, ["trace", "to-rtapp", str(trace), "-m", "juno-r2", "-o", str(out)]).exit_code == 0
+    answered("trace", "to-rtapp", trace, "-m", "juno-r2", "-o", out)
     found = json.loads(out.read_text())["tasks"]
     clamps = {name: (task.get("util_min"), task.get("util_max")) for name, task in found.items()}
     assert clamps["boosted-0"] == (600, 1024)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as main
 from opplab.report import svg
 from opplab.summary import page as page_of
 from opplab.summary import pairs, publish
 from opplab.summary.answer import answer_of
 from opplab.summary.sure import tornado
 from opplab.sweep import confidence
+
+from calls import answered, called
 
 
 class Page(HTMLParser):
@@ -350,16 +350,14 @@ def test_the_command_of_a_report_makes_the_same_results_again(tmp_path: Path, mo
     for words in (["run", "juno-eas", "--iterations", "1", "--seconds", "0.05"], [*ad_hoc, "--iterations", "2"]):
         monkeypatch.chdir(tmp_path)
         folder = tmp_path / words[1].partition(".")[0]
-        done = CliRunner().invoke(main, [*words, "-j", "1", "-o", str(folder)], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+        answered(*words, "-j", "1", "-o", folder)
         made = re.search(
             r"made by</dt><dd>opplab ([^<]*) -o OUT</dd>",
             re.sub("</?span[^>]*>", "", (folder / "report.html").read_text()),
         )
         assert made is not None
         monkeypatch.chdir(folder)
-        again = CliRunner().invoke(main, [*made[1].split(), "-j", "1", "-o", "again"], catch_exceptions=False)
-        assert again.exit_code == 0, again.output
+        answered(*made[1].split(), "-j", "1", "-o", "again")
         assert (folder / "again/results.parquet").read_bytes() == (folder / "results.parquet").read_bytes()
 
 
@@ -370,16 +368,15 @@ def test_long_runs_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     words = ["run", str(tmp_path / "load.json"), "-m", "juno-r2", "--governor", "schedutil,performance"]
     words += ["--seconds", "0.3", "--iterations", "1", "-o"]
     monkeypatch.setattr("opplab.summary.publish.EVENTS_MAX", 10)
-    done = CliRunner().invoke(main, [*words, str(tmp_path / "long")])
-    assert done.exit_code == 0, done.output
+    done = answered(*words, tmp_path / "long")
     assert "2 runs of over 10 events are not drawn" in done.stderr
     assert not (tmp_path / "long" / "traces").exists()
     assert "tasks on CPUs" not in (tmp_path / "long" / "report.html").read_text()
-    done = CliRunner().invoke(main, [*words, str(tmp_path / "asked"), "--traces"])
+    done = called(*words, tmp_path / "asked", "--traces")
     assert len(list((tmp_path / "asked" / "traces").iterdir())) == 2
     monkeypatch.setattr("opplab.summary.publish.EVENTS_MAX", 10**6)
     monkeypatch.setattr("opplab.summary.timelines.SLICES_MAX", 5)
-    done = CliRunner().invoke(main, [*words, str(tmp_path / "busy")])
+    done = called(*words, tmp_path / "busy")
     page = (tmp_path / "busy" / "report.html").read_text()
     assert "tasks on CPUs" in page
     assert page.count(" us from ") <= 2 * 6

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from opplab import results
 from opplab.agreement import sealed
-from opplab.cli.main import opplab as main
 from opplab.errors import InputError
 from opplab.files import digest_of
 from opplab.sweep.store import Store
+
+from calls import called
 
 FILE = """format = 1
 name = "worth"
@@ -44,7 +45,7 @@ LOAD = {"tasks": {"t": {"loop": -1, "run": 3000, "timer": {"ref": "a", "period":
 
 
 def call(*words: object) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(main, [str(word) for word in words])
+    return called(*words, columns=80)
 
 
 def refused(*words: object) -> str:

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as program
+
+from calls import answered
 
 SECONDS = 2.0
 
@@ -43,8 +43,7 @@ def test_an_answer_shows_lost_resumes_and_the_work_that_is_not_done(tmp_path: Pa
     (tmp_path / "frames.json").write_text(stages(12000))
     words = ["run", str(tmp_path / "frames.json"), "-m", "juno-r2", "--vs", "governor=powersave", "--seconds", "1"]
     words += ["--iterations", "3", "--variation", "noisy-host"]
-    done = CliRunner(env={"COLUMNS": "300"}).invoke(program, [*words, "-o", str(tmp_path / "out"), "--all"])
-    assert done.exit_code == 0, done.output
+    done = answered(*words, "-o", tmp_path / "out", "--all", columns=300)
     assert "lost resumes" in done.stdout
     assert "% less work than" in done.stdout
     # The sentence has the interval, or why there is none.

@@ -25,6 +25,7 @@ from opplab.sweep import runner
 from opplab.sweep.store import Store
 
 import forked
+from calls import answered, called
 
 
 class AtOnce(Executor):
@@ -186,24 +187,22 @@ def two_machines(folder: Path, *, run_us: int = 3000) -> Path:
 def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
     """In `status`, at a gate, and as `explain` takes them; the line of a sweep that ends early counts its files."""
     folder = tmp_path / "out"
-    done = CliRunner().invoke(main, ["run", str(two_machines(tmp_path)), "-o", str(folder), "-j", "1"])
-    assert done.exit_code == 0, done.output
+    done = answered("run", two_machines(tmp_path), "-o", folder, "-j", "1")
     files = sorted((folder / "cases").glob("*.json"))
     assert len(files) == 8
     assert "cases/ (8)" in " ".join(done.stderr.split())
-    table = CliRunner().invoke(main, ["status", str(folder), "--format", "json"])
+    table = called("status", folder, "--format", "json")
     states = json.loads(table.stdout)
     names = {one["case"]: one["label"] for one in states}
     assert len(set(names.values())) == len(states) == 36
     # A name of `status` is one that `explain` finds.
-    explained = CliRunner().invoke(main, ["explain", f"{folder}:{names[files[0].stem]}", "--cpu", "0"])
-    assert explained.exit_code == 0, explained.output
+    answered("explain", f"{folder}:{names[files[0].stem]}", "--cpu", "0")
     for file in files:
         file.unlink()
     gate = ["compare", str(folder), "--fail-if", "energy < -90%"]
-    lines = [line for line in CliRunner().invoke(main, gate).stderr.splitlines() if "no results of" in line]
+    lines = [line for line in called(*gate).stderr.splitlines() if "no results of" in line]
     assert sorted(line.partition("no results of ")[2] for line in lines) == sorted(names[one.stem] for one in files)
-    allowed = CliRunner().invoke(main, [*gate, "--allow-missing", "juno-r2", "--allow-missing", "b, too"])
+    allowed = called(*gate, "--allow-missing", "juno-r2", "--allow-missing", "b, too")
     left = [line.partition("no results of ")[2] for line in allowed.stderr.splitlines() if "no results of" in line]
     assert left == ["pixel6 a load #0", "pixel6 a load #1"]
 
@@ -212,11 +211,11 @@ def test_status_names_an_experiment_that_has_changed(tmp_path: Path) -> None:
     """The counts of a folder are of the cases that ran, whatever became of the file."""
     folder, file = tmp_path / "two", two_machines(tmp_path)
     text = file.read_text()
-    assert CliRunner().invoke(main, ["run", str(file), "-o", str(folder), "-j", "1", "--no-report"]).exit_code == 0
+    answered("run", file, "-o", folder, "-j", "1", "--no-report")
 
     def noted(text: str) -> str:
         file.write_text(text)
-        done = CliRunner().invoke(main, ["status", str(folder)])
+        done = called("status", folder)
         assert (done.exit_code, done.stdout.splitlines()[0]) == (
             0,
             "two: 8 of 36 cases finished, 0 left, 0 failed, 28 not needed",
@@ -229,7 +228,7 @@ def test_status_names_an_experiment_that_has_changed(tmp_path: Path) -> None:
     assert "did you mean" in noted(text.replace("kernel", "kernal"))
     assert "has changed" in noted(re.sub("duration = .*", 'duration = "30ms"', text))
     file.unlink()
-    assert CliRunner().invoke(main, ["status", str(folder)]).stderr == ""
+    assert called("status", folder).stderr == ""
 
 
 @pytest.mark.parametrize("first_ends", [True, False], ids=["a whole sweep", "an interrupted sweep"])
@@ -257,8 +256,7 @@ def test_results_of_a_changed_workload_are_of_it_alone(first_ends: bool, tmp_pat
     some = [case for case in after.cases if (case.machine, case.benchmark, case.policy) == ("juno-r2", "load", "a")][:2]
     runner.run_cases(some, store)
     store.release()
-    done = CliRunner().invoke(main, ["compare", str(folder), "--metric", "energy", "--format", "json"])
-    assert done.exit_code == 0, done.output
+    done = answered("compare", folder, "--metric", "energy", "--format", "json")
     tables = json.loads(done.stdout)
     cells = [one for table in (tables if isinstance(tables, list) else [tables]) for one in table["cells"]]
     (cell,) = [one for one in cells if one["benchmark"] == "load" and one["value"] is not None]
@@ -274,11 +272,11 @@ def test_results_of_a_changed_workload_are_of_it_alone(first_ends: bool, tmp_pat
 def test_many_cases_without_results_are_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     words = ["run", "juno-eas", "-o", str(folder), "--iterations", "9", "--seconds", "0.05", "--no-report", "-j", "1"]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    answered(*words)
     files = list((folder / "cases").glob("*.json"))
     for file in files[:-1]:
         file.unlink()
-    gate = CliRunner().invoke(main, ["compare", str(folder), "--fail-if", "energy < -90%"])
+    gate = called("compare", folder, "--fail-if", "energy < -90%")
     assert gate.exit_code == 1
     (line,) = [line for line in gate.stderr.splitlines() if "no results of" in line]
     assert f" and {len(files) - 1 - 8} others" in line
@@ -471,7 +469,7 @@ def test_a_folder_continues_as_it_was_run(tmp_path: Path) -> None:
     """Goal: the options of the first command are those of the second."""
 
     def run(*words: str) -> Result:
-        return CliRunner().invoke(main, ["run", *words, "--no-report", "-j", "1"])
+        return called("run", *words, "--no-report", "-j", "1")
 
     out = tmp_path / "out"
     first = run(
@@ -494,6 +492,5 @@ def test_a_folder_continues_as_it_was_run(tmp_path: Path) -> None:
 def test_a_new_experiment_has_every_machine(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text('{"tasks": {"t": {"run": 1000, "timer": {"ref": "u", "period": 8000}}}}')
     words = ["experiment", "new", "e", "-m", "juno-r2", "-m", "pixel6", "-w", str(tmp_path / "w.json")]
-    made = CliRunner().invoke(main, [*words, "-o", str(tmp_path / "e.toml")])
-    assert made.exit_code == 0, made.output
+    answered(*words, "-o", tmp_path / "e.toml")
     assert {case.machine for case in opplab.Experiment.load(tmp_path / "e.toml").cases} == {"juno-r2", "pixel6"}

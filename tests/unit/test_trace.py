@@ -12,12 +12,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
 import opplab
-from opplab.cli.main import opplab as command_line
 from opplab.trace import frames
 
+from calls import answered, called
 from testdata import shared
 
 TEXT = """\
@@ -40,10 +39,6 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(command_line, [str(arg) for arg in args])
-
-
 def shared_traces() -> list[Path]:
     folder = shared()
     files = [
@@ -55,7 +50,7 @@ def shared_traces() -> list[Path]:
 
 
 def test_info_counts_events_and_time(small: Path) -> None:
-    result = run("trace", "info", small, "--format", "json")
+    result = called("trace", "info", small, "--format", "json")
     about = json.loads(result.stdout)
     assert about["events"] == {"cpu_frequency": 2, "sched_switch": 2, "sched_wakeup": 1, "tracing_mark_write": 1}
     assert (about["cpus"], about["start_ns"], about["duration_ns"]) == (1, 100_000_000_000, 4_110_000)
@@ -65,8 +60,8 @@ def test_info_counts_events_and_time(small: Path) -> None:
 def test_info_prints_the_first_event_as_events_has_it(tmp_path: Path) -> None:
     """Goal: a printed start can be given to --from. Method: a clock since 1970, which has more digits than a float."""
     (tmp_path / "epoch.txt").write_text("a-7 [000] 1767225610.075331584: cpu_frequency: state=1000 cpu_id=0\n")
-    assert "0.000000000 s from 1767225610.075331584\n" in run("trace", "info", tmp_path / "epoch.txt").stdout
-    assert "1767225610.075331584:" in run("trace", "events", tmp_path / "epoch.txt").stdout
+    assert "0.000000000 s from 1767225610.075331584\n" in called("trace", "info", tmp_path / "epoch.txt").stdout
+    assert "1767225610.075331584:" in called("trace", "events", tmp_path / "epoch.txt").stdout
 
 
 @pytest.mark.parametrize(
@@ -82,11 +77,11 @@ def test_info_prints_the_first_event_as_events_has_it(tmp_path: Path) -> None:
     ],
 )
 def test_events_of_a_selection_in_each_form(small: Path, options: list[str], times: list[int]) -> None:
-    text = run("trace", "events", small, *options).stdout
+    text = called("trace", "events", small, *options).stdout
     assert [int(stamp) for stamp in re.findall(r" 100\.(\d{6})000: ", text)] == times
-    lines = run("trace", "events", small, *options, "--format", "json").stdout.splitlines()
+    lines = called("trace", "events", small, *options, "--format", "json").stdout.splitlines()
     assert [(json.loads(line)["time_ns"] - 100_000_000_000) // 1000 for line in lines] == times
-    csv = run("trace", "events", small, *options, "--format", "csv").stdout.splitlines()
+    csv = called("trace", "events", small, *options, "--format", "csv").stdout.splitlines()
     assert len(csv) == len(times) + 1
 
 
@@ -108,7 +103,7 @@ def test_wrong_names_files_and_times_are_told(small: Path, tmp_path: Path) -> No
     (tmp_path / "noise").write_bytes(b"\x00\x01\x02 noise")
     with pytest.raises(opplab.FormatError, match="not a trace that is known here"):
         _ = opplab.read_trace(tmp_path / "noise").info
-    assert "is not a time" in str(run("trace", "events", small, "--from", "noon").output)
+    assert "is not a time" in str(called("trace", "events", small, "--from", "noon").output)
     with pytest.raises(opplab.InputError, match=r"must end in \.parquet"):
         opplab.read_trace(small).export(tmp_path / "out.xlsx")
 
@@ -123,11 +118,11 @@ def test_exports_read_back(small: Path, tmp_path: Path, suffix: str) -> None:
 
 
 def test_parquet_is_one_table_or_one_a_name(small: Path, tmp_path: Path) -> None:
-    assert run("trace", "export", small, "-o", tmp_path / "out.parquet").exit_code == 0
+    answered("trace", "export", small, "-o", tmp_path / "out.parquet")
     table = pl.read_parquet(tmp_path / "out.parquet")
     assert table["event"].to_list()[:2] == ["cpu_frequency", "sched_wakeup"]
     assert table.filter(event="cpu_frequency")["state"].to_list() == [1_000_000, 2_000_000]
-    run("trace", "export", small, "-o", tmp_path / "folder", "-e", "sched_switch")
+    called("trace", "export", small, "-o", tmp_path / "folder", "-e", "sched_switch")
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["sched_switch.parquet"]
 
 
@@ -164,7 +159,7 @@ def test_damaged_files_give_what_can_be_read(tmp_path: Path) -> None:
     }
     for name, (whole, data) in damaged.items():
         (tmp_path / name).write_bytes(data)
-        result = run("trace", "info", tmp_path / name, "--format", "json")
+        result = called("trace", "info", tmp_path / name, "--format", "json")
         events = json.loads(result.stdout)["events"]
         assert 0 < sum(events.values()) <= sum(opplab.read_trace(whole).info["events"].values()), name
         assert result.exit_code == 1, name
@@ -209,7 +204,7 @@ def test_signals_of_a_small_trace(small: Path, tmp_path: Path) -> None:
     with_energy = trace.signals(machine)
     assert with_energy.task_energy is not None
     assert with_energy.task_energy["energy_j"].to_list() == trace.energy(machine).tasks["energy_j"].to_list()
-    result = run("trace", "signals", small, "-m", "juno-r2", "--format", "json", "-o", tmp_path / "tables")
+    result = called("trace", "signals", small, "-m", "juno-r2", "--format", "json", "-o", tmp_path / "tables")
     assert json.loads(result.stdout)["tasks"][0]["comm"] == "worker"
     assert (tmp_path / "tables" / "activations.parquet").is_file()
 
@@ -312,7 +307,7 @@ def test_tasks_that_never_sleep_are_named_beside_the_misses(tmp_path: Path) -> N
     missed = ended.filter(pl.col("slack_ns") < 0).height
     assert dict(counted.iter_rows())["late-0"] == missed > 20
     closed = ("--mode", "closed")
-    shown = CliRunner().invoke(command_line, ["replay", str(tmp_path / "run.dat"), "-m", "juno-r2", *closed]).output
+    shown = called("replay", tmp_path / "run.dat", "-m", "juno-r2", *closed).output
     assert "Outside of these counts: late-0" in " ".join(shown.split())
 
 
@@ -369,8 +364,7 @@ def page_data(page: str) -> dict[str, object]:
 
 
 def test_the_view_is_one_file_that_holds_every_cpu(small: Path, tmp_path: Path) -> None:
-    result = run("trace", "view", small, "-m", "juno-r2", "-o", tmp_path / "view.html")
-    assert result.exit_code == 0, result.output
+    answered("trace", "view", small, "-m", "juno-r2", "-o", tmp_path / "view.html")
     page = (tmp_path / "view.html").read_text()
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
     head = page_data(page)
@@ -404,8 +398,9 @@ def test_energy_is_shared_out_to_the_last_part(small: Path, tmp_path: Path) -> N
     nobody = energy.idle_j + energy.floor_j
     assert energy.tasks["energy_j"].sum() + nobody == pytest.approx(energy.total_j, rel=1e-12)
     assert energy.groups["group"].to_list() == ["worker"]
-    shown = run("trace", "energy", small, "-m", "juno-r2", "--perfetto", tmp_path / "p.pftrace", "-o", tmp_path / "e")
-    assert shown.exit_code == 0, shown.output
+    shown = answered(
+        "trace", "energy", small, "-m", "juno-r2", "--perfetto", tmp_path / "p.pftrace", "-o", tmp_path / "e"
+    )
     assert "worker" in shown.output
     assert "note: CPU 0 is at 2000000 kHz, machine juno-r2 ends at 950000: such clocks count as that" in shown.output
     written = opplab.read_trace(tmp_path / "p.pftrace").info["events"]
@@ -434,14 +429,14 @@ def test_another_machine_than_the_traces_is_noted(tmp_path: Path) -> None:
     work = opplab.Workload.periodic(2, run_us=800, period_us=16000)
     opplab.simulate(opplab.Machine.load("juno-r2"), work, opplab.Policy(), seconds=0.1).to_trace(path)
     for words in (["signals"], ["energy"], ["view", "-o", tmp_path / "v.html"]):
-        fits, other = (run("trace", words[0], path, "-m", name, *words[1:]) for name in ("juno-r2", "pixel4"))
+        fits, other = (called("trace", words[0], path, "-m", name, *words[1:]) for name in ("juno-r2", "pixel4"))
         assert (fits.exit_code, other.exit_code) == (0, 0), (fits.output, other.output)
         misfit = "the trace is of 6 CPUs, machine pixel4 has 8"
         assert misfit not in fits.output and f"note: {misfit}" in other.output
     notes = re.findall(r"^<br>(.+)$", (tmp_path / "v.html").read_text(), re.MULTILINE)
     assert len(notes) > 1 and all(one.endswith(".") for one in notes), "each note is a sentence on its own line"
     assert any(misfit[1:] in one for one in notes)
-    slow = run("explain", path, "--why-slow", "-m", "pixel4")
+    slow = called("explain", path, "--why-slow", "-m", "pixel4")
     assert isinstance(slow.exception, opplab.InputError)
     assert "the trace is of 6 CPUs, machine pixel4 has 8" in str(slow.exception)
 
@@ -453,7 +448,7 @@ def test_a_pages_parts_of_energy_add_up(tmp_path: Path) -> None:
     work = opplab.Workload.periodic(14, run_us=800, period_us=16000)
     opplab.simulate(machine, work, opplab.Policy(), seconds=0.2).to_trace(path)
     total_mj = 1e3 * opplab.read_trace(path).energy(machine).total_j
-    assert run("trace", "view", path, "-m", "juno-r2", "-o", tmp_path / "v.html").exit_code == 0
+    answered("trace", "view", path, "-m", "juno-r2", "-o", tmp_path / "v.html")
     tables = re.findall(r"<th>(by \w+)</th>(.*?)</table>", (tmp_path / "v.html").read_text(), re.DOTALL)
     assert [name for name, _ in tables] == ["by cluster", "by task"]
     for _, rows in tables:
@@ -473,7 +468,7 @@ def test_questions_in_sql(small: Path) -> None:
     assert spent["comm"].to_list() == ["worker"]
     top = trace.sql("select cluster, max(khz) as khz from opps group by cluster order by khz", machine)
     assert top["khz"].to_list() == [950_000, 1_200_000]
-    result = run("trace", "sql", small, "select comm from activatoins")
+    result = called("trace", "sql", small, "select comm from activatoins")
     assert result.exit_code != 0
     with pytest.raises(opplab.InputError, match="did you mean `activations`"):
         trace.sql("select comm from activatoins")
@@ -483,17 +478,15 @@ def test_questions_in_sql(small: Path) -> None:
         trace.sql("selct 1")
     with pytest.raises(opplab.InputError, match="failed to answer: a divisor is 0 in a row; CASE WHEN x <> 0"):
         trace.sql("select cast(time_ns as decimal) / 0 from sched_switch")
-    listed = json.loads(run("trace", "sql", small, "--tables", "--format", "json").stdout)
+    listed = json.loads(called("trace", "sql", small, "--tables", "--format", "json").stdout)
     assert {"table": "sched_switch", "holds": "2 events"} in listed
 
 
 @pytest.mark.parametrize("ending", ["txt", "dat", "pftrace"])
 def test_a_trace_of_fewer_cpus_than_its_machine_is_noted(tmp_path: Path, ending: str) -> None:
     """Goal: nobody takes CPUs of another machine for idle ones of his own."""
-    run = opplab.simulate(
-        "juno-r2", opplab.Workload.periodic(6, run_us=6000, period_us=16000), opplab.Policy(), seconds=0.3
-    )
-    run.to_trace(tmp_path / f"six.{ending}")
+    work = opplab.Workload.periodic(6, run_us=6000, period_us=16000)
+    opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.3).to_trace(tmp_path / f"six.{ending}")
     for name, noted in (("pixel6", True), ("juno-r2", False)):
         trace = opplab.Trace(tmp_path / f"six.{ending}")
         trace.signals(opplab.Machine.load(name))

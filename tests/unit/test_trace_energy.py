@@ -11,15 +11,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import opplab
 from opplab import results
 from opplab.catalog import names
-from opplab.cli.main import opplab as main
 from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.summary.publish import mean_rows
 
+from calls import answered, called
 from testdata import shared
 
 KNOWN = [name for name in names("machine") if not opplab.Machine.load(name)._inner.unknown_power]
@@ -121,7 +120,7 @@ def test_a_trace_without_events_of_energy_has_none(tmp_path: Path) -> None:
     """0 J is no answer."""
     trace = tmp_path / "t.txt"
     trace.write_text("".join(f"x-7 [000] {nth}.000000: thermal_temperature: temp={nth}\n" for nth in range(1, 5)))
-    shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2"])
+    shown = called("trace", "energy", trace, "-m", "juno-r2")
     assert isinstance(shown.exception, opplab.InputError)
     assert "no energy to count: energy is that of sched_switch" in str(shown.exception)
     trace.write_text(
@@ -131,7 +130,7 @@ def test_a_trace_without_events_of_energy_has_none(tmp_path: Path) -> None:
         "a-7 [000] 1.010000: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> "
         "next_comm=x next_pid=0 next_prio=120\n"
     )
-    shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2", "--by", "cgroups"])
+    shown = called("trace", "energy", trace, "-m", "juno-r2", "--by", "cgroups")
     assert "the trace does not show control groups" in shown.stderr
 
 
@@ -149,7 +148,7 @@ def test_cpus_of_which_nothing_is_known_are_named(tmp_path: Path) -> None:
     machine = opplab.Machine.load("juno-r2")
     energy = opplab.read_trace(tmp_path / "run.txt").energy(machine)
     assert energy.unseen_ns == 4 * 1_000_000_000 + 300_000_000
-    shown = CliRunner().invoke(main, ["trace", "energy", str(tmp_path / "run.txt"), "-m", "juno-r2"])
+    shown = called("trace", "energy", tmp_path / "run.txt", "-m", "juno-r2")
     assert "without 4300.000 ms of CPUs before their first switch or idle event, in no interval\n" in shown.stdout
 
 
@@ -215,7 +214,7 @@ def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
         energy.write(tmp_path / "tables")
         opplab.read_trace(trace).view(tmp_path / "run.html", machine=opplab.Machine.load("juno-r2"))
         for by in ("tasks", "groups", "processes", "apps", "cgroups"):
-            shown = CliRunner().invoke(main, ["trace", "energy", str(trace), "-m", "juno-r2", "--by", by])
+            shown = called("trace", "energy", trace, "-m", "juno-r2", "--by", by)
             assert "energies are without 10.000 ms of running, whose clock is not known" in shown.stderr
             assert "unknown_ns" in shown.stdout
 
@@ -403,10 +402,10 @@ def test_adjacent_parts_of_a_trace_are_the_whole(metered: tuple[pl.DataFrame, Pa
 def test_json_names_what_its_total_lacks() -> None:
     """A total of 0.98 J stood beside 1.39 to 2.06 J and "exact": true, without a word."""
     file = str(shared("data/lisa/example_rtapp_trace.dat"))
-    found = json.loads(CliRunner().invoke(main, ["trace", "energy", file, "-m", "juno-r0", "--format", "json"]).stdout)
+    found = json.loads(called("trace", "energy", file, "-m", "juno-r0", "--format", "json").stdout)
     assert found["total_j"] < found["low_j"]
     assert found["adds_up"] and "exact" not in found
-    text = CliRunner().invoke(main, ["trace", "energy", file, "-m", "juno-r0"]).stdout
+    text = called("trace", "energy", file, "-m", "juno-r0").stdout
     assert len(found["left_out"]) == 2
     assert all(words in text for words in found["left_out"])
     assert f"without {sum(one['unknown_ns'] for one in found['cpus']) / 1e6:.3f} ms of running" in found["left_out"][0]
@@ -427,7 +426,7 @@ def test_a_recording_without_a_cpuidle_driver_says_so_in_the_answer() -> None:
     """State 1 is the idle instruction; taken for the Juno's power-down, the idle energy was 45 % low."""
     recorded = str(shared("traces/arm64-612-juno-eas-homog6/trace.dat"))
     for command in ("energy", "idle"):
-        told = CliRunner().invoke(main, ["trace", command, recorded, "-m", "juno-r2"])
+        told = called("trace", command, recorded, "-m", "juno-r2")
         said = " ".join(told.stdout.split())
         assert "note: the recorded kernel had no cpuidle driver" in said and "taken as WFI" in said, told.output
         assert "cpuidle" not in told.stderr
@@ -441,7 +440,7 @@ def test_signals_of_a_recording_have_its_energy() -> None:
     recorded = str(shared("traces/arm64-612-juno-eas-hetero9-bigspawn/trace.dat"))
     told = {}
     for command in ("energy", "signals"):
-        shown = CliRunner().invoke(main, ["trace", command, recorded, "-m", "juno-r2", "--format", "json"])
+        shown = called("trace", command, recorded, "-m", "juno-r2", "--format", "json")
         told[command] = json.loads(shown.stdout)
         assert shown.exit_code == 0, shown.output
     energy, signals = told["energy"], told["signals"]
@@ -466,12 +465,12 @@ def test_clocks_that_a_machine_lacks_are_named() -> None:
 def test_every_answer_of_a_trace_takes_its_own_machine() -> None:
     """`-m auto` is the snapshot beside the trace, under `trace` as under `explain`; here it has no power."""
     recorded = str(shared("traces/arm64-612-juno-eas-homog6/trace.dat"))
-    assert CliRunner().invoke(main, ["trace", "signals", recorded, "-m", "auto"]).exit_code == 0
+    answered("trace", "signals", recorded, "-m", "auto")
     for args in ([], ["-m", "auto"]):
-        told = CliRunner().invoke(main, ["trace", "energy", recorded, *args])
+        told = called("trace", "energy", recorded, *args)
         assert isinstance(told.exception, opplab.InputError)
         assert "arm64-612-juno-eas-homog6 does not have the power of its clusters" in str(told.exception)
-    alone = CliRunner().invoke(main, ["trace", "energy", str(shared("data/lisa/example_rtapp_trace.dat"))])
+    alone = called("trace", "energy", shared("data/lisa/example_rtapp_trace.dat"))
     assert "no snapshot (sysfs_before.txt) lies beside the trace; name the machine" in str(alone.exception)
 
 
@@ -536,10 +535,7 @@ def test_a_pid_that_is_used_again_is_another_task(second: str, tmp_path: Path) -
     for name, ran in (("trace", {"first", second}), ("renamed", {second})):
         for form in ("dat", "pftrace"):
             out = tmp_path / f"{name}.{form}"
-            assert (
-                CliRunner().invoke(main, ["trace", "export", str(tmp_path / f"{name}.txt"), "-o", str(out)]).exit_code
-                == 0
-            )
+            answered("trace", "export", tmp_path / f"{name}.txt", "-o", out)
             again = opplab.read_trace(out).energy(machine)
             assert set(again.tasks["comm"]) == ran, out
             assert again.total_j == pytest.approx(energy.total_j, rel=1e-6)
@@ -566,7 +562,6 @@ def test_lost_events_and_missing_idle_states_are_named_beside_energy(tmp_path: P
     assert any(note.startswith("no cpu_idle event: idle CPUs count as in the shallowest state") for note in trace.notes)
     assert len(trace.notes) == len(set(trace.notes))
     for words in (["trace", "signals"], ["replay"]):
-        done = CliRunner().invoke(main, [*words, str(tmp_path / "lost.txt"), "-m", "juno-r2"])
-        assert done.exit_code == 0, done.output
+        done = answered(*words, tmp_path / "lost.txt", "-m", "juno-r2")
         assert "500 events are lost" in " ".join(done.output.split()), words
     assert not any("lost" in note for note in opplab.read_trace(tmp_path / "trace.txt").notes)

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as cli
 
+from calls import answered
 from testdata import shared
 
 MT8196 = "silicon/mt8196-idle/trace_6_12_sleep_length.dat"
@@ -129,8 +128,7 @@ def waits_of(file: Path) -> list[tuple[object, ...]]:
 def replay_of(file: Path, machine: str) -> dict[str, object]:
     """Give a replay."""
     words = ["replay", str(file), "--machine", machine, "--governor", "performance", "--format", "json"]
-    done = CliRunner().invoke(cli, words)
-    assert done.exit_code == 0, done.output
+    done = answered(*words)
     return {name: value for name, value in json.loads(done.stdout).items() if name != "trace"}
 
 
@@ -143,9 +141,8 @@ def exported(file: Path, folder: Path) -> list[Path]:
 
 
 def test_a_run_has_one_answer_in_every_format(tmp_path: Path) -> None:
-    machine = opplab.Machine.load("pixel4")
     work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
-    run = opplab.simulate(machine, work, opplab.Policy(tunables={"rate_limit_us": 10000}), seconds=1)
+    run = opplab.simulate("pixel4", work, opplab.Policy(tunables={"rate_limit_us": 10000}), seconds=1)
     files = [tmp_path / "run.dat", tmp_path / "run.pftrace"]
     run.to_trace(files[0])
     run.to_perfetto(files[1])

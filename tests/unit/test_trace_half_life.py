@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 import opplab
-from opplab.cli.main import opplab as main
+
+from calls import answered
 
 SWITCHES = ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_migrate_task", "cpu_frequency", "cpu_idle"]
 
@@ -83,8 +83,7 @@ def test_commands_take_it(whole: Path, tmp_path: Path) -> None:
     path = opplab.read_trace(whole).export(tmp_path / "events.dat", *SWITCHES)
 
     def answer(*words: str) -> str:
-        found = CliRunner().invoke(main, [*words, "-m", "pixel6"])
-        assert found.exit_code == 0, found.output
+        found = answered(*words, "-m", "pixel6")
         return found.output
 
     given = ["--pelt-half-life-ms", "8"]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import opplab
-from opplab.cli.main import opplab as command_line
 from opplab.trace import idle
 
+from calls import answered, called
 from testdata import shared
 
 # Exit latency, target residency in us.
@@ -55,9 +55,7 @@ def recorded(tmp_path: Path) -> Path:
 
 def run(path: Path, *args: str) -> Result:
     sysfs_copy = path.with_name("sysfs.txt")
-    return CliRunner().invoke(
-        command_line, ["trace", "idle", str(path), "--sysfs", str(sysfs_copy), "--format", "json", *args]
-    )
+    return called("trace", "idle", path, "--sysfs", sysfs_copy, "--format", "json", *args)
 
 
 def test_differences_are_what_each_stay_was_worth(recorded: Path) -> None:
@@ -117,8 +115,7 @@ def test_a_trace_without_timers_says_that_it_judges_nobody(tmp_path: Path) -> No
     path.write_text(
         "x-0 [000] 1.000000: cpu_idle: state=0 cpu_id=0\nx-0 [000] 1.002000: cpu_idle: state=4294967295 cpu_id=0\n"
     )
-    told = CliRunner().invoke(command_line, ["trace", "idle", str(path), "-m", "pixel6"])
-    assert told.exit_code == 0
+    told = answered("trace", "idle", path, "-m", "pixel6")
     assert "menu and teo choose by the time to the next timer" in " ".join(told.output.split())
 
 

@@ -15,10 +15,9 @@ from opplab.trace import export
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the trace of a run with regular and irregular tasks."""
-    machine = opplab.Machine.load("juno-r2")
     work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
     path = tmp_path_factory.mktemp("traces") / "run.dat"
-    opplab.simulate(machine, work, opplab.Policy(), seconds=0.5).to_trace(path)
+    opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.5).to_trace(path)
     return path
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import cgroup_trees
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
-from opplab.cli.main import opplab as main
 from opplab.groups import cgroupfs, pods
+
+from calls import answered, called
 
 
 @pytest.fixture
@@ -25,14 +25,13 @@ def tree(tmp_path: Path) -> Path:
 
 def written(words: list[str], out: Path) -> tuple[dict[str, Any], str]:
     """Run a command, and read the workload that it writes and what it says."""
-    done = CliRunner(env={"COLUMNS": "80"}).invoke(main, ["workload", *words, "-o", str(out)])
-    assert done.exit_code == 0, done.output
+    done = answered("workload", *words, "-o", out, columns=80)
     assert max(map(len, done.stdout.splitlines())) <= 80
     return json.loads(re.sub(r"^\s*//[^\n]*\n|/\*.*?\*/", "", out.read_text(), flags=re.MULTILINE)), done.output
 
 
 def refused(words: list[str]) -> str:
-    done = CliRunner().invoke(main, ["workload", *words])
+    done = called("workload", *words)
     assert done.exit_code not in {0, 70}
     return done.output + str(done.exception or "")
 
@@ -173,11 +172,10 @@ def test_what_is_no_tree_is_refused(tmp_path: Path) -> None:
 
 def test_an_experiment_has_the_groups_and_runs(tree: Path, tmp_path: Path) -> None:
     words = ["workload", "from-cgroup", str(tree), "-m", "juno-r2", "--seconds", "1", "-o", str(tmp_path / "g.toml")]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    answered(*words)
     text = (tmp_path / "g.toml").read_text()
     assert '[[group]]\nname = "/system.slice/nginx.service"\nweight = 200\nmax = "50000 100000"\n' in text
-    done = CliRunner().invoke(main, ["run", str(tmp_path / "g.toml"), "--no-report", "-o", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    answered("run", tmp_path / "g.toml", "--no-report", "-o", tmp_path / "out")
 
 
 PODS = Path(__file__).parents[1] / "data" / "pods.yaml"
@@ -307,8 +305,7 @@ def test_a_pod_is_throttled_at_its_limit(tmp_path: Path) -> None:
     """Goal: 500m of a CPU are 50 ms of each 100 ms, by hand, in the results of a run."""
     written(["from-pod", str(PODS), "--seconds", "2"], tmp_path / "w.json")
     words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--no-report", "-o", str(tmp_path / "out")]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, done.output
+    answered(*words)
     mean = means(tmp_path / "out")
     for container, limit in (("nginx", 0.5), ("proxy", 0.2)):
         name = f"{WEB}/{container}"
@@ -325,7 +322,7 @@ def test_a_copied_tree_is_throttled_at_its_quota(tree: Path, tmp_path: Path) -> 
     words = ["from-cgroup", str(tree), "--run", "0", "--seconds", "2"]
     written(words, tmp_path / "w.json")
     words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--no-report", "-o", str(tmp_path / "out")]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    answered(*words)
     mean = means(tmp_path / "out")
     # 50 ms of 100 ms for four threads; the burst of 10 ms is never saved by a group that always wants to run.
     assert mean["group_usage:/system.slice/nginx.service"] == pytest.approx(1, abs=SLACK + 0.01)
@@ -350,14 +347,13 @@ def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
 
     def said(kernel: str) -> str:
         words = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--kernel", kernel, "-o", str(tmp_path / kernel)]
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 0, done.output
+        done = answered(*words)
         return done.output
 
     assert "kernel 5.2 has no utilisation clamps" in said("5.2")
     assert "utilisation clamps" not in said("5.3")
     words = ["choose", str(tmp_path / "w.json"), "-m", "juno-r2", "--kernel", "5.2", "--uncertainty", "0"]
-    chosen = CliRunner().invoke(main, words)
+    chosen = called(*words)
     assert "kernel 5.2 has no utilisation clamps" in chosen.stderr, chosen.output
 
 
@@ -373,8 +369,7 @@ def test_a_lower_clamp_above_its_parent_s_is_named(tmp_path: Path) -> None:
         + '[[group]]\nname = "/pod"\nuclamp_min = 60\npolicies = ["with-parent"]\n'
         + '[[group]]\nname = "/pod/web"\nuclamp_min = 50\ntasks = ["t"]\npolicies = ["alone", "with-parent"]\n'
     )
-    done = CliRunner().invoke(main, ["run", str(tmp_path / "e.toml"), "-o", str(tmp_path / "out")])
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = answered("run", tmp_path / "e.toml", "-o", tmp_path / "out")
     said = " ".join(done.stdout.split())
     assert "alone: uclamp_min of /pod/web is 50 % and counts as 0 %, that of its parent." in said
     assert said.count("counts as") == 1
@@ -394,8 +389,7 @@ def test_what_boosts_real_time_tasks_is_named_and_does_not_hang_on_a_clamp(tmp_p
         tasks = {"ui": ui, "audio": audio}
         (tmp_path / f"{name}.json").write_text(json.dumps({"global": {"duration": 1}, "tasks": tasks}))
         made = ["run", str(tmp_path / f"{name}.json"), "-m", "pixel6", "-o", str(tmp_path / name), *words]
-        done = CliRunner().invoke(main, made)
-        assert done.exit_code == 0, done.output
+        done = answered(*made)
         return means(tmp_path / name)["task_time:X1"] > 0.002, done.output
 
     boosted, said = ran("none", ui)
@@ -418,7 +412,6 @@ def test_an_experiment_has_the_duration_of_its_workload(tmp_path: Path) -> None:
         [],
     ):
         file = tmp_path / f"{len(lengths)}.toml"
-        done = CliRunner().invoke(main, ["workload", "from-cgroup", tree, "-m", "juno-r2", "-o", str(file), *more])
-        assert done.exit_code == 0, done.output
+        answered("workload", "from-cgroup", tree, "-m", "juno-r2", "-o", file, *more)
         lengths += re.findall(r'^duration = "(\d+)us"$', file.read_text(), re.MULTILINE)
     assert lengths == ["3000000", "2000000", "10000000"]

@@ -270,13 +270,10 @@ def spearman(left: Sequence[float], right: Sequence[float]) -> float | None:
     >>> spearman([1.0, 2.0, 3.0], [1.0, 1.0, 1.0]) is None
     True
     """
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    a, b = rankdata(left).tolist(), rankdata(right).tolist()
-    middle = (len(a) + 1) / 2
-    top = math.fsum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
-    bottom = math.fsum((x - middle) ** 2 for x in a) * math.fsum((y - middle) ** 2 for y in b)
-    return top / math.sqrt(bottom) if bottom else None
+    varies = len(set(left)) > 1 and len(set(right)) > 1
+    return float(spearmanr(left, right).statistic) if varies else None
 
 
 def _rank_correlations(cells: Sequence[Cell]) -> list[tuple[float, float]]:

@@ -515,9 +515,9 @@ def policy_of(given: dict[str, Any]) -> dict[str, Any]:
     return keys
 
 
-def output_option(what: str) -> Callable[[F], F]:
+def output_option(what: str, **more: Any) -> Callable[[F], F]:
     """Add ``-o/--output``."""
-    return click.option("-o", "--output", type=click.Path(path_type=Path), help=what)
+    return click.option("-o", "--output", type=click.Path(path_type=Path), help=what, **more)
 
 
 def check_workload(path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import jobs_option, machine_option, policy_of, policy_options, vs_option, workers
+from opplab.cli.options import jobs_option, machine_option, output_option, policy_of, policy_options, vs_option, workers
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
 from opplab.report.text import terminal_width
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 @click.command(name="predict")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="EXPERIMENT...|MAIL")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Sealed prediction (.json), or prediction of a table (.csv).",
-)
+@output_option("Sealed prediction (.json), or prediction of a table (.csv).")
 @click.option(
     "--metric",
     "metrics",

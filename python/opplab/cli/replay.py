@@ -22,6 +22,7 @@ from opplab.cli.options import (
     half_life_option,
     note,
     output_option,
+    pairs_option,
     trace_argument,
     trace_machine_option,
     vs_option_of,
@@ -63,16 +64,6 @@ def _machine(name: str, trace: Path) -> _opplab.Machine | None:
         hint = f"of the built-in machines {', '.join(fitting)} would fit" if fitting else "no built-in machine fits"
         raise InputError(f"{trace}: {misfit}; {hint}")
     return machine
-
-
-def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
-    pairs = []
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"'{value}' is not NAME=VALUE")
-        pairs.append((name, text))
-    return pairs
 
 
 # Keys of a policy that a replay may change, beside tunables.
@@ -260,7 +251,7 @@ def _kernels(context: click.Context, option: click.Parameter, value: str | None)
     metavar="NAME[,NAME...]",
     help="Kernel profiles of the replay; each is a replay of its own.",
 )
-@click.option("--tunable", "tunables", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Governor tunable.")
+@pairs_option("--tunable", "tunables", "Governor tunable.")
 @vs_option_of(f"by {TAKEN}, e.g. 'governor=ondemand sampling_rate=20000'.")
 @click.option(
     "--mode",
@@ -281,7 +272,7 @@ def command(
     freq_max: str | None,
     energy_model: str | None,
     kernels: list[str],
-    tunables: list[tuple[str, str]],
+    tunables: dict[str, str],
     vs: tuple[str, ...],
     mode: str,
     output_format: str,
@@ -299,7 +290,7 @@ def command(
         (options["kernel"],) = kernels
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     if tunables:
-        given["tunables"] = dict(tunables)
+        given["tunables"] = tunables
     first = bool(vs and given)
     if len(kernels) > 1:
         vs = (*(f"kernel={kernel}" for kernel in kernels), *vs)

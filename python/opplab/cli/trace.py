@@ -20,6 +20,7 @@ from opplab.cli.options import (
     machine_option,
     note,
     output_format_option,
+    output_option,
     parse_time,
     trace_argument,
     trace_machine_option,
@@ -193,7 +194,7 @@ def events(
 
 @command.command(name="export")
 @trace_argument("file")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="File or folder to write.")
+@output_option("File or folder to write.", required=True)
 @selection_options
 def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | None, to_time: str | None) -> None:
     """Convert FILE to another format.
@@ -219,7 +220,7 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
     metavar="US",
     help="Deadline of every activation, us (default: each task's period).",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
+@output_option("Folder for all tables (Parquet).")
 @format_option
 def signals(
     file: Path,
@@ -272,7 +273,7 @@ def signals(
 )
 @click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")
 @click.option("--to", "to_time", metavar="TIME", help="End, in the form of --from; at most the trace's own.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for all tables (Parquet).")
+@output_option("Folder for all tables (Parquet).")
 @click.option(
     "--perfetto", type=click.Path(path_type=Path), help="File for a Perfetto trace with counter tracks of power."
 )
@@ -436,7 +437,7 @@ def sql(
 
 @command.command(name="view")
 @trace_argument("file")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
+@output_option("HTML file to write.", required=True)
 @trace_machine_option("Machine with power and capacities")
 @half_life_option
 @click.option("--from", "from_time", metavar="TIME", help="Start: 12.5 (s), 300ms, or +0.5 (after the trace's start).")

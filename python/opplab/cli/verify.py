@@ -12,7 +12,7 @@ import click
 
 from opplab import _opplab
 from opplab.cli.group import Group
-from opplab.cli.options import damaged_ok_option, jobs_option, output_format_option, report_option
+from opplab.cli.options import damaged_ok_option, jobs_option, output_format_option, output_option, report_option
 from opplab.errors import InputError, OpplabError
 from opplab.report.ktap import Test, ktap
 from opplab.report.text import print_table, say
@@ -182,13 +182,7 @@ def traces(paths: tuple[Path, ...], output_format: str) -> None:
 
 @command.command(name="published")
 @click.argument("experiments", nargs=-1)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("out/published"),
-    help="Results folder.",
-)
+@output_option("Results folder.", default=Path("out/published"))
 @click.option("--quick", is_flag=True, help="Run every fifth row only, an unbiased sample of the published rows.")
 @jobs_option
 @output_format_option(only=("text", "json"))

@@ -30,7 +30,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, hypot, isfinite, isnan, log, sqrt
-from pathlib import Path
 from statistics import fmean, stdev
 
 from opplab import stats
@@ -422,28 +421,20 @@ def _cut_to(mean: float, values: Sequence[float], shape: Sequence[float]) -> lis
 
 def write_junit(path: str, checks: Sequence[Check]) -> None:
     """Write the checks as JUnit XML, under a temporary name first."""
-    from xml.sax import saxutils
+    from xml.etree import ElementTree
 
-    def escape(text: str) -> str:
-        # XML has no control characters, in whatever spelling.
-        return saxutils.escape(printable(text))
-
-    def quoteattr(text: str) -> str:
-        return saxutils.quoteattr(printable(text))
-
-    failures = sum(one.failed for one in checks)
-    left_out = sum(one.skipped for one in checks)
-    skipped = f' skipped="{left_out}"' if left_out else ""
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    lines.append(f'<testsuite name="opplab compare" tests="{len(checks)}" failures="{failures}" errors="0"{skipped}>')
+    failures, skipped = sum(one.failed for one in checks), sum(one.skipped for one in checks)
+    counts = {"tests": str(len(checks)), "failures": str(failures), "errors": "0"}
+    suite = ElementTree.Element("testsuite", name="opplab compare", **counts)
+    if skipped:
+        suite.set("skipped", str(skipped))
     for one in checks:
-        head = f"  <testcase classname={quoteattr(one.suite)} name={quoteattr(f'{one.case}: {one.rule}')}"
+        # XML has no control characters, in whatever spelling.
+        name, message = printable(f"{one.case}: {one.rule}"), printable(one.message)
+        case = ElementTree.SubElement(suite, "testcase", classname=printable(one.suite), name=name)
         if one.failed:
-            lines.append(f"{head}><failure message={quoteattr(one.message)}>{escape(one.message)}</failure></testcase>")
+            ElementTree.SubElement(case, "failure", message=message).text = message
         elif one.skipped:
-            lines.append(f"{head}><skipped message={quoteattr(one.message)}/></testcase>")
-        else:
-            lines.append(f"{head}/>")
-    lines.append("</testsuite>")
-    place = Path(path)
-    write_text(place, "\n".join(lines) + "\n")
+            ElementTree.SubElement(case, "skipped", message=message)
+    ElementTree.indent(suite)
+    write_text(path, f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n')

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,11 @@ def cells(seed: str) -> tuple[Published, ...]:
         raise UnknownName("published text", seed, SEEDS)
     files = sorted(FOLDER.glob(f"{seed}_*.csv"))
     return tuple(_cell(line) for file in files for _, line in csv_rows(file)[1] if line["value"])
+
+
+def _part(seed: str, table: str) -> list[Published]:
+    """The cells of one table of a text."""
+    return [cell for cell in cells(seed) if cell.table == table]
 
 
 def cells_for(experiment: Experiment) -> tuple[Published, ...]:
@@ -223,8 +228,8 @@ def check(seed: str) -> list[Finding]:
     ['pcmark-work-v3 with-patch (artificial EM): printed -2, recomputed -2.037 against 8003 and against 8026 -2.317']
     """
     own = {
-        "000": (_check_overview_000, _check_efficiency_000),
-        "002": (_check_overview_002,),
+        "000": (partial(_check_overview, "000", "1-overview-perf_ratio"), _check_efficiency_000),
+        "002": (partial(_check_overview, "002", "non-neutral-slide1"),),
         "004": (_check_sums_004,),
     }
     return [*_check_percentages(seed), *(one for check in own.get(seed, ()) for one in check())]
@@ -292,75 +297,61 @@ def overall_ratio(seed: str, table: str, variant: str) -> float:
     base = _baselines(seed)
     logs = [
         math.log(cell.value / base[cell.table, cell.metric, cell.parameter].value)
-        for cell in cells(seed)
-        if cell.table == table and cell.variant == variant
+        for cell in _part(seed, table)
+        if cell.variant == variant
     ]
     return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
 
 
-_DETAIL_000 = {
-    "tbench": "2-detail-tbench4",
-    "dbench": "2-detail-dbench",
-    "kernbench": "2-detail-kernbench",
-    "gitsource": "2-detail-gitsource",
+_DETAILS = {
+    ("tbench", "amd-epyc-7742-2s"): "2-detail-tbench4",
+    ("dbench", "amd-epyc-7742-2s"): "2-detail-dbench",
+    ("kernbench", "amd-epyc-7742-2s"): "2-detail-kernbench",
+    ("gitsource", "amd-epyc-7742-2s"): "2-detail-gitsource",
+    ("tbench", "haswell-48x-numa"): "detail-tbench",
+    ("dbench", "broadwell-80x-numa"): "detail-dbench",
+    ("kernbench", "haswell-48x-numa"): "detail-kernbench",
+    ("gitsource", "skylake-8x-uma"): "detail-gitsource",
 }
+"""The table of details of an overview's benchmark and machine."""
 
 
 def _is_tilde(cell: Published) -> bool:
     return "~" in cell.note
 
 
-def _check_overview_000() -> list[Finding]:
+def _check_overview(seed: str, table: str) -> list[Finding]:
     found = []
-    for cell in cells("000"):
-        if cell.table != "1-overview-perf_ratio" or cell.variant == "ondemand":
+    for cell in _part(seed, table):
+        details = _DETAILS.get((cell.benchmark, cell.machine))
+        if cell.variant == "ondemand" or details is None:
             continue
-        ratio = overall_ratio("000", _DETAIL_000[cell.benchmark], cell.variant)
-        where = f"overview {cell.benchmark} {cell.variant}"
+        ratio = overall_ratio(seed, details, cell.variant)
+        words = ("overview", cell.benchmark, cell.machine if seed == "002" else "", cell.variant)
+        where = " ".join(word for word in words if word)
         if _is_tilde(cell):
             if abs(ratio - 1) > 0.005:
-                found.append(Finding("000", cell.table, f"{where} (~)", 1.0, ratio, "the details give"))
+                found.append(Finding(seed, table, f"{where} (~)", 1.0, ratio, "the details give"))
         elif abs(ratio - cell.value) > 0.006:
-            found.append(Finding("000", cell.table, where, cell.value, ratio, "the details give"))
+            found.append(Finding(seed, table, where, cell.value, ratio, "the details give"))
     return found
 
 
 def _check_efficiency_000() -> list[Finding]:
-    watts = {(cell.benchmark, cell.variant): cell.value for cell in cells("000") if cell.table == "3-power"}
+    watts = {(cell.benchmark, cell.variant): cell.value for cell in _part("000", "3-power")}
     found = []
-    for cell in cells("000"):
-        if cell.table != "1-overview-ppw_ratio" or cell.variant == "ondemand":
+    for cell in _part("000", "1-overview-ppw_ratio"):
+        if cell.variant == "ondemand":
             continue
         name = cell.benchmark if (cell.benchmark, cell.variant) in watts else f"{cell.benchmark}4"
         power = watts[name, cell.variant] / watts[name, "ondemand"]
-        ratio = overall_ratio("000", _DETAIL_000[cell.benchmark], cell.variant)
+        ratio = overall_ratio("000", _DETAILS[cell.benchmark, cell.machine], cell.variant)
         performance = ratio if cell.benchmark == "tbench" else 1 / ratio
         efficiency = performance / power
         if abs(efficiency - cell.value) > (0.005 if not _is_tilde(cell) else OVERVIEW_SAME):
             where = f"performance per watt {cell.benchmark} {cell.variant}"
             what = "from the details (the text divides ratios that it had rounded)"
             found.append(Finding("000", cell.table, where, cell.value, efficiency, what))
-    return found
-
-
-_DETAIL_002 = {
-    ("tbench", "haswell-48x-numa"): "detail-tbench",
-    ("dbench", "broadwell-80x-numa"): "detail-dbench",
-    ("kernbench", "haswell-48x-numa"): "detail-kernbench",
-    ("gitsource", "skylake-8x-uma"): "detail-gitsource",
-}
-
-
-def _check_overview_002() -> list[Finding]:
-    found = []
-    for cell in cells("002"):
-        table = _DETAIL_002.get((cell.benchmark, cell.machine))
-        if cell.table != "non-neutral-slide1" or table is None:
-            continue
-        ratio = overall_ratio("002", table, cell.variant)
-        if abs(ratio - cell.value) > 0.006:
-            where = f"overview {cell.benchmark} {cell.machine} {cell.variant}"
-            found.append(Finding("002", cell.table, where, cell.value, ratio, "the details give"))
     return found
 
 
@@ -400,28 +391,38 @@ def tables(seed: str) -> list[Table]:
     return found
 
 
-def _by_operation(found: Iterable[Published]) -> dict[tuple[str, str], list[Published]]:
-    rows: dict[tuple[str, str], list[Published]] = {}
-    for cell in found:
-        rows.setdefault((cell.metric, cell.parameter), []).append(cell)
-    return rows
+def _lines(part: Iterable[Published], *names: str) -> list[list[Published]]:
+    """The cells that stand in a line: those for which these attributes are equal."""
+    lines: dict[tuple[str, ...], list[Published]] = {}
+    for cell in part:
+        lines.setdefault(tuple(getattr(cell, name) for name in names), []).append(cell)
+    return list(lines.values())
+
+
+def _printed(line: Iterable[Published]) -> list[Cell | None]:
+    return [Cell(cell.value, text=cell.text, spread=cell.spread, change=cell.change) for cell in line]
+
+
+def _unique(part: Iterable[Published], name: str) -> list[str]:
+    return list(dict.fromkeys(getattr(cell, name) for cell in part))
+
+
+def _ordered(line: Sequence[Published], variants: Sequence[str]) -> list[Published]:
+    return sorted(line, key=lambda cell: variants.index(cell.variant))
 
 
 def _of_000() -> list[Table]:
-    everything = cells("000")
-    variants = list(dict.fromkeys(cell.variant for cell in everything if cell.table == "3-power"))
-    found = []
+    power = _part("000", "3-power")
+    variants = _unique(power, "variant")
     rows = []
     for kind, group in (("perf", "PERFORMANCE RATIOS"), ("ppw", "PERFORMANCE-PER-WATT RATIOS")):
-        part = [cell for cell in everything if cell.table == f"1-overview-{kind}_ratio"]
-        for name in dict.fromkeys(cell.benchmark for cell in part):
-            line = [cell for cell in part if cell.benchmark == name]
-            own = [Cell(cell.value, text=cell.text, same=_is_tilde(cell)) for cell in line]
-            rows.append(Row("", name, list(own), better=line[0].better, group=group))
-    method = f"published; ~ hides ratios within {100 * OVERVIEW_SAME:g} % of 1"
-    overview = Table("overview", variants, rows, title="1. DATA OVERVIEW", benchmark="overview", method=method)
+        for line in _lines(_part("000", f"1-overview-{kind}_ratio"), "benchmark"):
+            own: list[Cell | None] = [Cell(cell.value, text=cell.text, same=_is_tilde(cell)) for cell in line]
+            rows.append(Row("", line[0].benchmark, own, better=line[0].better, group=group))
+    overview = Table("overview", variants, rows, "1. DATA OVERVIEW", "overview")
+    overview.method = f"published; ~ hides ratios within {100 * OVERVIEW_SAME:g} % of 1"
     overview.notes = ["1-overview-perf_ratio", "1-overview-ppw_ratio"]
-    found.append(overview)
+    found = [overview]
     titles = {
         "2-detail-tbench4": ("tbench4 (i.e. dbench4 over the network, actually loopback)", "number of clients"),
         "2-detail-dbench": ("dbench (filesystem stressor)", "number of clients"),
@@ -429,33 +430,24 @@ def _of_000() -> list[Table]:
         "2-detail-gitsource": ("gitsource (time to run the git unit test suite)", "none"),
     }
     for name, (title, parameter) in titles.items():
-        part = [cell for cell in everything if cell.table == name]
-        rows = []
-        for (metric, _), line in _by_operation(part).items():
-            own = [
-                Cell(cell.value, text=cell.text, spread=cell.spread, change=cell.change)
-                for cell in _ordered(line, variants)
-            ]
-            kind = "percent" if line[0].spread_kind == "percent" else "absolute"
-            rows.append(Row(metric, line[0].param, list(own), spread_kind=kind))
+        part = _part("000", name)
+        rows = [
+            Row(
+                line[0].metric,
+                line[0].param,
+                _printed(_ordered(line, variants)),
+                spread_kind="percent" if line[0].spread_kind == "percent" else "absolute",
+            )
+            for line in _lines(part, "metric", "parameter")
+        ]
         runs = [f"{part[0].kernel}-{variant}" for variant in variants]
         table = Table("blocks", runs, rows, title, part[0].benchmark, parameter, part[0].unit, part[0].better)
-        table.method = "published; +- as printed"
-        table.notes = [name]
+        table.method, table.notes = "published; +- as printed", [name]
         found.append(table)
-    overview_notes = Table("power", variants, [], title="3. POWER CONSUMPTION TABLE", benchmark="power", unit="W")
-    part = [cell for cell in everything if cell.table == "3-power"]
-    for name in dict.fromkeys(cell.benchmark for cell in part):
-        line = [cell for cell in part if cell.benchmark == name]
-        overview_notes.rows.append(Row("", name, [Cell(cell.value, text=cell.text) for cell in line]))
-    overview_notes.method = "published; average power consumption (watts)"
-    overview_notes.notes = ["3-power"]
-    found.append(overview_notes)
-    return found
-
-
-def _ordered(line: Sequence[Published], variants: Sequence[str]) -> list[Published]:
-    return sorted(line, key=lambda cell: variants.index(cell.variant))
+    rows = [Row("", line[0].benchmark, _printed(line)) for line in _lines(power, "benchmark")]
+    watts = Table("power", variants, rows, "3. POWER CONSUMPTION TABLE", "power", unit="W")
+    watts.method, watts.notes = "published; average power consumption (watts)", ["3-power"]
+    return [*found, watts]
 
 
 def _of_001() -> list[Table]:
@@ -464,15 +456,12 @@ def _of_001() -> list[Table]:
         ("sqlite", "Trans", "Single socket skylake running sqlite"),
         ("dbench4", "", "Two-socket skylake running dbench4"),
     ):
-        part = [cell for cell in cells("001") if cell.table == name]
-        rows = []
-        for (metric, _), line in _by_operation(part).items():
-            own = [Cell(cell.value, text=cell.text, change=cell.change) for cell in line]
-            rows.append(Row(metric, operation or line[0].param, list(own)))
-        runs = list(dict.fromkeys(cell.kernel for cell in part))
+        part = _part("001", name)
+        lines = _lines(part, "metric", "parameter")
+        rows = [Row(line[0].metric, operation or line[0].param, _printed(line)) for line in lines]
+        runs = _unique(part, "kernel")
         table = Table("mmtests-old", runs, rows, where, name, unit=part[0].unit, better=part[0].better)
-        table.method = "published (mmtests of 2018)"
-        table.notes = [name]
+        table.method, table.notes = "published (mmtests of 2018)", [name]
         found.append(table)
     return found
 
@@ -497,40 +486,39 @@ _UNITS_002 = {
 def _of_002() -> list[Table]:
     found = []
     for name in ("non-neutral-slide1", "non-neutral-slide2"):
-        part = [cell for cell in cells("002") if cell.table == name]
+        part = _part("002", name)
         heads = list(dict.fromkeys(f"{_MACHINES_002[cell.machine][0]}\t{cell.variant}" for cell in part))
-        rows = []
-        for benchmark in dict.fromkeys(cell.benchmark for cell in part):
-            line = [cell for cell in part if cell.benchmark == benchmark]
-            own = [Cell(cell.value, text=cell.text) for cell in line]
-            rows.append(Row("", benchmark, list(own), unit=_UNITS_002[line[0].unit], better=line[0].better))
-        runs = list(dict.fromkeys(cell.variant for cell in part))
+        rows = [
+            Row("", line[0].benchmark, _printed(line), unit=_UNITS_002[line[0].unit], better=line[0].better)
+            for line in _lines(part, "benchmark")
+        ]
+        runs = _unique(part, "variant")
         table = Table("grid", runs, rows, "non-neutral benchmarks", "overview", heads=heads)
         table.method = f"published; geometric means of ratios over vanilla; columns of a machine: {', '.join(runs)}"
         table.notes = [name]
         found.append(table)
     for name in ("detail-tbench", "detail-dbench", "detail-kernbench", "detail-gitsource"):
-        part = [cell for cell in cells("002") if cell.table == name]
+        part = _part("002", name)
         rows = []
-        for line in _by_operation(part).values():
+        for line in _lines(part, "metric", "parameter"):
             label = {"kernbench": f"elps-{line[0].param}", "gitsource": "Elapsed"}.get(line[0].benchmark, line[0].param)
-            own = [
-                Cell(cell.value, text=cell.text, spread=cell.spread, change=cell.change, change_text=_percent(cell))
-                for cell in line
-            ]
-            rows.append(Row("", label, list(own), spread_kind="percent"))
+            rows.append(Row("", label, _with_text(line, "%"), spread_kind="percent"))
         first = part[0]
         runs = list(dict.fromkeys(f"{cell.kernel} {cell.variant}" for cell in part))
         title = f"{first.benchmark} on {_MACHINES_002[first.machine][1]}"
         table = Table("slides", runs, rows, title, first.benchmark, unit=_UNITS_002[first.unit], better=first.better)
-        table.method = "published; percentages cut, not rounded, at one decimal"
-        table.notes = [name]
+        table.method, table.notes = "published; percentages cut, not rounded, at one decimal", [name]
         found.append(table)
     return found
 
 
-def _percent(cell: Published) -> str | None:
-    return f"{cell.change_text}%" if cell.change_text else None
+def _with_text(line: Sequence[Published], percent: str) -> list[Cell | None]:
+    """Cells whose changes stand as they were printed."""
+    cells_ = _printed(line)
+    for cell, own in zip(line, cells_, strict=True):
+        if own is not None and cell.change_text:
+            own.change_text = cell.change_text + percent
+    return cells_
 
 
 _NAMES_003 = {
@@ -543,31 +531,23 @@ _NAMES_003 = {
 
 def _of_003() -> list[Table]:
     found = []
-    for name in dict.fromkeys(cell.table for cell in cells("003") if not cell.table.startswith("prose")):
-        part = [cell for cell in cells("003") if cell.table == name]
-        variants = list(dict.fromkeys(cell.variant for cell in part))
+    for name in _unique((cell for cell in cells("003") if not cell.table.startswith("prose")), "table"):
+        part = _part("003", name)
+        variants = _unique(part, "variant")
         # The Juno tables come in pairs: a device tree system, then an ACPI one; each has a baseline of its own.
-        pairs = [variants]
-        if name.startswith("juno-energy"):
-            pairs = [variants[:2], variants[2:]]
-        for pair in pairs:
-            own = [cell for cell in part if cell.variant in pair]
-            found.append(_box_003(name, pair, own))
+        pairs = [variants[:2], variants[2:]] if name.startswith("juno-energy") else [variants]
+        found += [_box_003(name, pair, [cell for cell in part if cell.variant in pair]) for pair in pairs]
     return found
 
 
 def _box_003(name: str, pair: Sequence[str], part: Sequence[Published]) -> Table:
-    plain = name == "juno-energy-homogeneous"
+    percent = "" if name == "juno-energy-homogeneous" else "%"
     rows = []
-    for line in _by_operation(part).values():
-        own: list[Cell | None] = []
-        for cell in _ordered(line, pair):
-            value, spread = cell.text.replace("e", "+"), cell.spread
-            change = None
-            if cell.change_text:
-                change = cell.change_text if plain else f"{cell.change_text}%"
-            one = Cell(cell.value, text=value, spread=spread, change=cell.change, change_text=change)
-            own.append(one)
+    for line in _lines(part, "metric", "parameter"):
+        own = _with_text(_ordered(line, pair), percent)
+        for cell in own:
+            if cell is not None and cell.text is not None:
+                cell.text = cell.text.replace("e", "+")
         rows.append(Row("", line[0].param, own, spread_kind="absolute"))
     heads = ["Groups", "Tasks"] if "hackbench" in name else ["#Tasks"]
     runs = [_NAMES_003.get(variant, variant) for variant in pair]
@@ -580,16 +560,10 @@ def _box_003(name: str, pair: Sequence[str], part: Sequence[Published]) -> Table
 
 
 def _of_004() -> list[Table]:
-    part = [cell for cell in cells("004") if cell.table == "pixel6-sugov-affinity"]
-    rows = []
-    for mask in dict.fromkeys(cell.parameter for cell in part):
-        line = [cell for cell in part if cell.parameter == mask]
-        own = [Cell(cell.value, text=cell.text) for cell in line]
-        rows.append(Row("", line[0].param, list(own), unit="IOPS, mW", better=""))
-    heads = [
-        "cpumask",
-        *(cell.metric.removeprefix("average power ") for cell in part if cell.parameter == part[0].parameter),
-    ]
+    part = _part("004", "pixel6-sugov-affinity")
+    lines = _lines(part, "parameter")
+    rows = [Row("", line[0].param, _printed(line), unit="IOPS, mW") for line in lines]
+    heads = ["cpumask", *(cell.metric.removeprefix("average power ") for cell in lines[0])]
     table = Table("listing", heads[1:], rows, benchmark=part[0].benchmark, heads=heads)
     table.method = "published; throughput and average power by affinity of the sugov:6 thread"
     table.notes = ["pixel6-sugov-affinity"]

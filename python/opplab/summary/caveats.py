@@ -52,26 +52,20 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
     >>> ignored({"governor": "performance", "epp": "power"}, "intel_pstate", none)
     ['intel_pstate has no energy performance preference without HWP: epp does nothing']
     >>> ignored({"governor": "powersave", "epp": "power", "no_hwp": True}, "intel_pstate", hwp)
-    ['without HWP there is no energy performance preference: epp power does nothing']
+    ['intel_pstate has no energy performance preference without HWP: epp does nothing']
     >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate", hwp)
     ['gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing; skylake-servers is a kernel with it']
     """
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
     epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
-    if policy.get("no_hwp") and driver.startswith("intel"):
-        words = []
-        if epp != "":
-            words.append(f"without HWP there is no energy performance preference: epp {epp} does nothing")
-        if dynamic != "auto":
-            words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
-        return words
     words = []
     if epp != "" and not has_epp(driver, machine, policy):
         without = " without HWP" if driver.startswith("intel") else ""
         words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
-    if dynamic == "on" and driver == "intel_pstate" and not has_hwp(machine):
-        words.append("without HWP there is no hwp_dynamic_boost: on does nothing")
+    off = bool(policy.get("no_hwp")) and driver.startswith("intel") and dynamic != "auto"
+    if off or (dynamic == "on" and driver == "intel_pstate" and not has_hwp(machine)):
+        words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
     if words:
         return words
     if driver == "intel_pstate" and dynamic == "on" and _boost_of(policy) == "absent":
