@@ -134,6 +134,43 @@ def test_performance_per_watt_of_unlike_parameters_is_refused(gone: tuple[str, .
         assert math.isnan(page.benchmarks[0].gains[1][0])
 
 
+@pytest.mark.parametrize(("energy", "joules"), [("J", 1.0), ("kJ", 1e3), ("mJ", 1e-3), ("Wh", 3600.0)])
+@pytest.mark.parametrize(("time", "seconds"), [("s", 1.0), ("ms", 1e-3), ("min", 60.0)])
+def test_energy_over_time_is_watts_in_any_unit(energy: str, joules: float, time: str, seconds: float) -> None:
+    """240 W were 0.24 of energies in kJ, and 4 of Wh over minutes."""
+    found = []
+    for policy, took in (("old", (100.0, 101.0)), ("new", (80.0, 81.0))):
+        found += rows(policy, "elapsed", [one / seconds for one in took], time, "lower")
+        found += rows(policy, "energy", [240 * one / joules for one in took], energy, "lower")
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="power")
+    assert [cell and cell.value for cell in table.rows[0].cells] == pytest.approx([240.0, 240.0])
+    cell = ratios(found)[0].rows[0].cells[1]
+    assert cell is not None
+    # Of equal power it is the time.
+    assert cell.ratio == pytest.approx(201 / 161)
+
+
+@pytest.mark.parametrize(("unit", "watts"), [("mW", 1e-3), ("uW", 1e-6), ("kW", 1e3)])
+def test_power_in_other_units_is_power(unit: str, watts: float) -> None:
+    """`no power was recorded` of powers in mW, which also refused the answers of other machines."""
+    found = [row for policy in ("old", "new") for row in _light_and_busy(policy)]
+    for row in found:
+        if row["metric"] == "power" and row["policy"] == "new":
+            row["value"] = 2 * float(str(row["value"]))
+    other = [
+        {**row, "machine": "other", **({"unit": unit, "value": row["value"] / watts} if row["unit"] == "W" else {})}
+        for row in found
+    ]
+    whole = [{**row, "machine": "first"} for row in found]
+    for table, by_hand in (("power", 60.2), ("ppw", 0.5)):
+        tables = opplab.compare(results.frame([*whole, *other]), baseline="old", table=table)
+        for one in tables:
+            cell = one.rows[0].cells[1]
+            assert cell is not None
+            assert cell.value == pytest.approx(by_hand)
+        assert [one.machine for one in tables] == ["first", "other"]
+
+
 def _light_and_busy(policy: str) -> list[dict[str, object]]:
     found = rows(policy, "throughput", (100.0, 101.0), "MB/s", "higher")
     found += rows(policy, "throughput", (500.0, 501.0), "MB/s", "higher", param="n=16")

@@ -20,7 +20,7 @@ from opplab.comparison.method import (
 )
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
-from opplab.runs import SHARES, Run, Series, Watts
+from opplab.runs import IN_JOULES, IN_WATTS, SHARES, Run, Series, Watts
 
 _ONE_MEAN = "power is known as one mean of each run"
 
@@ -165,7 +165,7 @@ def gains(
 
 def is_performance(unit: str) -> bool:
     """Whether a metric in that unit may be performance: energy and power are none."""
-    return unit.partition("/")[0] not in ("J", "mJ", "uJ", "kJ", "Wh", "mWh", "W", "mW", "uW", "kW")
+    return unit.partition("/")[0] not in {**IN_JOULES, **IN_WATTS}
 
 
 def by_metric(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
@@ -272,7 +272,7 @@ def overview(
                     Row("", name, shown, "", "higher", group="PERFORMANCE-PER-WATT RATIOS", metric=metric)
                 )
     if kind in ("power", "ppw") and not power:
-        raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
+        raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W, mW, uW or kW")
     if kind == "ppw" and not efficiency:
         given = ", ".join(dict.fromkeys(row.metric for row in performance))
         needs = "it takes a rate or a time, and the baseline's power (see --metric)"

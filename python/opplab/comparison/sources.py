@@ -31,7 +31,7 @@ from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.statistics import amean, hmean
 from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
-from opplab.runs import Problem, Run, Series, Watts
+from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, Problem, Run, Series, Watts
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.store import Store
 
@@ -321,7 +321,7 @@ class Frame(Source):
 
     def watts(self, run: str, benchmark: str) -> Watts | None:
         """Mean of the metric ``power``, of turbostat's PkgWatt, of the one metric in W, or energy over duration."""
-        own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
+        own = _in_base_units(self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark)))
 
         def means(*names: str) -> dict[str, float]:
             known = own.filter(pl.col("metric").is_in(names), pl.col("value").is_finite())
@@ -379,16 +379,17 @@ class Frame(Source):
         """Values of each case by its power."""
         found = Run(run.name, run.benchmark)
         own = self.table.filter((pl.col("run") == run.name) & (pl.col("benchmark") == run.benchmark))
+        metered = _in_base_units(own)
         keys = [name for name in ("machine", "param", "iteration", "seed", "date", "file") if name in own.columns]
         marks = [pl.col(name).is_not_null() for name in keys if name in ("iteration", "seed", "date")]
 
         def by_case(name: str, *metrics: str) -> pl.DataFrame:
-            rows = own.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
+            rows = metered.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
             means = rows.group_by(keys).agg(pl.col("value").mean().alias(name), pl.len())
             # Values that nothing separates are of several cases.
             return means.filter((pl.col("len") == 1) | pl.any_horizontal(marks)).drop("len")
 
-        if total := _power_of(own):
+        if total := _power_of(metered):
             watts = by_case("watts", total)
         else:
             watts = by_case("joules", "energy").join(by_case("seconds", *_SECONDS), on=keys, nulls_equal=True)
@@ -410,6 +411,20 @@ _CASE = ("machine", "benchmark", "param", "iteration", "seed", "date", "file")
 _METERED = ("energy", "power")
 _SECONDS = ("duration", "elapsed")
 """Metrics of how long a case took, in s."""
+
+
+_BASE_UNITS = {
+    unit: (base, scale)
+    for base, scales in (("W", IN_WATTS), ("J", IN_JOULES), ("s", IN_SECONDS))
+    for unit, scale in scales.items()
+}
+
+
+def _in_base_units(own: pl.DataFrame) -> pl.DataFrame:
+    """Give powers in W, energies in J and times in s; the unit of anything else is null."""
+    unit = pl.col("unit").replace_strict({one: base for one, (base, _) in _BASE_UNITS.items()}, default=None)
+    scale = pl.col("unit").replace_strict({one: by for one, (_, by) in _BASE_UNITS.items()}, default=None)
+    return own.with_columns(unit=unit.cast(pl.String), value=pl.col("value") * scale.cast(pl.Float64))
 
 
 def _power_of(own: pl.DataFrame) -> str:
