@@ -171,6 +171,41 @@ def test_power_in_other_units_is_power(unit: str, watts: float) -> None:
         assert [one.machine for one in tables] == ["first", "other"]
 
 
+def _tree_of_equal_runs(folder: Path, jobs: dict[str, tuple[int, ...]]) -> Path:
+    """Runs of kernbench that take the same time and power at each number of jobs; power rises with the jobs."""
+    for run, of_run in jobs.items():
+        for at in range(3):
+            place = folder / run / f"iter-{at}"
+            (place / "kernbench" / "logs").mkdir(parents=True)
+            log = ["Package\tCore\tCPU\tAvg_MHz\tBusy%\tPkgWatt"]
+            for number in of_run:
+                text = f"90.00user 9.00system 1:4{at}.00elapsed 99%CPU (0avgtext+0avgdata 100maxresident)k\n"
+                (place / "kernbench" / "logs" / f"time-{number}-1").write_text(text)
+                log += [f"-\t-\t-\t1500\t60\t{50 * number + at}.00"] * 10
+            (place / "turbostat-kernbench").write_text("\n".join(log) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("benchmark", ["kernbench", "kernbench:Elapsed-2"])
+def test_power_that_an_iteration_shares_with_a_lacking_parameter_is_of_unlike_work(
+    tmp_path: Path, benchmark: str
+) -> None:
+    """Equal runs, one without its busiest parameter, were 1.7 times as efficient: their powers are not of the same."""
+    tree = _tree_of_equal_runs(tmp_path, {"old": (2, 4, 8), "new": (2, 4), "same": (2, 4, 8)})
+    for base in ("old", "new"):
+        (table,) = opplab.compare(tree, runs=[base, "new" if base == "old" else "old"], table="ppw",
+                                  benchmarks=[benchmark])  # fmt: skip
+        cell = table.rows[0].cells[1]
+        assert cell is not None
+        assert (cell.ratio, cell.cannot) == (None, "new lacks the parameter 8")
+        checks = check([table], ["any < -50%"])
+        assert [one.failed for one in checks] == [True]
+        assert "new lacks the parameter 8" in checks[0].message
+    page = report(tree, runs=["old", "new", "same"], benchmarks=[benchmark])
+    assert math.isnan(page.benchmarks[0].gains[1][0])
+    assert page.benchmarks[0].gains[2][0] == pytest.approx(1.0)
+
+
 def _light_and_busy(policy: str) -> list[dict[str, object]]:
     found = rows(policy, "throughput", (100.0, 101.0), "MB/s", "higher")
     found += rows(policy, "throughput", (500.0, 501.0), "MB/s", "higher", param="n=16")

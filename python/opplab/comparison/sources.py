@@ -144,8 +144,15 @@ class Tree(Source):
         return find(benchmark, report).default_metric
 
     def watts(self, run: str, benchmark: str) -> Watts | None:
-        """Mean of turbostat's PkgWatt."""
-        return _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt")) if run in self._places else None
+        """Mean of turbostat's PkgWatt, over all parameters that the benchmark ran with."""
+        if run not in self._places:
+            return None
+        found = _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt"))
+        if found is not None:
+            main = self.load(run, benchmark, self.default_metric(benchmark))
+            logged = main.series or self.load(run, benchmark).series
+            found.params = tuple(dict.fromkeys(one.param for one in logged.values() if one.param))
+        return found
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
