@@ -80,6 +80,30 @@ def test_performance_per_watt_is_work_by_energy(higher: bool) -> None:
     assert (gain.certain, gain.significant) == (used.certain, used.significant)
 
 
+def test_performance_per_watt_of_a_part_is_that_of_its_work() -> None:
+    """The start at a low clock is in the power of the part and not in the time of the whole: 9 % of nothing."""
+    found, part = [], 0.1
+    for policy, start_s in (("old", 0.0), ("new", 0.02)):
+        for at, took in enumerate((1.0, 1.01, 1.02)):
+            # 50 W while it works, and 5 W in a start that does no work.
+            joules, seconds = 50 * part * took + 5 * start_s, part * took + start_s
+            for metric, value, unit in (
+                ("elapsed", took, "s"),
+                ("energy", joules, "J"),
+                ("power", joules / seconds, "W"),
+                ("work_done", 2 * part, "s"),
+            ):
+                more = {"source": "sim", "iteration": at, "seed": at}
+                found += rows(policy, metric, [value], unit, "" if metric == "work_done" else "lower", **more)
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="ppw", metric="elapsed")
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    # The same work in the same time; the start adds its joules and no more.
+    assert cell.ratio == pytest.approx(5.05 / (5.05 + 0.1))
+    words = "elapsed is of the whole benchmark, energy of the 0.1000 to 0.1220 s of it that were simulated"
+    assert f"b: {words}; performance per watt is of energy_per_work" in table.notes
+
+
 def test_one_mean_of_power_has_no_interval_and_says_so() -> None:
     """Nothing separates the values of a log of watts, so that no quotient has a spread."""
     found = [*bursts("old", 1.0), *bursts("new", 1.5)]

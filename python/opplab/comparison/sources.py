@@ -351,21 +351,13 @@ class Frame(Source):
 
     def notes(self, benchmark: str) -> list[str]:
         """Which runs did not end or are of the start, and of which part of a benchmark's time its energy is."""
-        from opplab.report.numbers import of_a_part
-
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
-        keys = ["run", "machine", "param", "iteration", "seed"]
-        wanted = own.filter(pl.col("metric").is_in(["energy", "power"])).group_by(keys)
-        cases = wanted.agg(pl.col("value").filter(pl.col("metric") == name).mean().alias(name) for name in _METERED)
-        parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
         found = []
         whole = own.filter(pl.col("metric").is_in(_times()))
         if cut := whole["value"].null_count():
             found.append(f"{cut} of {whole.height} runs did not end: their time is unknown, their energy is left out")
-        for metric in _times():
-            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
-            known = times.select("part", "value").drop_nulls().iter_rows()
-            found += [words] if (words := of_a_part(metric, known)) else []
+        cut_short = self._of_a_part(benchmark)
+        found += [f"{words}; performance per watt is of {ENERGY_PER_WORK}" for words in cut_short.values()]
         idle = (
             own.filter(pl.col("metric") == FIRST_IDLE).group_by("run", "machine", "param").agg(pl.col("value").mean())
         )
@@ -373,6 +365,21 @@ class Frame(Source):
         shares = {name: of_run.get(name) or 0.0 for name in self.runs()}
         found += [words] if (words := in_first_idle(shares)) else []
         return found
+
+    def _of_a_part(self, benchmark: str) -> dict[str, str]:
+        """The times that are of a whole benchmark where its energy is of a part of it, and that in words."""
+        from opplab.report.numbers import of_a_part
+
+        own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
+        keys = ["run", "machine", "param", "iteration", "seed"]
+        wanted = own.filter(pl.col("metric").is_in(_METERED)).group_by(keys)
+        cases = wanted.agg(pl.col("value").filter(pl.col("metric") == name).mean().alias(name) for name in _METERED)
+        parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
+        found = {}
+        for metric in _times():
+            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
+            found[metric] = of_a_part(metric, times.select("part", "value").drop_nulls().iter_rows())
+        return {metric: words for metric, words in found.items() if words}
 
     def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
         """Which of some metrics the start of a benchmark's runs may decide, in sentences."""
@@ -383,15 +390,15 @@ class Frame(Source):
         return list(dict.fromkeys(filter(None, words)))
 
     def per_watt(self, run: Run) -> Run:
-        """Values of each case by its power."""
+        """Values of each case by its power; the energy by work of one whose power is of a part of its time."""
         found = Run(run.name, run.benchmark)
         own = self.table.filter((pl.col("run") == run.name) & (pl.col("benchmark") == run.benchmark))
         metered = _in_base_units(own)
         keys = [name for name in ("machine", "param", "iteration", "seed", "date", "file") if name in own.columns]
         marks = [pl.col(name).is_not_null() for name in keys if name in ("iteration", "seed", "date")]
 
-        def by_case(name: str, *metrics: str) -> pl.DataFrame:
-            rows = metered.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
+        def by_case(name: str, *metrics: str, of: pl.DataFrame = metered) -> pl.DataFrame:
+            rows = of.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
             means = rows.group_by(keys).agg(pl.col("value").mean().alias(name), pl.len())
             # Values that nothing separates are of several cases.
             return means.filter((pl.col("len") == 1) | pl.any_horizontal(marks)).drop("len")
@@ -405,7 +412,13 @@ class Frame(Source):
         rows = own.filter(pl.col("metric").is_in(metrics)).join(watts, on=keys, how="left", nulls_equal=True)
         power = pl.when(pl.col("watts") > 0).then("watts")
         value = pl.when(pl.col("better") == "higher").then(pl.col("value") / power).otherwise(pl.col("value") * power)
-        place = Frame(rows.with_columns(value=value).drop("watts"))
+        if cut_short := self._of_a_part(run.benchmark).keys() & set(metrics):
+            each = by_case("each", ENERGY_PER_WORK, of=with_energy_of_cases(own))
+            rows = rows.join(each, on=keys, how="left", nulls_equal=True)
+            # The part holds the start, which the time does not: their product is no energy.
+            of_part = pl.col("metric").is_in(cut_short) & pl.col("value").is_not_null()
+            value = pl.when(of_part).then("each").otherwise(value)
+        place = Frame(rows.with_columns(value=value).select(own.columns))
         for metric in metrics if rows["watts"].count() else ():
             of_metric = place.load(run.name, run.benchmark, metric)
             found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
