@@ -210,6 +210,33 @@ def _tree_of_equal_runs(folder: Path, jobs: dict[str, tuple[int, ...]]) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("table", ["detail", "ratio", "significance", "nocompare", "overview", "ppw", "power"])
+def test_a_benchmark_that_cannot_be_read_leaves_the_others(tmp_path: Path, table: str) -> None:
+    """It refused them all, in overviews for `no metric named 'loadfile'`."""
+    shutil.copytree(GOLDEN, tmp_path / "tree")
+    for log in (tmp_path / "tree").rglob("dbench/logs/*"):
+        log.write_bytes(b"no log")
+    found = opplab.compare(tmp_path / "tree", table=table)
+    whole = opplab.compare(GOLDEN, table=table)
+    assert [str(problem) for problem in found.problems if problem.path == "dbench"]
+    rest = [row for one in whole for row in one.rows if "dbench" not in (one.benchmark, row.operation)]
+    assert [row for one in found for row in one.rows] == rest
+    assert rest
+    with pytest.raises(opplab.OpplabError, match="has no values of dbench"):
+        opplab.compare(tmp_path / "tree", table=table, benchmarks=["dbench"])
+
+
+def test_a_machine_without_power_leaves_the_others() -> None:
+    found = [row for policy in ("old", "new") for row in _light_and_busy(policy)]
+    other = [{**row, "machine": "none"} for row in found if row["metric"] != "power"]
+    for table in ("power", "ppw"):
+        tables = opplab.compare(results.frame([*other, *found]), baseline="old", table=table)
+        assert [one.machine for one in tables] == [""]
+        assert "none: no power was recorded" in str(tables.problems[0])
+        with pytest.raises(opplab.OpplabError, match="no power was recorded"):
+            opplab.compare(results.frame(other), baseline="old", table=table)
+
+
 @pytest.mark.parametrize("benchmark", ["kernbench", "kernbench:Elapsed-2"])
 def test_power_that_an_iteration_shares_with_a_lacking_parameter_is_of_unlike_work(
     tmp_path: Path, benchmark: str
