@@ -144,23 +144,20 @@ class Saving:
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
         missed = base.parts.get("missed_activations")
-        change = None if chosen is None else chosen.changes.get(POWER_AT_EQUAL_WORK)
+        change, saved = (None, None) if chosen is None else (chosen.changes.get(POWER_AT_EQUAL_WORK), chosen.saved)
         passed = ""
         # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
         counted = choice.goals[0] == POWER_AT_EQUAL_WORK and base.meets >= 0.5
         if chosen is not None and change is not None and counted and change.value >= 0:
             passed = f"{chosen.label} is the best in {choice.best_in(chosen)}, but its mean "
             passed += f"({title_of(POWER_AT_EQUAL_WORK)} {change.certainty.text(change.value)}) saves nothing"
-            chosen, change = base, None
+            chosen, change, saved = base, None, None
 
         limits = [*choice.constraints, *choice.work] if chosen is not None else []
         price = choice.price() if change is not None and power is not None else ""
         # Waits that nobody asks for are read in the price alone.
         cold = choice.cold if price or choice.constraints or choice.goals != [POWER_AT_EQUAL_WORK] else ""
-
-        def saved(percent: float | None) -> float | None:
-            return None if percent is None or power is None else -power * percent / 100
-
+        judged = None if saved is None else saved.certainty
         return cls(
             setting="" if chosen is None else chosen.label,
             baseline=choice.baseline,
@@ -168,15 +165,15 @@ class Saving:
             keeps=choice.keeps_in(chosen) if chosen is not None and limits else "",
             limits=" and ".join(limits) if chosen is not None and chosen.meets < 1 else "",
             base_watts=power,
-            watts=0.0 if chosen is base else None if change is None else saved(change.value),
-            low=None if change is None else saved(change.high),
-            high=None if change is None else saved(change.low),
-            clear=change is not None and change.certainty.is_clear and power is not None,
+            watts=0.0 if chosen is base else None if saved is None else saved.value,
+            low=None if saved is None else saved.low,
+            high=None if saved is None else saved.high,
+            clear=judged is not None and judged.is_clear,
             commands=[] if chosen is None else list(chosen.commands),
             price=price,
             twins=choice.same(),
             passed=passed,
-            reason="" if change is None else change.certainty.reason,
+            reason="" if judged is None else judged.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
             left_out=choice.left_out(),
             missing=[*(f"{words}." for words in (cold, choice.boost) if words), *choice.missing],
