@@ -317,6 +317,46 @@ def test_the_interval_of_watts_saved_holds_what_the_baseline_may_draw() -> None:
     assert (best.saved.value, best.saved.low, best.saved.high) == pytest.approx(by_hand, rel=1e-3)
 
 
+def test_a_dump_and_its_machine_file_with_the_generic_curve_are_one_type(dumps: Path) -> None:
+    """They were two, of equal hardware, and power by the same curve."""
+    text, _ = generic_power(_opplab.import_machine(str(dumps / "a.tar.xz"))[0].renamed("mine").to_toml())
+    file = dumps / "mine.toml"
+    file.write_text(text)
+    (kind,), refused = types_of({dumps / "a.tar.xz": 3, file: 4})
+    assert (kind.machines, refused) == (7, [])
+
+
+def test_limits_of_a_dumps_clock_are_named(tmp_path: Path) -> None:
+    """Goal: a machine with boost off is answered for with boost, and that is no secret."""
+    for name in ("on", "off", "capped"):
+        cpu = tmp_path / name / "sys/devices/system/cpu"
+        policy = cpu / "cpufreq/policy0"
+        files = {
+            cpu / "online": "0",
+            cpu / "present": "0",
+            cpu / "cpufreq/boost": "0" if name == "off" else "1",
+            policy / "affected_cpus": "0",
+            policy / "related_cpus": "0",
+            policy / "scaling_driver": "acpi-cpufreq",
+            policy / "scaling_governor": "schedutil",
+            policy / "scaling_available_frequencies": "2000000 1500000 1000000",
+            policy / "scaling_max_freq": "1500000" if name == "capped" else "2000000",
+            **{policy / f"cpuinfo_{end}_freq": khz for end, khz in (("min", "1000000"), ("max", "2000000"))},
+        }
+        for file, value in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(value + "\n")
+    (kind,), refused = types_of(dict.fromkeys((tmp_path / name for name in ("on", "off", "capped")), 1))
+    assert (kind.machines, refused) == (3, [])
+    assert kind.without_limits() == [
+        "cpufreq/boost is 0 in off: the governors are compared without it.",
+        "scaling_max_freq is 1500000 kHz of 2000000 kHz on policies 0 in capped: the governors are compared without it.",
+    ]
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    text = fleet([tmp_path], load, governors=["schedutil", "performance"], **OPTIONS).text(80)
+    assert "cpufreq/boost is 0 in off: the governors are compared without it." in " ".join(text.split())
+
+
 def test_what_saves_nothing_by_the_mean_is_not_recommended(
     dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
 ) -> None:
