@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 SHARES = frozenset(("%", "percent"))
 """Units of shares, whose changes are in percentage points."""
 
+IN_WATTS = {"W": 1.0, "mW": 1e-3, "uW": 1e-6, "kW": 1e3}
+IN_JOULES = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "kJ": 1e3, "mWh": 3.6, "Wh": 3600.0, "kWh": 3.6e6}
+IN_SECONDS = {
+    **dict.fromkeys(("s", "sec", "seconds"), 1.0),
+    **{"ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9, "min": 60.0, "h": 3600.0},
+}
+"""`IN_WATTS`, `IN_JOULES` and `IN_SECONDS`: units of power, energy and time, in W, J and s."""
+
 
 def is_rate(higher: bool, unit: str = "") -> bool:
     """Whether values are rates, whose means are harmonic: more is better, and they are neither shares nor amounts.

@@ -80,6 +80,30 @@ def test_performance_per_watt_is_work_by_energy(higher: bool) -> None:
     assert (gain.certain, gain.significant) == (used.certain, used.significant)
 
 
+def test_performance_per_watt_of_a_part_is_that_of_its_work() -> None:
+    """The start at a low clock is in the power of the part and not in the time of the whole: 9 % of nothing."""
+    found, part = [], 0.1
+    for policy, start_s in (("old", 0.0), ("new", 0.02)):
+        for at, took in enumerate((1.0, 1.01, 1.02)):
+            # 50 W while it works, and 5 W in a start that does no work.
+            joules, seconds = 50 * part * took + 5 * start_s, part * took + start_s
+            for metric, value, unit in (
+                ("elapsed", took, "s"),
+                ("energy", joules, "J"),
+                ("power", joules / seconds, "W"),
+                ("work_done", 2 * part, "s"),
+            ):
+                more = {"source": "sim", "iteration": at, "seed": at}
+                found += rows(policy, metric, [value], unit, "" if metric == "work_done" else "lower", **more)
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="ppw", metric="elapsed")
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    # The same work in the same time; the start adds its joules and no more.
+    assert cell.ratio == pytest.approx(5.05 / (5.05 + 0.1))
+    words = "elapsed is of the whole benchmark, energy of the 0.1000 to 0.1220 s of it that were simulated"
+    assert f"b: {words}; performance per watt is of energy_per_work" in table.notes
+
+
 def test_one_mean_of_power_has_no_interval_and_says_so() -> None:
     """Nothing separates the values of a log of watts, so that no quotient has a spread."""
     found = [*bursts("old", 1.0), *bursts("new", 1.5)]
@@ -132,6 +156,105 @@ def test_performance_per_watt_of_unlike_parameters_is_refused(gone: tuple[str, .
             assert (cell.change, words in str(table)) == ((None, True) if compared else (pytest.approx(0.0), False))
         page = report(results.frame(cut), baseline=base)
         assert math.isnan(page.benchmarks[0].gains[1][0])
+
+
+@pytest.mark.parametrize(("energy", "joules"), [("J", 1.0), ("kJ", 1e3), ("mJ", 1e-3), ("Wh", 3600.0)])
+@pytest.mark.parametrize(("time", "seconds"), [("s", 1.0), ("ms", 1e-3), ("min", 60.0)])
+def test_energy_over_time_is_watts_in_any_unit(energy: str, joules: float, time: str, seconds: float) -> None:
+    """240 W were 0.24 of energies in kJ, and 4 of Wh over minutes."""
+    found = []
+    for policy, took in (("old", (100.0, 101.0)), ("new", (80.0, 81.0))):
+        found += rows(policy, "elapsed", [one / seconds for one in took], time, "lower")
+        found += rows(policy, "energy", [240 * one / joules for one in took], energy, "lower")
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="power")
+    assert [cell and cell.value for cell in table.rows[0].cells] == pytest.approx([240.0, 240.0])
+    cell = ratios(found)[0].rows[0].cells[1]
+    assert cell is not None
+    # Of equal power it is the time.
+    assert cell.ratio == pytest.approx(201 / 161)
+
+
+@pytest.mark.parametrize(("unit", "watts"), [("mW", 1e-3), ("uW", 1e-6), ("kW", 1e3)])
+def test_power_in_other_units_is_power(unit: str, watts: float) -> None:
+    """`no power was recorded` of powers in mW, which also refused the answers of other machines."""
+    found = [row for policy in ("old", "new") for row in _light_and_busy(policy)]
+    for row in found:
+        if row["metric"] == "power" and row["policy"] == "new":
+            row["value"] = 2 * float(str(row["value"]))
+    other = [
+        {**row, "machine": "other", **({"unit": unit, "value": row["value"] / watts} if row["unit"] == "W" else {})}
+        for row in found
+    ]
+    whole = [{**row, "machine": "first"} for row in found]
+    for table, by_hand in (("power", 60.2), ("ppw", 0.5)):
+        tables = opplab.compare(results.frame([*whole, *other]), baseline="old", table=table)
+        for one in tables:
+            cell = one.rows[0].cells[1]
+            assert cell is not None
+            assert cell.value == pytest.approx(by_hand)
+        assert [one.machine for one in tables] == ["first", "other"]
+
+
+def _tree_of_equal_runs(folder: Path, jobs: dict[str, tuple[int, ...]]) -> Path:
+    """Runs of kernbench that take the same time and power at each number of jobs; power rises with the jobs."""
+    for run, of_run in jobs.items():
+        for at in range(3):
+            place = folder / run / f"iter-{at}"
+            (place / "kernbench" / "logs").mkdir(parents=True)
+            log = ["Package\tCore\tCPU\tAvg_MHz\tBusy%\tPkgWatt"]
+            for number in of_run:
+                text = f"90.00user 9.00system 1:4{at}.00elapsed 99%CPU (0avgtext+0avgdata 100maxresident)k\n"
+                (place / "kernbench" / "logs" / f"time-{number}-1").write_text(text)
+                log += [f"-\t-\t-\t1500\t60\t{50 * number + at}.00"] * 10
+            (place / "turbostat-kernbench").write_text("\n".join(log) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("table", ["detail", "ratio", "significance", "nocompare", "overview", "ppw", "power"])
+def test_a_benchmark_that_cannot_be_read_leaves_the_others(tmp_path: Path, table: str) -> None:
+    """It refused them all, in overviews for `no metric named 'loadfile'`."""
+    shutil.copytree(GOLDEN, tmp_path / "tree")
+    for log in (tmp_path / "tree").rglob("dbench/logs/*"):
+        log.write_bytes(b"no log")
+    found = opplab.compare(tmp_path / "tree", table=table)
+    whole = opplab.compare(GOLDEN, table=table)
+    assert [str(problem) for problem in found.problems if problem.path == "dbench"]
+    rest = [row for one in whole for row in one.rows if "dbench" not in (one.benchmark, row.operation)]
+    assert [row for one in found for row in one.rows] == rest
+    assert rest
+    with pytest.raises(opplab.OpplabError, match="has no values of dbench"):
+        opplab.compare(tmp_path / "tree", table=table, benchmarks=["dbench"])
+
+
+def test_a_machine_without_power_leaves_the_others() -> None:
+    found = [row for policy in ("old", "new") for row in _light_and_busy(policy)]
+    other = [{**row, "machine": "none"} for row in found if row["metric"] != "power"]
+    for table in ("power", "ppw"):
+        tables = opplab.compare(results.frame([*other, *found]), baseline="old", table=table)
+        assert [one.machine for one in tables] == [""]
+        assert "none: no power was recorded" in str(tables.problems[0])
+        with pytest.raises(opplab.OpplabError, match="no power was recorded"):
+            opplab.compare(results.frame(other), baseline="old", table=table)
+
+
+@pytest.mark.parametrize("benchmark", ["kernbench", "kernbench:Elapsed-2"])
+def test_power_that_an_iteration_shares_with_a_lacking_parameter_is_of_unlike_work(
+    tmp_path: Path, benchmark: str
+) -> None:
+    """Equal runs, one without its busiest parameter, were 1.7 times as efficient: their powers are not of the same."""
+    tree = _tree_of_equal_runs(tmp_path, {"old": (2, 4, 8), "new": (2, 4), "same": (2, 4, 8)})
+    for base in ("old", "new"):
+        (table,) = opplab.compare(tree, runs=[base, "new" if base == "old" else "old"], table="ppw",
+                                  benchmarks=[benchmark])  # fmt: skip
+        cell = table.rows[0].cells[1]
+        assert cell is not None
+        assert (cell.ratio, cell.cannot) == (None, "new lacks the parameter 8")
+        checks = check([table], ["any < -50%"])
+        assert [one.failed for one in checks] == [True]
+        assert "new lacks the parameter 8" in checks[0].message
+    page = report(tree, runs=["old", "new", "same"], benchmarks=[benchmark])
+    assert math.isnan(page.benchmarks[0].gains[1][0])
+    assert page.benchmarks[0].gains[2][0] == pytest.approx(1.0)
 
 
 def _light_and_busy(policy: str) -> list[dict[str, object]]:

@@ -245,7 +245,11 @@ def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: fl
     changes = {**best.changes, "power_at_equal_work": energy, "power": Parts(power, None, None, None, None)}
     parts = {**base.parts, "missed_activations": Parts(missed, None, None, None, None)}
     base = replace(base, best=0.4, meets=1.0, breaks=(), parts=parts)
-    return replace(choice, options=[replace(best, best=0.6, meets=1.0, breaks=(), changes=changes), base])
+    watts = -base.parts["power"].value / 100
+    low, high = (None if end is None else end * watts for end in (energy.high, energy.low))
+    saved = replace(energy, value=energy.value * watts, low=low, high=high)
+    best = replace(best, best=0.6, meets=1.0, breaks=(), changes=changes, saved=saved)
+    return replace(choice, options=[best, base])
 
 
 def answer(dumps: Path, monkeypatch: pytest.MonkeyPatch, found: opplab.Choice) -> Fleet:
@@ -285,6 +289,70 @@ def test_watts_saved_are_those_of_a_machine_that_is_idle_once_the_work_is_done(t
     one = opplab.choose("epyc-7742-2s", opplab.Workload.parse(whole, name="w"), governors=governors, **how)
     (words,) = [text for text in one.findings() if text.startswith("At the pace of schedutil, idle once that work is")]
     assert f" its power is {-100 * by_hand / base:.1f} %" in words
+
+
+def test_the_interval_of_watts_saved_holds_what_the_baseline_may_draw() -> None:
+    """Goal: where all power may be half or twice as much, so may be the watts saved; no share of it changes.
+
+    Method: the interval of the baseline's power, whose draws have the same factor, times the share that is saved.
+    """
+    tree = dict(opplab.Machine.load("juno-r2").tree)
+    for cluster in tree["cluster"]:
+        del cluster["cluster_idle"]
+        for entry in (*cluster["opp"], *cluster["idle"]):
+            entry.update({"cluster_uw": 0} if "khz" in entry else {"uw": 0})
+    machine = opplab.Machine.from_tree({**tree, "range": {"cluster.opp.busy_uw": {"percent": [50, 200]}}})
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    how = {**OPTIONS, "uncertainty": 60, "seconds": 0.4, "variation": "none"}
+    found = opplab.choose(machine, load, governors=["performance", "powersave"], constraints=["none"],
+                          goals=["power_at_equal_work"], **how)  # fmt: skip
+    base, best = (next(one for one in found.options if one.label == name) for name in ("performance", "powersave"))
+    change, power = best.changes["power_at_equal_work"], base.parts["power"]
+    assert change.low == pytest.approx(change.high, rel=1e-3), "the share is the same in all draws"
+    assert power.high / power.low > 3
+    assert best.saved is not None
+    by_hand = [-change.value / 100 * one for one in (power.value, power.low, power.high)]
+    assert (best.saved.value, best.saved.low, best.saved.high) == pytest.approx(by_hand, rel=1e-3)
+
+
+def test_a_dump_and_its_machine_file_with_the_generic_curve_are_one_type(dumps: Path) -> None:
+    """They were two, of equal hardware, and power by the same curve."""
+    text, _ = generic_power(_opplab.import_machine(str(dumps / "a.tar.xz"))[0].renamed("mine").to_toml())
+    file = dumps / "mine.toml"
+    file.write_text(text)
+    (kind,), refused = types_of({dumps / "a.tar.xz": 3, file: 4})
+    assert (kind.machines, refused) == (7, [])
+
+
+def test_limits_of_a_dumps_clock_are_named(tmp_path: Path) -> None:
+    """Goal: a machine with boost off is answered for with boost, and that is no secret."""
+    for name in ("on", "off", "capped"):
+        cpu = tmp_path / name / "sys/devices/system/cpu"
+        policy = cpu / "cpufreq/policy0"
+        files = {
+            cpu / "online": "0",
+            cpu / "present": "0",
+            cpu / "cpufreq/boost": "0" if name == "off" else "1",
+            policy / "affected_cpus": "0",
+            policy / "related_cpus": "0",
+            policy / "scaling_driver": "acpi-cpufreq",
+            policy / "scaling_governor": "schedutil",
+            policy / "scaling_available_frequencies": "2000000 1500000 1000000",
+            policy / "scaling_max_freq": "1500000" if name == "capped" else "2000000",
+            **{policy / f"cpuinfo_{end}_freq": khz for end, khz in (("min", "1000000"), ("max", "2000000"))},
+        }
+        for file, value in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(value + "\n")
+    (kind,), refused = types_of(dict.fromkeys((tmp_path / name for name in ("on", "off", "capped")), 1))
+    assert (kind.machines, refused) == (3, [])
+    assert kind.without_limits() == [
+        "cpufreq/boost is 0 in off: the governors are compared without it.",
+        "scaling_max_freq is 1500000 kHz of 2000000 kHz on policies 0 in capped: the governors are compared without it.",
+    ]
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    text = fleet([tmp_path], load, governors=["schedutil", "performance"], **OPTIONS).text(80)
+    assert "cpufreq/boost is 0 in off: the governors are compared without it." in " ".join(text.split())
 
 
 def test_what_saves_nothing_by_the_mean_is_not_recommended(

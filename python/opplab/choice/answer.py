@@ -91,6 +91,8 @@ class Option:
         Constraints that it keeps in most draws, although its mean does not.
     changes : dict of str to Parts
         Change of each metric against the baseline, in percent; none of a metric that is zero.
+    saved : Parts or None
+        Power at equal work that it saves against the baseline, in W; None where that is not known.
     twins : list of str
         Settings whose runs are this one's: they are one candidate, which has the name of the first.
     equals : list of str
@@ -112,6 +114,7 @@ class Option:
     kept_by_means: Sequence[str] = field(default=(), kw_only=True)
     broken_by_means: Sequence[str] = field(default=(), kw_only=True)
     changes: Mapping[str, Parts] = field(default_factory=dict)
+    saved: Parts | None = field(default=None, kw_only=True)
     twins: Sequence[str] = ()
     equals: Sequence[str] = ()
     ties: float = 0.0

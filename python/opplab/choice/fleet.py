@@ -22,7 +22,7 @@ from opplab.cpulist import cpus_in
 from opplab.errors import InputError, OpplabError
 from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
-from opplab.report.numbers import several
+from opplab.report.numbers import several, some_of
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class MachineType:
         How many these dumps stand for.
     built_in : list of str
         Built-in machines of this processor that have power, where this one has a generic curve.
+    limited : list of (str, str)
+        Dumps with a limit of the clock, without which the governors are compared, and which limit.
     """
 
     name: str
@@ -65,12 +67,22 @@ class MachineType:
     dumps: list[str] = field(default_factory=list)
     machines: int = 0
     built_in: list[str] = field(default_factory=list)
+    limited: list[tuple[str, str]] = field(default_factory=list)
 
     def machine(self) -> Machine:
         """Give the machine, with the type's name for messages."""
         from opplab.simulation.machine import Machine
 
         return Machine(Machine.parse(self.text)._inner.renamed(self.name))
+
+    def without_limits(self) -> list[str]:
+        """Report, for each limit of the clock, which dumps have it, and that the answer is without it."""
+        by_limit: dict[str, list[str]] = {}
+        for dump, limit in self.limited:
+            by_limit.setdefault(limit, []).append(Path(dump).name)
+        return [
+            f"{limit} in {some_of(of, MOST)}: the governors are compared without it." for limit, of in by_limit.items()
+        ]
 
 
 @dataclass(kw_only=True)
@@ -144,23 +156,20 @@ class Saving:
         base = next(option for option in choice.options if option.label == choice.baseline)
         power = base.parts["power"].value if "power" in base.parts else None
         missed = base.parts.get("missed_activations")
-        change = None if chosen is None else chosen.changes.get(POWER_AT_EQUAL_WORK)
+        change, saved = (None, None) if chosen is None else (chosen.changes.get(POWER_AT_EQUAL_WORK), chosen.saved)
         passed = ""
         # The best in most draws may be worse by the mean. Where the baseline breaks a constraint it is no way out.
         counted = choice.goals[0] == POWER_AT_EQUAL_WORK and base.meets >= 0.5
         if chosen is not None and change is not None and counted and change.value >= 0:
             passed = f"{chosen.label} is the best in {choice.best_in(chosen)}, but its mean "
             passed += f"({title_of(POWER_AT_EQUAL_WORK)} {change.certainty.text(change.value)}) saves nothing"
-            chosen, change = base, None
+            chosen, change, saved = base, None, None
 
         limits = [*choice.constraints, *choice.work] if chosen is not None else []
         price = choice.price() if change is not None and power is not None else ""
         # Waits that nobody asks for are read in the price alone.
         cold = choice.cold if price or choice.constraints or choice.goals != [POWER_AT_EQUAL_WORK] else ""
-
-        def saved(percent: float | None) -> float | None:
-            return None if percent is None or power is None else -power * percent / 100
-
+        judged = None if saved is None else saved.certainty
         return cls(
             setting="" if chosen is None else chosen.label,
             baseline=choice.baseline,
@@ -168,15 +177,15 @@ class Saving:
             keeps=choice.keeps_in(chosen) if chosen is not None and limits else "",
             limits=" and ".join(limits) if chosen is not None and chosen.meets < 1 else "",
             base_watts=power,
-            watts=0.0 if chosen is base else None if change is None else saved(change.value),
-            low=None if change is None else saved(change.high),
-            high=None if change is None else saved(change.low),
-            clear=change is not None and change.certainty.is_clear and power is not None,
+            watts=0.0 if chosen is base else None if saved is None else saved.value,
+            low=None if saved is None else saved.low,
+            high=None if saved is None else saved.high,
+            clear=judged is not None and judged.is_clear,
             commands=[] if chosen is None else list(chosen.commands),
             price=price,
             twins=choice.same(),
             passed=passed,
-            reason="" if change is None else change.certainty.reason,
+            reason="" if judged is None else judged.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
             left_out=choice.left_out(),
             missing=[*(f"{words}." for words in (cold, choice.boost) if words), *choice.missing],
@@ -413,10 +422,10 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
                 raise InputError("there is no such file")
             machine = Machine.load(source)._inner if given else _opplab.import_machine(str(source))[0]
             text = machine.renamed("machine").to_toml()
+            if not _has_power(text):
+                text, _ = generic_power(text)
             digest = _digest(text)
             if digest not in types:
-                if not _has_power(text):
-                    text, _ = generic_power(text)
                 types[digest] = MachineType(_name_of(text, source), digest, text)
                 types[digest].built_in = _built_in(text) if GENERIC_MARK in text else []
         except (OpplabError, OSError) as error:
@@ -430,6 +439,7 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
             refused.append((str(source), words))
             continue
         types[digest].dumps.append(str(source))
+        types[digest].limited += [] if given else [(str(source), limit) for limit in _limits_of(source)]
         types[digest].machines += number
     named: dict[str, int] = {}
     for one in types.values():
@@ -437,6 +447,15 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
         if named[one.name] > 1:
             one.name = f"{one.name} ({named[one.name]})"
     return list(types.values()), refused
+
+
+_LIMITS = ("turbo-off", "freq-capped")
+"""Findings about a dump that are limits of its clock."""
+
+
+def _limits_of(dump: Path) -> list[str]:
+    found = json.loads(_opplab.check_machine(str(dump), None))
+    return [one["what"] for one in found if one["check"] in _LIMITS and one["severity"] == "warning"]
 
 
 def fleet(
@@ -499,7 +518,7 @@ def fleet(
             refused += [(dump, f"{kind.name}: {error}") for dump in kind.dumps]
             continue
         left_out = [f"--vs '{text}' is left out: {why}." for text, why in lacks.items()]
-        saving = replace(saving, missing=[*saving.missing, *left_out])
+        saving = replace(saving, missing=[*saving.missing, *left_out, *kind.without_limits()])
         said(f"{number}/{len(types)} machine types: {kind.name}{' (kept)' if again else ''}")
         answered.append((kind, saving))
     answered.sort(key=lambda one: -(one[1].watts or 0.0) * one[0].machines)

@@ -27,7 +27,7 @@ from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import Parts, without_runs
-from opplab.uncertainty.sweep import causes_of, change_of
+from opplab.uncertainty.sweep import causes_of, change_of, saving_of
 
 if TYPE_CHECKING:
     from opplab.choice.cases import Program
@@ -191,6 +191,7 @@ class Ranking:
                 self._parts(label, used, self.labels[0]) if at else {},
                 self.twins[label],
                 [other for one, other in enumerate(self.labels) if one != at and wins[one] == wins[at]],
+                saved=self._saved(label) if at and equal else None,
                 kept_by_means=[limit.text for limit in broken[at] if excess[at][limit] <= 0],
                 broken_by_means=[limit.text for limit in kept if limit not in broken[at] and excess[at][limit] > 0],
                 ties=float(winners[:, at].mean()),
@@ -229,6 +230,14 @@ class Ranking:
                 if base and is_of_power(metric) and label in self.no_idle:
                     out[metric] = replace(found[0], low=None, high=None, unknown=NO_IDLE_POWER)
         return out
+
+    def _saved(self, label: str) -> Parts | None:
+        """Give the power at equal work that a setting saves, in W."""
+        base, ours = (self._of(one, POWER_AT_EQUAL_WORK) for one in (self.labels[0], label))
+        found = saving_of(ours, base)
+        if found is not None and label in self.no_idle:
+            return replace(found, low=None, high=None, unknown=NO_IDLE_POWER)
+        return found
 
     def _excess(
         self, parts: Mapping[str, Parts], baseline: Mapping[str, Parts], metric: str, limit: Constraint

@@ -12,7 +12,7 @@ from math import isfinite
 from opplab.errors import InputError
 from opplab.mmtests import benchmarks_of, find, find_monitor, read_monitor, read_run
 from opplab.mmtests.problems import UnknownName
-from opplab.runs import Run
+from opplab.runs import Problem, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from opplab.comparison.sources import Source
     from opplab.comparison.tables import Cell, Table
-    from opplab.runs import Problem, Series
+    from opplab.runs import Series
 
 TABLES = ("detail", "ratio", "significance", "nocompare", "overview", "ppw", "power")
 
@@ -305,7 +305,6 @@ def compare(
     from opplab.comparison.sources import by_machine
     from opplab.comparison.tables import laid_out
     from opplab.report.start import read_changes
-    from opplab.runs import Problem
 
     check_layout(layout, table, method)
     several = table in OF_BENCHMARKS
@@ -318,6 +317,7 @@ def compare(
         order_runs(list(known), name)
     tables: list[Table] = []
     problems: list[Problem] = []
+    refused: list[InputError] = []
     there = {
         machine: {name for run in place.runs() for name in place.benchmarks(run)}
         for machine, place in places
@@ -345,7 +345,11 @@ def compare(
                 (name, found, [place.watts(run, name) for run in names], [place.per_watt(run) for run in found])
                 for name, found, _ in loaded
             ]
-            made = [overview(rows, kind=table, confidence=confidence, overview_rule=overview_rule)]
+            try:
+                made = [overview(rows, kind=table, confidence=confidence, overview_rule=overview_rule)]
+            except InputError as error:
+                refused.append(error)
+                problems.append(Problem(machine, str(error)))
         for _, found, wanted in () if several else loaded:
             if method == "mmtests" and not monitor:
                 made.append(mmtests_comparison(found, wanted, report, table, seed, summary))
@@ -373,6 +377,8 @@ def compare(
             if len(places) > 1 and layout != "grid":
                 one.title = " on ".join(filter(None, (one.title, machine)))
         tables += made
+    if refused and not tables:
+        raise refused[0]
     if layout == "grid":
         tables = [_grid([(one.machine, one) for one in tables])]
     elif layout:
@@ -415,6 +421,7 @@ def load_runs(
         raise InputError(f"run '{names[0]}' has no benchmark that can be read")
     problems = list(place.problems)
     loaded: list[tuple[str, list[Run], str]] = []
+    lost: list[Problem] = []
     for name, own_metric in asked:
         wanted = own_metric or metric or (_main_of(place, names, name, report) if several else "")
         found = []
@@ -425,13 +432,20 @@ def load_runs(
                 load = place.monitor(run, monitor, name, wanted) if monitor else place.load(run, name, wanted, report)
                 found.append(load)
         if not any(one.series for one in found):
-            raise InputError(_missing(place, next(one for one in found if one.name in there), wanted, report, monitor))
+            why = _missing(place, next(one for one in found if one.name in there), wanted, report, monitor)
+            if benchmarks:
+                raise InputError(why)
+            # One that cannot be read is no reason against the others.
+            lost.append(Problem(name, why))
+            continue
         _check_agreement(found)
         problems += [problem for run in found for problem in run.problems]
         if not wanted and not monitor and not everything:
             found = [_about(run, place.compared(name, names), also) for run in found]
         loaded.append((name, found, wanted))
-    return names, loaded, problems
+    if not loaded:
+        raise InputError(lost[0].what)
+    return names, loaded, problems + lost
 
 
 def _main_of(place: Source, names: Sequence[str], benchmark: str, report: str) -> str:
@@ -537,8 +551,9 @@ def _missing(place: Source, baseline: Run, metric: str, report: str, monitor: st
             return f"{UnknownName('benchmark', baseline.benchmark, there)} in run '{baseline.name}'"
         if metric:
             everything = place.load(baseline.name, baseline.benchmark, "", report).series.values()
-            unknown = UnknownName("metric", metric, sorted({one.metric for one in everything}))
-            return f"{unknown} in benchmark '{baseline.benchmark}'"
+            if everything:
+                unknown = UnknownName("metric", metric, sorted({one.metric for one in everything}))
+                return f"{unknown} in benchmark '{baseline.benchmark}'"
     elif metric:
         _check_heading(place.monitor(baseline.name, monitor, baseline.benchmark), monitor, metric)
     why = "".join(f" ({problem})" for problem in baseline.problems[:1])

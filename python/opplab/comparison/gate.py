@@ -267,12 +267,12 @@ def _nothing(table: Table, row: Row, cell: Cell | None) -> str:
     if base is None or base.value is None or not isfinite(base.value):
         return "the baseline has no value"
     if cell is None or cell.value is None or not isfinite(cell.value):
-        return "no value"
+        return (cell.cannot if cell is not None else "") or "no value"
     if cell.cannot and cell.n == 0:
         # What mmtests prints of values that are not there.
         return cell.cannot
     if cell.change is None and not (cell.change_text or base.value == 0):
-        return "no change can be computed"
+        return cell.cannot or "no change can be computed"
     return "the change is no number" if cell.change is not None and isnan(cell.change) else ""
 
 

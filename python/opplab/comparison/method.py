@@ -16,7 +16,7 @@ from statistics import variance
 from opplab import stats
 from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
-from opplab.runs import SHARES, Run, Series
+from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -87,9 +87,7 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
     return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible)
 
 
-_NEVER_NEGATIVE = frozenset(
-    "s sec seconds ms msec us usec ns nsec J mJ uJ kJ Wh mWh W mW uW kW".split()  # noqa: SIM905 - units, in one line
-)
+_NEVER_NEGATIVE = frozenset((*IN_SECONDS, *IN_JOULES, *IN_WATTS))
 
 
 def _unlike(base: Series, new: Series) -> str:

@@ -20,7 +20,7 @@ from opplab.comparison.method import (
 )
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
-from opplab.runs import SHARES, Run, Series, Watts
+from opplab.runs import IN_JOULES, IN_WATTS, SHARES, Run, Series, Watts
 
 _ONE_MEAN = "power is known as one mean of each run"
 
@@ -135,7 +135,8 @@ def gains(
     """Performance per watt of each run relative to the baseline, with its interval.
 
     Of the power of each case or iteration, so that a run's power and performance stay together.  Where power is known
-    as one mean of a run, the quotient of the means, without an interval; none where the means are of unlike parameters.
+    as one mean of a run, the quotient of the means, without an interval.  Means over unlike parameters have none: of a
+    run, or of an iteration whose parameters share a power.
 
     Parameters
     ----------
@@ -155,17 +156,20 @@ def gains(
         quotients = [(1 / ratio, 1 / high, 1 / low) for ratio, low, high in quotients]
     found = []
     base_w = watts[0]
-    for (ratio, _, _), known, run, own in zip(overall(runs, confidence), quotients, runs, watts, strict=True):
+    means = overall(runs, confidence)
+    for (ratio, _, _), known, run, own, by in zip(means, quotients, runs, watts, per_watt, strict=True):
         mean = None
-        if base_w is not None and own is not None and not _unlike_cases(runs[0], run, base_w, own):
+        unlike = base_w is None or own is None or _unlike_cases(runs[0], run, base_w, own, of_work=not by.together)
+        if base_w is not None and own is not None and not unlike:
             mean = performance_per_watt(ratio, higher, base_w.mean, own.mean)
-        found.append(known if isfinite(known[0]) else (nan if mean is None else mean, nan, nan))
+        is_whole = isfinite(known[0]) and not (by.together and unlike)
+        found.append(known if is_whole else (nan if mean is None else mean, nan, nan))
     return found
 
 
 def is_performance(unit: str) -> bool:
     """Whether a metric in that unit may be performance: energy and power are none."""
-    return unit.partition("/")[0] not in ("J", "mJ", "uJ", "kJ", "Wh", "mWh", "W", "mW", "uW", "kW")
+    return unit.partition("/")[0] not in {**IN_JOULES, **IN_WATTS}
 
 
 def by_metric(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
@@ -250,7 +254,7 @@ def overview(
                 cell, own_w = shown[column], known[column]
                 if cell is None and base_w is not None and own_w is not None and parts[column].series:
                     cell = shown[column] = Cell(text="?")
-                    cell.cannot = _unlike_cases(parts[0], parts[column], base_w, own_w)
+                    cell.cannot = _unlike_cases(parts[0], parts[column], base_w, own_w, of_work=not run.together)
                     cell.cannot = cell.cannot or _left_out(parts[0], parts[column])[0]
                     notes.append(f"performance per watt of {name} {metric} of {run.name}: {cell.cannot}")
                 elif cell is not None and isnan(gain[1]) and not run.series:
@@ -272,7 +276,7 @@ def overview(
                     Row("", name, shown, "", "higher", group="PERFORMANCE-PER-WATT RATIOS", metric=metric)
                 )
     if kind in ("power", "ppw") and not power:
-        raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W")
+        raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W, mW, uW or kW")
     if kind == "ppw" and not efficiency:
         given = ", ".join(dict.fromkeys(row.metric for row in performance))
         needs = "it takes a rate or a time, and the baseline's power (see --metric)"

@@ -31,7 +31,7 @@ from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.statistics import amean, hmean
 from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
-from opplab.runs import Problem, Run, Series, Watts
+from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, Problem, Run, Series, Watts
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.store import Store
 
@@ -144,8 +144,15 @@ class Tree(Source):
         return find(benchmark, report).default_metric
 
     def watts(self, run: str, benchmark: str) -> Watts | None:
-        """Mean of turbostat's PkgWatt."""
-        return _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt")) if run in self._places else None
+        """Mean of turbostat's PkgWatt, over all parameters that the benchmark ran with."""
+        if run not in self._places:
+            return None
+        found = _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt"))
+        if found is not None:
+            main = self.load(run, benchmark, self.default_metric(benchmark))
+            logged = main.series or self.load(run, benchmark).series
+            found.params = tuple(dict.fromkeys(one.param for one in logged.values() if one.param))
+        return found
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
@@ -321,7 +328,7 @@ class Frame(Source):
 
     def watts(self, run: str, benchmark: str) -> Watts | None:
         """Mean of the metric ``power``, of turbostat's PkgWatt, of the one metric in W, or energy over duration."""
-        own = self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark))
+        own = _in_base_units(self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark)))
 
         def means(*names: str) -> dict[str, float]:
             known = own.filter(pl.col("metric").is_in(names), pl.col("value").is_finite())
@@ -344,21 +351,13 @@ class Frame(Source):
 
     def notes(self, benchmark: str) -> list[str]:
         """Which runs did not end or are of the start, and of which part of a benchmark's time its energy is."""
-        from opplab.report.numbers import of_a_part
-
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
-        keys = ["run", "machine", "param", "iteration", "seed"]
-        wanted = own.filter(pl.col("metric").is_in(["energy", "power"])).group_by(keys)
-        cases = wanted.agg(pl.col("value").filter(pl.col("metric") == name).mean().alias(name) for name in _METERED)
-        parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
         found = []
         whole = own.filter(pl.col("metric").is_in(_times()))
         if cut := whole["value"].null_count():
             found.append(f"{cut} of {whole.height} runs did not end: their time is unknown, their energy is left out")
-        for metric in _times():
-            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
-            known = times.select("part", "value").drop_nulls().iter_rows()
-            found += [words] if (words := of_a_part(metric, known)) else []
+        cut_short = self._of_a_part(benchmark)
+        found += [f"{words}; performance per watt is of {ENERGY_PER_WORK}" for words in cut_short.values()]
         idle = (
             own.filter(pl.col("metric") == FIRST_IDLE).group_by("run", "machine", "param").agg(pl.col("value").mean())
         )
@@ -366,6 +365,21 @@ class Frame(Source):
         shares = {name: of_run.get(name) or 0.0 for name in self.runs()}
         found += [words] if (words := in_first_idle(shares)) else []
         return found
+
+    def _of_a_part(self, benchmark: str) -> dict[str, str]:
+        """The times that are of a whole benchmark where its energy is of a part of it, and that in words."""
+        from opplab.report.numbers import of_a_part
+
+        own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
+        keys = ["run", "machine", "param", "iteration", "seed"]
+        wanted = own.filter(pl.col("metric").is_in(_METERED)).group_by(keys)
+        cases = wanted.agg(pl.col("value").filter(pl.col("metric") == name).mean().alias(name) for name in _METERED)
+        parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
+        found = {}
+        for metric in _times():
+            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
+            found[metric] = of_a_part(metric, times.select("part", "value").drop_nulls().iter_rows())
+        return {metric: words for metric, words in found.items() if words}
 
     def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
         """Which of some metrics the start of a benchmark's runs may decide, in sentences."""
@@ -376,19 +390,20 @@ class Frame(Source):
         return list(dict.fromkeys(filter(None, words)))
 
     def per_watt(self, run: Run) -> Run:
-        """Values of each case by its power."""
+        """Values of each case by its power; the energy by work of one whose power is of a part of its time."""
         found = Run(run.name, run.benchmark)
         own = self.table.filter((pl.col("run") == run.name) & (pl.col("benchmark") == run.benchmark))
+        metered = _in_base_units(own)
         keys = [name for name in ("machine", "param", "iteration", "seed", "date", "file") if name in own.columns]
         marks = [pl.col(name).is_not_null() for name in keys if name in ("iteration", "seed", "date")]
 
-        def by_case(name: str, *metrics: str) -> pl.DataFrame:
-            rows = own.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
+        def by_case(name: str, *metrics: str, of: pl.DataFrame = metered) -> pl.DataFrame:
+            rows = of.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
             means = rows.group_by(keys).agg(pl.col("value").mean().alias(name), pl.len())
             # Values that nothing separates are of several cases.
             return means.filter((pl.col("len") == 1) | pl.any_horizontal(marks)).drop("len")
 
-        if total := _power_of(own):
+        if total := _power_of(metered):
             watts = by_case("watts", total)
         else:
             watts = by_case("joules", "energy").join(by_case("seconds", *_SECONDS), on=keys, nulls_equal=True)
@@ -397,7 +412,13 @@ class Frame(Source):
         rows = own.filter(pl.col("metric").is_in(metrics)).join(watts, on=keys, how="left", nulls_equal=True)
         power = pl.when(pl.col("watts") > 0).then("watts")
         value = pl.when(pl.col("better") == "higher").then(pl.col("value") / power).otherwise(pl.col("value") * power)
-        place = Frame(rows.with_columns(value=value).drop("watts"))
+        if cut_short := self._of_a_part(run.benchmark).keys() & set(metrics):
+            each = by_case("each", ENERGY_PER_WORK, of=with_energy_of_cases(own))
+            rows = rows.join(each, on=keys, how="left", nulls_equal=True)
+            # The part holds the start, which the time does not: their product is no energy.
+            of_part = pl.col("metric").is_in(cut_short) & pl.col("value").is_not_null()
+            value = pl.when(of_part).then("each").otherwise(value)
+        place = Frame(rows.with_columns(value=value).select(own.columns))
         for metric in metrics if rows["watts"].count() else ():
             of_metric = place.load(run.name, run.benchmark, metric)
             found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
@@ -410,6 +431,20 @@ _CASE = ("machine", "benchmark", "param", "iteration", "seed", "date", "file")
 _METERED = ("energy", "power")
 _SECONDS = ("duration", "elapsed")
 """Metrics of how long a case took, in s."""
+
+
+_BASE_UNITS = {
+    unit: (base, scale)
+    for base, scales in (("W", IN_WATTS), ("J", IN_JOULES), ("s", IN_SECONDS))
+    for unit, scale in scales.items()
+}
+
+
+def _in_base_units(own: pl.DataFrame) -> pl.DataFrame:
+    """Give powers in W, energies in J and times in s; the unit of anything else is null."""
+    unit = pl.col("unit").replace_strict({one: base for one, (base, _) in _BASE_UNITS.items()}, default=None)
+    scale = pl.col("unit").replace_strict({one: by for one, (_, by) in _BASE_UNITS.items()}, default=None)
+    return own.with_columns(unit=unit.cast(pl.String), value=pl.col("value") * scale.cast(pl.Float64))
 
 
 def _power_of(own: pl.DataFrame) -> str:

@@ -71,6 +71,16 @@ class Values:
         }
         return Values(own, drawn)
 
+    def less_than(self, base: Values) -> Values:
+        """Give how much less than a baseline it is, by iteration and by draw, each with its own partner."""
+        own = {at: base.own[at] - value for at, value in self.own.items() if at in base.own}
+        drawn = {
+            draw: {at: theirs[at] - value for at, value in values.items() if at in theirs}
+            for draw, values in self.drawn.items()
+            if (theirs := base.drawn.get(draw))
+        }
+        return Values(own, drawn)
+
 
 def _change(value: float, base: float) -> float:
     return 100 * (value / base - 1)
