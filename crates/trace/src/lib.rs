@@ -51,7 +51,7 @@ use tabulate::Pieces;
 pub use error::{Error, Result, nearest_name};
 pub use event::{BySchema, Event, FieldDef, Kind, RawList, Schema, Sink, Value};
 pub use input::{Data, UnpackLimits, read_whole};
-pub use reader::{IN_INTERRUPT, Meta, Outcome, ReadOptions, Reader};
+pub use reader::{About, IN_INTERRUPT, Meta, Outcome, ReadOptions, Reader};
 pub use recording::RecordingFiles;
 pub use ring::Missed;
 pub use table::{Column, Field, IntColumn, Strings, Table, VarBytes};

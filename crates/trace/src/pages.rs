@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use crate::bprint::{PrintkFormats, parse_printk_formats};
 use crate::bytes::{read_uint, u32_at, u64_at};
 use crate::error::{Error, Result};
-use crate::event::{Schema, Sink};
+use crate::event::Sink;
 use crate::format::{PageLayout, parse_format, parse_header_page};
-use crate::reader::{Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{About, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::CpuStream;
 use crate::tracedat::{EventTable, deliver};
 
@@ -196,16 +196,8 @@ impl<'a> Pages<'a> {
 }
 
 impl Reader for Pages<'_> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn schemas(&self) -> &[Schema] {
-        &self.events.schemas
-    }
-
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
-        &self.tasks
+    fn about(&self) -> About<'_> {
+        About { meta: &self.meta, schemas: &self.events.schemas, tasks: &self.tasks }
     }
 
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {

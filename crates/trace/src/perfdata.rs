@@ -17,9 +17,9 @@ use crate::bprint::PrintkFormats;
 use crate::bytes::{Cursor, own_name, read_uint, u32_at, u64_at, until_nul};
 use crate::clock::{Clock, TIME_MAX_NS, too_late};
 use crate::error::{Error, Result};
-use crate::event::{Body, Event, Kind, Loc, Schema, Sink, Value};
+use crate::event::{Body, Event, Kind, Loc, Sink, Value};
 use crate::input::{Budget, Data};
-use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::tracedat::{EventTable, Formats, computed_text};
 
@@ -852,16 +852,8 @@ impl Pass<'_, '_> {
 }
 
 impl Reader for PerfData<'_> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn schemas(&self) -> &[Schema] {
-        &self.events.schemas
-    }
-
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
-        &self.tasks
+    fn about(&self) -> About<'_> {
+        About { meta: &self.meta, schemas: &self.events.schemas, tasks: &self.tasks }
     }
 
     fn processes(&self) -> BTreeMap<i32, i32> {

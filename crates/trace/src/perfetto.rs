@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::{Budget, Data};
 use crate::order::HEAD_FIELDS;
-use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 use crate::wire::{Message, Wire, repeated};
 
@@ -706,16 +706,8 @@ impl CpuBundles<'_> {
 }
 
 impl Reader for Perfetto<'_> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn schemas(&self) -> &[Schema] {
-        &self.schemas
-    }
-
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
-        &self.tasks
+    fn about(&self) -> About<'_> {
+        About { meta: &self.meta, schemas: &self.schemas, tasks: &self.tasks }
     }
 
     fn processes(&self) -> BTreeMap<i32, i32> {

@@ -123,16 +123,35 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
+/// What a trace has beside its events.
+pub struct About<'a> {
+    /// Its facts about itself; formats without a header learn some of it while they stream.
+    pub meta: &'a Meta,
+    /// The events' formats; formats without format files learn them while they stream.
+    pub schemas: &'a [Schema],
+    /// Names of tasks by pid, as far as the format has such a list.
+    pub tasks: &'a BTreeMap<i32, Vec<u8>>,
+}
+
 /// A trace that is open for reading.
 pub trait Reader {
-    /// The trace's facts about itself; formats without a header learn some of it while they stream.
-    fn meta(&self) -> &Meta;
+    /// What the trace has beside its events.
+    fn about(&self) -> About<'_>;
 
-    /// The events' formats; formats without format files learn them while they stream.
-    fn schemas(&self) -> &[Schema];
+    /// The trace's facts about itself.
+    fn meta(&self) -> &Meta {
+        self.about().meta
+    }
 
-    /// Names of tasks by pid, as far as the format has such a list.
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>>;
+    /// The events' formats.
+    fn schemas(&self) -> &[Schema] {
+        self.about().schemas
+    }
+
+    /// Names of tasks by pid.
+    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
+        self.about().tasks
+    }
 
     /// The process (thread group) of each task, as far as the format has it.
     fn processes(&self) -> BTreeMap<i32, i32> {

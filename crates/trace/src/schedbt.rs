@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use crate::clock::{Clock, TIME_MAX_NS};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
-use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::MAX_PROBLEMS;
 use crate::text::hex_number;
 
@@ -107,16 +107,8 @@ impl<'a> SchedBt<'a> {
 }
 
 impl Reader for SchedBt<'_> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn schemas(&self) -> &[Schema] {
-        &self.schemas
-    }
-
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
-        &self.tasks
+    fn about(&self) -> About<'_> {
+        About { meta: &self.meta, schemas: &self.schemas, tasks: &self.tasks }
     }
 
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {

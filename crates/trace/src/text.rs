@@ -16,7 +16,7 @@ use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
 use crate::order::HEAD_FIELDS;
 use crate::quick::{self, Shape};
-use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
 
 /// Bytes that are searched for a first event line.
@@ -1178,16 +1178,8 @@ fn problem(outcome: &mut Outcome, line: u64, what: String) {
 }
 
 impl Reader for Text<'_> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn schemas(&self) -> &[Schema] {
-        &self.schemas
-    }
-
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
-        &self.tasks
+    fn about(&self) -> About<'_> {
+        About { meta: &self.meta, schemas: &self.schemas, tasks: &self.tasks }
     }
 
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::format::{EventFormat, PageLayout, parse_format, parse_header_page};
 use crate::input::{Budget, Data};
-use crate::reader::{MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
+use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{Chunk, Codec, CpuStream, MAX_PROBLEMS, Missed, Wanted, merge};
 use crate::text::Text;
 
@@ -976,16 +976,9 @@ pub(crate) fn deliver(
 }
 
 impl Reader for TraceDat<'_> {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn schemas(&self) -> &[Schema] {
-        if self.text_schemas.is_empty() { &self.events.schemas } else { &self.text_schemas }
-    }
-
-    fn tasks(&self) -> &BTreeMap<i32, Vec<u8>> {
-        &self.tasks
+    fn about(&self) -> About<'_> {
+        let schemas = if self.text_schemas.is_empty() { &self.events.schemas } else { &self.text_schemas };
+        About { meta: &self.meta, schemas, tasks: &self.tasks }
     }
 
     fn stream(&mut self, options: &ReadOptions, sink: &mut dyn Sink) -> Result<Outcome> {
