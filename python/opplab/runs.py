@@ -63,6 +63,9 @@ class Series:
         Whether values may be below 0.
     work : str
         What work the log names; empty where it names none. Values of unlike work have no change.
+    unmetered : str
+        What of its run its energy leaves out; empty if nothing, or nothing that is known. Runs that differ in it have
+        a change of unknown size.
     places : list of int
         Which iterations of an mmtests run these are: one that its benchmark or its monitor lacks is absent.
     """
@@ -71,6 +74,7 @@ class Series:
         *("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit"),
         "places",
         "signed",
+        "unmetered",
         "work",
     )
 
@@ -101,6 +105,7 @@ class Series:
         self.directed = directed
         self.signed = signed
         self.work = ""
+        self.unmetered = ""
         self.places: list[int] = []
 
     def add_work(self, work: str) -> None:

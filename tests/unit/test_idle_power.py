@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 import opplab
+from opplab import results
+from opplab.comparison.sources import Frame
 from opplab.errors import InputError
-from opplab.simulation.power import has_idle_power
+from opplab.simulation.power import NO_IDLE_POWER, has_idle_power
+from opplab.summary.compared import report
 
 from calls import answered
 
@@ -82,6 +85,44 @@ def test_runs_give_such_changes_no_star(load: Path, tmp_path: Path, draws: int) 
     assert words["idle_disable=C6", "response_p99"] != "idle power unknown"
     assert words["powersave", "energy"] != "idle power unknown"
     assert f"{UNKNOWN} has no power of idle states" in answer["missing"]
+
+
+def test_a_comparison_of_the_same_results_gives_them_none_either(load: Path, tmp_path: Path) -> None:
+    """`run` had no star on what `compare` called clear; with the other baseline as well, and beside the work."""
+    command = ["run", str(load), "-m", UNKNOWN, "--governor", "performance", "--vs", "idle_disable=C6"]
+    command += ["--vs", "governor=powersave", "--seconds", "0.3", "--iterations", "3", "-j", "1"]
+    answered(*command, "-o", tmp_path / "out")
+    for base, other in (("performance", "idle_disable=C6"), ("idle_disable=C6", "performance")):
+        for table in ("detail", "ratio", "significance", "overview"):
+            (found,) = opplab.compare(tmp_path / "out", runs=[base, other, "powersave"], table=table, metric="energy")
+            open_, known = found.rows[0].cells[1:]
+            assert open_ is not None
+            assert known is not None
+            assert (open_.certain, open_.ratio_low, open_.significant, open_.p) == (NO_IDLE_POWER, None, False, None)
+            assert (known.certain == "clear") is (base == "performance")
+            assert any(NO_IDLE_POWER in note for note in found.notes)
+    (found,) = opplab.compare(tmp_path / "out", metric="response_p99")
+    assert NO_IDLE_POWER not in str(found)
+    assert "idle power unknown" in report(tmp_path / "out").to_html()
+
+
+def test_performance_per_watt_without_idle_power_has_no_interval() -> None:
+    common = {"machine": "m", "benchmark": "b", "param": "", "better": "lower"}
+    rows = [
+        {**common, "policy": policy, "metric": metric, "unit": unit, "iteration": at, "seed": at, "value": value + at}
+        for policy in ("old", "new", "fast")
+        for metric, unit, value in (("elapsed", "s", 10.0 if policy == "old" else 9.0), ("power", "W", 200.0))
+        for at in range(4)
+    ]
+    source = Frame(results.frame(rows), "old", unmetered={("m", "new")})
+    (table,) = opplab.compare(source, table="ppw", metric="elapsed")
+    _, open_, known = table.rows[0].cells
+    assert open_ is not None
+    assert known is not None
+    assert open_.ratio == pytest.approx(known.ratio)
+    assert (open_.certain, open_.significant, known.certain, known.significant) == (NO_IDLE_POWER, False, "clear", True)
+    (table,) = opplab.compare(source, metric="elapsed")
+    assert [cell and cell.certain for cell in table.rows[0].cells[1:]] == ["clear", "clear"]
 
 
 def test_a_change_that_is_0_in_all_draws_is_equal_and_not_open(load: Path, tmp_path: Path) -> None:

@@ -226,9 +226,28 @@ def test_status_names_an_experiment_that_has_changed(tmp_path: Path) -> None:
     added = noted(f'{text}\n[[policy]]\nlabel = "c"\nhz = 1000\n')
     assert added == f"opplab: {file}, or a file that it names, has changed: 18 of its 54 cases are not among these\n"
     assert "did you mean" in noted(text.replace("kernel", "kernal"))
+    (iterations,) = map(int, re.findall(r"^iterations = (\d+)$", text, re.MULTILINE))
+    words = f"opplab: {file}, or a file that it names, has changed: "
+    # By hand: two machines, two policies, as many seeds.
+    more = noted(text.replace(f"iterations = {iterations}", f"iterations = {iterations + 2}"))
+    assert more == f"{words}8 of its {4 * (iterations + 2)} cases are not among these\n"
+    fewer = noted(text.replace(f"iterations = {iterations}", f"iterations = {iterations - 1}"))
+    assert fewer == f"{words}4 of these 36 cases are not of it now\n"
+    assert noted(re.sub(r"ci = \"\d+%\"", 'ci = "77%"', text)) == f"{words}its `until` is another\n"
     assert "has changed" in noted(re.sub("duration = .*", 'duration = "30ms"', text))
     file.unlink()
     assert called("status", folder).stderr == ""
+
+
+def test_status_keeps_to_what_the_command_gave(tmp_path: Path) -> None:
+    """What the command line replaced of a file is no change of it."""
+    folder, file = tmp_path / "two", two_machines(tmp_path)
+    words = ["run", str(file), "-o", str(folder), "-j", "1", "--no-report", "--iterations", "2", "--seed", "7"]
+    assert CliRunner().invoke(main, [*words, "--until-ci", "50%"]).exit_code == 0
+    text = file.read_text()
+    for changed in (text, text.replace("iterations = 9", "iterations = 4"), text.replace("99%", "5%")):
+        file.write_text(changed)
+        assert CliRunner().invoke(main, ["status", str(folder)]).stderr == ""
 
 
 @pytest.mark.parametrize("first_ends", [True, False], ids=["a whole sweep", "an interrupted sweep"])

@@ -82,9 +82,16 @@ def _changed(folder: Path, manifest: dict[str, Any]) -> list[str]:
         # A single case, or a file in a place that nobody noted.
         return []
     try:
-        own = {case.hash for case in Experiment.of_results(folder).cases}
+        made = Experiment.of_results(folder, anew=True)
     except (InputError, OSError) as error:
         return [str(error)]
-    new = len(own.difference(case["hash"] for case in manifest["cases"]))
-    changed = f"{file}, or a file that it names, has changed: {new} of its {len(own)} cases are not among these"
-    return [changed] if new else []
+    own, known = {case.hash for case in made.cases}, {case["hash"] for case in manifest["cases"]}
+    changed = f"{file}, or a file that it names, has changed"
+    found = []
+    if new := len(own - known):
+        found.append(f"{changed}: {new} of its {len(own)} cases are not among these")
+    if gone := len(known - own):
+        found.append(f"{changed}: {gone} of these {len(known)} cases are not of it now")
+    if "adjusted" in manifest and made.manifest()["until"] != manifest["until"]:
+        found.append(f"{changed}: its `until` is another")
+    return found

@@ -14,9 +14,10 @@ from math import isfinite, isnan, sqrt
 from statistics import variance
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals
+from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals, unknown
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
+from opplab.simulation.power import NO_IDLE_POWER
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -46,6 +47,8 @@ class Sample:
     """Whether more or less is better at all; where neither is, more is + in changes."""
     impossible: str = ""
     """Why the values are no measurement, so that there is no change; empty if they are one."""
+    unmetered: str = ""
+    """Why no interval holds the change, whatever the values vary by; empty if one does."""
 
     @property
     def rises(self) -> bool:
@@ -57,7 +60,7 @@ class Sample:
         if not any(self.base) and not any(self.new if new is None else new):
             # Nothing against nothing is equal, and nothing is tested.
             return {"ratio": 1.0, "low": 1.0, "high": 1.0, "p": float("nan"), "hedges_g": float("nan")}
-        return stats.compare(
+        found = stats.compare(
             self.base,
             self.new if new is None else new,
             harmonic=self.is_rate,
@@ -65,6 +68,7 @@ class Sample:
             confidence=confidence,
             resamples=0,
         )
+        return found | (dict.fromkeys(("low", "high", "p"), float("nan")) if self.unmetered else {})
 
 
 def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sample:
@@ -76,15 +80,16 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
     cannot = cannot or missing(base, new)
     ours, theirs = observations(base, by_iteration), observations(new, by_iteration)
     kind = base.higher, base.is_rate, base.unit in SHARES
+    unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _by_key(base), _by_key(new)
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
             impossible = _unlike(base, new) or _impossible(base, *pairs)
-            return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible)
+            return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible, unmetered)
     impossible = _unlike(base, new) or _impossible(base, ours, theirs)
-    return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible)
+    return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered)
 
 
 _NEVER_NEGATIVE = frozenset((*IN_SECONDS, *IN_JOULES, *IN_WATTS))
@@ -222,6 +227,8 @@ def compare_runs(
                 if cell.p is not None:
                     compared.append(cell)
                     pairing[sample.paired] = None
+                if sample.unmetered:
+                    lost.setdefault((run.name, sample.unmetered), []).append(label)
                 if not gone and sample.cannot and not sample.paired:
                     lost.setdefault((run.name, sample.cannot), []).append(label)
                 counts = [len(set(of.keys or ())) for of in (ours, one)]
@@ -235,7 +242,7 @@ def compare_runs(
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
     for cell in compared:
-        if cell.ratio is not None:
+        if cell.ratio is not None and not (cell.sample and cell.sample.unmetered):
             cell.same = is_same(cell.ratio, cell.ratio_low, cell.ratio_high, overview_rule)
     layout = {"ratio": "ratios", "significance": "significance"}.get(kind, "blocks")
     units = list(dict.fromkeys(row.unit for row in rows))
@@ -339,9 +346,13 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
     # Pairs that are all equal are no change, however much the seeds differ.
     equal = bool(sample.paired) and sample.base == sample.new
-    judged = certainty(found["low"], found["high"], n=n, varies=not unvaried and not equal, null=1.0, value=ratio)
+    judged = (
+        unknown(sample.unmetered)
+        if sample.unmetered
+        else certainty(found["low"], found["high"], n=n, varies=not unvaried and not equal, null=1.0, value=ratio)
+    )
     cell.ratio_low, cell.ratio_high, cell.certain = judged.low, judged.high, judged.words
-    cell.same = ratio == 1 and (unvaried or equal)
+    cell.same = ratio == 1 and (unvaried or equal) and not sample.unmetered
     cell.significant = judged.is_clear
     if not unvaried and not equal:
         # Of a single value nothing is tested.

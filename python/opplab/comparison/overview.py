@@ -241,7 +241,7 @@ def overview(
                     continue
                 cell = shown[column] = shown[column] or Cell(text="?")
                 cell.cannot, cell.impossible = _left_out(parts[0], run)
-                why = cell.impossible or cell.cannot
+                why = cell.impossible or cell.cannot or _open(cell, parts[0], run)
                 notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
             performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
             if not (series.directed and is_performance(series.unit) and any(known)):
@@ -269,7 +269,7 @@ def overview(
                     if run.together and few:
                         cell.certain = f"{few[0]} has power of 1 iteration, 2 are needed"
                         no_interval.setdefault(cell.certain, {})[name] = None
-                    why = cell.impossible or cell.cannot
+                    why = cell.impossible or cell.cannot or _open(cell, by_power[0], run)
                     notes += [f"performance per watt of {name} {metric} of {run.name}: {why}"] if why else []
             if any(cell is not None for cell in shown):
                 efficiency.append(
@@ -314,6 +314,15 @@ def _left_out(base: Run, run: Run) -> tuple[str, str]:
         ratio = nan if sample is None else sample.compare(CONFIDENCE)["ratio"]
         gone += not (isfinite(ratio) and ratio > 0) and series.unit not in SHARES
     return missing or (f"{gone} of {len(base.series)} operations cannot be compared" if gone else ""), ""
+
+
+def _open(cell: Cell, base: Run, run: Run) -> str:
+    """Write into a cell why no interval holds its ratio; gives it, empty if one does."""
+    shared = [(one, run.series[label]) for label, one in base.series.items() if label in run.series]
+    why = next((sample.unmetered for pair in shared if (sample := sample_of(*pair)).unmetered), "")
+    if why:
+        cell.certain, cell.significant, cell.same = why, False, False
+    return why
 
 
 def _unlike_cases(base: Run, run: Run, base_w: Watts, own_w: Watts, of_work: bool = True) -> str:

@@ -15,7 +15,7 @@ any other file or folder            one run a file, read by the first of `opplab
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
@@ -32,6 +32,7 @@ from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.statistics import amean, hmean
 from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, Problem, Run, Series, Watts
+from opplab.simulation.power import is_of_power
 from opplab.simulation.work import APART, ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.store import Store
 
@@ -185,7 +186,11 @@ class Frame(Source):
     """A results table (`opplab.results.SCHEMA`)."""
 
     def __init__(
-        self, table: pl.DataFrame, baseline: str = "", lengths_ns: Mapping[str, tuple[int, int]] | None = None
+        self,
+        table: pl.DataFrame,
+        baseline: str = "",
+        lengths_ns: Mapping[str, tuple[int, int]] | None = None,
+        unmetered: Collection[tuple[str, str]] = (),
     ) -> None:
         """Take a table.
 
@@ -195,8 +200,11 @@ class Frame(Source):
             The policy with which the others are compared.
         lengths_ns : mapping, optional
             Length of a run and its warm-up by machine, benchmark and parameter, where they are known.
+        unmetered : collection of (str, str)
+            Machines and policies whose energy leaves out what they change in idle states.
         """
         self.lengths_ns = lengths_ns or {}
+        self.unmetered = unmetered
 
         self.problems = []
         self.table = table if "run" in table.columns else table.with_columns(_run_names(table).alias("run"))
@@ -247,6 +255,7 @@ class Frame(Source):
                 raise UnknownName("run", run, self.runs())
             return _nothing_of(run, benchmark)
         found = Run(run, benchmark)
+        left_out = self._left_out_of_energy(run)
         for name, param, unit, better, iterations, seeds, dates, values in groups[run, benchmark]:
             if metric and name != metric:
                 continue
@@ -281,7 +290,16 @@ class Frame(Source):
                 keyed_by,
                 directed=better in ("higher", "lower"),
             )
+            if left_out and is_of_power(name or ""):
+                found.series[label].unmetered = left_out
         return found
+
+    def _left_out_of_energy(self, run: str) -> str:
+        """The policy of a run whose energy leaves out what it changes in idle states; empty for any other run."""
+        if not self.unmetered:
+            return ""
+        own = self.table.filter(pl.col("run") == run).select("machine", "policy").unique(maintain_order=True)
+        return next((policy for machine, policy in own.iter_rows() if (machine, policy) in self.unmetered), "")
 
     def declared(self, benchmark: str) -> list[str]:
         """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
@@ -422,6 +440,8 @@ class Frame(Source):
         for metric in metrics if rows["watts"].count() else ():
             of_metric = place.load(run.name, run.benchmark, metric)
             found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
+        for one in found.series.values():
+            one.unmetered = self._left_out_of_energy(run.name)
         return found
 
 
@@ -629,7 +649,8 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
         return [("", place)]
     parts: list[tuple[str, Source]] = []
     for name in place.table["machine"].unique(maintain_order=True):
-        part = Frame(place.table.filter(pl.col("machine").eq_missing(name)), lengths_ns=place.lengths_ns)
+        own = place.table.filter(pl.col("machine").eq_missing(name))
+        part = Frame(own, lengths_ns=place.lengths_ns, unmetered=place.unmetered)
         part.baseline = place.baseline
         parts.append((name or "", part))
     return parts
@@ -711,7 +732,9 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
         named = [read[path].with_columns(pl.lit(_file_name(Path(path))).alias("file")) for path in dict.fromkeys(paths)]
         lengths_ns = {name: length for path in paths for name, length in _lengths_of(Path(path)).items()}
         baseline = str(_manifest_of(Path(paths[0])).get("baseline") or "")
-        return Frame(pl.concat(named, how="diagonal"), baseline, lengths_ns)
+        manifests = [_manifest_of(Path(path)) for path in paths]
+        unmetered = {(name, policy) for one in manifests for name, _, policy in one.get("unknown_idle", ())}
+        return Frame(pl.concat(named, how="diagonal"), baseline, lengths_ns, unmetered)
     if first.is_dir() and runs_of(str(first)):
         if len(paths) > 1:
             raise InputError("one mmtests results folder at a time")

@@ -139,13 +139,15 @@ class Experiment:
         return made
 
     @classmethod
-    def of_results(cls, folder: str | Path, **replaced: Any) -> Experiment:
+    def of_results(cls, folder: str | Path, *, anew: bool = False, **replaced: Any) -> Experiment:
         """Load the experiment that filled a results folder, as it was run: its iterations, seed, length and ``until``.
 
         Parameters
         ----------
         folder : str or Path
             The folder; the experiment is built in, or its file is there, in the current folder, or beside the folder.
+        anew : bool
+            Take of these what the command gave, and the others as the file has them now.
         **replaced
             As for `load`, instead of what it was run with.
         """
@@ -156,6 +158,10 @@ class Experiment:
             "seconds": seconds_of(about),
             "until_ci": (about.get("until") or {}).get("ci_percent"),
         }
+        if anew:
+            # Older manifests do not have what the command gave.
+            given = [name.replace("-", "_") for name in about.get("adjusted", (*options,))]
+            options = {name: value for name, value in options.items() if name in given}
         options |= {name: value for name, value in replaced.items() if value is not None}
         made = cls.load(file_of_results(Path(folder)), **options)
         if not {case["hash"] for case in about["cases"]} & {case.hash for case in made.cases}:
@@ -323,6 +329,7 @@ class Experiment:
             "until": None if self.until is None else {"ci_percent": self.until.ci, **self.until.rest()},
             "duration_ns": first.duration_ns,
             "seconds": self.adjusted.get("seconds"),
+            "adjusted": list(self.adjusted),
             "questions": self._questions(),
             "unknown_idle": unknown_idle(self.cases, self.pairs),
             "cases": [{"hash": case.hash, "label": names[case.hash]} for case in self.cases],
