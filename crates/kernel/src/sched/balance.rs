@@ -138,7 +138,7 @@ fn sum_for_balance<F: BalanceFacts>(
         stats.sum_h_nr_running = stats.sum_h_nr_running.wrapping_add(rq.h_nr_queued);
         stats.sum_nr_running = stats.sum_nr_running.wrapping_add(rq.nr_running);
         overloaded |= rq.nr_running > 1;
-        overutilized |= tips && facts.is_overutilized(cpu, &rq);
+        overutilized = overutilized || tips && facts.is_overutilized(cpu, &rq);
         if rq.nr_running == 0 && idle.contains(cpu) {
             stats.idle_cpus += 1;
             continue;

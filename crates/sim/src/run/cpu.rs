@@ -3,6 +3,7 @@
 use opplab_kernel::clock_pelt::RqClock;
 use opplab_kernel::cpuidle::{IdleGovernor, IdleState};
 use opplab_kernel::pelt::SchedAvg;
+use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::sched::attach::CfsAvg;
 use opplab_kernel::sched::dl_bw::DlRqBw;
 use opplab_kernel::sched::newidle::{MIGRATION_COST_NS, RqBalance};
@@ -146,6 +147,12 @@ impl Cpu {
             self.changed = true;
             changed.push(cpu);
         }
+    }
+
+    /// How fast it is, as the kernel knows.
+    #[inline]
+    pub(crate) fn scales(&self) -> Scales {
+        Scales { freq_scale: self.freq_scale, cpu_capacity: self.capacity }
     }
 
     /// What it can do, as placement and balance look at it.

@@ -85,7 +85,7 @@ impl<S: Sink, H: HalfLife> BalanceFacts for Host<'_, '_, S, H> {
     fn energy_aware(&self) -> bool {
         self.engine.eas.is_some()
     }
-    #[inline]
+    #[inline(always)]
     fn is_overutilized(&self, cpu: usize, rq: &CpuLoad) -> bool {
         let proposed = match self.engine.gates.proposes {
             true => self.engine.proposed_overutilized(CpuId::of(cpu), rq.util_cfs()),

@@ -16,7 +16,7 @@ use crate::ids::{CpuId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::cpu::BOOT_NS;
 use crate::run::engine::Engine;
-use crate::run::task::{Class, Doing, Enqueue, Life, NO_PROGRAM, WORK_SHIFT};
+use crate::run::task::{Class, Doing, Enqueue, Life, NO_PROGRAM, Task, WORK_SHIFT};
 use crate::run::timers::RESIDUAL_TICK_NS;
 
 /// Round-robin time slice in ns (RR_TIMESLICE, include/linux/sched/rt.h).
@@ -282,8 +282,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     #[inline(always)]
     fn advance_rq_clock(&mut self, cpu: CpuId, idle: bool) {
-        let scales = if self.gates.scaled_contribution { Scales::FULL } else { self.scales(cpu) };
         let state = &mut self.cpus[cpu];
+        let scales = if self.gates.scaled_contribution { Scales::FULL } else { state.scales() };
         let irq_ns =
             state.clk.update_rq_clock(self.now, state.irq_time_ns, idle, scales.cpu_capacity, scales.freq_scale);
         if irq_ns != 0 {
@@ -297,8 +297,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.gates.irq_avg {
             return false;
         }
-        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu];
+        let scales = state.scales();
         let clock = state.clk.clock;
         if self.gates.scaled_contribution {
             // v4.19 and v5.0 scale the contributions.
@@ -308,12 +308,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         } else {
             update_irq_load_avg::<H>(clock, &mut state.irq, irq_ns, scales.freq_scale, scales.cpu_capacity) != 0
         }
-    }
-
-    /// How fast `cpu` is, as the kernel knows.
-    pub(crate) fn scales(&self, cpu: CpuId) -> Scales {
-        let state = &self.cpus[cpu];
-        Scales { freq_scale: state.freq_scale, cpu_capacity: state.capacity }
     }
 
     // ---- queues ----
@@ -411,8 +405,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn update_rt_avg(&mut self, cpu: CpuId) -> bool {
         let running = self.curr_class(cpu) == Some(Class::RealTime);
-        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu];
+        let scales = state.scales();
         let now = state.clk.rq_clock_pelt();
         if self.gates.scaled_contribution {
             update_class_avg_scaled::<H>(now, &mut state.rt, running, scales)
@@ -423,8 +417,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(crate) fn update_dl_avg(&mut self, cpu: CpuId) -> bool {
         let running = self.curr_class(cpu) == Some(Class::Deadline);
-        let scales = self.scales(cpu);
         let state = &mut self.cpus[cpu];
+        let scales = state.scales();
         let now = state.clk.rq_clock_pelt();
         if self.gates.scaled_contribution {
             update_class_avg_scaled::<H>(now, &mut state.dl, running, scales)
@@ -590,10 +584,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.account(cpu);
         let state = &mut self.cpus[cpu];
         state.resched_in_turn = false;
-        state.note_change(cpu, &mut self.balancer.changed);
-        if !std::mem::take(&mut state.skip_clock_update) {
-            self.update_rq_clock_here(cpu);
+        let idle = state.curr == TaskId::IDLE;
+        let skips = std::mem::take(&mut state.skip_clock_update);
+        if !skips && (idle || self.now != state.clk.clock) {
+            self.advance_rq_clock(cpu, idle);
         }
+        self.note_change(cpu);
         self.charge_starvation(cpu);
         let prev = self.cpus[cpu].curr;
         let mut prev_state = TaskState::Running;
@@ -680,7 +676,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.update_idle_like(cpu);
-        let class = self.tasks[next].class;
+        let Task { class, doing, .. } = self.tasks[next];
         if class != Class::Fair {
             if next != prev && class == Class::Deadline && self.rd.dl_overloaded().contains(cpu.index()) {
                 // set_next_task_dl() asks for it.
@@ -693,7 +689,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.watch_fair_server(cpu);
         }
         self.run_irq_work();
-        if self.cpus[cpu].overhead == 0 || matches!(self.tasks[next].doing, Doing::Fresh) {
+        if doing == Doing::Fresh || self.cpus[cpu].overhead == 0 {
             self.advance_and_reprogram(cpu);
         } else {
             self.reprogram(cpu);
@@ -759,16 +755,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// The clock must be up to date and `curr` be set.
     #[inline(always)]
     pub(crate) fn set_next_task(&mut self, cpu: CpuId, next: TaskId) {
-        let state = &mut self.cpus[cpu];
-        let now = state.clk.rq_clock_pelt();
         match self.tasks[next].class {
             // The class did not run until now: its signal decays up to here.
             Class::Deadline => {
-                update_dl_rq_load_avg::<H>(now, &mut state.dl, false);
+                let state = &mut self.cpus[cpu];
+                update_dl_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.dl, false);
                 self.start_charging_dl(cpu, next);
             }
             Class::RealTime => {
-                update_rt_rq_load_avg::<H>(now, &mut state.rt, false);
+                let state = &mut self.cpus[cpu];
+                update_rt_rq_load_avg::<H>(state.clk.rq_clock_pelt(), &mut state.rt, false);
             }
             Class::Fair => self.set_next_task_fair(cpu, next),
         }

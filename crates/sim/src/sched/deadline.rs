@@ -148,7 +148,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// deadline.c:update_curr_dl(): charges the running task, and takes it off its queue if it has nothing left.
     pub(crate) fn update_curr_dl(&mut self, cpu: CpuId) {
         let curr = self.cpus[cpu].curr;
-        let scales = self.scales(cpu);
+        let scales = self.cpus[cpu].scales();
         let (clock, clock_task) = (self.cpus[cpu].clk.clock, self.cpus[cpu].clk.clock_task);
         let Some(state) = self.tasks.get_mut(curr) else { return };
         let (is_special, is_dl) = (state.sugov.is_some(), state.class == Class::Deadline);

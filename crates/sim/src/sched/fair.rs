@@ -3,7 +3,6 @@
 //! The queue's own order (CFS or EEVDF) and the averages' arithmetic are crate `kernel`'s; here is when they are called.
 
 use opplab_kernel::pelt::{HalfLife, SeFacts, update_load_avg_se, update_load_avg_se_scaled};
-use opplab_kernel::pelt_scaled::Scales;
 use opplab_kernel::sched::attach::{
     LagFacts, init_entity_runnable_average, migrate_se_pelt_lag, post_init_entity_util_avg, sync_entity_load_avg,
 };
@@ -51,7 +50,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = state.clk.rq_clock_pelt();
         let facts = state.fair.facts();
         let decayed = if self.gates.scaled_contribution {
-            let scales = Scales { freq_scale: state.freq_scale, cpu_capacity: state.capacity };
+            let scales = state.scales();
             state.cfs.update_scaled::<H>(now, facts, scales)
         } else {
             state.cfs.update::<H>(now, facts)
@@ -115,7 +114,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let running = self.cpus[cpu].fair.curr() == Some(task.0);
         let facts = task_facts(entity, running);
         let decayed = if self.gates.scaled_contribution {
-            let scales = self.scales(cpu);
+            let scales = self.cpus[cpu].scales();
             update_load_avg_se_scaled::<H>(now, &mut self.tasks[task].sa, facts, scales)
         } else {
             update_load_avg_se::<H>(now, &mut self.tasks[task].sa, facts)
@@ -503,9 +502,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if self.entities[prev].on_rq {
             self.update_load_avg(cpu, prev, false);
         }
-        let now = self.cpus[cpu].clk.clock_task;
-        self.cpus[cpu].fair.put_prev_entity(&mut self.entities, now);
-        self.propagate_resched(cpu);
+        let state = &mut self.cpus[cpu];
+        state.fair.put_prev_entity(&mut self.entities, state.clk.clock_task);
+        if state.fair.take_resched() {
+            self.resched_cpu(cpu);
+        }
     }
 
     #[inline(always)]

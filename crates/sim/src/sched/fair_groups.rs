@@ -63,7 +63,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if group == GroupId::ROOT {
             return self.update_cfs_rq_load_avg(cpu);
         }
-        let (now, scales) = (self.clock_pelt(group, cpu), self.scales(cpu));
+        let (now, scales) = (self.clock_pelt(group, cpu), self.cpus[cpu].scales());
         let queue = self.groups.queue_mut(group, cpu);
         let facts = queue.fair.facts();
         if self.gates.scaled_contribution {
@@ -84,7 +84,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[inline(never)]
     pub(super) fn update_entity_avg(&mut self, cpu: CpuId, entity: u32, attach: bool) {
         let group = self.group_of(entity);
-        let (now, scales) = (self.clock_pelt(group, cpu), self.scales(cpu));
+        let (now, scales) = (self.clock_pelt(group, cpu), self.cpus[cpu].scales());
         let running = self.fair_rq(group, cpu).curr() == Some(entity);
         let se = &self.entities[entity as usize];
         let mut facts = SeFacts::task(se.load.weight, se.on_rq, running);

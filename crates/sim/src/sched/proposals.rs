@@ -79,7 +79,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// What a task that leaves its queue is estimated by, if not by its utilisation.
     pub(crate) fn proposals_sleep(&mut self, cpu: CpuId, task: TaskId) -> Option<u64> {
         let proposals = self.gates.profile.proposals;
-        let scales = self.scales(cpu);
+        let scales = self.cpus[cpu].scales();
         let (now_us, ran_ns) = (self.now / 1000, self.entities[task].sum_exec_runtime);
         let state = &mut self.tasks[task];
         let kept = state.proposed.get_or_insert_default();

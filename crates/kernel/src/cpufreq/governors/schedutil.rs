@@ -64,6 +64,13 @@ pub const fn scale_irq_capacity(util: u64, irq: u64, max: u64) -> u64 {
     util.wrapping_mul(max.wrapping_sub(irq)) / divider
 }
 
+/// `util`, which is below `max`, of the time that interrupts leave, and their own.
+#[inline(always)]
+const fn with_irq(util: u64, irq: u64, max: u64) -> u64 {
+    // Mostly there are none, and all is left: no division.
+    if irq == 0 { util } else { scale_irq_capacity(util, irq, max).wrapping_add(irq) }
+}
+
 /// How long a driver's transitions suggest to wait between two, in us: what the driver reports; else one and a half times
 /// the transition latency; else 1000 (drivers/cpufreq/cpufreq.c:cpufreq_policy_transition_delay_us(), v6.12).
 pub const fn cpufreq_policy_transition_delay_us(transition_delay_us: u32, transition_latency_ns: u32) -> u32 {
@@ -123,7 +130,7 @@ pub fn effective_cpu_util(facts: &RqFacts, util_cfs: u64) -> EffectiveUtil {
     let max = scale.min(facts.uclamp_max);
     let max_by = if facts.uclamp_max < scale { PerfBound::UclampMax } else { PerfBound::Capacity };
     let util = util_cfs.wrapping_add(facts.util_rt).wrapping_add(facts.util_dl);
-    let util = if util >= scale { scale } else { scale.min(scale_irq_capacity(util, irq, scale).wrapping_add(irq)) };
+    let util = if util >= scale { scale } else { scale.min(with_irq(util, irq, scale)) };
     EffectiveUtil { util, min, max, min_by, max_by }
 }
 
@@ -201,7 +208,7 @@ fn bounded_cpu_util(
     if !frequency {
         util = util.wrapping_add(facts.util_dl);
     }
-    util = scale_irq_capacity(util, irq, max).wrapping_add(irq);
+    util = with_irq(util, irq, max);
     if frequency {
         util = util.wrapping_add(cpu_bw_dl(facts.dl_running_bw));
     }
@@ -291,36 +298,52 @@ impl SugovGates {
         let (util_cfs, util_cfs_boost) = facts_cfs;
         let (runnable_boost, util_cfs) =
             if self.runnable_boost { (util_cfs_boost > util_cfs, util_cfs_boost) } else { (false, util_cfs) };
-        let (sum, bound, util, iowait);
-        match self.util {
-            SugovUtil::Bounded => {
-                let effective = effective_cpu_util(rq, util_cfs);
-                iowait = boost.unwrap_or(0);
-                sum = effective.util.max(iowait);
-                let with_headroom = self.margin.map_util_perf(sum);
-                let capped = effective.max.min(with_headroom);
-                util = effective.min.max(capped);
-                bound = if util != capped {
-                    effective.min_by
-                } else if capped != with_headroom {
-                    effective.max_by
-                } else {
-                    PerfBound::None
-                };
-                return PerfSteps { rq: *rq, util_cfs, runnable_boost, iowait, sum, bound, util, min: effective.min };
-            }
-            SugovUtil::Clamped => {
-                let (clamped, clamped_by) = bounded_cpu_util(rq, rq.capacity, util_cfs, UtilType::Frequency, None);
-                let obeys = self.clamps_boost && rq.uclamp_used;
-                let clamps = obeys.then_some((rq.uclamp_min, rq.uclamp_max));
-                let boost = boost.map_or(0, |boost| clamped_boost(boost, clamps));
-                util = clamped.max(boost);
-                iowait = if util > clamped { util } else { 0 };
-                bound = if util > clamped { PerfBound::IowaitBoost } else { clamped_by };
-                sum = util;
-            }
+        let steps = match self.util {
+            SugovUtil::Bounded => self.bounded_perf(rq, util_cfs, boost),
+            SugovUtil::Clamped => self.clamped_perf(rq, util_cfs, boost),
+        };
+        PerfSteps { runnable_boost, ..steps }
+    }
+
+    #[inline(always)]
+    fn bounded_perf(&self, rq: &RqFacts, util_cfs: u64, boost: Option<u64>) -> PerfSteps {
+        let effective = effective_cpu_util(rq, util_cfs);
+        let iowait = boost.unwrap_or(0);
+        let sum = effective.util.max(iowait);
+        let with_headroom = self.margin.map_util_perf(sum);
+        let capped = effective.max.min(with_headroom);
+        let util = effective.min.max(capped);
+        let bound = if util != capped {
+            effective.min_by
+        } else if capped != with_headroom {
+            effective.max_by
+        } else {
+            PerfBound::None
+        };
+        PerfSteps { rq: *rq, util_cfs, runnable_boost: false, iowait, sum, bound, util, min: effective.min }
+    }
+
+    #[inline(always)]
+    fn clamped_perf(&self, rq: &RqFacts, util_cfs: u64, boost: Option<u64>) -> PerfSteps {
+        let (clamped, clamped_by) = bounded_cpu_util(rq, rq.capacity, util_cfs, UtilType::Frequency, None);
+        let min = cpu_bw_dl(rq.dl_running_bw);
+        let steps = PerfSteps {
+            rq: *rq,
+            util_cfs,
+            runnable_boost: false,
+            iowait: 0,
+            sum: clamped,
+            bound: clamped_by,
+            util: clamped,
+            min,
+        };
+        let Some(boost) = boost else { return steps };
+        let obeys = self.clamps_boost && rq.uclamp_used;
+        let boost = clamped_boost(boost, obeys.then_some((rq.uclamp_min, rq.uclamp_max)));
+        if boost <= clamped {
+            return steps;
         }
-        PerfSteps { rq: *rq, util_cfs, runnable_boost, iowait, sum, bound, util, min: cpu_bw_dl(rq.dl_running_bw) }
+        PerfSteps { iowait: boost, sum: boost, bound: PerfBound::IowaitBoost, util: boost, ..steps }
     }
 
     /// v6.8 to v6.12.
@@ -553,6 +576,48 @@ struct Share<S> {
     steps: S,
 }
 
+/// What a look at a policy's CPUs goes by.
+struct Look<'a> {
+    gates: &'a SugovGates,
+    time: u64,
+    tick_ns: u64,
+    min_khz: u32,
+    max_khz: u32,
+}
+
+impl SugovCpu {
+    /// sugov_get_util() with the boost for I/O, v6.12.
+    #[inline(always)]
+    fn get_util<R: SugovRecorder>(&mut self, look: &Look<'_>, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
+        let in_capacity = look.gates.iowait == SugovIowaitBoost::Capacity;
+        let boost = if in_capacity { self.iowait_boost_applied(look.time, max_cap, look.tick_ns) } else { None };
+        let steps = look.gates.perf(&facts.rq, (facts.util_cfs, facts.util_cfs_boost), boost);
+        self.bw_min = steps.min;
+        self.util = steps.util;
+        if in_capacity {
+            return Share { util: steps.util, max: max_cap, steps: steps.into() };
+        }
+        self.iowait_raise::<R>(look, max_cap, steps)
+    }
+
+    /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
+    fn iowait_raise<R: SugovRecorder>(&mut self, look: &Look<'_>, max_cap: u64, steps: PerfSteps) -> Share<R::Steps> {
+        let max = look.max_khz as u64;
+        if self.iowait_boost != 0 && self.iowait_boost_halve(look.min_khz) {
+            let boost = self.iowait_boost as u64;
+            if steps.util.wrapping_mul(max) < max_cap.wrapping_mul(boost) {
+                let bound = PerfBound::IowaitBoost;
+                return Share {
+                    util: boost,
+                    max,
+                    steps: PerfSteps { iowait: boost, sum: boost, util: boost, bound, ..steps }.into(),
+                };
+            }
+        }
+        Share { util: steps.util, max: max_cap, steps: steps.into() }
+    }
+}
+
 /// The governor of one policy (cpufreq_schedutil.c: struct sugov_policy, v6.12).
 #[derive(Debug, Clone)]
 pub struct SugovPolicy {
@@ -727,7 +792,7 @@ impl SugovPolicy {
             self.next_share_shared::<F, R>(time, cpu, facts)
         } else {
             let own = facts.cpu(cpu);
-            (cpu, self.get_util::<R>(time, cpu, &own, own.rq.capacity))
+            (cpu, self.own_share::<R>(time, cpu, &own))
         };
         let raw_khz = self.get_raw_freq(policy, share.util, share.max);
         let mut next_khz = self.get_next_freq(raw_khz);
@@ -791,7 +856,7 @@ impl SugovPolicy {
         recorder: &mut R,
     ) -> Request {
         let previous = self.cpus[cpu].util;
-        let share = self.get_util::<R>(time, cpu, own, own.rq.capacity);
+        let share = self.own_share::<R>(time, cpu, own);
         let held = self.hold_freq(cpu, own) && self.cpus[cpu].util < previous;
         if held {
             self.cpus[cpu].util = previous;
@@ -872,58 +937,40 @@ impl SugovPolicy {
         }
     }
 
-    /// sugov_get_util() with the boost for I/O, v6.12.
+    /// The policy's CPUs, and what a look at them at `time` goes by.
     #[inline(always)]
-    fn get_util<R: SugovRecorder>(&mut self, time: u64, cpu: usize, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
-        let tick_ns = self.tick_ns;
-        let in_capacity = self.gates.iowait == SugovIowaitBoost::Capacity;
-        let state = &mut self.cpus[cpu];
-        let boost = if in_capacity { state.iowait_boost_applied(time, max_cap, tick_ns) } else { None };
-        let steps = self.gates.perf(&facts.rq, (facts.util_cfs, facts.util_cfs_boost), boost);
-        state.bw_min = steps.min;
-        state.util = steps.util;
-        if in_capacity {
-            return Share { util: steps.util, max: max_cap, steps: steps.into() };
-        }
-        self.iowait_raise::<R>(cpu, max_cap, steps)
+    fn look(&mut self, time: u64) -> (&mut [SugovCpu], Look<'_>) {
+        let (min_khz, max_khz) = (self.limits.min_khz, self.cpuinfo.max_khz);
+        (&mut self.cpus, Look { gates: &self.gates, time, tick_ns: self.tick_ns, min_khz, max_khz })
     }
 
-    /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
-    fn iowait_raise<R: SugovRecorder>(&mut self, cpu: usize, max_cap: u64, steps: PerfSteps) -> Share<R::Steps> {
-        let (min, max) = (self.limits.min_khz, self.cpuinfo.max_khz as u64);
-        let state = &mut self.cpus[cpu];
-        if state.iowait_boost != 0 && state.iowait_boost_halve(min) {
-            let boost = state.iowait_boost as u64;
-            if steps.util.wrapping_mul(max) < max_cap.wrapping_mul(boost) {
-                let bound = PerfBound::IowaitBoost;
-                return Share {
-                    util: boost,
-                    max,
-                    steps: PerfSteps { iowait: boost, sum: boost, util: boost, bound, ..steps }.into(),
-                };
-            }
-        }
-        Share { util: steps.util, max: max_cap, steps: steps.into() }
+    /// The share of one CPU (sugov_get_util(), v6.12).
+    #[inline(always)]
+    fn own_share<R: SugovRecorder>(&mut self, time: u64, cpu: usize, own: &CpuFacts) -> Share<R::Steps> {
+        let (cpus, look) = self.look(time);
+        cpus[cpu].get_util::<R>(&look, own, own.rq.capacity)
     }
 
     /// sugov_next_freq_shared(), v6.12: the largest utilisation of all CPUs, on the scale of the one that reported.
+    #[inline(always)]
     fn next_share_shared<F: SugovFacts + ?Sized, R: SugovRecorder>(
         &mut self,
         time: u64,
         cpu: usize,
         facts: &F,
     ) -> (usize, Share<R::Steps>) {
-        let max_cap = facts.cpu(cpu).rq.capacity;
-        let mut best = (cpu, Share { util: 0, max: max_cap.max(1), steps: R::Steps::default() });
-        for other in 0..self.cpus.len() {
-            if self.gates.shared_skips_stale && self.cpus[other].idle_longer_than_tick(time, self.tick_ns) {
-                self.cpus[other].iowait_boost = 0;
-                self.cpus[other].iowait_boost_pending = false;
+        let (cpus, look) = self.look(time);
+        let own_cap = facts.cpu(cpu).rq.capacity;
+        let mut best = (cpu, Share { util: 0, max: own_cap.max(1), steps: R::Steps::default() });
+        for (other, state) in cpus.iter_mut().enumerate() {
+            if look.gates.shared_skips_stale && state.idle_longer_than_tick(time, look.tick_ns) {
+                state.iowait_boost = 0;
+                state.iowait_boost_pending = false;
                 continue;
             }
             let seen = facts.cpu(other);
-            let max_cap = if self.gates.util == SugovUtil::Clamped { seen.rq.capacity } else { max_cap };
-            let share = self.get_util::<R>(time, other, &seen, max_cap);
+            let max_cap = if look.gates.util == SugovUtil::Clamped { seen.rq.capacity } else { own_cap };
+            let share = state.get_util::<R>(&look, &seen, max_cap);
             if share.util.wrapping_mul(best.1.max) > share.max.wrapping_mul(best.1.util) {
                 best = (other, share);
             } else if R::ENABLED && other == cpu && best.0 == cpu {

@@ -23,7 +23,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if count == Some(0) {
             self.tasks[task].pc = self.loop_end_of(task, begin);
         }
-        self.next_op(task)
+        self.go_on(task)
     }
 
     pub(super) fn op_loop_end(&mut self, task: TaskId, slot: u16, begin: u32) -> Step {
@@ -38,7 +38,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             state.pc = begin;
         }
         state.pc += 1;
-        Step::Next
+        Step::Through
     }
 
     /// Where the loop that starts at `begin` ends.
@@ -50,7 +50,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(super) fn op_skip(&mut self, task: TaskId, count: u16) -> Step {
         self.tasks[task].pc += u32::from(count);
-        self.next_op(task)
+        self.go_on(task)
     }
 
     /// Skips `count` ops if the task was here in the same tick.
@@ -82,7 +82,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             self.count_activation(slack_ns);
         }
         self.emit(event);
-        self.next_op(task)
+        self.go_on(task)
     }
 
     /// Counts an activation that a timer began; with a negative slack it is missed.
@@ -101,6 +101,6 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if marks.get(self.outcome.marks_ns.len()) == Some(&self.outcome.counts) {
             self.outcome.marks_ns.push(self.wall_ns());
         }
-        self.next_op(task)
+        self.go_on(task)
     }
 }

@@ -35,7 +35,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         while nr_ops < OPS_AT_ONE_INSTANT_MAX {
             nr_ops += 1;
             let now = self.now;
-            let Step::Next = (match ops.get(self.tasks[task].pc as usize) {
+            let (Step::Next | Step::Through) = (match ops.get(self.tasks[task].pc as usize) {
                 None | Some(Op::Exit | Op::Timer { period_ns: 0, absolute: true, .. }) => return,
                 Some(&Op::Timer { timer, period_ns, absolute, own }) => {
                     ended = false;

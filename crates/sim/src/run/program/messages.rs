@@ -37,9 +37,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         object.used = object.used.saturating_add(message.bytes);
         object.messages.push_back(message);
         let sync = object.sync_wakeup;
-        if let Some(reader) = object.readers.pop_front() {
-            self.wake_from_task(cpu, reader, sync);
-        }
+        let Some(reader) = object.readers.pop_front() else { return self.go_on(task) };
+        self.wake_from_task(cpu, reader, sync);
         self.next_op(task)
     }
 
@@ -64,9 +63,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         object.used -= bytes;
         self.tasks[task].back = back;
         let sync = object.sync_wakeup;
-        if let Some(writer) = object.writers.pop_front() {
-            self.wake_from_task(cpu, writer, sync);
-        }
+        let Some(writer) = object.writers.pop_front() else { return self.go_on(task) };
+        self.wake_from_task(cpu, writer, sync);
         self.next_op(task)
     }
 

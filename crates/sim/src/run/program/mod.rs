@@ -29,8 +29,10 @@ const OPS_AT_ONE_INSTANT_MAX: u32 = 1_000_000;
 
 /// What an op does to its task.
 enum Step {
-    /// The next op follows.
+    /// The next op follows; somebody may have been woken.
     Next,
+    /// The next op follows, and nothing but the task itself has changed.
+    Through,
     /// The task works or runs for a time.
     Busy,
     /// The task sleeps; its life decides how.
@@ -57,9 +59,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     #[inline(always)]
     fn advance(&mut self, cpu: CpuId) {
         let task = self.cpus[cpu].curr;
+        let state = &self.tasks[task];
         // In an op that had to wait for the CPU's overhead it is still in the kernel.
-        let in_user = !matches!(self.tasks[task].doing, Doing::Wall { left_ns: 0 });
-        if in_user && self.stops_on_return(cpu, task) {
+        let may_stop = state.throttle_work;
+        if may_stop && !matches!(state.doing, Doing::Wall { left_ns: 0 }) && self.stops_on_return(cpu, task) {
             return;
         }
         let state = &mut self.tasks[task];
@@ -72,21 +75,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Doing::Work { .. } | Doing::Wall { .. } => return,
         }
         self.here = cpu;
-        let (ops, sugov, may_stop) = (state.ops, state.sugov, state.throttle_work);
+        let (ops, sugov) = (state.ops, state.sugov);
+        if self.cpus[cpu].need_resched {
+            return;
+        }
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
-            if self.cpus[cpu].need_resched {
-                return;
-            }
-            if let Some(policy) = sugov {
-                if self.sugov_step(task, policy) {
-                    return;
+            let step = match sugov {
+                Some(policy) if self.sugov_step(task, policy) => return,
+                Some(_) => Step::Next,
+                None => {
+                    let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
+                    self.step(cpu, task, op)
                 }
-                continue;
-            }
-            let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
-            match self.step(cpu, task, op) {
-                Step::Next => {
-                    if may_stop && !self.cpus[cpu].need_resched && self.stops_on_return(cpu, task) {
+            };
+            match step {
+                Step::Through if !may_stop => {}
+                Step::Next | Step::Through => {
+                    if self.cpus[cpu].need_resched || may_stop && self.stops_on_return(cpu, task) {
                         return;
                     }
                 }
@@ -189,6 +194,12 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn next_op(&mut self, task: TaskId) -> Step {
         self.tasks[task].pc += 1;
         Step::Next
+    }
+
+    /// The same of an op that has changed nothing but its task.
+    fn go_on(&mut self, task: TaskId) -> Step {
+        self.tasks[task].pc += 1;
+        Step::Through
     }
 
     /// Puts the running task to sleep; `pc` stays where the op left it.
