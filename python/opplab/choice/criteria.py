@@ -10,6 +10,7 @@ from typing import Any
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.metrics import ALIASES, METRICS, PERCENTILES, find, of_models
+from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 
 ANY_WORK = "none"
@@ -20,16 +21,6 @@ MISSED_SLACK = 0.1
 
 THROUGHPUT_SLACK = 1.0
 """Percent of work that a setting may do less than the baseline."""
-
-_SCALES = {
-    "": {"": 1.0},
-    "ms": {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "": 1.0},
-    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "": 1.0},
-    "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "": 1.0},
-    "W": {"W": 1.0, "mW": 1e-3, "kW": 1e3, "": 1.0},
-    "%": {"%": 1.0, "": 1.0},
-}
-
 
 _FORM = re.compile(
     r"\s*([A-Za-z_][\w:@./\-]*)\s*(<=|>=|<|>)\s*(?:([0-9.eE+\-]+)\s*([A-Za-z%/]*?)(\s+of\s+baseline)?|baseline)\s*"
@@ -89,11 +80,17 @@ class Constraint:
             # Few activations of many may be late in one draw and not in another.
             slack = (MISSED_SLACK if self.at_most else -MISSED_SLACK) if unit == "%" else 0.0
             return base * (self.bound / 100) + slack
-        scales = _SCALES.get(unit, {unit: 1.0, "": 1.0})
+        scales = _scales_of(unit)
         if self.unit not in scales:
             known = ", ".join(name for name in scales if name) or "no unit"
             raise InputError(f"`{self.text}`: {self.metric} is in {unit or 'numbers'}, not in {self.unit} ({known})")
         return self.bound * scales[self.unit]
+
+
+def _scales_of(unit: str) -> dict[str, float]:
+    """Give what one of each unit that a bound may have is in a metric's own; a bare number is in that."""
+    kind = next((units for units in (IN_SECONDS, IN_JOULES, IN_WATTS) if unit in units), {unit: 1.0})
+    return {"": 1.0, **{name: one / kind[unit] for name, one in kind.items()}}
 
 
 @dataclass(frozen=True)
