@@ -256,8 +256,8 @@ def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
             if cell is None or cell.change is None:
                 continue
-            ends = change_ends(cell) or (None, None)
-            found = svg.Change(run.name, classes[run.name], cell.change, *ends, bool(cell.significant))
+            low, high = change_ends(cell) or (None, None)
+            found = svg.Change(run.name, classes[run.name], cell.change, low, high, bool(cell.significant))
             (shares if cell.in_points else own).append(found)
         groups += [(row.operation, own)] if own else []
         points += [(row.operation, shares)] if shares else []
