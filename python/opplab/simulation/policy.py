@@ -1,7 +1,7 @@
 """Policies: everything that can be chosen on a given machine.
 
 The keys are declared in crate `model` (``policy_keys.rs``), with types, defaults and what they are; ``policy.pyi`` is
-written from the same declaration by ``python -m opplab.simulation.policy_stub``.
+written from the same declaration by ``python tools/policy_stub.py``.
 """
 
 from __future__ import annotations
