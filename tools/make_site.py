@@ -14,9 +14,10 @@ from pathlib import Path
 
 import make_pages
 import make_perfetto
+from option_table import option_rows
 
 from opplab.cli.list import rows_of
-from opplab.cli.reference import EXIT_CODES, markdown, option_rows, pages
+from opplab.cli.reference import EXIT_CODES, markdown, pages
 from opplab.report.text import render_table
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -33,6 +33,15 @@ def column(rows: list[Row], key: str) -> np.ndarray:
     return np.array([float(row[key]) if row[key] else np.nan for row in rows])
 
 
+def running_mean(watts: np.ndarray, window_s: float, interval_s: float) -> np.ndarray:
+    """Give the average that a limit with this window sees."""
+    share = 1 - np.exp(-interval_s / window_s)
+    seen = [watts[0]]
+    for power in watts[1:]:
+        seen.append(seen[-1] + share * (power - seen[-1]))
+    return np.array(seen)
+
+
 def each_left_out(names: list[str], features: np.ndarray, measured: np.ndarray, along: np.ndarray) -> list[Prediction]:
     """Predict each row by parts fitted to the others; the rival is the line along `along` through the outermost."""
     predictions = []

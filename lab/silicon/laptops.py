@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lab.silicon.common import Row, column, groups, read
+from lab.silicon.common import Row, column, groups, read, running_mean
 from opplab.agreement.silicon import LINE, ScoredSet, predictions_of
 from opplab.fit.linear import fit_parts
 from opplab.fit.score import Prediction, line
@@ -28,15 +28,6 @@ def _features(rows: list[Row], ghz: Floats) -> Floats:
     light = (column(rows, "c1_pct") + column(rows, "poll_pct")) / 100
     awake = 1 - (column(rows, "pkg_pc2_pct") + column(rows, "pkg_pc8_pct")) / 100
     return np.column_stack([np.ones_like(busy), busy, busy * ghz, busy * ghz**3, light, awake])
-
-
-def _running_mean(watts: Floats, window_s: float, interval_s: float) -> Floats:
-    """Give the average that a limit with this window sees."""
-    share = 1 - np.exp(-interval_s / window_s)
-    seen = [watts[0]]
-    for power in watts[1:]:
-        seen.append(seen[-1] + share * (power - seen[-1]))
-    return np.array(seen)
 
 
 def _squares(of: Floats) -> Floats:
@@ -83,7 +74,7 @@ def turbostat_runs(path: Path) -> list[ScoredSet]:
                 [told_mhz.mean(), told_w.mean()],
                 [by_busy_mhz.mean(), by_busy_w.mean()],
             )
-        average = _running_mean(watts, PL1_WINDOW_S, INTERVAL_S)
+        average = running_mean(watts, PL1_WINDOW_S, INTERVAL_S)
         limit += predictions_of([run], [average.max()], [PL1_W], [watts.max()])
     folder, by_busy = path.parent.name, "the same form by busy time alone"
     return [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lab.silicon.common import Row, column, groups, read
+from lab.silicon.common import Row, column, groups, read, running_mean
 from opplab import catalog
 from opplab.agreement.silicon import ScoredSet, predictions_of
 from opplab.fit.machine_power import to_machine_text, with_power
@@ -78,11 +78,7 @@ def _without(tree: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _average_before(watts: Floats, window_s: float) -> Floats:
     """Give the running average that the limit sees as each interval begins."""
-    share = 1 - np.exp(-INTERVAL_S / window_s)
-    seen = [watts[0]]
-    for power in watts[:-1]:
-        seen.append(seen[-1] + share * (power - seen[-1]))
-    return np.array(seen)
+    return running_mean(np.append(watts[:1], watts[:-1]), window_s, INTERVAL_S)
 
 
 def power_limit(path: Path) -> list[ScoredSet]:

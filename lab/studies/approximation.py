@@ -616,10 +616,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {page: pages.fill(page.read_text(encoding="utf-8"), tables()), **drawn}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page's tables and figures, or check them."""
-    return pages.main("approximation", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("approximation", __doc__, texts))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -146,10 +145,5 @@ def texts(docs: Path) -> dict[Path, str]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page's table and figure, or check them."""
-    return pages.main("fsync", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("fsync", __doc__, texts))

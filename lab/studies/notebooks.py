@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -186,10 +185,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {docs / "notebooks" / f"{name}.ipynb": run(name) for name in NOTEBOOKS}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the notebooks, or check them."""
-    return pages.main("notebooks", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("notebooks", __doc__, texts))

@@ -26,7 +26,7 @@ def fill(page: str, contents: Mapping[str, str]) -> str:
 
 
 def main(
-    study: str, about: str | None, make: Callable[[Path], Mapping[Path, str]], arguments: Sequence[str] | None
+    study: str, about: str | None, make: Callable[[Path], Mapping[Path, str]], arguments: Sequence[str] | None = None
 ) -> int:
     """Write what a study makes, or with ``--check`` only report what would change.
 
@@ -38,8 +38,8 @@ def main(
         Text of ``--help``.
     make : function
         From the folder of the docs to the texts of the study's files.
-    arguments : sequence of str or None
-        The command line; this process's if None.
+    arguments : sequence of str, optional
+        The command line; by default this process's.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {page: pages.fill(page.read_text(encoding="utf-8"), tables())}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page's tables, or check them."""
-    return pages.main("phones", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("phones", __doc__, texts))

@@ -129,10 +129,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {page: pages.fill(page.read_text(encoding="utf-8"), tables())}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page's tables, or check them."""
-    return pages.main("power", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("power", __doc__, texts))

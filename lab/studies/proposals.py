@@ -291,15 +291,11 @@ def tables() -> dict[str, str]:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page's tables, or check them."""
-
-    def make(docs: Path) -> dict[Path, str]:
-        page = docs / "proposals.md"
-        return {page: pages.fill(page.read_text(encoding="utf-8"), tables())}
-
-    return pages.main("proposals", __doc__, make, arguments)
+def texts(docs: Path) -> dict[Path, str]:
+    """Make the page anew."""
+    page = docs / "proposals.md"
+    return {page: pages.fill(page.read_text(encoding="utf-8"), tables())}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("proposals", __doc__, texts))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -110,10 +110,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {figures / "readme-power.svg": power(), figures / "readme-run.svg": run()}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the pictures, or check them."""
-    return pages.main("readme", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("readme", __doc__, texts))

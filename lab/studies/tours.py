@@ -10,7 +10,6 @@ import contextlib
 import re
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -41,10 +40,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {docs / tour: render((docs / tour).read_text(encoding="utf-8"), docs) for tour in TOURS}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tours, or check them."""
-    return pages.main("tours", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("tours", __doc__, texts))

@@ -125,10 +125,5 @@ def texts(docs: Path) -> dict[Path, str]:
     return {file: render(file.read_text(encoding="utf-8")) for file in files(docs)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the pages, or check them."""
-    return pages.main("tutorials", __doc__, texts, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.main("tutorials", __doc__, texts))

@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -183,6 +183,17 @@ def decoded(data: bytes, path: Path, what: str) -> str:
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         message = f"failed to read {_shown_path(path)}:{line}:{column}: {what} is not UTF-8 text"
         raise FormatError(message, file=str(path), line=line, column=column) from None
+
+
+def toml_value(value: Any) -> str:
+    """Give a value as TOML writes it."""
+    import json
+
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{json.dumps(str(key))} = {toml_value(one)}' for key, one in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value)
 
 
 def toml_of(text: str, file: str | Path) -> dict[str, Any]:

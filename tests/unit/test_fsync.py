@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.studies import fsync
+from lab.studies import fsync, pages
 from opplab.sweep.experiments import Experiment
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,7 +19,7 @@ def experiment() -> Experiment:
 
 
 def test_the_page_and_its_figure_are_what_the_study_makes(experiment: Experiment) -> None:
-    assert fsync.main(["--docs", str(DOCS), "--check"]) == 0
+    assert pages.main("fsync", "", fsync.texts, ["--docs", str(DOCS), "--check"]) == 0
     page = (DOCS / "fsync-chain.md").read_text(encoding="utf-8")
     speeds = [int(found) for found in re.findall(r"^\| [^|]+ \| (\d+) \|", page, re.MULTILINE)]
     assert len(speeds) == len(experiment.policies) == len(fsync.WORDS)

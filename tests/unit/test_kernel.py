@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.studies import approximation
+from lab.studies import approximation, pages
 from opplab import kernel
 from opplab.errors import InputError
 
@@ -246,13 +246,13 @@ def test_hwp_boost_falls_back_after_three_quiet_ms() -> None:
 
 def test_page_of_the_approximation_is_what_its_command_writes() -> None:
     docs = Path(__file__).parents[2] / "docs"
-    assert approximation.main(["--docs", str(docs), "--check"]) == 0
+    assert pages.main("approximation", "", approximation.texts, ["--docs", str(docs), "--check"]) == 0
 
 
 def test_stale_page_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     marks = "".join(f"<!-- table: {name} -->\nold\n<!-- end -->\n" for name in approximation.TABLES)
     (tmp_path / "approximation.md").write_text(marks)
-    assert approximation.main(["--docs", str(tmp_path), "--check"]) == 1
+    assert pages.main("approximation", "", approximation.texts, ["--docs", str(tmp_path), "--check"]) == 1
     assert "stale" in capsys.readouterr().out
     assert (tmp_path / "approximation.md").read_text() == marks
 

@@ -8,13 +8,13 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
+import policy_stub
 import pytest
 from test_cli import opplab as opplab_command
 
 import opplab
 from opplab import _opplab, results
 from opplab.cli.choose import command as choose
-from opplab.simulation import policy_stub
 from opplab.simulation.policy import toml_value
 
 from calls import answered
@@ -32,7 +32,7 @@ def test_the_keys_and_defaults_are_those_of_files() -> None:
 
 
 def test_the_types_are_those_of_the_declaration() -> None:
-    assert policy_stub.PLACE.read_text() == policy_stub.text(), "python -m opplab.simulation.policy_stub"
+    assert policy_stub.PLACE.read_text() == policy_stub.text(), "python tools/policy_stub.py"
 
 
 def test_a_policy_is_sent_and_compared_like_any_value() -> None:

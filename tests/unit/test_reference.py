@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 import pytest
+from option_table import COMMON, option_rows
 
 from opplab import _opplab
 from opplab.cli.list import KINDS, rows_of
 from opplab.cli.main import COMMANDS, opplab
-from opplab.cli.reference import COMMON, main, man_page, markdown, option_rows, pages
+from opplab.cli.reference import main, man_page, markdown, pages
 
 PAGES = pages()
 

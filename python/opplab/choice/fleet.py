@@ -18,11 +18,11 @@ from opplab.catalog import find, names, nearest
 from opplab.certainty import change_text
 from opplab.choice import GOVERNORS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
-from opplab.cpulist import cpus_in
+from opplab.cpulist import nr_cpus
 from opplab.errors import InputError, OpplabError
 from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
-from opplab.report.numbers import several, some_of
+from opplab.report.numbers import quantity, several, some_of
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Fleet(Block):
             "setting": saving.setting or "none keeps the limits",
             "best in": saving.best,
             **({"keeps limits in": saving.keeps} if any(one.limits for _, one in self.types) else {}),
-            "baseline draws, W": _number(saving.base_watts),
+            "baseline draws, W": quantity(saving.base_watts),
             "saved by each, W": _between(saving, 1.0),
             "saved by all, kWh a year": _between(saving, kind.machines * HOURS / 1000),
         }
@@ -630,7 +630,7 @@ def _name_of(text: str, source: Path) -> str:
     about, imported, _ = str(tree.get("provenance", "")).partition("; imported from")
     name = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", about if imported else "")
     name = " ".join(name.split()) or source.name.partition(".")[0]
-    return f"{name}, {several(_cpus(tree), 'CPU')}"
+    return f"{name}, {several(nr_cpus(tree), 'CPU')}"
 
 
 def _built_in(text: str) -> list[str]:
@@ -640,29 +640,18 @@ def _built_in(text: str) -> list[str]:
     found = []
     for name in names("machine") if processor else ():
         own = read_text(find("machine", name), "a machine file")
-        if f'"{processor}; ' in own and _cpus(toml_of(own, name)) == _cpus(tree) and _has_power(own):
+        if f'"{processor}; ' in own and nr_cpus(toml_of(own, name)) == nr_cpus(tree) and _has_power(own):
             found.append(name)
     return found
-
-
-def _cpus(tree: Mapping[str, Any]) -> int:
-    """Count the CPUs of a machine file."""
-    return sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"])
-
-
-def _number(value: float | None) -> str:
-    from opplab.report.numbers import quantity
-
-    return "unknown" if value is None else quantity(value)
 
 
 def _between(saving: Saving, scale: float) -> str:
     if saving.watts is None:
         return "unknown"
     if saving.low is None or saving.high is None:
-        return _number(saving.watts * scale)
+        return quantity(saving.watts * scale)
     star = "*" if saving.clear else ""
-    return f"{_number(saving.watts * scale)} [{_number(saving.low * scale)}, {_number(saving.high * scale)}]{star}"
+    return f"{quantity(saving.watts * scale)} [{quantity(saving.low * scale)}, {quantity(saving.high * scale)}]{star}"
 
 
 def _missed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
@@ -691,16 +680,16 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         total = sum(watts * kind.machines for kind, _, watts in sure)
         count = sum(kind.machines for kind, *_ in sure)
         machines = f"{several(count, 'machine')} of {several(len(sure), 'type')}"
-        year = f"{_number(total)} W, {_number(total * HOURS / 1000)} kWh a year"
+        year = f"{quantity(total)} W, {quantity(total * HOURS / 1000)} kWh a year"
         # A change that is equal in all runs is clear, and has no ends.
         low = sum((watts if saving.low is None else saving.low) * kind.machines for kind, saving, watts in sure)
         high = sum((watts if saving.high is None else saving.high) * kind.machines for kind, saving, watts in sure)
-        ends = "" if low == high else f"; the ends of the intervals add up to {_number(low)} and {_number(high)} W"
+        ends = "" if low == high else f"; the ends of the intervals add up to {quantity(low)} and {quantity(high)} W"
         words.append(f"Clear savings: {year} at the baseline's work, on {machines}{ends}.")
         known = [(kind, saving.watts) for kind, saving in answered if saving.watts is not None]
         whole = sum(watts * kind.machines for kind, watts in known)
         if whole != total:
-            year = f"{_number(whole)} W, {_number(whole * HOURS / 1000)} kWh a year"
+            year = f"{quantity(whole)} W, {quantity(whole * HOURS / 1000)} kWh a year"
             words.append(f"By the means of {several(len(known), 'type')}, clear or not: {year}.")
     # What the other types have in common is one sentence, and how many they are.
     others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))

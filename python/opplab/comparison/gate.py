@@ -425,7 +425,7 @@ def write_junit(path: str, checks: Sequence[Check]) -> None:
 
     failures, skipped = sum(one.failed for one in checks), sum(one.skipped for one in checks)
     counts = {"tests": str(len(checks)), "failures": str(failures), "errors": "0"}
-    suite = ElementTree.Element("testsuite", name="opplab compare", **counts)
+    suite = ElementTree.Element("testsuite", {"name": "opplab compare", **counts})
     if skipped:
         suite.set("skipped", str(skipped))
     for one in checks:

@@ -22,7 +22,7 @@ from opplab.errors import InputError
 from opplab.files import csv_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import polars as pl
 
@@ -227,7 +227,7 @@ def check(seed: str) -> list[Finding]:
     >>> [str(finding) for finding in check("003")]
     ['pcmark-work-v3 with-patch (artificial EM): printed -2, recomputed -2.037 against 8003 and against 8026 -2.317']
     """
-    own = {
+    own: dict[str, tuple[Callable[[], list[Finding]], ...]] = {
         "000": (partial(_check_overview, "000", "1-overview-perf_ratio"), _check_efficiency_000),
         "002": (partial(_check_overview, "002", "non-neutral-slide1"),),
         "004": (_check_sums_004,),

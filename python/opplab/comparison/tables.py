@@ -306,7 +306,7 @@ def _number(cell: Cell, digits: int) -> str:
     return f"{cell.value:.{digits if cell.digits is None else cell.digits}f}"
 
 
-def _change_ends(cell: Cell) -> tuple[float, float] | None:
+def change_ends(cell: Cell) -> tuple[float, float] | None:
     """Give the interval of a change, in its own unit; None where it has none."""
     if cell.points_low is not None and cell.points_high is not None:
         return cell.points_low, cell.points_high
@@ -320,7 +320,7 @@ def _judged(cell: Cell) -> str:
     """Give a change with its interval, as answers have it but for the star; that of another method as `_change`."""
     if not cell.certain or cell.change is None or not math.isfinite(cell.change):
         return _change(cell)
-    ends = _change_ends(cell)
+    ends = change_ends(cell)
     if not cell.change and ends is None:
         return "" if cell.in_points else "0 %"
     low, high = ends or (None, None)
@@ -348,7 +348,7 @@ WIDTH = 80
 
 def _runs_a_block(table: Table) -> int:
     """As many as mails of kernel patches have; where changes have intervals, as many as 80 columns hold."""
-    if not any(cell is not None and _change_ends(cell) for row in table.rows for cell in row.cells):
+    if not any(cell is not None and change_ends(cell) for row in table.rows for cell in row.cells):
         return RUNS_A_BLOCK
     label = max(len(row.stat) + 1 + len(_label(table, row)) for row in table.rows)
     cells = 2 + max(len(_spread_cell(table, row, at)) for row in table.rows for at in range(len(row.cells)))

@@ -74,12 +74,8 @@ def explain(
     Examples
     --------
     >>> import opplab
-    >>> run = opplab.simulate(
-    ...     opplab.Machine.load("juno-r2"),
-    ...     opplab.Workload.periodic(3, run_us=1600, period_us=16000),
-    ...     opplab.Policy(),
-    ...     seconds=0.2,
-    ... )
+    >>> work = opplab.Workload.periodic(3, run_us=1600, period_us=16000)
+    >>> run = opplab.simulate("juno-r2", work, seconds=0.2)
     >>> why = opplab.explain(run, task="periodic1", at=0.1)
     >>> sorted({finding.kind for finding in why} & {"summary", "placement", "candidate", "choice"})
     ['candidate', 'choice', 'placement', 'summary']

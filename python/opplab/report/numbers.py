@@ -13,17 +13,17 @@ _SCALES = {
 }
 
 
-def quantity(value: float, scale: float = 1.0) -> str:
+def quantity(value: float | None, scale: float = 1.0) -> str:
     """Write a value with four significant digits, and never with an exponent.
 
     Examples
     --------
-    >>> quantity(0.0421337, 1e-3), quantity(12345.6), quantity(0.0)
-    ('42.13', '12346', '0')
+    >>> quantity(0.0421337, 1e-3), quantity(12345.6), quantity(0.0), quantity(None)
+    ('42.13', '12346', '0', 'unknown')
     """
-    number = value / scale
-    if not math.isfinite(number):
+    if value is None or not math.isfinite(value / scale):
         return "unknown"
+    number = value / scale
     if number == 0:
         return "0"
     digits = max(3 - math.floor(math.log10(abs(number))), 0)

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog
-from opplab.files import read_text
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    return json.dumps(value)
+from opplab.files import read_text, toml_value
 
 
 class Machine:
@@ -61,7 +52,7 @@ class Machine:
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Machine:
         """Read a machine file's tables as `tomllib` gives them."""
-        text = "\n".join(f"{key} = {_toml(value)}" for key, value in tree.items()) + "\n"
+        text = "\n".join(f"{key} = {toml_value(value)}" for key, value in tree.items()) + "\n"
         return cls.parse(text, file=str(tree.get("name", "<tables>")))
 
     @property

@@ -1,12 +1,11 @@
 """Policies: everything that can be chosen on a given machine.
 
 The keys are declared in crate `model` (``policy_keys.rs``), with types, defaults and what they are; ``policy.pyi`` is
-written from the same declaration by ``python -m opplab.simulation.policy_stub``.
+written from the same declaration by ``python tools/policy_stub.py``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field, fields, make_dataclass
 from math import isfinite
@@ -15,6 +14,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
+from opplab.files import toml_value
 
 ABOUT = """Everything that can be chosen on a given machine.
 
@@ -45,16 +45,6 @@ def keys() -> Iterator[tuple[str, str, Any, str]]:
             # The policy's own governor, which is not known before there is one.
             default, about = "", f"{about}; the governor if it is empty"
         yield name, key["type"], tuple(default) if isinstance(default, list) else default, about
-
-
-def toml_value(value: Any) -> str:
-    """Give a value as TOML writes it."""
-    if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key))} = {toml_value(item)}" for key, item in value.items())
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return json.dumps(value)
 
 
 def _check_plain(name: str, value: Any) -> None:

@@ -116,12 +116,8 @@ class Run:
         Examples
         --------
         >>> import opplab
-        >>> run = opplab.simulate(
-        ...     opplab.Machine.load("juno-r2"),
-        ...     opplab.Workload.periodic(2, run_us=800, period_us=16000),
-        ...     opplab.Policy(kernel="5.18"),
-        ...     seconds=0.5,
-        ... )
+        >>> work = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+        >>> run = opplab.simulate("juno-r2", work, seconds=0.5)
         >>> run.meter("rails", every_s=0.1).columns
         ['time_s', 'A53_w', 'A72_w', 'rest_w']
         """

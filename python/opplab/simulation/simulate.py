@@ -70,12 +70,8 @@ def simulate(
     Examples
     --------
     >>> import opplab
-    >>> run = opplab.simulate(
-    ...     opplab.Machine.load("juno-r2"),
-    ...     opplab.Workload.periodic(2, run_us=800, period_us=16000),
-    ...     opplab.Policy(kernel="5.18"),
-    ...     seconds=0.5,
-    ... )
+    >>> work = opplab.Workload.periodic(2, run_us=800, period_us=16000)
+    >>> run = opplab.simulate("juno-r2", work, opplab.Policy(kernel="5.18"), seconds=0.5)
     >>> run.metrics.filter(metric="missed_activations")["value"].to_list()
     [0.0]
     >>> run.events("cpu_frequency").columns

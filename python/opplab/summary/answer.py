@@ -227,9 +227,8 @@ class Answer(Block):
             row = {**place, **one.notes}
             for (metric, own), (scale, unit) in scales.items():
                 value = one.values.get(metric)
-                text = "unknown" if value is None else quantity(value, scale)
                 there = metric in one.values and self._unit(one, metric) == own
-                row[_head(metric, unit, self.units[metric][1])] = text if there else ""
+                row[_head(metric, unit, self.units[metric][1])] = quantity(value, scale) if there else ""
             for title, pair in PAIRS.items():
                 if set(pair) <= set(self.units):
                     unit = scales[pair[0], self.units[pair[0]][0]][1]

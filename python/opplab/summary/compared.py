@@ -23,7 +23,7 @@ from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.overview import gains, is_performance, overall
 from opplab.comparison.sources import Frame, Source, by_machine
-from opplab.comparison.tables import Cell, Table
+from opplab.comparison.tables import Cell, Table, change_ends
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
@@ -256,8 +256,8 @@ def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
             if cell is None or cell.change is None:
                 continue
-            ends = _ends(cell, row.better == "higher")
-            found = svg.Change(run.name, classes[run.name], cell.change, *ends, bool(cell.significant))
+            low, high = change_ends(cell) or (None, None)
+            found = svg.Change(run.name, classes[run.name], cell.change, low, high, bool(cell.significant))
             (shares if cell.in_points else own).append(found)
         groups += [(row.operation, own)] if own else []
         points += [(row.operation, shares)] if shares else []
@@ -270,16 +270,6 @@ def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
         label = f"better by, {unit} (pale: not clear)"
         panels.append((title, svg.changes(title, rows[:_MOST_ROWS], label)))
     return panels
-
-
-def _ends(cell: Cell, higher: bool) -> tuple[float | None, float | None]:
-    """The ends of a change's interval in percent, or of a share in points, positive being better."""
-    if cell.in_points:
-        return cell.points_low, cell.points_high
-    if cell.ratio_low is None or cell.ratio_high is None:
-        return None, None
-    ends = [100 * (end - 1) * (1 if higher else -1) for end in (cell.ratio_low, cell.ratio_high)]
-    return min(ends), max(ends)
 
 
 def _power(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:

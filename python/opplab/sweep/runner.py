@@ -267,7 +267,7 @@ def run_cases(
             case = queue.popleft()
             if case.hash in done:
                 tally.skipped += 1
-                value = store.value(case.hash, until.metric) if store and until else None
+                value = _value(store.measured(case.hash), until.metric) if store and until else None
                 queue.extend(plan.finished(case, value))
             elif case.hash in failed_before:
                 tally.fail(case, "failed before (--retry-failed runs it again)")

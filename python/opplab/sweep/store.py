@@ -351,13 +351,6 @@ class Store:
                 self._tables.add(case_hash, self.measured(case_hash))
         return self._tables.frame(hashes)
 
-    def value(self, case_hash: str, metric: str) -> float:
-        """Read one value of a finished case."""
-        for name, _, _, value in self.measured(case_hash).rows:
-            if name == metric and value is not None:
-                return value
-        raise InputError(f"`until` names the metric '{metric}', which {self._file(case_hash)} does not have")
-
     def note_spared(self, hashes: Sequence[str]) -> None:
         """Note in the manifest which cases are not needed, so that nobody waits for them."""
         whole = {**self.manifest(), "spared": list(hashes)}

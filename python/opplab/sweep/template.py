@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opplab.simulation.policy import toml_value
+from opplab.files import toml_value
 from opplab.sweep.variants import Variant
 
 

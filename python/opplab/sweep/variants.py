@@ -10,7 +10,8 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
-from opplab.simulation.policy import Policy, toml_value
+from opplab.files import toml_value
+from opplab.simulation.policy import Policy
 from opplab.sweep.drivers import NOTHING_KNOWN, MachineFacts
 from opplab.sweep.power_profiles import PowerProfile, is_power_profile, power_profiles
 

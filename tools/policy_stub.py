@@ -1,17 +1,18 @@
-"""The types of `Policy` from the keys: ``python -m opplab.simulation.policy_stub`` writes ``policy.pyi``."""
+"""The types of `Policy` from the keys: ``python tools/policy_stub.py`` writes ``policy.pyi``."""
 
 from pathlib import Path
 
+from opplab.simulation import policy
 from opplab.simulation.policy import keys
 
-PLACE = Path(__file__).with_name("policy.pyi")
+PLACE = Path(policy.__file__).with_suffix(".pyi")
 
 
 def text() -> str:
     """Give the stub."""
     fields = [f"    {name}: {kind} = ...\n" for name, kind, _, _ in keys()]
     return (
-        "# Written by `python -m opplab.simulation.policy_stub`.\n"
+        "# Written by `python tools/policy_stub.py`.\n"
         "from collections.abc import Iterable, Iterator, Mapping\n"
         "from dataclasses import dataclass\n"
         "from typing import Any\n\n"
@@ -19,7 +20,6 @@ def text() -> str:
         f"class Policy:\n{''.join(fields)}\n"
         "    def _toml(self) -> str: ...\n\n"
         "def keys() -> Iterator[tuple[str, str, Any, str]]: ...\n"
-        "def toml_value(value: Any) -> str: ...\n"
         "def check_keys(given: Iterable[str]) -> None: ...\n"
     )
 
