@@ -624,7 +624,9 @@ def _package_watts(run: Run) -> Watts | None:
         return None
     # How often the monitor sampled is nothing that a run lacks.
     means = [mean for _, mean in _by_iteration(series)]
-    return Watts(amean(values), "PkgWatt", cases={"PkgWatt": Series("PkgWatt", flat=means)})
+    found = Watts(amean(values), "PkgWatt", cases={"PkgWatt": Series("PkgWatt", flat=means)})
+    found.is_sampled = True
+    return found
 
 
 def _by_iteration(series: Series) -> list[tuple[int, float]]:
