@@ -191,9 +191,11 @@ class Watts:
         The parameters that it is the mean over; empty where it is of the whole run.
     cases : dict of str to Series
         Its iterations by operation, as far as they are known.
+    is_sampled : bool
+        Whether it is the mean of a monitor's samples, and not of one value a parameter.
     """
 
-    __slots__ = ("cases", "mean", "params", "what")
+    __slots__ = ("cases", "is_sampled", "mean", "params", "what")
 
     def __init__(
         self, mean: float, what: str, params: Iterable[str] = (), cases: Mapping[str, Series] | None = None
@@ -202,6 +204,7 @@ class Watts:
         self.what = what
         self.params = tuple(params)
         self.cases = dict(cases or {})
+        self.is_sampled = False
 
 
 class Problem:

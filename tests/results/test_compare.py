@@ -499,6 +499,21 @@ def test_a_turbostat_log_is_one_value_and_only_watts_have_a_side(tmp_path):
     assert sides["PkgWatt"] == "lower" and not sides["Bzy_MHz"]
     (table,) = compare([tmp_path / "old.txt", tmp_path / "new.txt"], table="overview")
     assert {row.metric: row.better for row in table.rows} == sides
+    (table,) = compare([tmp_path / "old.txt", tmp_path / "new.txt"], table="power")
+    assert table.method == "default; mean of the metric PkgWatt over the samples of the monitor"
+
+
+@pytest.mark.parametrize("heads", ["Avg_MHz Busy% PkgWatt", "usec Avg_MHz Busy% PkgWatt", "PkgWatt"])
+def test_what_turbostat_prints_with_summary_alone_is_read(tmp_path, heads):
+    """`turbostat --Summary` has no columns of CPUs: each line is of the whole, and the log had `no values`."""
+    for run, watts in (("old", 200), ("new", 180)):
+        lines = [heads]
+        for at in range(6):
+            lines += [heads] if at == 3 else []
+            lines.append(" ".join([*["1500"] * (len(heads.split()) - 1), f"{watts + at}.50"]))
+        (tmp_path / f"{run}.txt").write_text("\n".join(["turbostat version 2023.11.07", *lines]) + "\n")
+    (table,) = compare([tmp_path / "old.txt", tmp_path / "new.txt"], table="power")
+    assert [cell.value for cell in table.rows[0].cells] == [203.0, 183.0]
 
 
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):

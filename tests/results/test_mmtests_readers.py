@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from opplab.comparison.compare import compare
 from opplab.errors import InputError
 from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
 from opplab.mmtests.registry import _names
@@ -111,6 +112,22 @@ def test_netperf(tree):
     assert found == {"udpstream-send-64": [500.0], "udpstream-recv-64": [400.0], "udpstream-loss-64": [100.0]}
     literal = values(read_run(tree.root, "base", "netperf-ipv4-udp", literal=True))
     assert literal == {"udpstream-send-64": [500.0], "udpstream-recv-64": [500.0]}
+
+
+def test_lost_datagrams_are_no_throughput(tree):
+    """Twice the loss was 100 % better, and its ratio was averaged with those of what was sent and received."""
+    for run, received in (("base", 300.0), ("worse", 100.0)):
+        udp = f"212992   64   30.00     1000      0     500.00\n212992           30.00     900            {received}\n"
+        for file, text in (("protocols", "UDP_STREAM\n"), ("UDP_STREAM-64.1", udp)):
+            tree(f"netperf-udp/logs/{file}", text, run=run)
+    (table,) = compare(tree.root, table="detail")
+    changes = {row.operation: (row.cells[1].change, row.better) for row in table.rows}
+    assert changes["udpstream-loss-64"] == (pytest.approx(-100.0), "lower")
+    assert changes["udpstream-recv-64"] == (pytest.approx(-100 * 2 / 3), "higher")
+    (table,) = compare(tree.root, table="overview")
+    ratios = {row.metric: row.cells[1].ratio for row in table.rows}
+    # By hand: the root of 1 and 1/3; 400 of 200.
+    assert ratios == {"udpstream": pytest.approx((1 / 3) ** 0.5), "udpstream-loss": pytest.approx(2.0)}
 
 
 def test_fio_terse_json_and_latency(tree):

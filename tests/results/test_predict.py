@@ -6,12 +6,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import Result
 
 from opplab.agreement import predict
 from opplab.agreement.forecast import Facts
 from opplab.errors import InputError
 
-from calls import answered
+from calls import called
 from testdata import shared
 
 SEALED = Path(__file__).parents[2] / "lab" / "sealed"
@@ -65,12 +66,16 @@ tasks=2,noise,performance,
 """
 
 
-def predicted(folder: Path, experiment: str = EXPERIMENT) -> list[dict[str, str]]:
+def asked(folder: Path, experiment: str = EXPERIMENT, table: str = TABLE) -> Result:
     (folder / "mine.toml").write_text(experiment)
-    (folder / "mine.csv").write_text(TABLE)
-    out = folder / "out.csv"
-    answered("predict", folder / "mine.toml", "-o", out, "--results", folder / "results")
-    with out.open() as stream:
+    (folder / "mine.csv").write_text(table)
+    return called("predict", folder / "mine.toml", "-o", folder / "out.csv", "--results", folder / "results")
+
+
+def predicted(folder: Path, experiment: str = EXPERIMENT, table: str = TABLE) -> list[dict[str, str]]:
+    ran = asked(folder, experiment, table)
+    assert ran.exit_code == 0, ran.output
+    with (folder / "out.csv").open() as stream:
         return list(csv.DictReader(stream))
 
 
@@ -89,6 +94,54 @@ def test_rows_get_the_ratio_of_the_results_with_an_interval(tmp_path: Path) -> N
     assert float(rows[1]["low"]) < ratio < float(rows[1]["high"])
     work = mean("performance", "work_done") / mean("schedutil", "work_done")
     assert float(rows[3]["predicted_ratio"]) == pytest.approx(work / ratio, rel=1e-3)
+
+
+ONE = EXPERIMENT.rpartition("[[compare]]")[0]
+TWO = ONE.replace('"juno-r2"', '["juno-r2", "skylake-8x-uma"]')
+
+
+def test_rows_of_two_machines_are_of_their_own(tmp_path: Path) -> None:
+    """Each had the ratio of the means over both machines, at a clock that neither has."""
+    lines = [f"{machine},{line}" for machine in ("skylake-8x-uma", "juno-r2", "mars") for line in TABLE.split()[1:3]]
+    rows = predicted(tmp_path, TWO, "\n".join(["machine,parameter,metric,variant,value", *lines]))
+    found = pl.read_parquet(tmp_path / "results" / "mine" / "results.parquet")
+    energy = found.filter(param="tasks=2", metric="energy").group_by("machine", "policy").agg(pl.col("value").mean())
+    mean = {(machine, policy): value for machine, policy, value in energy.iter_rows()}
+    by_hand = {name: mean[name, "performance"] / mean[name, "schedutil"] for name in ("juno-r2", "skylake-8x-uma")}
+    own = {row["machine"]: row for row in rows if row["variant"] == "performance"}
+    for name, ratio in by_hand.items():
+        assert float(own[name]["predicted_ratio"]) == pytest.approx(ratio, rel=1e-3)
+        assert float(own[name]["low"]) < ratio < float(own[name]["high"])
+    assert by_hand["juno-r2"] != pytest.approx(by_hand["skylake-8x-uma"], rel=0.01)
+    assert (own["mars"]["predicted_ratio"], own["mars"]["reason"]) == (
+        "",
+        "no machine of the name mars is simulated",
+    )
+
+
+@pytest.mark.parametrize("names", [["x"], ["x", "y"], [""]])
+def test_which_machine_stands_for_which_is_not_guessed(tmp_path: Path, names: list[str]) -> None:
+    lines = [f"{machine},{line}" for machine in names for line in TABLE.split("\n")[1:3]]
+    table = "\n".join(["machine,parameter,metric,variant,value", *lines])
+    one = ONE if len(names) > 1 else TWO
+    words = f"the table's machines are {', '.join(names) or 'not named'}, the simulated ones"
+    assert words in str(asked(tmp_path, one, table).exception)
+
+
+def test_rows_of_other_benchmarks_and_of_the_other_side_are_not_predicted(tmp_path: Path) -> None:
+    """A table's transactions a second had the ratio of the elapsed time of another benchmark."""
+    lines = [
+        f"{benchmark},energy,{better},{policy},{value}"
+        for benchmark, better in (("periodic", "lower"), ("sqlite", "higher"))
+        for policy, value in (("schedutil", 10), ("performance", ""))
+    ]
+    table = "\n".join(["benchmark,metric,better,variant,value", *lines])
+    own, other = predicted(tmp_path, ONE, table)[1::2]
+    assert float(own["predicted_ratio"]) > 0
+    assert (other["predicted_ratio"], other["reason"]) == ("", "no entry of `compare` has the benchmark sqlite")
+    (turned,) = predicted(tmp_path, ONE, table.replace("lower", "higher").replace("sqlite", "periodic"))[1:2]
+    assert turned["predicted_ratio"] == ""
+    assert turned["reason"] == "energy is better higher, and the simulated energy lower"
 
 
 def test_what_is_given_or_without_a_model_is_no_prediction(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from click.testing import Result
 import opplab
 from opplab import _opplab
 from opplab.choice import choose as choosing
-from opplab.choice.fleet import HOURS, Fleet, counted_of, fleet, sources_of, types_of
+from opplab.choice.fleet import HOURS, Fleet, counted_of, fleet, ranked_by, sources_of, types_of
 from opplab.cli.main import opplab as program
 from opplab.fit.machine_power import generic_power
 from opplab.uncertainty.parts import Parts
@@ -123,6 +123,19 @@ def test_the_watts_are_those_of_single_simulations(dumps: Path) -> None:
     assert row["baseline_watts"] == pytest.approx(base["power"], rel=1e-6)
     assert row["saved_watts"] == pytest.approx(by_hand, rel=1e-3, abs=1e-6)
     assert row["saved_kwh_a_year"] == pytest.approx(8.76 * row["saved_watts"])
+
+
+def test_other_code_answers_anew(dumps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what ranked an answer is part of its question. A changed Python file left the old answer in the folder."""
+    assert "(kept)" not in run(dumps).stderr
+    assert run(dumps).stderr.count("(kept)") == 2
+    before = ranked_by()
+    ranked_by.cache_clear()
+    monkeypatch.setattr(opplab, "__file__", str(dumps / "__init__.py"))
+    (dumps / "one.py").write_text("1\n")
+    assert ranked_by() != before
+    assert "(kept)" not in run(dumps).stderr
+    ranked_by.cache_clear()
 
 
 def test_a_second_call_continues(dumps: Path, monkeypatch: pytest.MonkeyPatch) -> None:

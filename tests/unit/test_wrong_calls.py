@@ -58,6 +58,11 @@ def test_a_run_names_what_is_wrong(given: dict[str, Any], words: str) -> None:
         ),
         (lambda run: opplab.Experiment.load("juno-eas", seed=-1), "`seed`: give a whole number"),
         (lambda run: opplab.choose("juno-r2", WORK, iterations="3"), "`iterations`: give a whole number"),
+        (lambda run: opplab.choose("juno-r2", WORK, jobs="1"), "`jobs`: give a whole number of at least 1"),
+        (lambda run: opplab.choose("juno-r2", WORK, tunables=3), "`tunables` is a mapping of names to values, not 3"),
+        (lambda run: opplab.choose("juno-r2", WORK, search="rate_limit_us"), "`search` is a mapping"),
+        (lambda run: opplab.Experiment.load("juno-eas").run(jobs="1"), "`jobs`: give a whole number of at least 1"),
+        (lambda run: opplab.Experiment.load("juno-eas").run(jobs=0), "`jobs`: give a whole number of at least 1"),
         (lambda run: opplab.Policy(governor=3), "`governor` must be a string"),
     ],
 )

@@ -32,7 +32,7 @@ Point = tuple[str, str]
 
 
 class Facts:
-    """Means over the iterations of everything that was measured, by workload, parameters and policy.
+    """Means over the iterations of everything that was measured on a machine, by workload, parameters and policy.
 
     They are those of tables: `opplab.sweep.confidence.mean_of`, harmonic for rates.
     """
@@ -49,6 +49,22 @@ class Facts:
         self._values: dict[tuple[str, str, str], dict[str, float]] = {}
         for benchmark, param, policy, metric, value in means.iter_rows():
             self._values.setdefault((benchmark, param, policy), {})[metric] = value
+        senses = results.group_by("metric").agg(pl.col("better").first())
+        self._better: dict[str, str] = dict(senses.iter_rows())
+
+    @classmethod
+    def by_machine(cls, results: pl.DataFrame) -> dict[str, Facts]:
+        """Give those of each machine of some results."""
+        parts = results.partition_by("machine", maintain_order=True)
+        return {part["machine"][0]: cls(part) for part in parts}
+
+    def better(self, metric: str) -> str:
+        """Which side of a metric, or of a quotient as `value` takes it, is better; empty if that is not known."""
+        first, *divisors = metric.split("/")
+        turned = {"higher": "lower", "lower": "higher"}
+        senses = {turned.get(self._better.get(name) or "", "") for name in divisors}
+        senses |= set() if first == "1" else {self._better.get(first) or ""}
+        return senses.pop() if len(senses) == 1 else ""
 
     def points(self, workloads: Sequence[str]) -> list[Point]:
         """Give the points of workloads, in order."""
@@ -151,8 +167,8 @@ def belongs(row: Mapping[str, str], point: Mapping[str, str]) -> bool:
     return all(row.get(name, value) == value for name, value in point.items())
 
 
-RowName = tuple[int, str, str, str]
-"""A row of a published table: number of the `compare` entry, metric, benchmark, parameter."""
+RowName = tuple[int, str, str, str, str]
+"""A row of a published table: number of the `compare` entry, metric, benchmark, parameter, machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +195,7 @@ class Forecast:
 def forecasts(
     experiment: Experiment,
     table: Sequence[published.Published],
-    facts: Facts,
+    facts: Mapping[str, Facts],
     only: Container[RowName] | None = None,
     left_out: Callable[[published.Published, str], None] | None = None,
 ) -> Iterator[tuple[published.Published, published.Published | None, Mapping[str, Any], Forecast]]:
@@ -187,16 +203,18 @@ def forecasts(
 
     Rows of the baseline itself, and rows of other tables, machines or benchmarks than the entries name, are left out.
     `left_out` takes rows whose values are not known, with the reason; without it the first of them is an error.
+    `facts` are by machine.
     """
     base_of = {variant: base for base, variant in experiment.pairs}
     governors = governors_of(experiment)
     for number, entry in enumerate(experiment.compare):
-        rows = rows_of(experiment.published_seed, table, entry)
+        simulated_on = machines_of(experiment, table, entry, left_out)
+        rows = [row for row, _ in simulated_on]
         names = {label: entry["variants"].get(label, label) for label in experiment.policies}
         labels = {name: label for label, name in names.items()}
-        by_place = {(row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
-        for row in rows:
-            place = (number, row.metric, row.benchmark, row.parameter)
+        by_place = {(row.machine, row.metric, row.benchmark, row.parameter, row.variant): row for row in rows}
+        for row, machine in simulated_on:
+            place = (number, row.metric, row.benchmark, row.parameter, row.machine)
             if only is not None and place not in only:
                 continue
             axes = axes_of(row.parameter)
@@ -207,18 +225,27 @@ def forecasts(
             if label is None or base is None:
                 continue
             simulated = [metric.format_map(axes) for metric in entry["simulated"]]
-            anchor = by_place.get((row.metric, row.benchmark, row.parameter, names[base]))
+            own = facts.get(machine)
+            if own is None:
+                continue
+            if (sense := own.better(simulated[0])) and row.better and row.better != sense:
+                why = f"{row.metric} is better {row.better}, and the simulated {simulated[0]} {sense}"
+                if left_out is None:
+                    raise InputError(f"`compare`: {why}: another entry of the table's rows takes `metric`")
+                left_out(row, why)
+                continue
+            anchor = by_place.get((row.machine, row.metric, row.benchmark, row.parameter, names[base]))
             if anchor is None:
                 # A table whose variants are its parameters has one baseline for all rows.
-                same = (other for other in rows if other.variant == names[base] and other.metric == row.metric)
-                anchor = next(same, None)
+                beside = (other for other in rows if (other.machine, other.metric) == (row.machine, row.metric))
+                anchor = next((other for other in beside if other.variant == names[base]), None)
             used: list[Point] = []
             values: dict[str, list[float]] = {label: [], base: []}
-            for point in facts.points(entry["workloads"]):
+            for point in own.points(entry["workloads"]):
                 if not belongs(axes, axes_of(point[1])):
                     continue
                 try:
-                    new, old = (facts.value(point, policy, simulated) for policy in (label, base))
+                    new, old = (own.value(point, policy, simulated) for policy in (label, base))
                 except NotKnown as error:
                     if left_out is None:
                         raise
@@ -232,12 +259,10 @@ def forecasts(
             if not used:
                 continue
             if entry["over_time"]:
-                means = {
-                    name: over_time(of, [facts.time(point, name) for point in used]) for name, of in values.items()
-                }
+                means = {name: over_time(of, [own.time(point, name) for point in used]) for name, of in values.items()}
             else:
                 means = {name: statistics.geometric_mean(of) for name, of in values.items()}
-            explanation = facts.explain(used, base, label)
+            explanation = own.explain(used, base, label)
             yield row, anchor, entry, Forecast(names[base], means[label], means[base], len(used), explanation, place)
 
 
@@ -251,7 +276,7 @@ def deviations_of(
     """Give the deviation of each predicted ratio's logarithm from run to run, by row and variant (`deviation_of`)."""
     ratios: dict[tuple[RowName, str], list[float]] = {}
     for part in results.partition_by("iteration"):
-        for row, _, _, forecast in forecasts(experiment, table, Facts(part), only, left_out):
+        for row, _, _, forecast in forecasts(experiment, table, Facts.by_machine(part), only, left_out):
             ratios.setdefault((forecast.row, row.variant), []).append(math.log(forecast.ratio))
     return {key: deviation_of(of) for key, of in ratios.items()}
 
@@ -274,6 +299,57 @@ def governors_of(experiment: Experiment) -> set[str]:
     file = tomllib.loads(experiment.text)
     default = file.get("defaults", {}).get("governor", "")
     return {policy.get("governor", default) for policy in file["policy"]}
+
+
+def benchmark_models(experiment: Experiment) -> dict[str, str]:
+    """Give the benchmark model of each workload of an experiment's file, by label; an rt-app file is ``rt-app``."""
+    return {label: one.get("benchmark", "rt-app") for label, one in experiment.workloads.items()}
+
+
+def machines_of(
+    experiment: Experiment,
+    table: Sequence[published.Published],
+    entry: Mapping[str, Any],
+    left_out: Callable[[published.Published, str], None] | None = None,
+) -> list[tuple[published.Published, str]]:
+    """Give the rows that an entry names, each with the simulated machine that it is of.
+
+    That is the one of the row's name. Where no simulated machine has a name of the table, the only one stands for the
+    table's only one. `left_out` takes rows of other machines and benchmarks, with the reason.
+
+    Raises
+    ------
+    InputError
+        It is not known which machine stands for which, or which of several benchmarks is simulated.
+    """
+    rows = rows_of(experiment.published_seed, table, entry)
+    simulated = list(dict.fromkeys(case.machine for case in experiment.cases))
+    named = list(dict.fromkeys(row.machine for row in rows))
+    alike = set(named) & set(simulated)
+    if not alike and max(len(named), len(simulated)) > 1:
+        theirs, ours = ", ".join(named) or "not named", ", ".join(simulated)
+        raise InputError(
+            f"`compare`: the table's machines are {theirs}, the simulated ones {ours}: where there are several, the "
+            "names are the same, or `machine` of the entry has the one that is simulated"
+        )
+    benchmarks = list(dict.fromkeys(row.benchmark for row in rows))
+    models = benchmark_models(experiment)
+    fitting = {*entry["workloads"], *(models.get(label, "") for label in entry["workloads"])}
+    if len(benchmarks) > 1 and not fitting.intersection(benchmarks):
+        raise InputError(
+            f"`compare`: the table's benchmarks are {', '.join(benchmarks)}: `benchmark` of the entry has the one that "
+            f"{', '.join(entry['workloads'])} simulates"
+        )
+    found = []
+    for row in rows:
+        why = f"no machine of the name {row.machine} is simulated" if alike and row.machine not in alike else ""
+        if len(benchmarks) > 1 and row.benchmark not in fitting:
+            why = f"no entry of `compare` has the benchmark {row.benchmark}"
+        if not why:
+            found.append((row, row.machine if alike else simulated[0]))
+        elif left_out is not None:
+            left_out(row, why)
+    return found
 
 
 def rows_of(seed: str, table: Sequence[published.Published], entry: Mapping[str, Any]) -> list[published.Published]:

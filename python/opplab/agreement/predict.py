@@ -221,7 +221,7 @@ def predict(
     list of Prediction
         One a row. A row with a value is given, and its ratio is that to its baseline.
     """
-    from opplab.agreement.forecast import Facts, deviations_of, forecasts
+    from opplab.agreement.forecast import Facts, benchmark_models, deviations_of, forecasts
     from opplab.comparison import published
 
     rows = published.rows_of_file(table)
@@ -238,9 +238,9 @@ def predict(
         deviations = deviations_of(experiment, rows, results, left_out=left_out)
         elsewhere: dict[int, list[float]] = {}
         for part in other_disks:
-            for row, _, _, forecast in forecasts(experiment, rows, Facts(part), left_out=left_out):
+            for row, _, _, forecast in forecasts(experiment, rows, Facts.by_machine(part), left_out=left_out):
                 elsewhere.setdefault(place[id(row)], []).append(math.log(forecast.ratio))
-        for row, _, entry, forecast in forecasts(experiment, rows, Facts(results), left_out=left_out):
+        for row, _, entry, forecast in forecasts(experiment, rows, Facts.by_machine(results), left_out=left_out):
             baselines.add(forecast.baseline)
             number = place[id(row)]
             disks = [math.log(forecast.ratio), *elsewhere.get(number, [])]
@@ -258,11 +258,6 @@ def _hangs(disks: Sequence[float]) -> str:
         return ""
     low, high = (math.exp(of) for of in (min(disks), max(disks)))
     return f"; hangs on the disk, which is not known: x{low:.3g} to x{high:.3g}"
-
-
-def benchmark_models(experiment: Experiment) -> dict[str, str]:
-    """Give the benchmark model of each workload of an experiment's file, by label; an rt-app file is ``rt-app``."""
-    return {label: one.get("benchmark", "rt-app") for label, one in experiment.workloads.items()}
 
 
 def _without(row: Published, rows: Sequence[Published], baselines: Collection[str], unknown: str | None) -> Prediction:

@@ -22,12 +22,13 @@ from opplab.agreement.forecast import (
     RowName,
     axes_of,
     belongs,
+    benchmark_models,
     deviations_of,
     forecasts,
     governors_of,
-    rows_of,
+    machines_of,
 )
-from opplab.agreement.predict import benchmark_models, interval_of
+from opplab.agreement.predict import interval_of
 from opplab.comparison import published
 from opplab.comparison.tables import OVERVIEW_SAME
 
@@ -156,10 +157,10 @@ def strata(experiment: Experiment) -> list[list[tuple[RowName, set[Point]]]]:
     found: dict[tuple[str, str], list[tuple[float, RowName, set[Point]]]] = {}
     for number, entry in enumerate(experiment.compare):
         grid = [(case.benchmark, case.param) for case in experiment.cases if case.benchmark in entry["workloads"]]
-        rows: dict[tuple[str, str, str, str], list[published.Published]] = {}
-        for row in rows_of(experiment.published_seed, published.cells_for(experiment), entry):
-            rows.setdefault((row.table, row.metric, row.benchmark, row.parameter), []).append(row)
-        for (table, metric, benchmark, parameter), own in rows.items():
+        rows: dict[tuple[str, str, str, str, str], list[published.Published]] = {}
+        for row, _ in machines_of(experiment, published.cells_for(experiment), entry):
+            rows.setdefault((row.table, row.metric, row.benchmark, row.parameter, row.machine), []).append(row)
+        for (table, metric, benchmark, parameter, machine), own in rows.items():
             axes = axes_of(parameter)
             points = {point for point in grid if belongs(axes, axes_of(point[1]))}
             if not points or axes.get("governor", "") not in ("", *governors):
@@ -167,7 +168,9 @@ def strata(experiment: Experiment) -> list[list[tuple[RowName, set[Point]]]]:
             anchor = next((row.value for row in own if row.variant in baseline), None)
             ratios = [row.value / (1.0 if row.unit.startswith("ratio") or not anchor else anchor) for row in own]
             effect = math.fsum(abs(ratio - 1.0) for ratio in ratios) / len(ratios)
-            found.setdefault((table, metric), []).append((effect, (number, metric, benchmark, parameter), points))
+            found.setdefault((table, metric), []).append(
+                (effect, (number, metric, benchmark, parameter, machine), points)
+            )
     return [[(name, points) for _, name, points in sorted(own, key=lambda row: row[:2])] for own in found.values()]
 
 
@@ -208,7 +211,7 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowNam
     only : mapping, optional
         Only these rows, with these weights, as `sample` gives them.
     """
-    facts = Facts(results)
+    facts = Facts.by_machine(results)
     seed = experiment.published_seed
     models = benchmark_models(experiment)
     deviations = deviations_of(experiment, published.cells_for(experiment), results, only)

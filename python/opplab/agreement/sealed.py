@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
-from opplab.agreement.predict import benchmark_models, half_width, known_errors
+from opplab.agreement.forecast import benchmark_models
+from opplab.agreement.predict import half_width, known_errors
 from opplab.agreement.scoreboard import Cell, score
 from opplab.catalog import nearest
 from opplab.certainty import quantile_draws

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from opplab.agreement import scoreboard
 from opplab.agreement.predict import write_errors
 from opplab.agreement.scoreboard import Cell, cells_of, sample
 from opplab.files import read_text
+from opplab.simulation.run import workers
 from opplab.sweep.progress import progress
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def verify_published(
     # One folder for quick and full runs: what both need is run once.
     swept = []
     for experiment in loaded:
-        one = _sweep(experiment, output / experiment.name, quick, jobs or os.cpu_count() or 1, score_only)
+        one = _sweep(experiment, output / experiment.name, quick, workers(jobs), score_only)
         swept.append(one)
         click.echo(f"{experiment.name}: {one.cases} cases in {one.seconds:.0f} s, {len(one.cells)} cells", err=True)
     cells = [cell for one in swept for cell in one.cells]

@@ -6,7 +6,6 @@ All settings run the same programs with the same seeds, and at the same draws of
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy, check_keys
 from opplab.simulation.power import how_to_get_power, is_of_power, needs_power
-from opplab.simulation.run import check_whole
+from opplab.simulation.run import check_whole, workers
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, shared_timers
@@ -135,17 +134,18 @@ def choose(
     >>> [option.label for option in found.options][0]
     'powersave'
     """
-    jobs = jobs or os.cpu_count() or 1
+    jobs = workers(jobs)
     for name, value, least in (("iterations", iterations, 1), ("uncertainty", uncertainty, 0), ("seed", seed, 0)):
         check_whole(name, value, least)
+    for name, given in (("tunables", tunables), ("policy", policy), ("search", search)):
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"`{name}` is a mapping of names to values, not {given!r}")
     if not goals:
         raise InputError("a choice needs at least one goal")
     check_keys(keys)
     governors, variants = listed("governors", governors), listed("variants", variants)
     goals, constraints = listed("goals", goals), listed("constraints", constraints)
     tunables, keys = ({name: listed(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
-    if policy is not None and not isinstance(policy, Mapping):
-        raise InputError("`policy` is a mapping of keys, such as {'kernel': '6.6'}")
     shared = dict(policy or {})
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)

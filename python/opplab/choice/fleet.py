@@ -9,10 +9,11 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import opplab
 from opplab import _opplab
 from opplab.catalog import find, names, nearest
 from opplab.certainty import change_text
@@ -588,7 +589,7 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
 
 
 def _question(workload: Any, options: Mapping[str, Any], on: Machine) -> str:
-    """Give all that an answer depends on beside the machine: what files have, the options, the build."""
+    """Give all that an answer depends on beside the machine: what files have, the options, the build, this code."""
     from opplab.sweep.drivers import MachineFacts
     from opplab.sweep.power_profiles import is_power_profile, power_profiles
     from opplab.sweep.store import build_id
@@ -604,7 +605,16 @@ def _question(workload: Any, options: Mapping[str, Any], on: Machine) -> str:
     if isinstance(workload, Path):
         files = [workload] if workload.is_file() else sorted(workload.rglob("*"))
     content = [[str(file), _digest_of_file(file)] for file in files if file.is_file()]
-    return json.dumps([str(workload), content, asked, variants, build_id()], sort_keys=True, default=str)
+    return json.dumps([str(workload), content, asked, variants, build_id(), ranked_by()], sort_keys=True, default=str)
+
+
+@cache
+def ranked_by() -> str:
+    """Give a digest of the package's Python, which ranks settings; the extension alone decides only what runs give."""
+    whole = hashlib.sha256()
+    for file in sorted(Path(opplab.__file__).parent.rglob("*.py")):
+        whole.update(file.read_bytes())
+    return whole.hexdigest()
 
 
 def _digest_of_file(file: Path) -> str:

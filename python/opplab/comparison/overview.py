@@ -285,7 +285,9 @@ def overview(
         table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
         table.digits = digits_of(power)
         table.notes = unlike
-        table.method = f"default; mean of the metric {' or '.join(sources)} of a benchmark, each parameter once"
+        sampled = any(one.is_sampled for _, _, known, _ in benchmarks for one in known if one is not None)
+        over = "over the samples of the monitor" if sampled else "of a benchmark, each parameter once"
+        table.method = f"default; mean of the metric {' or '.join(sources)} {over}"
         return table
     rows = efficiency if kind == "ppw" else performance + efficiency
     notes += [f"performance per watt of {', '.join(of)} has no interval: {why}" for why, of in no_interval.items()]

@@ -151,8 +151,10 @@ class Tree(Source):
         found = _package_watts(self.monitor(run, "turbostat", benchmark, "PkgWatt"))
         if found is not None:
             main = self.load(run, benchmark, self.default_metric(benchmark))
-            logged = main.series or self.load(run, benchmark).series
-            found.params = tuple(dict.fromkeys(one.param for one in logged.values() if one.param))
+            logged = [*(main.series or self.load(run, benchmark).series).values()]
+            # Other metrics, such as losses, may be there for some of the parameters only.
+            params = (one.param for one in logged if one.param and one.metric == logged[0].metric)
+            found.params = tuple(dict.fromkeys(params))
         return found
 
     def per_watt(self, run: Run) -> Run:
@@ -624,7 +626,9 @@ def _package_watts(run: Run) -> Watts | None:
         return None
     # How often the monitor sampled is nothing that a run lacks.
     means = [mean for _, mean in _by_iteration(series)]
-    return Watts(amean(values), "PkgWatt", cases={"PkgWatt": Series("PkgWatt", flat=means)})
+    found = Watts(amean(values), "PkgWatt", cases={"PkgWatt": Series("PkgWatt", flat=means)})
+    found.is_sampled = True
+    return found
 
 
 def _by_iteration(series: Series) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""turbostat's own output: every column of the summary lines (those whose ids are ``-``)."""
+"""turbostat's own output: every column of the summary lines, whose ids are ``-``, or all that ``--Summary`` prints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import fmean
 from opplab.runs import Run, Series
 
 _IDS = frozenset(("usec", "Time_Of_Day_Seconds", "Package", "Node", "Die", "Core", "CPU", "APIC", "X2APIC"))
+_PLACES = frozenset(("Package", "Node", "Die", "Core", "CPU"))
 _UNITS = (("Watt", "W"), ("_J", "J"), ("MHz", "MHz"), ("%", "percent"), ("Tmp", "degC"))
 
 
@@ -17,7 +18,11 @@ def sniff(head: str, name: str) -> bool:
 
 
 def _is_header(words: list[str]) -> bool:
-    return "Avg_MHz" in words and ("CPU" in words or "Busy%" in words)
+    return "PkgWatt" in words or ("Avg_MHz" in words and ("CPU" in words or "Busy%" in words))
+
+
+def _is_number(word: str) -> bool:
+    return word.replace(".", "", 1).isdecimal()
 
 
 def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
@@ -31,7 +36,8 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
             # The head is repeated; columns may differ when CPUs go off line.
             columns = words
             continue
-        if not columns or "-" not in words[:6] or words[columns.index("CPU") if "CPU" in columns else 0] != "-":
+        ids = [word for column, word in zip(columns, words, strict=False) if column in _PLACES]
+        if not columns or not words or any(one != "-" for one in ids) or (not ids and not _is_number(words[0])):
             continue
         if len(words) != len(columns):
             problem(f"summary line with {len(words)} columns, {len(columns)} expected", number)

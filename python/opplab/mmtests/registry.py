@@ -36,6 +36,7 @@ class Benchmark:
         "default_metric",
         "higher",
         "metric_higher",
+        "metric_lower",
         "metric_summary",
         "name",
         "operation_name",
@@ -55,6 +56,7 @@ class Benchmark:
         units: dict[str, str] | None = None,
         default_metric: str = "",
         metric_higher: tuple[str, ...] = (),
+        metric_lower: tuple[str, ...] = (),
         metric_summary: dict[str, str] | None = None,
         operation_name: str = "Ops",
     ) -> None:
@@ -66,6 +68,7 @@ class Benchmark:
         self.units = units or {}
         self.default_metric = default_metric
         self.metric_higher = metric_higher
+        self.metric_lower = metric_lower
         self.metric_summary = metric_summary or {}
         self.operation_name = operation_name
 
@@ -75,7 +78,7 @@ class Benchmark:
         mmtests decides this once for a table: an unrestricted tbench table calls its throughput rows "lower is better"
         too. `--metric` is the way to ask for the right sense.
         """
-        return self.higher or metric in self.metric_higher
+        return metric not in self.metric_lower and (self.higher or metric in self.metric_higher)
 
     def summary_of(self, metric: str) -> str:
         """Name of the summary that mmtests prints for `metric`."""

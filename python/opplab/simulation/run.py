@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
@@ -237,6 +238,14 @@ def check_whole(name: str, value: object, least: int = 0) -> None:
     """Refuse what is no whole number of at least so many, and none that the engine's integers hold."""
     if not isinstance(value, Integral) or not least <= int(value) < 2**64:
         raise InputError(f"`{name}`: give a whole number of at least {least} and below 2^64, not {value!r}")
+
+
+def workers(jobs: int | None) -> int:
+    """Give the number of workers: as many as CPUs where none is given."""
+    if jobs is None:
+        return os.cpu_count() or 1
+    check_whole("jobs", jobs, 1)
+    return int(jobs)
 
 
 def duration_ns(seconds: float, name: str = "seconds", what: str = "a run of {} s") -> int:

@@ -402,6 +402,9 @@ class Experiment:
         >>> short.run(jobs=1)["policy"].n_unique()
         4
         """
+        from opplab.simulation.run import workers
+
+        jobs = workers(jobs)
         tables = Tables()
         with nullcontext() if folder is None else Store(folder) as store:
             if store is not None:
@@ -410,7 +413,7 @@ class Experiment:
                 self.cases,
                 store,
                 executor=executor,
-                jobs=jobs or os.cpu_count() or 1,
+                jobs=jobs,
                 check=check,
                 retry_failed=retry_failed,
                 until=self.until,
