@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import polars as pl
 import pytest
 
 from opplab.agreement.silicon import unknown_tables
@@ -421,6 +422,57 @@ def test_a_log_of_rails_is_a_table(tmp_path: Path) -> None:
     log.write_text(log.read_text().replace("0.810,1", "x,1", 1))
     with pytest.raises(FormatError, match=r"rails\.csv:2: `a15_w` is `x`"):
         freqbench.read_points(log)
+
+
+def test_idle_samples_of_a_rail_are_no_busy_cpu(tmp_path: Path) -> None:
+    """All rails are sampled while one cluster is busy: the idle samples of the others became points of a busy CPU.
+
+    Method: with a column of the load, the points are those that were measured; without one the log is refused.
+    """
+    log = tmp_path / "rails.csv"
+    busy = {"a7": {300: 0.02, 1500: 0.15}, "a15": {500: 0.1, 2000: 1.2}}
+    rows = []
+    for rail, points in busy.items():
+        for mhz, watts_busy in points.items():
+            for nth in range(10):
+                row = []
+                for other, its in busy.items():
+                    # A meter's noise of up to a fifth.
+                    row += [mhz, watts_busy * (0.9 + 0.02 * nth), 1] if other == rail else [min(its), 2e-4 * nth, 0]
+                rows.append(row)
+    head = [f"{rail}_{unit}" for rail in busy for unit in ("mhz", "w", "load")]
+    table = pl.DataFrame(rows, schema=head, orient="row")
+    table.write_csv(log)
+    points = {(point.rail, point.khz): point.busy_mw for point in freqbench.read_points(log)}
+    expected = {(rail, 1000 * mhz): 990 * watts_busy for rail, its in busy.items() for mhz, watts_busy in its.items()}
+    assert points == pytest.approx(expected)
+    table.drop("a7_load", "a15_load").write_csv(log)
+    with pytest.raises(
+        InputError, match=r"20 samples of the rail `a7` at 300 MHz are of at most 1\.8 mW, and 10 of 18 mW"
+    ):
+        freqbench.read_points(log)
+    # The clocks at which nothing was idle are no less noisy.
+    table.filter((pl.col("a7_mhz") > 300) & (pl.col("a15_mhz") == 500)).select("a7_mhz", "a7_w").write_csv(log)
+    assert [point.busy_mw for point in freqbench.read_points(log)] == pytest.approx([148.5])
+
+
+def test_an_exported_tree_names_whose_powers_it_has() -> None:
+    """A tree that was imported and measured came out with its old coefficients, without a word on the measurements.
+
+    Method: each power of the output is the file's own, and EAS's placement by the old model stands beside it.
+    """
+    opps = [opp for cluster in Machine.load("juno-r2").describe()["clusters"] for opp in cluster["opps"]]
+    shares = [100 * opp["busy_uw"] / opp["power_uw"] for opp in opps]
+    assert any(share != 100 for share in shares)
+    for words, key in (((), "power_uw"), (("--measured",), "busy_uw")):
+        text = CliRunner().invoke(opplab, ["machine", "export", "juno-r2", *words]).stdout
+        found = [int(power) for power in re.findall(r"opp-microwatt = <(\d+)>", text)]
+        assert found == [opp[key] for opp in opps]
+        named = re.findall(r"a busy CPU draws (\d+) % to (\d+) % of them", text)
+        ends = [number for pair in named for number in map(int, pair)]
+        assert (min(ends), max(ends)) == (round(min(shares)), round(max(shares))) if not words else not ends
+        before = re.search(r"before: (.*?) \*/", text)
+        assert before is not None and before[1].startswith("util" if words else "no energy model")
 
 
 def test_wattson_s_curves_are_powers_and_take_capacities(tmp_path: Path) -> None:

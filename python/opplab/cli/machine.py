@@ -148,15 +148,19 @@ def show(name: str, output_format: str, html: Path | None) -> None:
     help="Output: device tree, energy model of debugfs, or power curves of Perfetto's Wattson.",
 )
 @click.option("--before", type=BuiltIn("machine"), help="Machine whose energy model is compared, in the device tree.")
+@click.option(
+    "--measured", is_flag=True, help="Write what a busy CPU draws, instead of the energy model that the machine has."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; of debugfs a folder.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-def export(source: str, form: str, before: str | None, output: Path | None, force: bool) -> None:
+def export(source: str, form: str, before: str | None, measured: bool, output: Path | None, force: bool) -> None:
     """Write a machine's capacities, operating points and powers in the form that a kernel takes.
 
     SOURCE is a machine, built in or a .toml file. The device tree has capacity-dmips-mhz, dynamic-power-coefficient
     and opp-microwatt. Its comments list ranges with their numbers, operating points that the kernel would call
     inefficient, unknown numbers, and the measurement that would help most. They also list EAS's placement of a lone
-    task by its utilisation, with this model and with that of --before (default: no model).
+    task by its utilisation, with this model and with that of --before (default: no model; of --measured, the machine's
+    own).
     """
     from opplab.fit import machine_export
 
@@ -164,8 +168,13 @@ def export(source: str, form: str, before: str | None, output: Path | None, forc
         raise click.UsageError(f"{output} exists; --force overwrites it")
     if before is not None and form != "dts":
         raise click.UsageError("--before is for --format dts")
+    facts = Machine.load(source).describe()
     old = None if before is None else Machine.load(before).describe()
-    text = machine_export.export(Machine.load(source).describe(), form, old)
+    if measured:
+        has_model = any(opp["power_uw"] for cluster in facts["clusters"] for opp in cluster["opps"])
+        old = facts if old is None and has_model else old
+        facts = machine_export.measured(facts)
+    text = machine_export.export(facts, form, old)
     if output is None:
         click.echo(text, nl=False)
     elif form == "debugfs":

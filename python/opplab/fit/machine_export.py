@@ -101,7 +101,22 @@ def _warnings(cluster: Mapping[str, Any]) -> list[str]:
         words.append(f"power at {', '.join(unknown)} MHz is not known: EAS needs it (measure one busy CPU there)")
     if not any(opp["power_uw"] for opp in opps) and not unknown:
         words.append("powers are those of a busy CPU; the vendor's model is not known")
+    shares = [opp["busy_uw"] / opp["power_uw"] for opp in opps if opp["busy_uw"] and opp["power_uw"]]
+    if any(share != 1 for share in shares):
+        words.append(
+            f"powers are those of the energy model that the machine has; a busy CPU draws {100 * min(shares):.0f} % to "
+            f"{100 * max(shares):.0f} % of them (--measured writes these)"
+        )
     return words
+
+
+def measured(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a machine with what a busy CPU draws as its energy model."""
+    of = [
+        {**one, "opps": [{**opp, "power_uw": opp["busy_uw"] or opp["power_uw"]} for opp in one["opps"]]}
+        for one in facts["clusters"]
+    ]
+    return {**facts, "clusters": of}
 
 
 def placements(facts: Mapping[str, Any]) -> list[tuple[int, int, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,10 @@ _BUSY = 0.9
 """Load from which on a sample counts as that of a busy rail."""
 _MOST = 1.1
 """Load above which a column has percent, or counts CPUs."""
+_APART = 2.0
+"""Factor between neighbouring samples of one clock from which on they are of two loads, if both are common."""
+_COMMON = 0.05
+"""Share of the samples that is common."""
 
 
 def of(names: Sequence[str]) -> dict[str, dict[str, tuple[str, float]]]:
@@ -57,6 +62,8 @@ def points(
     ------
     FormatError
         A cell is no number, with file and line.
+    InputError
+        No sample is busy, or samples without a load are of two.
     """
     for number, (rail, parts) in enumerate(rails.items()):
         samples: dict[int, list[tuple[float, float]]] = defaultdict(list)
@@ -75,8 +82,27 @@ def points(
                 f"{file}: no sample of the rail `{rail}` is busy (`{parts['load'][0]}` of {_BUSY} and more)"
             )
         for khz, drawn in sorted(samples.items()):
+            if "load" not in parts:
+                _check_one_load(file, rail, khz, sorted(mw for mw, _ in drawn))
             mw, mv = np.median(np.array(drawn), axis=0)
             yield rail, number, khz, float(mw), float(mv) if np.isfinite(mv) else None
+
+
+def _check_one_load(file: Path, rail: str, khz: int, mw: list[float]) -> None:
+    """Refuse samples of one clock that fall apart: the rail was busy in some, and idle in others."""
+    few = max(_COMMON * len(mw), 1.0)
+    gaps = [
+        (high - low, nth, low, high)
+        for nth, (low, high) in enumerate(pairwise(mw), start=1)
+        if high > _APART * low and high > 0 and min(nth, len(mw) - nth) > few
+    ]
+    if gaps:
+        _, nth, low, high = max(gaps)
+        raise InputError(
+            f"{file}: {nth} samples of the rail `{rail}` at {khz / 1000:g} MHz are of at most {low:.3g} mW, and "
+            f"{len(mw) - nth} of {high:.3g} mW and more: not all are of one busy CPU. A column `{rail}_load` has 1 "
+            "where it was busy and 0 where not; or leave the others out"
+        )
 
 
 def _number(file: Path, line: int, row: dict[str, str], column: str, factor: float) -> float:
