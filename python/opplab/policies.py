@@ -55,7 +55,7 @@ class GovernorFacts(NamedTuple):
     iowait: bool
     #: All CPUs of the cpufreq policy.
     cpus: tuple[GovernorCpu, ...]
-    #: What was last requested of the driver.
+    #: What was last requested of the driver, as it rounds it (``policy->cur``); the firmware may run at another clock.
     cur_khz: int
     #: What the governor last asked for, as the frequency table resolves it; 0 if nothing.
     requested_khz: int

@@ -201,6 +201,31 @@ def test_slow_switch_goes_through_work() -> None:
     assert governor.cur_khz == 500_000
 
 
+@pytest.mark.parametrize(
+    ("version", "estimates"),
+    [
+        # An activation of 300 after one of 600, on a CPU that has 250: learnt from up to v5.0 and since v6.16.
+        ("4.14", [0, 0]),
+        ("4.17", [601, 301]),
+        ("5.0", [601, 301]),
+        ("5.1", [1, 1]),
+        ("5.10", [601, 601]),
+        ("6.6", [600, 600]),
+        ("6.12", [600, 600]),
+        ("6.15", [600, 600]),
+        ("6.16", [600, 525]),
+        ("6.18", [600, 525]),
+    ],
+)
+def test_activations_beyond_the_cpu_are_estimated_as_the_kernel_does(version: str, estimates: list[int]) -> None:
+    estimate = kernel.UtilEst(kernel=version)
+    found = []
+    for util_avg in (600, 300):
+        estimate.util_change()
+        found.append(estimate.util_est_update(util_avg, capacity=250))
+    assert found == estimates
+
+
 def test_states_can_be_printed() -> None:
     printed = {
         "PeltBatch(n=2, half_life=16)": kernel.PeltBatch(2, half_life=16),

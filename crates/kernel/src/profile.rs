@@ -949,14 +949,24 @@ impl KernelProfile {
         self.teo_util == TeoUtil::Shallower || self.proposals.teo_util
     }
 
-    /// The form of the estimate's pair of values; `None` where it is a single one.
+    /// Whether tasks have an estimate of their utilisation.
+    pub fn estimates_util(&self) -> bool {
+        self.util_est != UtilEst::Absent
+    }
+
+    /// Whether an activation counts that used more than its CPU has.
+    pub fn estimates_misfits(&self) -> bool {
+        self.util_est_decay != UtilEstDecay::Fitting
+    }
+
+    /// The form of the estimate's pair of values; `None` where it is a single one, or stays 0.
     pub fn util_est_form(&self) -> Option<UtilEstForm> {
         match self.util_est {
-            UtilEst::Absent | UtilEst::Quarter => Some(UtilEstForm::V4_17),
+            UtilEst::Quarter => Some(UtilEstForm::V4_17),
             UtilEst::FastUp => Some(UtilEstForm::V5_5),
             UtilEst::Filtered => Some(UtilEstForm::V5_12),
             UtilEst::Runnable => Some(UtilEstForm::V6_5),
-            UtilEst::Single => None,
+            UtilEst::Single | UtilEst::Absent => None,
         }
     }
 

@@ -32,8 +32,8 @@ pub(crate) struct PyHooks {
     governor: Option<Py<PyAny>>,
     /// The governor of each cpufreq policy, by the policy's first CPU.
     governors: BTreeMap<u32, Py<PyAny>>,
-    /// The first CPU of the policy whose governor was asked last.
-    asked: Option<u32>,
+    /// What the last answer was made of, if the governor gives it.
+    reason: Option<(u32, u32)>,
     placement: Option<Py<PyAny>>,
     /// `GovernorFacts`, `GovernorCpu`, `PlacementFacts`, `PlacementCpu`.
     forms: [Py<PyType>; 4],
@@ -52,7 +52,7 @@ impl PyHooks {
         Ok(Self {
             governor: policies.governor.as_ref().map(|object| object.clone_ref(py)),
             governors: BTreeMap::new(),
-            asked: None,
+            reason: None,
             placement: policies.placement.as_ref().map(|object| copy(py, object)).transpose()?,
             forms: [form("GovernorFacts")?, form("GovernorCpu")?, form("PlacementFacts")?, form("PlacementCpu")?],
             error: None,
@@ -115,6 +115,20 @@ fn ask(
         let given = answer.repr().map(|text| text.to_string()).unwrap_or_default();
         let message = format!("it must give {wanted} or None, not {given}");
         (name, pyo3::exceptions::PyTypeError::new_err(message))
+    })
+}
+
+/// `decided_by` of a governor that has answered: a utilisation and the capacity that it is a part of, if it gives them.
+fn decided_by(governor: &Bound<'_, PyAny>) -> Result<Option<(u32, u32)>, (String, PyErr)> {
+    let Ok(given) = governor.getattr("decided_by") else { return Ok(None) };
+    if given.is_none() {
+        return Ok(None);
+    }
+    given.extract().ok().filter(|&(_, capacity)| capacity > 0).map(Some).ok_or_else(|| {
+        let name = governor.get_type().name().map_or_else(|_| "governor".to_owned(), |class| class.to_string());
+        let given = given.repr().map(|text| text.to_string()).unwrap_or_default();
+        let message = format!("it must be (utilisation, capacity) or None, not {given}");
+        (format!("{name}.decided_by"), pyo3::exceptions::PyTypeError::new_err(message))
     })
 }
 
@@ -219,18 +233,15 @@ impl PyHooks {
         {
             self.governors.insert(first, copy(py, prototype).map_err(ours)?);
         }
-        self.asked = Some(first);
-        let Some(governor) = self.governors.get(&first) else { return Ok(None) };
+        let Some(governor) = self.governors.get(&first).map(|governor| governor.bind(py).clone()) else {
+            return Ok(None);
+        };
         let told = self.governor_facts(py, facts).map_err(ours)?;
         // The reason of an answer before is none of this one's; a class may compute it, or not set it at all.
-        let _ = governor.bind(py).delattr("decided_by");
-        ask(governor.bind(py), "update", &told, "a frequency in kHz")
-    }
-
-    /// `decided_by` of the governor that was asked last: a utilisation and the capacity that it is a part of.
-    fn decided_by(&self, py: Python<'_>) -> Option<(u32, u32)> {
-        let governor = self.governors.get(&self.asked?)?;
-        governor.bind(py).getattr("decided_by").ok()?.extract().ok()
+        let _ = governor.delattr("decided_by");
+        let answer = ask(&governor, "update", &told, "a frequency in kHz")?;
+        self.reason = decided_by(&governor)?;
+        Ok(answer)
     }
 
     fn ask_placement(&self, py: Python<'_>, facts: &PlacementFacts) -> Result<Option<u32>, (String, PyErr)> {
@@ -254,7 +265,7 @@ impl Hooks for PyHooks {
     }
 
     fn reason(&mut self) -> Option<(u32, u32)> {
-        Python::attach(|py| self.decided_by(py))
+        self.reason
     }
 
     fn select_cpu(&mut self, facts: &PlacementFacts) -> Result<Option<u32>, String> {

@@ -162,7 +162,9 @@ impl Sink for Reasons {
                     self.others.push((now_ns, dst_cpu, *decision));
                 }
             }
-            Decision::DlThrottle { cpu, .. } => self.others.push((now_ns, cpu, *decision)),
+            Decision::DlThrottle { cpu, .. } | Decision::RtThrottle { cpu, .. } => {
+                self.others.push((now_ns, cpu, *decision))
+            }
             Decision::Throttle { .. } => {}
         }
     }

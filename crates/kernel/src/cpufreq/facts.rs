@@ -244,6 +244,10 @@ pub enum SampleRule {
     StepDown,
     /// intel_pstate's own: the P-state that its busy time asks for.
     BusyTime,
+    /// conservative below its lower threshold, for fewer samples than `sampling_down_factor`.
+    NotYet,
+    /// conservative with a `freq_step` of 0.
+    NoStep,
 }
 
 /// What went into the decision on a sample.

@@ -16,6 +16,7 @@ pub(super) struct Fixed {
     entry: &'static GovernorEntry,
     table: Option<FreqTable>,
     of_limits: OfLimits,
+    limits: FreqLimits,
     setspeed_khz: u32,
     wanted_khz: u32,
     relation: Relation,
@@ -33,6 +34,7 @@ impl Fixed {
             entry,
             table: setup.table.clone(),
             of_limits,
+            limits: setup.limits,
             setspeed_khz,
             wanted_khz: 0,
             relation: Relation::L,
@@ -50,10 +52,18 @@ impl Governor for Fixed {
     }
 
     fn limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32> {
+        self.limits = limits;
         let request = (self.of_limits)(limits, self.setspeed_khz);
         self.wanted_khz = request.resolve(self.table.as_ref(), limits);
         self.relation = request.relation;
         (self.wanted_khz != cur_khz).then_some(self.wanted_khz)
+    }
+
+    /// cpufreq_userspace.c:cpufreq_set(), v6.12.
+    fn retune(&mut self, fresh: &dyn Governor, _: &dyn View) -> Option<u32> {
+        let fresh: &Self = (fresh as &dyn core::any::Any).downcast_ref()?;
+        self.setspeed_khz = fresh.setspeed_khz;
+        self.limits(self.limits, self.wanted_khz)
     }
 
     fn wanted_khz(&self) -> u32 {

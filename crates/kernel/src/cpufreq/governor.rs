@@ -139,6 +139,9 @@ pub trait Governor: core::any::Any + core::fmt::Debug + Send {
     /// The policy got (or starts with) these limits: the frequency to set at once in kHz, if any.
     fn limits(&mut self, limits: FreqLimits, cur_khz: u32) -> Option<u32>;
 
+    /// Somebody wrote tunables: `fresh`, of the same kind, has them. The frequency to set at once in kHz, if any.
+    fn retune(&mut self, fresh: &dyn Governor, view: &dyn View) -> Option<u32>;
+
     /// The hardware's limits are these from now on: turbo was switched.
     fn set_cpuinfo(&mut self, cpuinfo: FreqLimits) {
         let _ = cpuinfo;

@@ -120,6 +120,20 @@ impl PolicyDbs {
         self.sample_delay_ns = i64::from(delay_us) * NSEC_PER_USEC as i64;
     }
 
+    /// Tunables were `before` and are `now`: what follows at once (cpufreq_governor.c:sampling_rate_store(),
+    /// gov_update_cpu_data(), v6.12).
+    pub fn retune(&mut self, before: &DbsTunables, now: &DbsTunables, times: &[CpuTimes]) {
+        if before.sampling_rate != now.sampling_rate {
+            self.set_sample_delay(0);
+        }
+        if (before.ignore_nice_load, before.io_is_busy) != (now.ignore_nice_load, now.io_is_busy) {
+            for (cpu, &times) in self.cpus.iter_mut().zip(times) {
+                let nice_ns = if now.ignore_nice_load { times.nice_ns } else { cpu.prev.nice_ns };
+                cpu.prev = CpuTimes { nice_ns, ..times };
+            }
+        }
+    }
+
     /// The scheduler reports: is it time for a sample? If so, whoever asked runs the governor in process context (after
     /// the work queue's latency) and calls [`Self::sampled`].
     ///
@@ -209,6 +223,8 @@ pub trait SamplingGovernor: core::fmt::Debug + Send {
     fn limits_applied(&mut self, cur_khz: u32) {
         let _ = cur_khz;
     }
+    /// Takes the tunables of `fresh`, which somebody wrote, with what each of them does at once; `times` are those of now.
+    fn retune(&mut self, fresh: &Self, times: &[CpuTimes]);
     /// Sets the tunable of this sysfs name to a value that its entry takes; false if the other tunables rule it out.
     fn store(&mut self, name: &str, value: u32) -> bool;
     /// The sampling state.
@@ -328,6 +344,13 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
         khz
     }
 
+    fn retune(&mut self, fresh: &dyn Governor, view: &dyn View) -> Option<u32> {
+        let fresh: &Self = (fresh as &dyn core::any::Any).downcast_ref()?;
+        self.look(view);
+        self.governor.retune(&fresh.governor, &self.times);
+        None
+    }
+
     fn set_cpuinfo(&mut self, cpuinfo: FreqLimits) {
         self.cpuinfo = cpuinfo;
     }
@@ -347,7 +370,8 @@ impl<G: SamplingGovernor + 'static> Governor for Sampling<G> {
     }
 
     fn sample(&self) -> Option<SampleNote> {
-        Some(self.governor.policy_dbs().note)
+        // A threshold is at least 1: without one no sample was taken yet.
+        Some(self.governor.policy_dbs().note).filter(|note| note.threshold > 0)
     }
 
     fn next_change_ns(&self, _: u32) -> u64 {

@@ -266,6 +266,8 @@ decisions! {
     /// Deadline task `task` on `cpu` waits for its next period, or that begins (`throttled` is not set). It has used up its runtime,
     /// gave the rest away (`yielded`), or was to run between its deadline and the end of its period (`constrained`).
     DlThrottle = dl_throttle { cpu: CpuIdx, task: TaskIdx, throttled: bool, constrained: bool, yielded: bool }
+    /// Real-time tasks on `cpu` have run for as long as they may in this period, or the next one begins (`throttled` is not set).
+    RtThrottle = rt_throttle { cpu: CpuIdx, throttled: bool }
 }
 
 /// What of a decision of schedutil its governor does not know.
@@ -398,6 +400,8 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("step-up", "above the upper threshold, so a step up"),
             code("step-down", "below the lower threshold, so a step down"),
             code("busy-time", "the P-state that the busy time asks for"),
+            code("not-yet", "below the lower threshold, but not for sampling_down_factor samples yet"),
+            code("no-step", "freq_step is 0, so no step"),
         ],
     ),
     (
@@ -546,6 +550,7 @@ mod tests {
         assert_eq!(word("sample_rule", SampleRule::Keep as u8), "keep");
         assert_eq!(word("sample_rule", SampleRule::LowHalf as u8), "low-half");
         assert_eq!(word("sample_rule", SampleRule::BusyTime as u8), "busy-time");
+        assert_eq!(word("sample_rule", SampleRule::NoStep as u8), "no-step");
         assert_eq!(word("rule", PlacementRule::IdleSibling as u8), "idle-sibling");
         assert_eq!(word("rule", PlacementRule::Idlest as u8), "idlest");
         assert_eq!(word("rule", PlacementRule::RealTime as u8), "real-time");

@@ -109,12 +109,14 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
             };
             let rule = phrase("hwp_rule", hwp_rule).unwrap_or("a rule that is not known");
             let khz = level.saturating_mul(level_khz);
-            let demand = match demand_khz {
-                u32::MAX => "a demand without a limit".to_owned(),
-                khz => format!("a demand of {}", mhz(khz)),
+            let demand = match (desired, demand_khz) {
+                (0, u32::MAX) => "sees a demand without a limit and ".to_owned(),
+                (0, khz) => format!("sees a demand of {} and ", mhz(khz)),
+                // A desired level leaves it no choice.
+                _ => String::new(),
             };
             let how = format!(
-                "the driver asks for {request}; the firmware sees {demand} and takes level {level} by {rule}: {level} x {} = {}",
+                "the driver asks for {request}; the firmware {demand}takes level {level} by {rule}: {level} x {} = {}",
                 mhz(level_khz),
                 mhz(khz)
             );
@@ -184,6 +186,14 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
                 if throttled { format!("{task} waits for its next period") } else { format!("{task} may run again") };
             Words { title: outcome.clone(), text: format!("{how}: {outcome}."), how, outcome }
         }
+        &Decision::RtThrottle { cpu, throttled } => {
+            let (how, outcome) = match throttled {
+                true => ("the runtime of the period is used up (sched_rt_runtime_us)", "wait for the next period"),
+                false => ("the next period begins (sched_rt_period_us)", "may run again"),
+            };
+            let (how, outcome) = (how.to_owned(), format!("real-time tasks on CPU {cpu} {outcome}"));
+            Words { title: outcome.clone(), text: format!("{how}: {outcome}."), how, outcome }
+        }
     }
 }
 
@@ -222,6 +232,7 @@ fn frequency(decision: &Decision, names: &Names<'_>) -> Words {
         prev_khz,
         next_khz,
         target_perf,
+        util,
         ..
     } = *decision
     else {
@@ -233,7 +244,13 @@ fn frequency(decision: &Decision, names: &Names<'_>) -> Words {
         "nobody looked at its utilisation".to_owned()
     } else if wanted_khz == 0 {
         // cpufreq_driver_adjust_perf(): levels, not frequencies.
-        format!("{utilisation}: performance {target_perf} of {max_cap} asked of the driver (adjust_perf)")
+        let asked = match word("outcome", outcome) {
+            Some("rate-limited" | "cannot-update") => "wanted, but not asked of the driver",
+            _ => "asked of the driver (adjust_perf)",
+        };
+        // A busy CPU's level is kept.
+        let kept = if target_perf == util { "" } else { " (as before)" };
+        format!("{utilisation}: performance {target_perf} of {max_cap}{kept} {asked}")
     } else {
         let Decision::Freq { headroom, headroom_place, .. } = *decision else { return Words::default() };
         let reference = match word("headroom_place", headroom_place) {
@@ -351,7 +368,7 @@ fn sample(decision: &Decision, names: &Names<'_>) -> Words {
     };
     let rule = phrase("sample_rule", sample_rule).unwrap_or("a rule that is not known");
     let threshold = match word("sample_rule", sample_rule) {
-        Some("low-half" | "busy-time") | None => String::new(),
+        Some("low-half" | "busy-time" | "no-step") | None => String::new(),
         Some(_) => format!(" (threshold {threshold} %)"),
     };
     let target = if target_khz == 0 { String::new() } else { format!(", {}", mhz(target_khz)) };

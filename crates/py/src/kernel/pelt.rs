@@ -8,6 +8,7 @@ use opplab_kernel::pelt::{
     update_load_avg_blocked_se, update_load_avg_cfs_rq, update_load_avg_se,
 };
 use opplab_kernel::pelt_batch::{PeltBatch, SeriesInvariance, SeriesOutput, series};
+use opplab_kernel::profile::KernelProfile;
 use opplab_kernel::util_est::{
     UTIL_AVG_UNCHANGED, UtilEstForm, UtilEstPair, task_util_est, task_util_est_masked, util_est_update,
 };
@@ -290,6 +291,7 @@ impl PyClockPelt {
 
 #[pyclass(subclass, name = "UtilEst", module = "opplab._opplab.kernel")]
 pub(super) struct PyUtilEst {
+    profile: KernelProfile,
     form: Option<UtilEstForm>,
     single: SchedAvg,
     pair: UtilEstPair,
@@ -310,14 +312,16 @@ impl PyUtilEst {
     #[new]
     #[pyo3(signature = (*, kernel = "6.12.117"))]
     fn new(py: Python<'_>, kernel: &str) -> PyResult<Self> {
-        let form = profile(py, kernel)?.util_est_form();
-        Ok(Self { form, single: SchedAvg::default(), pair: UtilEstPair::default() })
+        let profile = profile(py, kernel)?;
+        Ok(Self { form: profile.util_est_form(), profile, single: SchedAvg::default(), pair: UtilEstPair::default() })
     }
 
     #[pyo3(signature = (util_avg, *, runnable_avg = None, capacity = 1024, task_sleep = true))]
     fn util_est_update(&mut self, util_avg: u64, runnable_avg: Option<u64>, capacity: u64, task_sleep: bool) -> u32 {
         let runnable_avg = runnable_avg.unwrap_or(util_avg);
+        let capacity = if self.profile.estimates_misfits() { u64::MAX } else { capacity };
         match self.form {
+            None if !self.profile.estimates_util() => {}
             None => {
                 self.single.util_avg = util_avg;
                 self.single.runnable_avg = runnable_avg;

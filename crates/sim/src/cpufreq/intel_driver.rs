@@ -163,10 +163,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             let deep_ns = self.deep_idle_ns(cpu);
             let state = &mut self.policies[policy];
             let Some(hwp) = &mut state.hwp else { return };
+            let before_khz = hwp.khz();
             hwp.look(self.now, deep_ns, c0_ns);
+            // The kernel does not hear of it: for a governor the frequency stays what it asked for.
             let khz = hwp.khz();
-            let changed = std::mem::replace(&mut state.cur_khz, khz) != khz;
-            if S::DECISIONS && changed {
+            if S::DECISIONS && khz != before_khz {
                 self.record_hwp(policy);
             }
             self.grant(policy, khz);

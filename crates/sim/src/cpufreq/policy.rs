@@ -31,7 +31,7 @@ use crate::run::task::{Doing, Life};
 use crate::sched::rq_facts::{cpu_times, cpu_util_cfs, dl_running_bw, rq_facts};
 
 /// The governor's view of a policy's CPUs.
-struct View<'a> {
+pub(crate) struct View<'a> {
     now: u64,
     cpus: &'a [Cpu],
     uclamp_used: bool,
@@ -165,7 +165,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
     }
 
-    fn view(&self, policy: PolicyId) -> View<'_> {
+    pub(crate) fn view(&self, policy: PolicyId) -> View<'_> {
         View {
             now: self.now,
             cpus: &self.cpus,
@@ -179,7 +179,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn dbs_work_handler(&mut self, index: PolicyId, cpu: CpuId) -> Option<u32> {
         let prev_khz = self.policies[index].cur_khz;
         let (wanted, note) = self.governor_work(index)?;
-        if S::DECISIONS {
+        if S::DECISIONS
+            && let Some(note) = note
+        {
             let (policy_cpu, next_khz) = (self.policies[index].cpus[0], wanted.unwrap_or(prev_khz));
             self.record(Decision::sample(policy_cpu.0, cpu.0, note, prev_khz, next_khz));
         }
@@ -191,11 +193,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// The work that a governor queued: the frequency to set, if any, and what a sample was decided by; `None` of a governor
     /// that queues none.
-    fn governor_work(&mut self, index: PolicyId) -> Option<(Option<u32>, SampleNote)> {
+    fn governor_work(&mut self, index: PolicyId) -> Option<(Option<u32>, Option<SampleNote>)> {
         let Governor::Kernel { state, .. } = &mut self.policies[index].governor else { return None };
         let mut governor = state.take()?;
         let khz = governor.work(self.policies[index].cur_khz, &self.view(index));
-        let (note, relation) = (governor.sample().unwrap_or_default(), governor.relation());
+        let (note, relation) = (governor.sample(), governor.relation());
         if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
             *state = Some(governor);
         }
@@ -272,7 +274,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 let state = &mut self.policies[policy];
                 let cur = state.cur_khz;
                 let next = match &mut state.governor {
-                    Governor::Custom(custom) => custom.work(cur),
+                    Governor::Custom(custom) => custom.work(cur).map(|khz| self.passive_khz(policy, khz, Relation::L)),
                     _ => self.governor_work(policy).and_then(|(khz, _)| khz),
                 };
                 self.tasks[kthread].stage = 0;

@@ -61,7 +61,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         let custom = self.hooks.as_ref().is_some_and(|hooks| hooks.governs());
         let fresh = freq_policies(machine, policy, &driver, self.intel.as_ref(), &self.gates, &self.hardware, custom)?;
         let ids: Vec<PolicyId> = self.policies.ids().collect();
-        let starts = (&policy.governor, &policy.tunables) != (&self.policy.governor, &self.policy.tunables);
+        let starts = policy.governor != self.policy.governor;
+        let tunes = !starts && policy.tunables != self.policy.tunables;
         // These files are of all policies (intel_pstate.c:intel_pstate_update_policies(), v6.12).
         let of_all = |policy: &Policy| (policy.no_turbo, policy.min_perf_pct, policy.max_perf_pct, policy.epp.clone());
         let all = starts || of_all(policy) != of_all(self.policy);
@@ -73,6 +74,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             // The governor starts anew when CPUs of its policy go or come
             // (cpufreq.c:__cpufreq_offline(), cpufreq_add_policy_cpu(), v6.12).
             let starts = starts || self.policies[id].cpus.iter().any(|cpu| turns(cpu.0));
+            if tunes && !starts {
+                self.retune(id, &fresh.governor);
+            }
             let name = &machine.clusters[self.policies[id].cluster.index()].name;
             if all || starts || written(policy, name) != written(self.policy, name) {
                 self.change_freq_policy(id, fresh, starts);
@@ -147,6 +151,30 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         if curr != TaskId::IDLE && self.tasks[curr].class == Class::Fair {
             let to = self.cpu_sets.cpus(self.tasks[curr].allowed).first().map_or(self.here, CpuId::of);
             self.push_running(cpu, to);
+        }
+    }
+
+    /// A governor's tunables were written, which those of `fresh` are: it goes on with them.
+    fn retune(&mut self, id: PolicyId, fresh: &Governor) {
+        let khz = match (&mut self.policies[id].governor, fresh) {
+            (Governor::Kernel { state: own, .. }, Governor::Kernel { state: Some(fresh), .. }) => {
+                let Some(mut governor) = own.take() else { return };
+                let khz = governor.retune(&**fresh, &self.view(id));
+                let relation = governor.relation();
+                if let Governor::Kernel { state: own, .. } = &mut self.policies[id].governor {
+                    *own = Some(governor);
+                }
+                khz.map(|khz| (khz, relation))
+            }
+            (Governor::Custom(own), Governor::Custom(fresh)) => {
+                own.rate_limit_us = fresh.rate_limit_us;
+                None
+            }
+            _ => None,
+        };
+        if let Some((khz, relation)) = khz {
+            let khz = self.passive_khz(id, khz, relation);
+            self.fast_switch(id, khz);
         }
     }
 

@@ -5,10 +5,9 @@ use opplab_kernel::cpuidle::{IdleStart, idle_governor};
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
-    self, BlockedUpdate, CfsThrottle, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling,
-    Invariance, IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtCapacity, RtThrottling,
-    SchedIdleCpu, SelectIdleScan, SingleStateTick, TgLoad, ThrottledTime, Uclamp, UclampInc, UtilEstDecay,
-    UtilEstDequeue, WakeAffineSync,
+    BlockedUpdate, CfsThrottle, DelayDequeue, DlRtTask, DlUtil, Eas, FairClass, FairServer, IdleSibling, Invariance,
+    IrqAvg, KernelProfile, MigratePeltLag, NewidleSkip, Overutilized, Platform, RtCapacity, RtThrottling, SchedIdleCpu,
+    SelectIdleScan, SingleStateTick, TgLoad, ThrottledTime, Uclamp, UclampInc, UtilEstDequeue, WakeAffineSync,
 };
 use opplab_kernel::proposals::Proposals;
 use opplab_kernel::sched::eevdf::EevdfFeatures;
@@ -136,8 +135,8 @@ impl Gates {
             platform,
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
-            estimates_util: policy.has_feature("UTIL_EST") && profile.util_est != profile::UtilEst::Absent,
-            estimates_misfits: profile.util_est_decay != UtilEstDecay::Fitting,
+            estimates_util: policy.has_feature("UTIL_EST") && profile.estimates_util(),
+            estimates_misfits: profile.estimates_misfits(),
             features: EevdfFeatures {
                 run_to_parity: policy.has_feature("RUN_TO_PARITY"),
                 next_buddy: policy.has_feature("NEXT_BUDDY"),

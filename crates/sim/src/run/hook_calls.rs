@@ -71,7 +71,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             Err(message) => return self.fail(message),
         };
         let own = &self.cpus[cpu];
-        let (util, max) = (cpu_util_cfs(own, &self.gates, true) as u32, own.capacity as u32);
+        let boost = self.gates.sugov.runnable_boost;
+        let (util, max) = (cpu_util_cfs(own, &self.gates, boost) as u32, own.capacity as u32);
         let fast_switch = self.driver.fast_switch;
         let Governor::Custom(custom) = &mut self.policies[index].governor else { return };
         let khz = resolve_freq(custom.table.as_ref(), wanted, custom.limits, Relation::L, true);
@@ -88,6 +89,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Governor::Custom(custom) = &mut self.policies[index].governor else { return };
         let queue = !fast_switch && !std::mem::replace(&mut custom.work_in_progress, true);
         if fast_switch {
+            let khz = self.passive_khz(index, khz, Relation::L);
             self.emit(Event::FreqRequest { cpu: cpu.0, khz, util, max });
             self.fast_switch(index, khz);
         } else if queue {

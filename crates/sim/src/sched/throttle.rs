@@ -8,6 +8,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::RtThrottling;
 use opplab_kernel::sched::deadline::dl_time_before;
 use opplab_kernel::sched::dl_server::DlServer;
+use opplab_model::decision::Decision;
 use opplab_model::event::Sink;
 
 use crate::ids::{CpuId, TaskId};
@@ -106,14 +107,23 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let nr_rt = state.rt_queue.len() as u32;
         if freed && was_throttled {
             state.nr_running += nr_rt;
+            self.record_rt_throttle(cpu, false);
         }
         if exceeds {
+            let state = &mut self.cpus[cpu];
             state.nr_running -= nr_rt;
             let end_ns = state.starvation.rt.period_end_ns(clock, start_ns);
+            self.record_rt_throttle(cpu, true);
             self.arm_starvation(cpu, end_ns);
             self.cpufreq_update_util(cpu, 0);
         }
         exceeds
+    }
+
+    fn record_rt_throttle(&mut self, cpu: CpuId, throttled: bool) {
+        if S::DECISIONS {
+            self.record(Decision::RtThrottle { cpu: cpu.0, throttled });
+        }
     }
 
     /// A real-time task is queued: the first begins the periods (rt.c:start_rt_bandwidth(), v6.1).
@@ -203,6 +213,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         if state.starvation.rt.advance(state.clk.clock, start_ns) {
             state.nr_running += state.rt_queue.len() as u32;
+            self.record_rt_throttle(cpu, false);
             self.note_change(cpu);
             let state = &self.cpus[cpu];
             if !state.rt_queue.is_empty() {

@@ -98,6 +98,10 @@ impl Conservative {
         }
         self.down_skip = self.down_skip.wrapping_add(1);
         if self.down_skip < self.tunables.dbs.sampling_down_factor {
+            if load < self.tunables.down_threshold {
+                self.policy_dbs.note = SampleNote::of(load, self.tunables.down_threshold);
+                self.policy_dbs.note.take(SampleRule::NotYet, 0);
+            }
             return None;
         }
         self.down_skip = 0;
@@ -162,13 +166,22 @@ impl SamplingGovernor for Conservative {
     fn update(&mut self, policy: &DbsPolicy<'_>, times: &[CpuTimes]) -> (Option<FreqRequest>, u32) {
         let load = self.policy_dbs.update(&self.tunables.dbs, times);
         self.policy_dbs.note = SampleNote::of(load, self.tunables.dbs.up_threshold);
-        let request = if self.tunables.freq_step == 0 { None } else { self.step(policy, load) };
+        if self.tunables.freq_step == 0 {
+            self.policy_dbs.note.take(SampleRule::NoStep, 0);
+            return (None, self.tunables.dbs.sampling_rate);
+        }
+        let request = self.step(policy, load);
         (request, self.tunables.dbs.sampling_rate)
     }
 
     /// Steps continue from the frequency that the driver set (cpufreq_conservative.c:cs_limits(), v6.12).
     fn limits_applied(&mut self, cur_khz: u32) {
         self.requested_khz = cur_khz;
+    }
+
+    fn retune(&mut self, fresh: &Self, times: &[CpuTimes]) {
+        let before = std::mem::replace(&mut self.tunables, fresh.tunables);
+        self.policy_dbs.retune(&before.dbs, &self.tunables.dbs, times);
     }
 
     fn store(&mut self, name: &str, value: u32) -> bool {

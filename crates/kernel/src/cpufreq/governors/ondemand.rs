@@ -200,6 +200,18 @@ impl SamplingGovernor for Ondemand {
         (request, self.tunables.dbs.sampling_rate.wrapping_mul(self.policy_dbs.rate_mult))
     }
 
+    /// cpufreq_ondemand.c:sampling_down_factor_store(), powersave_bias_store(), v6.12.
+    fn retune(&mut self, fresh: &Self, times: &[CpuTimes]) {
+        let before = std::mem::replace(&mut self.tunables, fresh.tunables);
+        self.policy_dbs.retune(&before.dbs, &self.tunables.dbs, times);
+        if before.dbs.sampling_down_factor != self.tunables.dbs.sampling_down_factor {
+            self.policy_dbs.rate_mult = 1;
+        }
+        if before.powersave_bias != self.tunables.powersave_bias {
+            self.freq_lo_khz = 0;
+        }
+    }
+
     fn store(&mut self, name: &str, value: u32) -> bool {
         match name {
             "powersave_bias" => self.tunables.powersave_bias = value,

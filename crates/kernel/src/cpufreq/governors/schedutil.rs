@@ -1124,6 +1124,13 @@ impl Governor for SugovPolicy {
         self.set_limits(limits, cur_khz)
     }
 
+    /// cpufreq_schedutil.c:rate_limit_us_store(), v6.12.
+    fn retune(&mut self, fresh: &dyn Governor, _: &dyn View) -> Option<u32> {
+        let fresh: &Self = (fresh as &dyn core::any::Any).downcast_ref()?;
+        (self.freq_update_delay_ns, self.up_down_delay_ns) = (fresh.freq_update_delay_ns, fresh.up_down_delay_ns);
+        None
+    }
+
     fn set_cpuinfo(&mut self, cpuinfo: FreqLimits) {
         self.cpuinfo = cpuinfo;
     }
