@@ -4,7 +4,7 @@ A disk that no file describes may be of any class: the interval then reaches ove
 An interval joins two parts in quadrature: the spread of the ratio over the experiment's iterations, and the error that
 the models made so far, from the development set (``data/model_error.csv``: every cell of the five texts). The second is
 the 90 % quantile of the errors of the cells that are most alike: of the same benchmark model where it has enough, and
-with an effect of about the same size. `coverage` reports how often this rule holds for a table that it has not seen.
+with an effect of about the same size.
 """
 
 from __future__ import annotations
@@ -139,23 +139,6 @@ def interval_of(table: str, benchmark: str, ratio: float, deviation: float = 0.0
     others = [cell for cell in known_errors() if cell.table != table]
     half = half_width(benchmark, math.log(ratio), others, deviation)
     return ratio * math.exp(-half), ratio * math.exp(half)
-
-
-def coverage(cells: Sequence[Known]) -> tuple[float, float]:
-    """Give the share of published ratios inside the 90 % interval, and the median width of the interval as a ratio.
-
-    The interval of a cell is learnt from the cells of the other tables.
-    """
-    inside, widths = 0, []
-    for table in dict.fromkeys(cell.table for cell in cells):
-        others = [cell for cell in cells if cell.table != table]
-        for cell in cells:
-            if cell.table == table and others:
-                half = half_width(cell.benchmark, cell.predicted, others)
-                inside += cell.error <= half
-                widths.append(math.exp(cell.predicted + half) - math.exp(cell.predicted - half))
-    widths.sort()
-    return (inside / len(widths), widths[len(widths) // 2]) if widths else (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,11 +174,6 @@ _RUNNING = {"groups": TASKS_A_GROUP, "clients": 2, "streams": 2, "jobs": 2, "tas
 """Tasks that can run at once for each of a parameter: a client and its server, a compiler and its assembler."""
 
 
-def models() -> list[str]:
-    """Give the names of the tests that can be answered."""
-    return list(_TESTS)
-
-
 def _model_of(report: Report, cpus: int) -> _Model:
     name = report.testcase
     if name not in _TESTS:

@@ -24,8 +24,6 @@ from opplab.files import csv_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import polars as pl
-
     from opplab.sweep.experiments import Experiment
 
 FOLDER = Path(__file__).parents[1] / "data" / "published"
@@ -187,18 +185,6 @@ def _cell(line: dict[str, str]) -> Published:
         change_text=line["published_ratio_pct"],
         note=note,
     )
-
-
-def frame(seed: str | None = None) -> pl.DataFrame:
-    """The printed values as a results table (`opplab.results.SCHEMA`), of one text or of all."""
-    import polars as pl
-
-    from opplab import results
-
-    files = [file for one in ([seed] if seed else SEEDS) for file in sorted(FOLDER.glob(f"{one}_*.csv"))]
-    if not files:
-        raise InputError(f"no published text named '{seed}'; there is: {', '.join(SEEDS)}")
-    return pl.concat([results.from_published(file) for file in files])
 
 
 # --- what does not add up ---------------------------------------------------------------------------------------------
