@@ -195,6 +195,19 @@ def test_power_in_other_units_is_power(unit: str, watts: float) -> None:
         assert [one.machine for one in tables] == ["first", "other"]
 
 
+def test_the_page_averages_no_ratios_of_several_metrics() -> None:
+    """A rate that fell and a loss in the same unit that rose had one geometric mean, of nothing."""
+    found = []
+    for policy, rate, loss in (("old", 100.0, 10.0), ("new", 50.0, 20.0)):
+        found += rows(policy, "rate", (rate, rate + 1, rate + 2), "MB/s", "higher")
+        found += rows(policy, "loss", (loss, loss + 1, loss + 2), "MB/s", "lower")
+    text = report(results.frame(found), baseline="old").to_html()
+    (table,) = opplab.compare(results.frame(found), baseline="old", metric="rate")
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert f"its ratios to old in rate (higher is better) is {cell.ratio:.3f} " in text
+
+
 def _tree_of_equal_runs(folder: Path, jobs: dict[str, tuple[int, ...]]) -> Path:
     """Runs of kernbench that take the same time and power at each number of jobs; power rises with the jobs."""
     for run, of_run in jobs.items():
@@ -253,6 +266,10 @@ def test_power_that_an_iteration_shares_with_a_lacking_parameter_is_of_unlike_wo
         assert [one.failed for one in checks] == [True]
         assert "new lacks the parameter 8" in checks[0].message
     page = report(tree, runs=["old", "new", "same"], benchmarks=[benchmark])
+    text = page.to_html()
+    assert "average power 151.0 W against 234.3 W, of unlike work (new lacks the parameter 8)." in text
+    assert "average power 234.3 W against 234.3 W." in text
+    assert ("over the 2 of 3 operations that both have" in text) is (benchmark == "kernbench")
     assert math.isnan(page.benchmarks[0].gains[1][0])
     assert page.benchmarks[0].gains[2][0] == pytest.approx(1.0)
 

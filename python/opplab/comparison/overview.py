@@ -218,7 +218,7 @@ def overview(
             for cell, run, own_w in zip(cells[1:], runs[1:], known[1:], strict=True):
                 if cell is None or own_w is None or base_w is None:
                     continue
-                cell.cannot = _unlike_cases(runs[0], run, base_w, own_w, of_work=False)
+                cell.cannot = unlike_power(runs[0], run, base_w, own_w)
                 if cell.cannot:
                     unlike.append(f"power of {name} of {run.name} has no change: {cell.cannot}")
                     continue
@@ -325,6 +325,11 @@ def _open(cell: Cell, base: Run, run: Run) -> str:
     if why:
         cell.certain, cell.significant, cell.same = why, False, False
     return why
+
+
+def unlike_power(base: Run, run: Run, base_w: Watts, own_w: Watts) -> str:
+    """Describe which parameters one of two powers lacks; empty if they are of the same."""
+    return _unlike_cases(base, run, base_w, own_w, of_work=False)
 
 
 def _unlike_cases(base: Run, run: Run, base_w: Watts, own_w: Watts, of_work: bool = True) -> str:

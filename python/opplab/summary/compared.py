@@ -21,7 +21,7 @@ import polars as pl
 from opplab import _opplab
 from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
-from opplab.comparison.overview import gains, is_performance, overall
+from opplab.comparison.overview import by_metric, gains, is_performance, overall, unlike_power
 from opplab.comparison.sources import Frame, Source, by_machine
 from opplab.comparison.tables import Cell, Table, change_ends
 from opplab.errors import InputError
@@ -51,6 +51,8 @@ class Benchmark:
     # Performance per watt of each run relative to the baseline: ratio, low, high.
     gains: list[tuple[float, float, float]] = field(default_factory=list)
     rails: list[tuple[str, list[tuple[str, float]]]] = field(default_factory=list)
+    # Which parameters the power of each run, or the baseline's, lacks; empty where they are of the same.
+    apart: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -176,11 +178,17 @@ def report(
             main = [place.load(run, name, chosen, view) if run in there else Run(run, name) for run in names]
             watts = [place.watts(run, name) for run in names]
             main = main if main[0].series else shown
+            # Ratios of several metrics have no mean: the first is the main one.
+            _, main = next(iter(by_metric(main)), ("", main))
             rails = _rails_of(place, name, there)
             where = f"{name} on {machine}" if len(places) > 1 else name
             known_w = [None if one is None else one.mean for one in watts]
+            apart = [
+                unlike_power(main[0], run, watts[0], one) if watts[0] is not None and one is not None else ""
+                for run, one in zip(main, watts, strict=True)
+            ]
             gained = gains(main, [place.per_watt(run) for run in main], watts, confidence)
-            made.append(Benchmark(where, shown, table, known_w, machine, main, gained, rails))
+            made.append(Benchmark(where, shown, table, known_w, machine, main, gained, rails, apart))
         residency += _residency(place, names, [name for name, _, _ in loaded], machine if len(places) > 1 else "")
     if isinstance(source, str) or not isinstance(source, Sequence):
         sources = (
@@ -448,9 +456,13 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
             text += f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f}"
             # Runs of one iteration, or without variation, have no interval, and not one of no width.
             text += f" [{low:.3f}, {high:.3f}]" if low < high else ""
+            whole = one.main[0].series
+            both = len(whole.keys() & one.main[column].series.keys())
+            text += f" over the {both} of {len(whole)} operations that both have" if both < len(whole) else ""
         ours, theirs = one.watts[0], one.watts[column]
         if ours and theirs:
             text += f"; average power {quantity(theirs)} W against {quantity(ours)} W"
+            text += f", of unlike work ({one.apart[column]})" if one.apart[column] else ""
         out.append(text + ".")
     return out
 
