@@ -1196,3 +1196,25 @@ def test_a_choice_has_the_digits_and_the_timers_of_a_run(tmp_path: Path) -> None
     for more in (["run", "-o", str(tmp_path / "o")], ["choose", "--uncertainty", "0"]):
         done = answered(more[0], file, *short, *more[1:], columns=400)
         assert words in " ".join(done.stdout.split())
+
+
+def test_features_of_the_scheduler_are_words_on_a_command_line(tmp_path: Path) -> None:
+    """`--vs sched_features=NO_UTIL_EST` wanted a list, which a command line had to quote as TOML.
+
+    Method: the list's runs are the same, and differ from the baseline's; a wrong name is refused.
+    """
+    task = {"instance": 3, "loop": -1, "run": 4000, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "w.json").write_text(json.dumps({"tasks": {"t": task}}))
+    run = ["run", str(tmp_path / "w.json"), "-m", "juno-r2", "--seconds", "1", "--iterations", "1", "--format", "json"]
+
+    def energies(*vs: str) -> list[float]:
+        words = [*run, "-o", str(tmp_path / f"out{len(vs[0])}"), *(word for one in vs for word in ("--vs", one))]
+        done = CliRunner().invoke(program, words)
+        assert done.exit_code == 0, done.output
+        return [row["mean"] for row in json.loads(done.stdout)["rows"] if row["metric"] == "energy"]
+
+    base, word = energies("sched_features=NO_UTIL_EST,NO_NEXT_BUDDY")[:2]
+    assert energies('sched_features=["NO_UTIL_EST","NO_NEXT_BUDDY"]')[:2] == [base, word]
+    assert word != base
+    wrong = CliRunner().invoke(program, [*run, "--vs", "sched_features=NO_UTIL_EST,UTIL"])
+    assert "unknown feature of the scheduler `UTIL`" in str(wrong.exception)

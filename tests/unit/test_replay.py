@@ -524,6 +524,82 @@ def test_a_runs_trace_keeps_what_its_tasks_asked_for(form: str, tmp_path: Path) 
         assert any(abs(rows[name]["replayed"] / rows[name]["recorded"] - 1) > 0.05 for name in near)
 
 
+def test_a_deadline_task_is_not_throttled_where_it_was_not(tmp_path: Path) -> None:
+    """A decoder that ran for 27 % of the time came out with a tenth as its budget, and was late 125 times of 127.
+
+    Method: the same events with the run's marks know the budget; without them the task is late no more often.
+    """
+    budget = {"policy": "SCHED_DEADLINE", "dl-runtime": 20000, "dl-deadline": 30000, "dl-period": 33333}
+    timer = {"timer": {"ref": "unique", "period": 33333}}
+    tasks = {"decoder": {"loop": -1, "run": 9000, **timer, **budget}, "ui": {"loop": -1, "run": 2000, **timer}}
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    marked, bare = tmp_path / "run.txt", tmp_path / "kernel.txt"
+    simulate("pixel6", work, Policy(), seconds=3).to_trace(marked)
+    bare.write_text("\n".join(line for line in marked.read_text().splitlines() if "opplab: task" not in line))
+    found = {}
+    for trace in (marked, bare):
+        done = replay(str(trace), "-m", "pixel6", "--mode", "closed", "--format", "json")
+        answer = json.loads(done.stdout)
+        found[trace] = next(row for row in answer["metrics"] if row["metric"] == "missed activations")["replayed"]
+        (note,) = [note for note in answer["notes"] if "SCHED_DEADLINE" in note] or [""]
+        if trace == bare:
+            # Of 1000 ms: 31 activations of 9 ms, on no CPU of the 498 that the middle ones have.
+            assert int(note.split("SCHED_DEADLINE: ")[1].split(" ms")[0]) >= 31 * 9
+        else:
+            assert not note
+    assert found[bare] <= found[marked] + 1, found
+
+
+def test_a_runs_trace_has_the_clamps_of_its_groups(tmp_path: Path) -> None:
+    """A group's `uclamp_max` was not in the trace: a replay ran the group's tasks at other clocks, without a word.
+
+    Method: the marks have what the kernel makes of both requests, and the self-check is near.
+    """
+    timer = {"timer": {"ref": "unique", "period": 16000}}
+    tasks = {
+        "bg": {"loop": -1, "run": 6000, **timer},
+        "own": {"loop": -1, "run": 3000, **timer, "util_min": 900},
+        "rt": {"loop": -1, "run": 200, **timer, "policy": "SCHED_FIFO"},
+        "ui": {"loop": -1, "run": 1000, **timer},
+    }
+    (tmp_path / "w.json").write_text(json.dumps({"tasks": tasks}))
+    (tmp_path / "e.toml").write_text("""
+format = 1
+name = "e"
+about = "clamps"
+machine = "juno-r2"
+duration = "2s"
+iterations = 1
+[[policy]]
+label = "only"
+variation = "none"
+[[workload]]
+label = "w"
+rtapp = "w.json"
+[[group]]
+name = "/above"
+uclamp_max = "40"
+[[group]]
+name = "/above/clamped"
+tasks = ["bg", "own", "rt"]
+uclamp_max = "60"
+""")
+    out = tmp_path / "out"
+    done = CliRunner().invoke(opplab, ["run", str(tmp_path / "e.toml"), "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    (trace,) = out.rglob("*.pftrace")
+    marks = {}
+    for line in CliRunner().invoke(opplab, ["trace", "events", str(trace), "-e", "print"]).stdout.splitlines():
+        if found := re.search(r"opplab: task (\d+) util_min=(\S+) util_max=(\d+)", line):
+            marks[int(found[1])] = (found[2], int(found[3]))
+    # 40 % of 1024. A real-time task keeps its boost, which the upper clamp limits.
+    assert marks == {1003: ("-", 410), 1004: ("410", 410), 1005: ("-", 410)}
+    answer = json.loads(replay(str(trace), "-m", "juno-r2", "--mode", "closed", "--format", "json").stdout)
+    rows = {row["metric"]: row for row in answer["metrics"]}
+    near = {name: rows[name]["replayed"] / rows[name]["recorded"] for name in rows if "mean frequency" in name}
+    assert near and all(abs(ratio - 1) < 0.05 for ratio in near.values()), near
+
+
 def test_an_f_max_that_cannot_differ_has_a_note(tmp_path: Path) -> None:
     """`--f-max max_boost` of a machine without a known turbo was +0.0 %, as if it had been tried."""
     bare = re.sub(r"(?m)^turbo = \[\n(?:.*\n)*?\]\n", "", Machine.load("skylake-8x-uma").to_toml())

@@ -311,6 +311,63 @@ def test_tasks_that_never_sleep_are_named_beside_the_misses(tmp_path: Path) -> N
     assert "Outside of these counts: late-0" in " ".join(shown.split())
 
 
+def test_a_runs_deadlines_are_those_of_its_marks(tmp_path: Path) -> None:
+    """A run's trace states the deadlines of SCHED_DEADLINE; misses were counted by the period, and a note denied them.
+
+    Method: the run's own count of late activations.
+    """
+    budget = {"policy": "SCHED_DEADLINE", "dl-runtime": 8000, "dl-deadline": 9000, "dl-period": 20000}
+    timer = {"timer": {"ref": "unique", "period": 20000}}
+    tasks = {
+        "decoder": {
+            "loop": -1,
+            **budget,
+            "phases": {"a": {"loop": 3, "run": 1000, **timer}, "b": {"run": 7000, **timer}},
+        }
+    }
+    of = {"tasks": tasks, "global": {"calibration": "CPU1"}}
+    work = opplab.Workload.parse(json.dumps(of), name="w", file="<w>")
+    # At half of the clock 7 ms take longer than the deadline, and less than the period.
+    run_of = opplab.simulate("juno-r2", work, opplab.Policy(variation="none", scaling_max_freq=600_000), seconds=2.0)
+    run_of.to_trace(tmp_path / "run.txt")
+    trace = opplab.read_trace(tmp_path / "run.txt")
+    judged = trace.signals().activations.filter(pl.col("comm") == "decoder-0")
+    assert judged["deadline_ns"].unique().to_list() == [9_000_000]
+    assert not any("SCHED_DEADLINE" in note for note in trace.notes), trace.notes
+    # The run writes each when the next one begins.
+    late = (trace.events("activation").sort("time_ns")["slack"] < 0).to_list()
+    assert judged.sort("time_ns")["missed"].head(len(late)).to_list() == late
+    assert 10 < sum(late) < len(late)
+    named = opplab.read_trace(tmp_path / "run.txt").signals(deadline_us=100_000)
+    assert named.activations["missed"].sum() == 0
+
+
+def test_missing_switches_are_noted_and_count_alike(tmp_path: Path) -> None:
+    """Lines cut out of a text trace moved energy between tasks without a word, and two commands disagreed."""
+    work = opplab.Workload.periodic(6, run_us=2000, period_us=8000)
+    whole, cut = tmp_path / "whole.txt", tmp_path / "cut.txt"
+    opplab.simulate("juno-r2", work, opplab.Policy(), seconds=1.0).to_trace(whole)
+    lines = whole.read_text().splitlines()
+    switches = [nth for nth, line in enumerate(lines) if ": sched_switch: " in line]
+    gone = set(switches[50::40])
+    cut.write_text("\n".join(line for nth, line in enumerate(lines) if nth not in gone) + "\n")
+    machine = opplab.Machine.load("juno-r2")
+    for path, missing in ((whole, False), (cut, True)):
+        trace = opplab.read_trace(path)
+        energy, signals = trace.energy(machine), trace.signals(machine)
+        words = [note for note in trace.notes if "sched_switch events others are missing" in note]
+        assert bool(words) == missing, trace.notes
+        if missing:
+            # Who left and who came differ where one is gone, unless it led from a task to itself by way of another's.
+            breaks, of = map(int, re.findall(r"\d+", words[0])[:2])
+            assert of == len(switches) - len(gone) and 0 < breaks <= len(gone)
+        running = signals.running.group_by("pid").agg(pl.col("time_ns").sum()).sort("pid")
+        counted = energy.tasks.select("pid", "running_ns").sort("pid")
+        assert dict(running.iter_rows()) == dict(counted.iter_rows())
+    replayed = run("replay", cut, "-m", "juno-r2", "--mode", "open").stdout
+    assert "sched_switch events others are missing" in " ".join(replayed.split())
+
+
 def test_deadline_tasks_are_judged_by_their_periods(tmp_path: Path) -> None:
     """Goal: a trace without the deadlines of SCHED_DEADLINE says by what it judges; their budgets are no group's."""
     switch = (

@@ -129,6 +129,14 @@ impl GroupSpec {
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), shares: DEFAULT_SHARES, ..Self::default() }
     }
+
+    /// The clamps that count, within those of the group above (kernel/sched/core.c:`cpu_util_update_eff()`, v5.4): what is above limits,
+    /// and the maximum limits the minimum.
+    pub fn clamps_within(&self, above: Option<(u16, u16)>) -> (u16, u16) {
+        let (above_min, above_max) = above.unwrap_or((1024, 1024));
+        let max = above_max.min(self.uclamp_max);
+        (above_min.min(self.uclamp_min).min(max), max)
+    }
 }
 
 /// Whether `name` is a group's path.

@@ -86,7 +86,7 @@ impl PolicyValue {
             Self::Changes => format!("a list of tables with at_ms and some of {}", CHANGEABLE.join(", ")),
             Self::Features => {
                 let names: Vec<_> = SCHED_FEATURES.iter().map(|feature| feature.name).collect();
-                format!("a list of NAME or NO_NAME of {}", names.join(", "))
+                format!("NAME or NO_NAME, a list or with commas, of {}", names.join(", "))
             }
             Self::IdleStates => "a list of names of the machine's idle states, or one name".to_owned(),
             Self::Proposals => "a list of proposals, each NAME or NAME:key=value,...".to_owned(),
@@ -460,7 +460,10 @@ impl Field for Vec<String> {
     fn read(&mut self, key: &PolicyKey, node: &Node) -> Result<(), Fault> {
         *self = match key.values {
             PolicyValue::Features => features_from(node)?,
-            PolicyValue::IdleStates => idle_states_from(key, node)?,
+            // Whether there are such is known with the machine.
+            PolicyValue::IdleStates => {
+                names_from(key.name, node)?.into_iter().map(|(_, name)| name.to_owned()).collect()
+            }
             _ => proposals_from(node)?,
         };
         Ok(())
@@ -572,25 +575,25 @@ fn proposals_from(node: &Node) -> Result<Vec<String>, Fault> {
 /// Features of the scheduler: names of debugfs, each perhaps after `NO_`.
 fn features_from(node: &Node) -> Result<Vec<String>, Fault> {
     let mut names = Vec::new();
-    for item in node.as_list("sched_features")? {
-        let name = item.as_str("sched_features")?;
+    for (at, name) in names_from("sched_features", node)? {
         let plain = name.strip_prefix("NO_").unwrap_or(name);
         if !SCHED_FEATURES.iter().any(|feature| feature.name == plain) {
             let known = SCHED_FEATURES.iter().map(|feature| feature.name);
-            return Err(Fault::unknown(item.at, "feature of the scheduler", name, known));
+            return Err(Fault::unknown(at, "feature of the scheduler", name, known));
         }
         names.push(name.to_owned());
     }
     Ok(names)
 }
 
-/// Names of idle states: a list, or a text with commas; whether there are such is known with the machine.
-fn idle_states_from(key: &PolicyKey, node: &Node) -> Result<Vec<String>, Fault> {
-    let names: Vec<&str> = match &node.value {
-        Value::Str(text) => text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect(),
-        _ => node.as_list(key.name)?.iter().map(|item| item.as_str(key.name)).collect::<Result<_, _>>()?,
-    };
-    Ok(names.into_iter().map(str::to_owned).collect())
+/// Names and where they are: of a list, or of a text with commas, as a command line has it.
+fn names_from<'n>(key: &str, node: &'n Node) -> Result<Vec<(Pos, &'n str)>, Fault> {
+    match &node.value {
+        Value::Str(text) => {
+            Ok(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(|name| (node.at, name)).collect())
+        }
+        _ => node.as_list(key)?.iter().map(|item| Ok((item.at, item.as_str(key)?))).collect(),
+    }
 }
 
 /// Refuses gates and values that the kernel profiles do not have.

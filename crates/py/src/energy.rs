@@ -10,7 +10,7 @@ use opplab_replay::idle_states::IdleStates;
 use opplab_replay::some_of;
 use opplab_signals::decode::{Reused, Threads, decoded_threads};
 use opplab_trace::write::PerfettoWriter;
-use opplab_trace::{Missed, Outcome, ReadOptions, TraceFile};
+use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -83,18 +83,17 @@ pub(crate) fn trace_energy<'py>(
         drop(sink);
         let found: Vec<TraceEnergy> = meters.into_iter().map(EnergyMeter::finish).collect();
         let mut processes = reader.processes();
-        let reused = threads.reused();
+        let (reused, chain) = (threads.reused(), threads.chain);
         // What the trace shows of a pid's process is of its last thread.
         for last in reused.iter().filter(|one| one.is_last) {
             if let Some(process) = processes.remove(&last.pid) {
                 processes.insert(last.number, process);
             }
         }
-        Ok((found, processes, reused, outcome))
+        Ok((found, processes, reused, chain.note(&outcome.missed), outcome.problems))
     });
-    let (found, processes, reused, outcome): (Vec<TraceEnergy>, BTreeMap<i32, i32>, Vec<Reused>, Outcome) =
+    let (found, processes, reused, lost, problems): (Vec<TraceEnergy>, BTreeMap<i32, i32>, Vec<Reused>, _, Vec<_>) =
         read.map_err(|error| trace_error(py, &path, error))?;
-    let Outcome { problems, missed, .. } = outcome;
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     let of_machine = |(energy, machine): (&TraceEnergy, &Machine)| {
         if energy.strangers > 0 {
@@ -104,7 +103,7 @@ pub(crate) fn trace_energy<'py>(
         }
         let dict = tables(py, energy, machine, &processes)?;
         dict.set_item("problems", &problems)?;
-        dict.set_item("notes", Missed::note(&missed).into_iter().chain(notes(energy, machine)).collect::<Vec<_>>())?;
+        dict.set_item("notes", lost.iter().cloned().chain(notes(energy, machine)).collect::<Vec<_>>())?;
         dict.set_item("threads", threads_of(&reused))?;
         Ok(dict)
     };

@@ -15,9 +15,9 @@ use opplab_signals::decode::{Reused, SchedEvent, SchedSink, Threads, decoded_thr
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{PeltReplay, ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
-use opplab_signals::summary::{Latencies, LatencySummary, Utils, deadlines, past_deadline};
+use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
-use opplab_trace::{Event, Missed, RecordingFiles};
+use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -169,7 +169,7 @@ fn rebuilt<'m, H: HalfLife>(
     let (names, mut threads) = (events(), Threads::default());
     let outcome = files.trace.stream(&options, &mut decoded_threads(&names, &mut all, &mut threads))?;
     all.residency.finish();
-    let notes = Missed::note(&outcome.missed).into_iter().chain(all.pelt.groups().words(&all.groups)).collect();
+    let notes = threads.chain.note(&outcome.missed).into_iter().chain(all.pelt.groups().words(&all.groups)).collect();
     let threads = threads.reused();
     let All { pelt, residency, meter, activations, between, latencies, cpus, .. } = all;
     let problems = outcome.problems.iter().map(ToString::to_string).collect();
@@ -220,8 +220,9 @@ pub(crate) fn trace_signals<'py>(
     dict.set_item("notes", notes.into_iter().chain(note).chain(of_energy).collect::<Vec<_>>())?;
     dict.set_item("problems", problems)?;
     dict.set_item("threads", crate::energy::threads_of(&threads))?;
+    let known = Deadlines { given_ns: deadline_ns, stated_ns: std::mem::take(&mut activations.stated_ns) };
     if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
-        summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), deadline_ns))?;
+        summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), &known))?;
     }
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
@@ -268,14 +269,14 @@ pub(crate) fn trace_signals<'py>(
         ("woken", waits.iter().map(|wait| wait.woken).collect::<Vec<_>>().into_pyarray(py).into_any()),
     ];
     table(py, &dict, "waits", &columns)?;
-    let mut deadlines = deadlines(&activations.all, deadline_ns);
+    let mut deadlines = deadlines(&activations.all, &known);
     let unjudged = activations.mostly_awake().into_iter().filter(|pid| !deadlines.contains_key(pid));
     dict.set_item("unjudged", unjudged.collect::<Vec<_>>())?;
     let by_period =
-        activations.of_deadline_class.iter().filter(|pid| deadline_ns.is_none() && deadlines.contains_key(pid));
+        activations.of_deadline_class.iter().filter(|&pid| known.of(*pid).is_none() && deadlines.contains_key(pid));
     dict.set_item("by_period", by_period.copied().collect::<Vec<_>>())?;
     let nr_ended = activations.all.len();
-    let late = past_deadline(activations.under_way(), &mut deadlines, deadline_ns);
+    let late = past_deadline(activations.under_way(), &mut deadlines, &known);
     activations.all.extend(late);
     let all = &activations.all;
     let times = |of: fn(&opplab_signals::activations::Activation) -> u64| {

@@ -13,12 +13,10 @@ use opplab_model::event::{self, IDLE_TASK, Sink, TaskIdx};
 use opplab_model::workload::SchedPolicy;
 use opplab_signals::activations::Activations;
 use opplab_signals::clock::sched_clock_offset_ns;
-use opplab_signals::decode::{Decoder, SchedEvent, SchedSink, TaskFields, entered, has_ended};
+use opplab_signals::decode::{Chain, Decoder, SchedEvent, SchedSink, TaskFields, entered, has_ended};
 use opplab_signals::groups::{Group, GroupFinder, Groups};
-use opplab_signals::summary::Latencies;
-use opplab_trace::{
-    BySchema, Event, IN_INTERRUPT, Missed, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema, TraceFile,
-};
+use opplab_signals::summary::{Deadlines, Latencies};
+use opplab_trace::{BySchema, Event, IN_INTERRUPT, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema, TraceFile};
 
 use crate::ReplayError;
 use crate::records::{self, RecordReader, Records};
@@ -347,8 +345,6 @@ struct Places {
     /// A CPU and its current frequency.
     current_khz: Option<(usize, usize)>,
     record: records::Role,
-    /// The text of a mark.
-    text: Option<usize>,
 }
 
 impl Places {
@@ -358,7 +354,6 @@ impl Places {
             flags: schema.field_index("common_flags"),
             current_khz: cpu.zip(schema.field_index("cur")),
             record: records::Role::of(schema),
-            text: schema.field_index("buf"),
         }
     }
 }
@@ -488,9 +483,9 @@ impl Builder {
                 self.records.called(self.now_ns, event.cpu & CPU_MASK);
                 What::UpdateUtil { cpu: number, flags, clock_ns: time }
             }
-            SchedEvent::Mark => {
-                let text = places.text.and_then(|place| event.str(place)).map(String::from_utf8_lossy);
-                let settings = text.as_deref().and_then(|text| text.strip_prefix(SETTINGS_MARK)?.split_once(' '));
+            SchedEvent::Mark { text } => {
+                let text = String::from_utf8_lossy(text);
+                let settings = text.strip_prefix(SETTINGS_MARK).and_then(|text| text.split_once(' '));
                 let Some((pid, settings)) = settings else { return Some(What::Other) };
                 let task = self.thread(pid.parse().ok()?);
                 let now_ns = self.now_ns;
@@ -566,9 +561,10 @@ impl Events {
         let fail = |reason: String| ReplayError::Trace { path: path.to_owned(), reason };
         let options = ReadOptions { common_fields: true, ..ReadOptions::default() };
         let (mut builder, mut groups) = (Builder::default(), GroupFinder::default());
-        let mut decoder = Decoder::default();
+        let (mut decoder, mut chain) = (Decoder::default(), Chain::default());
         let mut sink = |event: &Event<'_>| {
             let what = decoder.decode(event);
+            chain.event(event.cpu, &what);
             let _ = builder.event(event, &what);
             groups.event(event, &what);
             ControlFlow::Continue(())
@@ -589,7 +585,7 @@ impl Events {
             events.list.sort_by_key(|ev| ev.time_ns);
         }
         events.records = builder.records.finish();
-        events.lost = Missed::note(&outcome.missed);
+        events.lost = chain.note(&outcome.missed);
         events.task_groups.finder = groups;
         events.set_groups(None);
         events.damage = outcome.problems.iter().map(ToString::to_string).collect();
@@ -653,8 +649,14 @@ impl Events {
         activations.until(self.duration_ns);
         let mut latencies = Latencies::default();
         activations.all.iter().for_each(|one| latencies.activation(one));
-        let tasks = latencies.finish(&activations.under_way(), None);
-        let mut found = LatePeriods::default();
+        let deadline_of = |task: &TaskInfo| match task.reservation {
+            Some(SchedPolicy::Deadline { deadline_ns, .. }) => Some(deadline_ns),
+            _ => None,
+        };
+        let stated = (1..).zip(&self.tasks).filter_map(|(number, task)| Some((number, deadline_of(task)?)));
+        let known = Deadlines { given_ns: None, stated_ns: stated.collect() };
+        let tasks = latencies.finish(&activations.under_way(), &known);
+        let mut found = LatePeriods { by_deadline: !known.stated_ns.is_empty(), ..LatePeriods::default() };
         let mut unjudged = activations.mostly_awake();
         for (pid, one) in &tasks {
             let Some(missed) = one.missed else { continue };
@@ -678,10 +680,12 @@ impl Events {
 /// What wake-ups and sleeps show of late activations.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LatePeriods {
-    /// Activations of periodic tasks that took longer than their period.
+    /// Activations of periodic tasks that took longer than their period, and of others that did than their deadline.
     pub late: u64,
-    /// All of periodic tasks.
+    /// All of these tasks.
     pub activations: u64,
+    /// The trace states deadlines.
+    pub by_deadline: bool,
     /// Names of tasks without a period that were awake for more than half of the trace.
     pub unjudged: Vec<String>,
 }

@@ -70,6 +70,8 @@ struct History {
     /// Work since the last step, and what is to be taken off it, ns.
     work_ns: u64,
     overhead_ns: u64,
+    /// How long it ran on CPUs of each capacity, ns.
+    ran_ns: BTreeMap<u64, u64>,
     /// When it went to sleep, and how.
     asleep: Option<(u64, Left)>,
     /// When it was woken, until it runs.
@@ -291,6 +293,7 @@ impl<'a> Reader<'a> {
             (u128::from(ns) * scale / (u128::from(reference) * 1024)) as u64
         };
         history.work_ns += work;
+        *history.ran_ns.entry(cluster.capacity.into()).or_default() += now - since;
         let ticks = now / self.tick_ns - since / self.tick_ns;
         // The machine's own actions are work, too.
         history.overhead_ns += ticks * machine.costs.tick_ns;
@@ -567,20 +570,65 @@ fn bound_cpu(name: &str) -> Option<u32> {
     number.parse().ok()
 }
 
-/// The policy that a kernel priority stands for.
-fn policy_of(prio: i64) -> SchedPolicy {
+/// A second, ns: the period that is assumed of a deadline task whose parameters nothing shows.
+const ASSUMED_PERIOD_NS: u64 = 1_000_000_000;
+/// The share of it that the kernel lets deadline tasks reserve (`kernel.sched_rt_runtime_us` of 950 ms), and that of its own threads.
+const MOST_RUNTIME_NS: u64 = 950_000_000;
+const LEAST_RUNTIME_NS: u64 = 100_000_000;
+/// The part of its running time that a task may have had on CPUs that do not fit it, as before it was one of the deadline class.
+const STRAY: u64 = 20;
+
+/// The reservation that is assumed of a deadline task whose parameters are not in the trace. Its span lets nobody wait who did not wait in
+/// the recording. Its runtime is what the recording shows to be within the task's own: the work of its busiest second, and once more that
+/// of its longest activation, since the kernel's periods begin with any of them. It is at least that of the kernel's own threads, a
+/// tenth; theirs raises no clock, nor does an assumed one. And it is more than the CPUs have that are smaller than those on which it
+/// ran: a task goes to none that is below its density (`kernel/sched/deadline.c:dl_task_fits_capacity`, v6.12).
+fn assumed_reservation(history: &History, capacities: &BTreeSet<u64>) -> SchedPolicy {
+    // When each activation began, and its work. The work counts at the highest clock of the biggest CPU, as the kernel counts runtime
+    // (`kernel/sched/deadline.c:update_curr_dl_se`, v6.12).
+    let mut activations: Vec<(u64, u64)> = vec![(history.first_ns.unwrap_or(0), 0)];
+    for step in &history.steps {
+        match *step {
+            Step::Sleep(_, to, ..) => activations.push((to, 0)),
+            Step::Run(more_ns) => {
+                if let Some((_, work_ns)) = activations.last_mut() {
+                    *work_ns += more_ns;
+                }
+            }
+            _ => {}
+        }
+    }
+    let (mut from, mut work_ns, mut busiest_ns) = (0, 0, 0);
+    for &(now, more_ns) in &activations {
+        work_ns += more_ns;
+        while activations[from].0 + ASSUMED_PERIOD_NS <= now {
+            work_ns -= activations[from].1;
+            from += 1;
+        }
+        busiest_ns = busiest_ns.max(work_ns);
+    }
+    let longest_ns = activations.iter().map(|&(_, work_ns)| work_ns).max().unwrap_or(0);
+    let all_ns: u64 = history.ran_ns.values().sum();
+    let least =
+        history.ran_ns.iter().find(|(_, ran_ns)| **ran_ns >= all_ns / STRAY).map_or(0, |(capacity, _)| *capacity);
+    let too_small = capacities.range(..least).next_back();
+    let beyond_ns = too_small.map_or(0, |capacity| (ASSUMED_PERIOD_NS * (capacity + 1)).div_ceil(1024));
+    // Whole milliseconds: they are printed.
+    let runtime_ns = match (busiest_ns + longest_ns).max(beyond_ns).div_ceil(1_000_000) * 1_000_000 {
+        // It was awake for longer than a second: what it used of one is at most that.
+        _ if longest_ns >= MOST_RUNTIME_NS => MOST_RUNTIME_NS,
+        runtime_ns => runtime_ns.clamp(LEAST_RUNTIME_NS, MOST_RUNTIME_NS),
+    };
+    SchedPolicy::Deadline { runtime_ns, deadline_ns: ASSUMED_PERIOD_NS, period_ns: ASSUMED_PERIOD_NS, reclaim: false }
+}
+
+/// The policy that a kernel priority stands for, of a task with this reservation if it is of the deadline class.
+fn policy_of(prio: i64, reservation: SchedPolicy) -> SchedPolicy {
     match prio {
         100.. => SchedPolicy::Other { nice: (prio - 120).clamp(-20, 19) as i8 },
         // 99 is the lowest real-time priority, 1 for its user.
         0.. => SchedPolicy::Fifo { priority: (99 - prio).clamp(1, 99) as u8 },
-        // A deadline task's parameters are not in a trace. The bandwidth is that of the kernel's own threads (a tenth), over
-        // a span that lets nobody wait who did not wait in the recording; theirs raises no clock, nor does an assumed one.
-        _ => SchedPolicy::Deadline {
-            runtime_ns: 100_000_000,
-            deadline_ns: 1_000_000_000,
-            period_ns: 1_000_000_000,
-            reclaim: false,
-        },
+        _ => reservation,
     }
 }
 
@@ -626,12 +674,11 @@ fn write(
         together(&mut all_expiries, &earliest, &parents);
     }
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    let capacities = recording.machine.clusters.iter().map(|cluster| cluster.capacity.into()).collect();
     for (index, (task, history)) in (0..).zip(&kept) {
         let info = &events.tasks[*task as usize];
-        let policy_at = |prio: i64| match (policy_of(prio), info.reservation) {
-            (SchedPolicy::Deadline { .. }, Some(known)) => known,
-            (policy, _) => policy,
-        };
+        let reservation = info.reservation.unwrap_or_else(|| assumed_reservation(history, &capacities));
+        let policy_at = |prio: i64| policy_of(prio, reservation);
         let relative = !recording.by_time && is_relative(history);
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
         let mut due_ns = born_ns;
@@ -956,11 +1003,42 @@ mod tests {
 
     #[test]
     fn priorities_are_policies() {
-        let check = |prio: i64, policy: SchedPolicy| assert_eq!(policy_of(prio), policy, "{prio}");
+        let known = SchedPolicy::Deadline { runtime_ns: 1, deadline_ns: 2, period_ns: 3, reclaim: true };
+        let check = |prio: i64, policy: SchedPolicy| assert_eq!(policy_of(prio, known), policy, "{prio}");
         check(120, SchedPolicy::Other { nice: 0 });
         check(100, SchedPolicy::Other { nice: -20 });
         check(98, SchedPolicy::Fifo { priority: 1 });
         check(0, SchedPolicy::Fifo { priority: 99 });
-        assert!(matches!(policy_of(-1), SchedPolicy::Deadline { .. }));
+        check(-1, known);
+    }
+
+    #[test]
+    fn an_assumed_reservation_holds_what_was_run() {
+        let capacities = BTreeSet::from([210, 620, 1024]);
+        let check_on = |ran_ns: &[(u64, u64)], activations: &[(u64, u64)], expected_ms: u64| {
+            let ran_ns = ran_ns.iter().copied().collect();
+            let mut history = History { first_ns: Some(0), ran_ns, ..History::default() };
+            for &(at_ms, work_ms) in activations {
+                history.steps.push(Step::Sleep(0, at_ms * 1_000_000, 0, Cause::Timer));
+                history.steps.push(Step::Run(work_ms * 1_000_000));
+            }
+            let SchedPolicy::Deadline { runtime_ns, period_ns, .. } = assumed_reservation(&history, &capacities) else {
+                panic!()
+            };
+            assert_eq!((runtime_ns, period_ns), (expected_ms * 1_000_000, 1_000_000_000), "{activations:?}");
+        };
+        let check = |activations: &[(u64, u64)], expected_ms: u64| check_on(&[], activations, expected_ms);
+        check(&[], 100);
+        check(&[(0, 5), (500, 5)], 100);
+        // The busiest second is that from 1.9 s on.
+        check(&[(0, 80), (1900, 80), (2500, 60), (2899, 10), (2900, 70)], 230);
+        check(&[(0, 600), (1000, 600)], 950);
+        check(&[(0, 3000)], 950);
+        // On CPUs of 620 and 1024 alone: a density of 211 of 1024 is 206.1 ms of a second. A twentieth of the time on them shows that they fit.
+        check_on(&[(620, 90), (1024, 10)], &[(0, 5)], 207);
+        check_on(&[(210, 4), (620, 90), (1024, 10)], &[(0, 5)], 207);
+        check_on(&[(210, 6), (620, 90), (1024, 10)], &[(0, 5)], 100);
+        check_on(&[(1024, 1)], &[(0, 5)], 607);
+        check_on(&[(1024, 1)], &[(0, 500)], 950);
     }
 }

@@ -81,10 +81,15 @@ fn metrics_node(rows: &[Metric]) -> Node {
 fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], periods: &LatePeriods) -> Node {
     let mut reasons = comparison.silence.reasons(&replay.setup.machine);
     if rows.iter().any(|row| row.verdict == Verdict::NoTimers) {
-        let LatePeriods { late, activations: all, unjudged } = periods;
+        let LatePeriods { late, activations: all, by_deadline, unjudged } = periods;
         let by_events = match all {
             0 => "By its wake-ups no task is periodic".to_owned(),
-            _ => format!("By its wake-ups {late} of {all} activations of periodic tasks took longer than their period"),
+            _ => {
+                let own = if *by_deadline { ", or their deadline" } else { "" };
+                format!(
+                    "By its wake-ups {late} of {all} activations of periodic tasks took longer than their period{own}"
+                )
+            }
         };
         let outside = match &unjudged[..] {
             [] => String::new(),

@@ -361,18 +361,23 @@ impl Replay {
     }
 
     /// The note on those `wanted` tasks of SCHED_DEADLINE whose parameters are assumed: no event has them.
-    pub fn assumed_reservations(&self, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
-        let assumed = |task: &&TaskSpec| {
-            task.assumed_bandwidth
-                && matches!(task.policy, SchedPolicy::Deadline { .. })
-                && !is_kernel_thread(&task.name)
-                && wanted(&task.name)
+    pub fn assumed_reservations<'a>(&'a self, wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+        let of = |task: &'a TaskSpec| match task.policy {
+            SchedPolicy::Deadline { runtime_ns, .. }
+                if task.assumed_bandwidth && !is_kernel_thread(&task.name) && wanted(&task.name) =>
+            {
+                Some((runtime_ns / 1_000_000, task.name.as_str()))
+            }
+            _ => None,
         };
-        let names: Vec<&str> = self.workload.tasks.iter().filter(assumed).map(|task| task.name.as_str()).collect();
-        (!names.is_empty()).then(|| {
-            let listed = some_of(&names);
-            format!("a trace has no parameters of SCHED_DEADLINE: 100 ms of each second are assumed for {listed}")
-        })
+        let mut by_runtime: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+        for (runtime_ms, name) in self.workload.tasks.iter().filter_map(of) {
+            by_runtime.entry(runtime_ms).or_default().push(name);
+        }
+        let parts =
+            by_runtime.iter().map(|(ms, names)| format!("{ms} ms of each second are assumed for {}", some_of(names)));
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| format!("a trace has no parameters of SCHED_DEADLINE: {}", parts.join("; ")))
     }
 
     /// The comparison with what the changed policy makes of the trace, if anything is changed.

@@ -3,9 +3,9 @@
 //! A wake-up of a task that has not slept yet belongs to the activation that is under way. What a task's period or deadline is, is
 //! not decided here.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::decode::{SchedEvent, SchedSink};
+use crate::decode::{SchedEvent, SchedSink, setting};
 use opplab_trace::Event;
 
 /// One activation.
@@ -46,6 +46,8 @@ pub struct Activations {
     awake: HashMap<i32, (Option<u64>, u64)>,
     /// Those whose priority is that of the deadline class.
     pub of_deadline_class: BTreeSet<i32>,
+    /// The deadlines that marks of a simulated run state, by pid, ns.
+    pub stated_ns: BTreeMap<i32, u64>,
     /// Time of the first event.
     first_ns: Option<u64>,
     /// Time of the last event.
@@ -151,6 +153,10 @@ impl SchedSink for Activations {
                 self.switch(event.cpu, event.time_ns, prev.pid, prev_state, next.pid);
             }
             SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.wakeup(task.pid, event.time_ns),
+            SchedEvent::Mark { text } => {
+                let stated = setting(text, "dl_deadline_ns").and_then(|(pid, ns)| Some((pid, ns.parse().ok()?)));
+                self.stated_ns.extend(stated);
+            }
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use crate::Places;
 use opplab_trace::render::task_state_bits;
-use opplab_trace::{BySchema, Event, Schema, Sink, TICK_TIMER};
+use opplab_trace::{BySchema, Event, Missed, SETTINGS_MARK, Schema, Sink, TICK_TIMER};
 
 /// Events that move tasks between groups.
 pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
@@ -148,7 +148,9 @@ pub enum SchedEvent<'e> {
         energy_uj: u64,
     },
     /// A line that was printed into the trace.
-    Mark,
+    Mark {
+        text: &'e [u8],
+    },
     Other,
 }
 
@@ -265,7 +267,7 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
         "local_timer_entry" => (&[], |_| Some(E::Timer { tick: false })),
         "hrtimer_expire_entry" => (&["hrtimer", "function"], |f| Some(E::Timer { tick: f.is_tick() })),
         "power_rail" => (&["name", "energy_uj"], |f| Some(E::Rail { name: f.text(0)?, energy_uj: f.int(1)? as u64 })),
-        "print" | "tracing_mark_write" => (&[], |_| Some(E::Mark)),
+        "print" | "tracing_mark_write" => (&["buf"], |f| Some(E::Mark { text: f.text(0).unwrap_or_default() })),
         _ if is_hook() => (&["hook", "flags", "time"], |f| {
             Some(E::UpdateUtil { hook: f.int(0)?, flags: f.int(1)? as u32, time: f.int(2)? as u64 })
         }),
@@ -285,6 +287,13 @@ impl Decoder {
         let (decode, places) = self.0.get(event.schema, look_up);
         decode(&Fields { event, places }).unwrap_or(SchedEvent::Other)
     }
+}
+
+/// The thread that a mark of a simulated run is about, and the value of its setting `key` ([`SETTINGS_MARK`]).
+pub fn setting<'t>(mark: &'t [u8], key: &str) -> Option<(i32, &'t str)> {
+    let (pid, settings) = std::str::from_utf8(mark).ok()?.strip_prefix(SETTINGS_MARK)?.split_once(' ')?;
+    let mut pairs = settings.split_whitespace().filter_map(|pair| pair.split_once('='));
+    Some((pid.parse().ok()?, pairs.find(|(name, _)| *name == key)?.1))
 }
 
 /// Whether a task that leaves its CPU in this state has ended (`EXIT_DEAD`, `EXIT_ZOMBIE`).
@@ -316,6 +325,41 @@ pub struct Threads {
     /// The last names of threads that ended, and of those that came after, by number.
     names: BTreeMap<i32, Vec<u8>>,
     reused: BTreeSet<i32>,
+    /// What the switches show of events that are missing.
+    pub chain: Chain,
+}
+
+/// Whether the task that leaves a CPU is the one that came there. Where it is another, switches are missing that nothing marks as lost:
+/// lines were cut out of a text, or a buffer was full.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    /// Who came last, by CPU.
+    came: Vec<Option<i32>>,
+    switches: u64,
+    breaks: u64,
+}
+
+impl Chain {
+    /// Takes an event of `cpu`, with the pids of the trace.
+    pub fn event(&mut self, cpu: u32, what: &SchedEvent<'_>) {
+        let SchedEvent::Switch { prev, next, .. } = what else { return };
+        let cpu = (cpu & 0xffff) as usize;
+        self.came.resize(self.came.len().max(cpu + 1), None);
+        self.switches += 1;
+        self.breaks += u64::from(self.came[cpu].replace(next.pid).is_some_and(|came| came != prev.pid));
+    }
+
+    /// What it means for all that is made of a trace's events, beside the gaps that the kernel reported; `None` if nothing is missing.
+    pub fn note(&self, gaps: &[Missed]) -> Option<String> {
+        let Self { switches, breaks, .. } = self;
+        Missed::note(gaps).or_else(|| {
+            let text = format!(
+                "before {breaks} of {switches} sched_switch events others are missing: the task that leaves a CPU is not the one \
+                 that came there. The time between counts for the latter"
+            );
+            (*breaks > 0).then_some(text)
+        })
+    }
 }
 
 /// A thread whose pid others have, too.
@@ -483,6 +527,7 @@ pub fn decoded_threads(names: &[&str], sink: &mut impl SchedSink, threads: &mut 
     move |event: &Event<'_>| {
         let is_named = *is_named.get(event.schema, |schema| names.contains(&schema.name.as_str()));
         let what = if is_named { decoder.decode(event) } else { SchedEvent::Other };
+        threads.chain.event(event.cpu, &what);
         sink.event(event, &threads.numbered(what));
         ControlFlow::Continue(())
     }
@@ -535,6 +580,36 @@ mod tests {
             "7 1 8",
         ];
         assert_eq!(all.0, expected);
+    }
+
+    /// Goal: a task that leaves a CPU without having come there shows that events are missing; the first switch shows nothing.
+    #[test]
+    fn a_chain_of_switches_has_no_gaps() {
+        let task = |pid: i32| TaskFields { pid, prio: None, comm: None };
+        let mut chain = Chain::default();
+        let mut switches = |pairs: &[(u32, i32, i32)]| {
+            for &(cpu, prev, next) in pairs {
+                chain.event(cpu, &SchedEvent::Switch { prev: task(prev), prev_state: 0, next: task(next) });
+            }
+            chain.note(&[]).map(|text| text.split(": ").next().unwrap_or_default().to_owned())
+        };
+        assert_eq!(switches(&[(0, 7, 0), (1, 0, 8), (0, 0, 9), (1, 8, 0), (0, 9, 7)]), None);
+        let note = switches(&[(0, 9, 0), (1, 0, 8), (1, 0, 9)]);
+        assert_eq!(note.as_deref(), Some("before 2 of 8 sched_switch events others are missing"));
+        // What the kernel reported explains it.
+        let gap = Missed { cpu: 1, time_ns: 5, count: Some(3) };
+        assert!(chain.note(&[gap]).is_some_and(|note| note.starts_with("3 events are lost")));
+    }
+
+    #[test]
+    fn a_mark_has_the_settings_of_a_task() {
+        let check = |mark: &str, key: &str, value: Option<(i32, &str)>| {
+            assert_eq!(setting(mark.as_bytes(), key), value, "{mark}");
+        };
+        check("opplab: task 7 dl_runtime_ns=1 dl_deadline_ns=20\n", "dl_deadline_ns", Some((7, "20")));
+        check("opplab: task 7 util_min=- util_max=5", "dl_deadline_ns", None);
+        check("opplab: task x dl_deadline_ns=20", "dl_deadline_ns", None);
+        check("rtapp: task 7 dl_deadline_ns=20", "dl_deadline_ns", None);
     }
 
     /// Goal: a pid that is used again is another thread, with the name that the first one had at its end; one birth is one thread.

@@ -135,7 +135,6 @@ pub struct HalfLifeFinder {
     stated: Option<u32>,
     records: u32,
     places: BySchema<Option<Places<3>>>,
-    marks: BySchema<Places<1>>,
 }
 
 impl HalfLifeFinder {
@@ -165,10 +164,11 @@ fn places_of(schema: &Schema) -> Option<Places<3>> {
 impl SchedSink for HalfLifeFinder {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         match *what {
-            SchedEvent::Mark if self.stated.is_none() => {
-                let places = self.marks.get(event.schema, |schema| Places::new(schema, &["buf"]));
-                let text = places.text(event, 0).map(String::from_utf8_lossy);
-                let ms = text.and_then(|text| text.trim_end().strip_prefix(HALF_LIFE_MARK)?.parse().ok());
+            SchedEvent::Mark { text } if self.stated.is_none() => {
+                let ms = String::from_utf8_lossy(text)
+                    .trim_end()
+                    .strip_prefix(HALF_LIFE_MARK)
+                    .and_then(|ms| ms.parse().ok());
                 self.stated = ms.filter(|ms| KNOWN_MS.contains(ms));
             }
             SchedEvent::Other if record_of(&mut self.places, event).is_some() => {

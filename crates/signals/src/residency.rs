@@ -142,6 +142,11 @@ impl SchedSink for Residency {
             }
             SchedEvent::Idle { cpu, state } => {
                 self.name_first(cpu, None);
+                if state.is_some() {
+                    // Who was seen to run before has left without an event, as energy has it.
+                    self.settle_running(cpu, now);
+                    self.cpu(cpu).running = None;
+                }
                 self.leave_idle(cpu, now);
                 self.cpu(cpu).idle = state.map(|state| (state as u32, now));
             }
@@ -188,6 +193,20 @@ mod tests {
         let waits: Vec<_> = r.waits.iter().map(|w| (w.pid, w.wait_ns, w.woken)).collect();
         // Task 8 first ran without a wake-up in the trace; its second has only a waking.
         assert_eq!(waits, [(7, 20_000, true), (7, 30_000, false), (8, 40_000, true)]);
+    }
+
+    /// Goal: a CPU that sleeps runs nobody, also where the switch to idle is missing.
+    #[test]
+    fn who_was_seen_last_does_not_run_while_the_cpu_sleeps() {
+        let text = "\
+            x-0 [000] 0.000010: sched_switch: prev_comm=x prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n\
+            x-0 [000] 0.000050: cpu_idle: state=1 cpu_id=0\n\
+            x-0 [000] 0.000090: cpu_idle: state=4294967295 cpu_id=0\n\
+            x-0 [000] 0.000100: sched_switch: prev_comm=x prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120\n\
+            a-7 [000] 0.000130: sched_waking: comm=b pid=8 prio=120 target_cpu=000\n";
+        let r = residency(text);
+        assert_eq!(r.running_ns, BTreeMap::from([((7, 0, 0), 70_000)]));
+        assert_eq!(r.idle_ns, BTreeMap::from([((0, 1), 40_000)]));
     }
 
     /// Goal: the parts of a CPU's time add up to the whole, also where its first switch comes late.

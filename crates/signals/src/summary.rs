@@ -88,11 +88,11 @@ impl Latencies {
     }
 
     /// One row a task, by pid, with what is under way at the end. Without a deadline periodic tasks have their period as one.
-    pub fn finish(mut self, under_way: &[Activation], deadline_ns: Option<u64>) -> Vec<(i32, LatencySummary)> {
+    pub fn finish(mut self, under_way: &[Activation], known: &Deadlines) -> Vec<(i32, LatencySummary)> {
         for one in under_way {
             self.tasks.entry(one.pid).or_default().under_way_ns = Some(one.end_ns.saturating_sub(one.woken_ns));
         }
-        self.tasks.into_iter().map(|(pid, times)| (pid, times.finish(deadline_ns))).collect()
+        self.tasks.into_iter().map(|(pid, times)| (pid, times.finish(known.of(pid)))).collect()
     }
 }
 
@@ -117,30 +117,46 @@ impl Times {
     }
 }
 
-/// Those of `under_way` that are past the deadlines of their tasks; tasks that are in none of `deadlines` get `deadline_ns` there.
+/// Deadlines that are not made of periods.
+#[derive(Clone, Debug, Default)]
+pub struct Deadlines {
+    /// Of all tasks, by the caller.
+    pub given_ns: Option<u64>,
+    /// By pid, as the trace states them.
+    pub stated_ns: BTreeMap<i32, u64>,
+}
+
+impl Deadlines {
+    /// That of a task, if it is known.
+    pub fn of(&self, pid: i32) -> Option<u64> {
+        self.given_ns.or_else(|| self.stated_ns.get(&pid).copied())
+    }
+}
+
+/// Those of `under_way` that are past the deadlines of their tasks; tasks that are in none of `deadlines` get the known one there.
 pub fn past_deadline(
     under_way: Vec<Activation>,
     deadlines: &mut BTreeMap<i32, u64>,
-    deadline_ns: Option<u64>,
+    known: &Deadlines,
 ) -> Vec<Activation> {
     let mut is_late = |one: &Activation| {
         let so_far_ns = one.end_ns.saturating_sub(one.woken_ns);
-        let known_ns = deadlines.get(&one.pid).copied().or(deadline_ns).filter(|&limit_ns| so_far_ns > limit_ns);
+        let known_ns = deadlines.get(&one.pid).copied().or(known.of(one.pid)).filter(|&limit_ns| so_far_ns > limit_ns);
         deadlines.extend(known_ns.map(|limit_ns| (one.pid, limit_ns)));
         known_ns.is_some()
     };
     under_way.into_iter().filter(|one| is_late(one)).collect()
 }
 
-/// The deadlines of tasks by pid: the given one, or the periods of those that are periodic.
-pub fn deadlines(activations: &[Activation], deadline_ns: Option<u64>) -> BTreeMap<i32, u64> {
+/// The deadlines of tasks by pid: the known ones, or the periods of those that are periodic.
+pub fn deadlines(activations: &[Activation], known: &Deadlines) -> BTreeMap<i32, u64> {
     let mut tasks: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
     for one in activations {
         tasks.entry(one.pid).or_default().push((one.woken_ns, one.end_ns.saturating_sub(one.woken_ns)));
     }
     let of = |(pid, mut times): (i32, Vec<(u64, u64)>)| {
         times.sort_unstable();
-        Some((pid, deadline_ns.or_else(|| period_ns(&times))?))
+        Some((pid, known.of(pid).or_else(|| period_ns(&times))?))
     };
     tasks.into_iter().filter_map(of).collect()
 }
@@ -209,14 +225,18 @@ mod tests {
         // What is under way at the end counts when it is past the deadline of 101.
         for (so_far, activations, missed) in [(101, 6, 1), (102, 7, 2)] {
             let last = one(600, 600 + so_far);
-            let rows = latencies.clone().finish(&[last], None);
+            let rows = latencies.clone().finish(&[last], &Deadlines::default());
             let expected = LatencySummary { wakeups: 4, waits_ns: [20, 40, 40], activations, missed: Some(missed) };
             assert_eq!(rows, [(7, expected)]);
-            let late = past_deadline(vec![last], &mut BTreeMap::from([(7, 101)]), None);
+            let late = past_deadline(vec![last], &mut BTreeMap::from([(7, 101)]), &Deadlines::default());
             assert_eq!(late.len() as u64, missed - 1);
         }
-        let alone = past_deadline(vec![one(0, 50)], &mut BTreeMap::new(), Some(49));
-        assert_eq!(alone.len(), 1);
+        let given = Deadlines { given_ns: Some(49), ..Deadlines::default() };
+        let stated = Deadlines { stated_ns: BTreeMap::from([(7, 49)]), ..Deadlines::default() };
+        for known in [given, stated] {
+            assert_eq!(past_deadline(vec![one(0, 50)], &mut BTreeMap::new(), &known).len(), 1);
+            assert_eq!(deadlines(&[one(0, 50)], &known), BTreeMap::from([(7, 49)]));
+        }
     }
 
     #[test]

@@ -56,13 +56,29 @@ enum Track {
     GroupCpus,
 }
 
-/// Control groups: their names, those that each is in with itself, and each task's.
+/// Control groups: their names, those that each is in with itself, their clamps that count, and each task's.
 #[derive(Default)]
 struct Groups {
     names: Vec<String>,
     above: Vec<Vec<u32>>,
+    clamps: Vec<(u16, u16)>,
     of_task: Vec<Option<u32>>,
     nr_running: Vec<i64>,
+}
+
+/// What a task asks for: its lower clamp, if it asks for one, and the upper one.
+type Asked = (Option<u16>, u16);
+const ASKS_NOTHING: Asked = (None, 1024);
+
+impl Groups {
+    /// What a task may have of what it asks for (kernel/sched/core.c:`uclamp_tg_restrict()`, v5.4). A real-time task without a request
+    /// of its own keeps its boost, which the upper clamp limits.
+    fn restrict(&self, task: u32, (min, max): Asked, is_rt: bool) -> Asked {
+        let group = self.of_task.get(task as usize).copied().flatten();
+        let Some(&(least, most)) = group.and_then(|group| self.clamps.get(group as usize)) else { return (min, max) };
+        let unasked = (least > 0 && !is_rt).then_some(least);
+        (min.map_or(unasked, |min| Some(min.clamp(least, most))), max.clamp(least, most))
+    }
 }
 
 struct Ids {
@@ -144,8 +160,9 @@ pub struct RunTrace {
     groups: Groups,
     /// Priorities of tasks as trace events print them.
     prios: Vec<i32>,
-    /// The clamps that tasks asked for last.
-    clamps: BTreeMap<u32, (Option<u16>, u16)>,
+    /// The clamps that tasks asked for last, and those of the last mark of each.
+    clamps: BTreeMap<u32, Asked>,
+    noted_clamps: BTreeMap<u32, Asked>,
     /// A switch of a runnable task to idle; who took the task away shows by what comes next.
     to_idle: Option<ToIdle>,
 }
@@ -241,6 +258,7 @@ impl RunTrace {
             groups: Groups::default(),
             prios: Vec::new(),
             clamps: BTreeMap::new(),
+            noted_clamps: BTreeMap::new(),
             to_idle: None,
         }
     }
@@ -248,14 +266,15 @@ impl RunTrace {
     /// The same with control groups; `of_task`: the group of each task, an index.
     #[must_use]
     pub fn with_groups(mut self, groups: &[GroupSpec], of_task: Vec<Option<u32>>) -> Self {
-        let mut above: Vec<Vec<u32>> = Vec::new();
+        let (mut above, mut clamps): (Vec<Vec<u32>>, Vec<(u16, u16)>) = Default::default();
         for (index, group) in (0..).zip(groups) {
             // A parent comes before its children.
             let parents = group.parent.and_then(|parent| above.get(parent as usize)).cloned().unwrap_or_default();
             above.push([parents, vec![index]].concat());
+            clamps.push(group.clamps_within(group.parent.and_then(|parent| clamps.get(parent as usize)).copied()));
         }
         let names = groups.iter().map(|group| group.name.clone()).collect();
-        self.groups = Groups { names, above, of_task, nr_running: vec![0; groups.len()] };
+        self.groups = Groups { names, above, clamps, of_task, nr_running: vec![0; groups.len()] };
         self
     }
 
@@ -312,6 +331,17 @@ impl RunTrace {
 
     fn prio(&self, task: u32) -> i32 {
         self.prios.get(task as usize).copied().unwrap_or(IDLE_PRIO)
+    }
+
+    /// A mark with the clamps that a task has, unless the last one has them.
+    fn note_clamps(&mut self, now_ns: u64, task: u32) {
+        let asked = self.clamps.get(&task).copied().unwrap_or(ASKS_NOTHING);
+        let has = self.groups.restrict(task, asked, self.prio(task) < 100);
+        if self.noted_clamps.insert(task, has).unwrap_or(ASKS_NOTHING) != has {
+            let (min, max) = has;
+            let min = min.map_or_else(|| "-".to_owned(), |min| min.to_string());
+            self.note_settings(now_ns, task, &format!("util_min={min} util_max={max}"));
+        }
     }
 
     /// A mark with settings of a task.
@@ -647,23 +677,23 @@ impl Sink for RunTrace {
     }
 
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy) {
-        if let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim } = policy {
+        // Those of a governor's thread are made up (kernel/sched/cpufreq_schedutil.c:`sugov_kthread_create()`, v6.12).
+        let is_sugov = self.names.get(task as usize).is_some_and(|name| name.starts_with("sugov:"));
+        if let (SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns, reclaim }, false) = (policy, is_sugov) {
             let times = format!("dl_runtime_ns={runtime_ns} dl_deadline_ns={deadline_ns} dl_period_ns={period_ns}");
             self.note_settings(now_ns, task, &format!("{times} dl_reclaim={}", u8::from(reclaim)));
         }
-        let task = task as usize;
-        if self.prios.len() <= task {
-            self.prios.resize(task + 1, IDLE_PRIO);
+        let nth = task as usize;
+        if self.prios.len() <= nth {
+            self.prios.resize(nth + 1, IDLE_PRIO);
         }
-        self.prios[task] = policy.prio();
+        self.prios[nth] = policy.prio();
+        self.note_clamps(now_ns, task);
     }
 
     fn clamps(&mut self, now_ns: u64, task: u32, min: Option<u16>, max: u16) {
-        // A loop asks for the same ones each time.
-        if self.clamps.insert(task, (min, max)) != Some((min, max)) {
-            let min = min.map_or_else(|| "-".to_owned(), |min| min.to_string());
-            self.note_settings(now_ns, task, &format!("util_min={min} util_max={max}"));
-        }
+        self.clamps.insert(task, (min, max));
+        self.note_clamps(now_ns, task);
     }
 
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {

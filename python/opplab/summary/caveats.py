@@ -55,7 +55,13 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
     ['intel_pstate has no energy performance preference without HWP: epp does nothing']
     >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate", hwp)
     ['gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing; skylake-servers is a kernel with it']
+    >>> ignored({"freq_max": "mid"}, "scmi", {"invariance": "freq-change"})
+    ["scmi states the share of the highest clock itself: freq_max is of x86's counters, and does nothing"]
     """
+    if policy.get("freq_max") and machine.get("invariance") == "freq-change":
+        return [
+            f"{driver} states the share of the highest clock itself: freq_max is of x86's counters, and does nothing"
+        ]
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
     epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")

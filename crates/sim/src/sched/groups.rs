@@ -127,9 +127,7 @@ impl Groups {
             let cpus =
                 all.cpus_of(cpu_sets, parent, spec.cpus.map(|own| CpuSetId::of_workload(Some(own))), spec.isolated);
             let above = (parent != GroupId::ROOT).then(|| &all[parent]);
-            // kernel/sched/core.c:cpu_util_update_eff(): what is above limits, and the maximum limits the minimum.
-            let uclamp_max = above.map_or(1024, |above| above.uclamp_max).min(spec.uclamp_max);
-            let uclamp_min = above.map_or(1024, |above| above.uclamp_min).min(spec.uclamp_min).min(uclamp_max);
+            let (uclamp_min, uclamp_max) = spec.clamps_within(above.map(|above| (above.uclamp_min, above.uclamp_max)));
             let quota = spec.quota;
             let period_ns = quota.map_or(100_000_000, |quota| quota.period_ns);
             let bandwidth = CfsBandwidth::new(

@@ -21,7 +21,7 @@ use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, Threads, decoded_threads, pid_of};
 use opplab_signals::pelt::{PeltReplay, Sample, Samples};
 use opplab_signals::residency::Residency;
-use opplab_signals::summary::{Latencies, LatencySummary, Utils};
+use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils};
 use opplab_sim::Case;
 use opplab_sim::why_slow::{LIMITS, SLOW_REASONS, SlowKey, SlowTime, WhySlow};
 use opplab_timeline::RunTrace;
@@ -386,12 +386,13 @@ impl Drop {
         }
         let names = names.names.into_iter().map(|(pid, name)| (pid, plain(&String::from_utf8_lossy(&name))));
         let Seen { utils, points, .. } = pelt.into_samples();
+        let known = Deadlines { given_ns: None, stated_ns: std::mem::take(&mut activations.stated_ns) };
         Ok(Found {
             names: names.collect(),
             utils,
             points,
             residency,
-            latencies: latencies.finish(&activations.under_way(), None),
+            latencies: latencies.finish(&activations.under_way(), &known),
             energy: meter.map(EnergyMeter::finish),
             view,
             problems: outcome.problems.iter().map(ToString::to_string).collect(),
