@@ -406,15 +406,15 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
         place = int(asked[number])
         request = _request(records, rows, place)
         delivery = _delivery(records, cpu, request.data, at_ns)
-        grant = _granted(records, cpu, at_ns)
+        answer = _granted(records, cpu, at_ns)
         times_ns = records.tables["sugov_decision"]["time_ns"][rows[asked]]
-        made_ns = -1 if grant is None or grant["delay_ns"] < 0 else grant["time_ns"] - grant["delay_ns"]
+        made_ns = -1 if answer is None or answer["delay_ns"] < 0 else answer["time_ns"] - answer["delay_ns"]
         before = np.flatnonzero(times_ns == made_ns)
         if len(before) and delivery is not None and "pending" in delivery.data:
             # The clock is that of a request before.
             earlier = _request(records, rows, int(asked[before[-1]]))
-            made = [earlier, _delivery(records, cpu, earlier.data, at_ns)]
-            findings += [replace(one, kind="earlier") for one in made if one is not None]
+            both = [earlier, _delivery(records, cpu, earlier.data, at_ns)]
+            findings += [replace(one, kind="earlier") for one in both if one is not None]
         findings += [request, delivery]
         level = None if request.data["next_khz"] else request.data["target_perf"]
         findings.append(_since(records, rows, place + 1, end, at_ns, level))

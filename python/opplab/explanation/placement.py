@@ -240,13 +240,13 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
                 f"{seconds(since_ns)}: {why}: {records.task(task)} waits for its next period until {seconds(until_ns)}."
             )
             findings.append(Finding(since_ns, "budget", text, {"until_ns": until_ns, "reason": why}))
-    cpu = next((one.data["cpu"] for one in reversed(findings) if one.kind in ("placement", "balance")), None)
-    since_ns = _waits_since(records, task, at_ns)
-    for stop in records.stops(task).get(cpu, []) if since_ns is not None and cpu is not None else []:
-        begun_ns, until_ns, why = stop
-        if max(begun_ns, since_ns or 0) <= at_ns < until_ns:
-            text = f"{seconds(begun_ns)}: {why}: {records.task(task)} waits on CPU {cpu} until {seconds(until_ns)}."
-            findings.append(Finding(begun_ns, "stopped", text, {"cpu": cpu, "until_ns": until_ns, "reason": why}))
+    queued = next((one.data["cpu"] for one in reversed(findings) if one.kind in ("placement", "balance")), None)
+    waits_ns = _waits_since(records, task, at_ns)
+    for begun_ns, until_ns, why in [] if queued is None or waits_ns is None else records.stops(task).get(queued, []):
+        if begun_ns <= at_ns < until_ns:
+            text = f"{seconds(begun_ns)}: {why}: {records.task(task)} waits on CPU {queued} until {seconds(until_ns)}."
+            data = {"cpu": queued, "until_ns": until_ns, "reason": why}
+            findings.append(Finding(begun_ns, "stopped", text, data))
     # A run on another CPU is after the moves that led there.
     return sorted(findings, key=lambda one: (one.time_ns, one.kind == "start"))
 

@@ -397,7 +397,7 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
             entered.setdefault(cpu, at)
         elif cpu in entered:
             stays.setdefault(cpu, []).append((entered.pop(cpu), at))
-    switches, *events = _events(rows, "pid", "prev_pid", "next_pid", ("sched_waking", "sched_wakeup"))
+    switches, wakes, moves = _events(rows, "pid", "prev_pid", "next_pid", ("sched_waking", "sched_wakeup"))
     aliases: dict[tuple[int, str], int] = {}
 
     def who(pid: int, name: str) -> int:
@@ -412,7 +412,7 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
         for (at, cpu, prev, still, following), (before, after) in zip(switches, called, strict=True)
     ]
     names |= {number: name for (_, name), number in aliases.items()}
-    timeline = Timeline(switches, *events, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
+    timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
     rows_of = signals.activations.select("pid", "comm", "time_ns", "response_ns", "missed").rows()
     # Of loops that run back to back, without a sleep, no event shows how many and how late they were.
     activations = [Activation(at, at + took_ns, missed) for *of, at, took_ns, missed in rows_of if tuple(of) in own]
