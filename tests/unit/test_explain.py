@@ -1778,7 +1778,7 @@ def test_what_runs_at_the_end_has_not_ended() -> None:
 
 def test_idle_of_a_run_has_the_power_by_state() -> None:
     """Goal: what a run drew by state adds up to its energy, and its sleeps have the decisions of each idle governor."""
-    for machine in ("juno-r2", "pixel6", "kaby-lake-i7-7500u"):
+    for machine in ("juno-r2", "pixel6", "skylake-8x-uma"):
         run = opplab.simulate(
             machine, opplab.Workload.periodic(2, run_us=500, period_us=8000), opplab.Policy(variation="none"), seconds=1
         )
@@ -1803,6 +1803,16 @@ def test_idle_of_a_run_has_the_power_by_state() -> None:
         assert own == governor and {"menu", "teo", own} <= set(table["governor"])
         # Asked and told what it was in the run, the run's own decides as in the run.
         assert table.filter(governor=own)["equal_share"].to_list() == [1.0] * table.filter(governor=own).height
+
+
+@pytest.mark.parametrize(("machine", "known"), [("kaby-lake-i7-7500u", []), ("xeon-6130-2s", ["at work", "shared"])])
+def test_power_of_idle_states_that_is_not_known_is_no_number(machine: str, known: list[str]) -> None:
+    """No power at all, and none of idle states: what is left is what the machine file has."""
+    work = opplab.Workload.periodic(3, run_us=1000, period_us=7000)
+    rows = watts_by_state(opplab.simulate(machine, work, opplab.Policy(), seconds=0.1)._inner)
+    told = {row["what"].partition(",")[0] for row in rows if row["power_w"] is not None}
+    assert sorted(told) == known
+    assert any(row["power_w"] is None and row["time_pct"] > 10 for row in rows)
 
 
 def test_idle_of_a_case_is_told_without_a_machine(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`opplab.kernel`: the bindings say what the crate says, refuse what does not fit, and print their state."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,24 @@ def test_activations_beyond_the_cpu_are_estimated_as_the_kernel_does(version: st
         estimate.util_change()
         found.append(estimate.util_est_update(util_avg, capacity=250))
     assert found == estimates
+
+
+def test_teo_is_the_kernels() -> None:
+    """Goal: the named class is the governor of its kernel, which three forms decide differently."""
+    states = [(0, 0, True), (2_000, 20_000, False), (50_000, 600_000, False)]
+
+    def chosen(governor: kernel.IdleGovernor) -> list[int]:
+        found, draws = [], random.Random(1)
+        for turn in range(400):
+            at_ns, slept_ns, timer_ns = turn * 9_000_000, draws.randrange(800_000), draws.randrange(1, 8_000_000)
+            index, _ = governor.select(at_ns, sleep_length_ns=timer_ns)
+            governor.reflect(at_ns + slept_ns, index=index, residency_ns=slept_ns, got_tick=draws.random() < 0.3)
+            found.append(index)
+        return found
+
+    of = {version: chosen(kernel.Teo(states, kernel=version)) for version in ("6.1", "6.12", "6.15")}
+    assert of == {version: chosen(kernel.IdleGovernor("teo", states, kernel=version)) for version in of}
+    assert len({tuple(one) for one in of.values()}) == 3
 
 
 def test_states_can_be_printed() -> None:

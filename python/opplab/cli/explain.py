@@ -54,6 +54,8 @@ def _idle_of_run(target: str, output_format: str) -> None:
     )
     click.echo()
     print_table(watts, output_format)
+    if any(row["power_w"] is None for row in watts):
+        say("Power that the machine file does not have is left blank.")
 
 
 @click.command(name="explain")

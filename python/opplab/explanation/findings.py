@@ -18,7 +18,7 @@ class Finding:
     time_ns: int
     """When it happened."""
     kind: str
-    """``running``, ``clock``, ``frequency``, ``placement``, ``balance``, ``slow``, ..."""
+    """``running``, ``clock``, ``frequency``, ``earlier``, ``later``, ``firmware``, ``placement``, ``slow``, ..."""
     text: str
     """The sentence."""
     data: dict[str, Any] = field(default_factory=dict)

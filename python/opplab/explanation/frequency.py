@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,8 @@ CLOCK_KEYS = {
 """Keys of a policy that decide on clocks and may change in a run."""
 STARTS = {"governor", "offline_cpus", "nosmt"}
 """Keys whose change makes a policy's governor start anew; CPUs that go or come do so in their own policy."""
+NO_LIMIT = ("none", "opp-table", "firmware")
+"""Limits of a grant whose end has another reason: a request, or the firmware's decision."""
 LIMITS = ("scaling_min_freq", "scaling_max_freq")
 """Keys that may have a value for each cluster."""
 
@@ -107,57 +111,99 @@ def _kthread(records: Records, policy: int, asked_ns: int, until_ns: int) -> tup
     return f"{seconds(run['time_ns'])}: {kthread} ran {where}, {_after(data['kthread_ns'])}", data
 
 
-def _change(records: Records, cpu: int, asked_ns: int) -> dict[str, Any] | None:
-    """Give the change of the clock that answers a request; of firmware, which chooses by itself, the next one."""
-    policy = records.policy_of[cpu]["cpus"][0]
-    clocks = records.where("cpu_frequency", cpu=cpu)
-    times_ns = records.tables["cpu_frequency"]["time_ns"][clocks]
-    found = times_ns >= asked_ns
-    if not len(records.where("hwp_decision", policy_cpu=policy)):
-        answers = records.where("freq_grant", policy_cpu=policy)
-        answered_ns = records.tables["freq_grant"]["time_ns"][answers]
-        delay_ns = records.tables["freq_grant"]["delay_ns"][answers]
-        found = np.isin(times_ns, answered_ns[(delay_ns >= 0) & (answered_ns.astype(np.int64) - delay_ns == asked_ns)])
-    if not found.any():
-        return None
-    # Of several changes at one time the last one stands.
-    stood = clocks[times_ns == times_ns[found][0]][-1]
-    return records.row("cpu_frequency", int(stood))
+def _answer(records: Records, cpu: int, request: dict[str, Any]) -> dict[str, Any] | None:
+    """Give the hardware's answer to a request of the policy of a CPU, if that changed what it grants.
+
+    A request of levels is answered at once; later changes are the firmware's own.
+    """
+    answers = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
+    columns, asked_ns = records.tables["freq_grant"], request["time_ns"]
+    times_ns, delay_ns = columns["time_ns"][answers].astype(np.int64), columns["delay_ns"][answers]
+    found = answers[(delay_ns >= 0) & (times_ns - delay_ns == asked_ns)]
+    if not len(found) and not request["next_khz"]:
+        found = answers[times_ns == asked_ns]
+    return records.row("freq_grant", int(found[-1])) if len(found) else None
+
+
+def _became(records: Records, cpu: int, at_ns: int) -> int | None:
+    """Give the clock that a CPU changed to at a point in time; of several changes the last one stands."""
+    clocks = records.where("cpu_frequency", cpu=cpu, time_ns=at_ns)
+    return int(records.tables["cpu_frequency"]["khz"][clocks[-1]]) if len(clocks) else None
+
+
+def _grants(records: Records, cpu: int, at_ns: int) -> list[dict[str, Any]]:
+    """Give the hardware's last two answers to the policy of a CPU until a point in time, the last one first."""
+    rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
+    rows = rows[: records.until("freq_grant", rows, at_ns)]
+    return [records.row("freq_grant", int(index)) for index in reversed(rows[-2:])]
 
 
 def _granted(records: Records, cpu: int, at_ns: int) -> dict[str, Any] | None:
     """Give the hardware's last answer to the policy of a CPU until a point in time."""
-    rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
-    count = records.until("freq_grant", rows, at_ns)
-    return records.row("freq_grant", int(rows[count - 1])) if count else None
+    return next(iter(_grants(records, cpu, at_ns)), None)
 
 
-def _delivery(records: Records, cpu: int, asked_ns: int, until_ns: int) -> Finding | None:
+def _asked(records: Records, cpu: int, khz: int) -> tuple[int, int]:
+    """Give a frequency that a governor asks for, and the point of the table that a driver of P-states makes of it."""
+    points = records.policy_of[cpu]["opps_khz"]
+    return khz, points[min(bisect_left(points, khz), len(points) - 1)]
+
+
+def _is_pending(records: Records, cpu: int, khz: int, at_ns: int) -> bool:
+    """Report whether the hardware has another frequency than the one that was asked for, and chooses none itself."""
+    grant = _granted(records, cpu, at_ns)
+    firmware = len(records.where("hwp_decision", policy_cpu=records.policy_of[cpu]["cpus"][0])) > 0
+    return khz > 0 and not firmware and grant is not None and grant["requested_khz"] not in _asked(records, cpu, khz)
+
+
+def _is_own(records: Records, row: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Report whether an answer of the hardware after the one `before` follows from what its own policy asks for."""
+    decided = records.where("hwp_decision", policy_cpu=row["policy_cpu"], time_ns=row["time_ns"])
+    return row["delay_ns"] >= 0 or row["requested_khz"] != before["requested_khz"] or len(decided) > 0
+
+
+def _delivery(records: Records, cpu: int, request: dict[str, Any], until_ns: int) -> Finding | None:
     """Explain how a request reached the hardware."""
+    asked_ns = request["time_ns"]
     text, data = _kthread(records, records.policy_of[cpu]["cpus"][0], asked_ns, until_ns)
-    changed = _change(records, cpu, asked_ns)
-    if changed is not None and changed["time_ns"] <= until_ns:
-        data |= {"granted_khz": changed["khz"], "delay_ns": changed["time_ns"] - asked_ns}
-        head = f"{text}; the" if text else f"{seconds(changed['time_ns'])}: the"
-        text = f"{head} clock became {point_name(records, cpu, changed['khz'])}, {_after(data['delay_ns'])}"
-        grant = _granted(records, cpu, changed["time_ns"])
-        if grant is not None and grant["by_cpu"] != grant["policy_cpu"]:
-            data["by_cpu"] = grant["by_cpu"]
-            text += f": CPU {grant['by_cpu']}, which has the same clock, asked for more"
+    answer = _answer(records, cpu, request)
+    if answer is not None and answer["time_ns"] <= until_ns:
+        khz = _became(records, cpu, answer["time_ns"])
+        what = "stays at" if khz is None else "became"
+        data |= {"granted_khz": khz or answer["granted_khz"], "delay_ns": answer["time_ns"] - asked_ns}
+        head = f"{text}; the" if text else f"{seconds(answer['time_ns'])}: the"
+        text = f"{head} clock {what} {point_name(records, cpu, data['granted_khz'])}, {_after(data['delay_ns'])}"
+        if answer["by_cpu"] != answer["policy_cpu"]:
+            data["by_cpu"] = answer["by_cpu"]
+            text += f": CPU {answer['by_cpu']}, which has the same clock, asked for more"
+    elif answer is not None or _is_pending(records, cpu, request["next_khz"], until_ns):
+        # The clock is still that of a request before.
+        data["pending"] = True
+        text = f"{text or seconds(until_ns)}{';' if text else ':'} the hardware has not answered yet"
     return Finding(asked_ns + data.get("delay_ns", 0), "delivery", text + ".", data) if text else None
 
 
 def _grant(records: Records, cpu: int, at_ns: int) -> Finding | None:
-    """Explain what the hardware held back."""
-    row = _granted(records, cpu, at_ns)
-    if row is None or row["limit"] == "none":
+    """Explain what the hardware held back, or holds back no longer."""
+    row, before = (*_grants(records, cpu, at_ns), None, None)[:2]
+    if row is None:
         return None
-    text = f"{seconds(row['time_ns'])}: {records.words('freq_grant', row, cpu)['text']}"
-    return Finding(row["time_ns"], "grant", text, row)
+    if row["limit"] != "none":
+        text = records.words("freq_grant", row, cpu)["text"]
+    elif before is None or before["limit"] in NO_LIMIT or before["by_cpu"] != row["by_cpu"]:
+        return None
+    else:
+        if _is_own(records, row, before):
+            return None
+        limit = records.phrases["limit", before["limit"]]
+        text = f"the clock became {point_name(records, cpu, row['granted_khz'])}: no longer held by {limit}."
+    return Finding(row["time_ns"], "grant", f"{seconds(row['time_ns'])}: {text}", row)
 
 
-def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, at_ns: int) -> Finding | None:
-    """Explain the reports from number `start` to `end`, which changed nothing."""
+def _since(
+    records: Records, rows: npt.NDArray[np.intp], start: int, end: int, at_ns: int, level: int | None = None
+) -> Finding | None:
+    """Explain the reports from number `start` to `end`, which changed nothing; `level` was asked for last, if any."""
     seen = [records.row("sugov_decision", int(index)) for index in rows[start:end]]
     if not seen:
         return None
@@ -168,7 +214,8 @@ def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, a
     text = f"Until {seconds(at_ns)} there {reports}: {', '.join(parts)}."
     last = seen[-1]
     formula = records.words("sugov_decision", last, last["policy_cpu"])["how"]
-    if last["outcome"] == RATE_LIMITED and last["wanted_khz"] != last["next_khz"]:
+    wants = last["wanted_khz"] != last["next_khz"] or level not in (None, last["target_perf"])
+    if last["outcome"] == RATE_LIMITED and wants:
         text += (
             f" The last one, at {seconds(last['time_ns'])}, wanted another: {formula}; "
             f"the rate limit holds it for {length(last['wait_ns'])} more."
@@ -181,17 +228,18 @@ def _since(records: Records, rows: npt.NDArray[np.intp], start: int, end: int, a
 def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
     """Explain the clock of a CPU at a point in time: by the request that made it, its own or that of another."""
     policy = records.policy_of[cpu]["cpus"][0]
-    grant = _granted(records, cpu, at_ns)
+    grant, before = (*_grants(records, cpu, at_ns), None, None)[:2]
     if grant is None or grant["by_cpu"] == policy:
         findings = _of_policy(records, cpu, at_ns)
-        place = next(
-            (place for place, one in enumerate(findings) if "by_cpu" in one.data and one.kind == "delivery"), None
-        )
-        if grant is not None and place is not None and grant["time_ns"] > findings[place].time_ns:
-            khz = point_name(records, cpu, grant["granted_khz"])
-            text = f"{seconds(grant['time_ns'])}: the clock became {khz}: no CPU that has it asked for more any longer."
-            findings.insert(place + 1, Finding(grant["time_ns"], "shared", text, grant))
-        return findings
+        if grant is None or before is None or before["by_cpu"] == policy or _is_own(records, grant, before):
+            return findings
+        # What the policy had asked for itself holds from here on; what it asked for later changed nothing.
+        since_ns = grant["time_ns"]
+        khz = point_name(records, cpu, grant["granted_khz"])
+        text = f"{seconds(since_ns)}: the clock became {khz}: no CPU that has it asked for more any longer."
+        made = _of_policy(records, cpu, since_ns)
+        later = [replace(one, kind="later") for one in findings if one.time_ns > since_ns and one not in made]
+        return [*made, Finding(since_ns, "shared", text, grant), *later]
     by_cpu, since_ns = grant["by_cpu"], grant["time_ns"]
     text = (
         f"{seconds(since_ns)}: CPU {by_cpu}, which has the same clock as CPU {cpu}, asked for the most of those "
@@ -295,6 +343,53 @@ def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]
     return since_ns, findings
 
 
+def _made(records: Records, cpu: int, table: str, row: dict[str, Any], at_ns: int) -> list[Finding]:
+    """Explain a request of a governor that takes samples, or of one in Python, and how it reached the hardware."""
+    text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
+    findings = [Finding(row["time_ns"], "frequency", text, row)]
+    policy, asked_khz = row["policy_cpu"], row["next_khz"]
+    if asked_khz == row["prev_khz"] or len(records.where("hwp_decision", policy_cpu=policy)):
+        return findings
+    asked = _asked(records, cpu, asked_khz)
+    answers = records.where("freq_grant", policy_cpu=policy)
+    answers = answers[records.until("freq_grant", answers, row["time_ns"] - 1) :]
+    answer = next(
+        (one for one in (records.row("freq_grant", int(n)) for n in answers) if one["requested_khz"] in asked), None
+    )
+    if answer is None and not _is_pending(records, cpu, asked_khz, at_ns):
+        return findings
+    if answer is None or answer["time_ns"] > at_ns:
+        text = f"{seconds(at_ns)}: the hardware has not answered yet."
+        return [*findings, Finding(row["time_ns"], "delivery", text, {"pending": True})]
+    became, delay_ns = _became(records, cpu, answer["time_ns"]), answer["time_ns"] - row["time_ns"]
+    what, khz = ("stays at", answer["granted_khz"]) if became is None else ("became", became)
+    text = f"{seconds(answer['time_ns'])}: the clock {what} {point_name(records, cpu, khz)}, {_after(delay_ns)}."
+    return [*findings, Finding(answer["time_ns"], "delivery", text, {"granted_khz": khz, "delay_ns": delay_ns})]
+
+
+def _sampled(
+    records: Records, cpu: int, table: str, rows: npt.NDArray[np.intp], at_ns: int, wish_khz: int | None
+) -> list[Finding]:
+    """Explain the clock by a governor that takes samples, or one in Python: what it asked for last, and since then."""
+    columns = records.tables[table]
+    changed = np.flatnonzero(columns["next_khz"][rows] != columns["prev_khz"][rows])
+    asked = changed if len(changed) else np.arange(len(rows))
+    number = _last(records, cpu, columns["next_khz"][rows[asked]], wish_khz)
+    findings = _made(records, cpu, table, records.row(table, int(rows[asked[number]])), at_ns)
+    if number and "pending" in findings[-1].data:
+        earlier = _made(records, cpu, table, records.row(table, int(rows[asked[number - 1]])), at_ns)
+        findings = [*(replace(one, kind="earlier") for one in earlier), *findings]
+    count = len(rows) - 1 - int(asked[number])
+    if count:
+        last = records.row(table, int(rows[-1]))
+        what = "sample" if table == "dbs_decision" else "answer"
+        were = f"was 1 more {what}" if count == 1 else f"were {count} more {what}s"
+        words = records.words(table, last, cpu)
+        text = f"Until {seconds(at_ns)} there {were}. The last one, at {seconds(last['time_ns'])}: {words['text']}"
+        findings.append(Finding(last["time_ns"], "reports", text, {"count": count, "last": last}))
+    return findings
+
+
 def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = None) -> list[Finding]:
     """Explain what the policy of a CPU asked for at a point in time, and what it got; `wish_khz` if that is known."""
     policy = records.policy_of[cpu]["cpus"][0]
@@ -307,32 +402,43 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
     findings: list[Finding | None] = []
     if len(asked):
         asked_khz = records.tables["sugov_decision"]["next_khz"][rows[asked]]
-        place = int(asked[_last(records, cpu, asked_khz, wish_khz)])
+        number = _last(records, cpu, asked_khz, wish_khz)
+        place = int(asked[number])
         request = _request(records, rows, place)
-        findings += [request, _delivery(records, cpu, request.time_ns, at_ns)]
-        findings.append(_since(records, rows, place + 1, end, at_ns))
+        delivery = _delivery(records, cpu, request.data, at_ns)
+        answer = _granted(records, cpu, at_ns)
+        times_ns = records.tables["sugov_decision"]["time_ns"][rows[asked]]
+        made_ns = -1 if answer is None or answer["delay_ns"] < 0 else answer["time_ns"] - answer["delay_ns"]
+        before = np.flatnonzero(times_ns == made_ns)
+        if len(before) and delivery is not None and "pending" in delivery.data:
+            # The clock is that of a request before.
+            earlier = _request(records, rows, int(asked[before[-1]]))
+            both = [earlier, _delivery(records, cpu, earlier.data, at_ns)]
+            findings += [replace(one, kind="earlier") for one in both if one is not None]
+        findings += [request, delivery]
+        level = None if request.data["next_khz"] else request.data["target_perf"]
+        findings.append(_since(records, rows, place + 1, end, at_ns, level))
     elif changes or end:
         findings.append(_since(records, rows, 0, end, at_ns))
-    count = 0
+    seen = end
     for table in SAMPLERS:
         samples = records.where(table, policy_cpu=policy)
         samples = samples[records.until(table, samples, since_ns - 1) :]
         count = records.until(table, samples, at_ns)
-        if count:
-            next_khz = records.tables[table].get("next_khz")
-            last = count - 1 if next_khz is None else _last(records, cpu, next_khz[samples[:count]], wish_khz)
-            row = records.row(table, int(samples[last]))
-            if next_khz is None and (
-                made := _that_made(records, table, samples[:count], _granted(records, cpu, at_ns))
-            ):
-                row = made if made["level"] == row["level"] else row
+        seen += count
+        if count and table != "hwp_decision":
+            findings += _sampled(records, cpu, table, samples[:count], at_ns, wish_khz)
+        elif count:
+            row = records.row(table, int(samples[count - 1]))
+            made = _that_made(records, table, samples[:count], _granted(records, cpu, at_ns))
+            row = made if made is not None and made["level"] == row["level"] else row
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
-            findings.append(Finding(row["time_ns"], "frequency", text, row))
-            break
+            # What the firmware makes of it, where a governor asks.
+            findings.append(Finding(row["time_ns"], "firmware" if findings else "frequency", text, row))
     grant = _grant(records, cpu, at_ns)
-    if not end and not count and grant is None and not changes:
+    if not seen and grant is None and not changes:
         governor, epp = records.facts["governor"], records.facts.get("epp")
-        text = f"The governor {governor} decided nothing until then; the clock is what it started with."
+        text = f"The governor {governor} decided nothing until then: it asks for what it started with."
         if epp is not None:
             value, whose = epp
             text = (

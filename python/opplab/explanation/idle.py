@@ -37,15 +37,19 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``cluster``, ``what``, ``time_pct`` of the time of its CPUs, or of the cluster, and ``power_w``. What is shared
+        ``cluster``, ``what``, ``time_pct`` of the time of its CPUs, or of the cluster, and ``power_w``, None where the
+        machine file has none: of a cluster, or of idle states. What is shared
         is drawn always where the cluster has no idle states of its own, whatever its CPUs do. CPUs that enter
         or leave a state draw the power of the shallowest one. Where that follows the clock, or the state polls, it
         is one row with the work.
     """
-    outcome = case.run(False)
+    from opplab.simulation.power import has_idle_power, known_power
+
+    outcome, machine = case.run(False), json.loads(case.to_json())["machine"]
+    known, idle_known = known_power(machine), has_idle_power(machine)
     wall_ns = outcome["wall_ns"]
     rows: list[dict[str, Any]] = []
-    for index, cluster in enumerate(json.loads(case.to_json())["machine"]["cluster"]):
+    for index, cluster in enumerate(machine["cluster"]):
         cpus = outcome["clusters"][index]["cpus"]
         states = cluster.get("idle", [])
         names = [*(state["name"] for state in states), "enters or leaves a state"]
@@ -79,7 +83,7 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
                 "cluster": cluster["name"],
                 "what": name,
                 "time_pct": 100 * ns / wall_ns / of,
-                "power_w": fj / wall_ns / 1e6,
+                "power_w": fj / wall_ns / 1e6 if known[index] and (idle_known or name not in names) else None,
             }
             for name, ns, fj, of in parts
         ]

@@ -9,8 +9,8 @@ import numpy as np
 
 from opplab.explanation.findings import Finding, length, seconds
 from opplab.explanation.frequency import frequency_findings, point_name
-from opplab.explanation.records import IDLE_TASK, Records
-from opplab.explanation.slow import budgets_that_acted, quotas_that_acted
+from opplab.explanation.records import IDLE_TASK, REAL_TIME, RT_THROTTLED, Records
+from opplab.explanation.slow import budgets_that_acted, quotas_that_acted, throttling_that_acted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,16 @@ def _left_idle(records: Records, cpu: int, idles: npt.NDArray[np.intp]) -> tuple
     return (before["state"], left_ns - begun_ns) if begun_ns >= before["time_ns"] else None
 
 
+def _before_real_time(records: Records, task: int, run: dict[str, Any]) -> str:
+    """Give why a fair task ran in place of a real-time task that could go on; empty if it did not."""
+    fair = records.is_of(task, "other", "batch", "idle")
+    if not fair or run["prev_state"] or run["prev"] == IDLE_TASK or not records.is_of(run["prev"], *REAL_TIME):
+        return ""
+    if any(since_ns <= run["time_ns"] < until_ns for since_ns, until_ns in records.rt_stops.get(run["cpu"], [])):
+        return RT_THROTTLED
+    return "the server of fair tasks (deadline) had its turn"
+
+
 def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
     """Explain how long a task that woke on a CPU took to run, there or elsewhere, and why."""
     runs = records.where("sched_switch", next=task)
@@ -125,7 +135,9 @@ def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -
     else:
         data["running"] = records.task(running)
         how = "preempted it" if run["prev_state"] == 0 and latency_ns == 0 else "had its turn"
-        text = f"CPU {cpu} ran {records.task(running)}; {name} {how} at {seconds(run['time_ns'])}, {after}."
+        text = f"CPU {cpu} ran {records.task(running)}; {name} {how} at {seconds(run['time_ns'])}, {after}"
+        why = _before_real_time(records, task, run)
+        text += f": {why}." if why else "."
     return Finding(run["time_ns"], "start", text, data)
 
 
@@ -167,6 +179,39 @@ def _moved(records: Records, index: int) -> Finding:
     return Finding(row["time_ns"], "balance", text + ".", row)
 
 
+def _waits_since(records: Records, task: int, at_ns: int) -> int | None:
+    """Give since when a task waits for a CPU at a point in time; None if it runs or sleeps then."""
+
+    def last(table: str, **of: int) -> dict[str, Any] | None:
+        rows = records.where(table, **of)
+        count = records.until(table, rows, at_ns)
+        return records.row(table, int(rows[count - 1])) if count else None
+
+    ran, left = last("sched_switch", next=task), last("sched_switch", prev=task)
+    wakes = [one["time_ns"] for one in (last("sched_waking", task=task), last("sched_wakeup_new", task=task)) if one]
+    left_ns = -1 if left is None else left["time_ns"]
+    if ran is not None and ran["time_ns"] >= left_ns:
+        return None
+    if left is not None and not left["prev_state"]:
+        return left_ns
+    return max((at for at in wakes if at >= left_ns), default=None)
+
+
+def _stopped(records: Records, cpu: int, at_ns: int) -> list[Finding]:
+    """Give what may not run on a CPU at a point in time, though it may be queued there."""
+    spans = [(span, "real-time tasks", RT_THROTTLED) for span in records.rt_stops.get(cpu, [])]
+    for (of_cpu, group), of in records.group_stops.items():
+        name = f"tasks of `{records.outcome['groups'][group]}`"
+        spans += [(span, name, "its quota ran out") for span in of if of_cpu == cpu]
+    findings = []
+    for (since_ns, until_ns), who, why in spans:
+        if since_ns <= at_ns < until_ns:
+            text = f"{seconds(since_ns)}: {why}: {who} may not run on CPU {cpu} until {seconds(until_ns)}."
+            data = {"cpu": cpu, "until_ns": until_ns, "reason": why}
+            findings.append(Finding(since_ns, "stopped", text, data))
+    return findings
+
+
 def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
     """Explain the last placement of a task at or before a point in time, and moves since."""
     placed = records.where("placement_decision", task=task)
@@ -195,6 +240,13 @@ def _arrival(records: Records, task: int, at_ns: int) -> list[Finding]:
                 f"{seconds(since_ns)}: {why}: {records.task(task)} waits for its next period until {seconds(until_ns)}."
             )
             findings.append(Finding(since_ns, "budget", text, {"until_ns": until_ns, "reason": why}))
+    queued = next((one.data["cpu"] for one in reversed(findings) if one.kind in ("placement", "balance")), None)
+    waits_ns = _waits_since(records, task, at_ns)
+    for begun_ns, until_ns, why in [] if queued is None or waits_ns is None else records.stops(task).get(queued, []):
+        if begun_ns <= at_ns < until_ns:
+            text = f"{seconds(begun_ns)}: {why}: {records.task(task)} waits on CPU {queued} until {seconds(until_ns)}."
+            data = {"cpu": queued, "until_ns": until_ns, "reason": why}
+            findings.append(Finding(begun_ns, "stopped", text, data))
     # A run on another CPU is after the moves that led there.
     return sorted(findings, key=lambda one: (one.time_ns, one.kind == "start"))
 
@@ -231,7 +283,7 @@ def cpu_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
         text = f"At {seconds(at_ns)} CPU {cpu} is offline ({why}): it runs no task, and no governor asks for its clock."
         return [Finding(at_ns, "offline", text, {"cpu": cpu, "setting": why})]
     task, running = _running(records, cpu, at_ns)
-    findings = [running, *frequency_findings(records, cpu, at_ns)]
+    findings = [running, *_stopped(records, cpu, at_ns), *frequency_findings(records, cpu, at_ns)]
     if task != IDLE_TASK:
         findings += _arrival(records, task, at_ns)
     return findings
@@ -253,6 +305,8 @@ def task_findings(records: Records, task: int, at_ns: int | None) -> list[Findin
         findings.append(Finding(0, "summary", text, data))
     findings += budgets_that_acted(records.names, records.throttles, task)
     findings += quotas_that_acted(records.outcome, task)
+    if records.is_of(task, *REAL_TIME):
+        findings += throttling_that_acted({cpu: of for cpu, of in records.rt_stops.items() if cpu in cpus})
     at_ns = records.end_ns if at_ns is None else at_ns
     arrival = _arrival(records, task, at_ns)
     findings += arrival

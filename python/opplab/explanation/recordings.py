@@ -86,6 +86,7 @@ def explain_trace(
     case = _opplab.Case.from_json(json.dumps(whole))
     if slow_task:
         facts = case.facts()
+        _check_one_task(case, pids, str(task))
         named = _pid_named(case, pids, str(task))
         timeline, pid, activations, names = of_trace(path, speeds(case.run(False), facts), named)
         note = FIXED_SPEED if facts["fixed_speed"] else json.loads(check).get("speed")
@@ -105,11 +106,19 @@ def explain_trace(
     if task is None:
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
+    _check_one_task(case, pids, task)
     records = Records(case)
     index = task_index(records, _task_of(path, records.names, _names(case, pids), task))
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     return Explanation({**records.about(), **about, **zero}, task_findings(records, index, at_ns))
+
+
+def _check_one_task(replayed: _opplab.Case, pids: list[int], task: str | int) -> None:
+    """Refuse a pid that several tasks had, one after the other."""
+    own = [name for pid, name in _names(replayed, pids) if str(pid) == str(task)]
+    if len(own) > 1:
+        raise InputError(f"pid {task} was {len(own)} tasks: name one of {', '.join(own)}")
 
 
 def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:

@@ -13,10 +13,13 @@ from opplab.errors import InputError
 from opplab.report.numbers import some_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
 
 IDLE_TASK = 2**32 - 1
+RT_THROTTLED = "the runtime of real-time tasks in this period is used up (sched_rt_runtime_us)"
 NAMED = 4
 """Instances of a name that a message lists."""
 NONE = 255
@@ -42,7 +45,10 @@ TABLES = (
     "balance_pass",
     "throttle_decision",
     "dl_throttle",
+    "rt_throttle",
 )
+REAL_TIME = ("fifo", "rr")
+"""Policies of the real-time class."""
 
 
 class Records:
@@ -55,11 +61,15 @@ class Records:
         self.fingerprint = f"{outcome['fingerprint']:016x}"
         self.end_ns: int = outcome["end_ns"]
         self.facts = case.facts()
-        self.policy = json.loads(case.to_json())["policy"] | {"governor": self.facts["governor"]}
+        file = json.loads(case.to_json())
+        self.classes = _classes(outcome["task_names"], file["workload"]["tasks"])
+        self.policy = file["policy"] | {"governor": self.facts["governor"]}
         self.changes = [(one.pop("at_ms") * 1_000_000, one) for one in self.policy.get("changes", [])]
         self.warmup_ns = self.end_ns - outcome["wall_ns"]
         self.tables = case.events(list(TABLES))
         self.throttles = throttles(self.tables["dl_throttle"], 0, self.end_ns)
+        self.rt_stops = rt_stops(self.tables["rt_throttle"], 0, self.end_ns)
+        self.group_stops = group_stops(self.tables["throttle_decision"], self.end_ns)
         self.codes = dict(_opplab.decision_codes())
         self.phrases = {(column, word): phrase for column, word, phrase in _opplab.decision_phrases()}
         self.idle_states = {cpu: cluster["idle_states"] for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
@@ -114,6 +124,23 @@ class Records:
         """Give a task's name."""
         return "the idle task" if index == IDLE_TASK else self.names[index]
 
+    def is_of(self, task: int, *policies: str) -> bool:
+        """Report whether a task begins with one of some scheduling policies; threads of the kernel have none here."""
+        return self.classes[task] in policies
+
+    def stops(self, task: int) -> dict[int, list[tuple[int, int, str]]]:
+        """Give when a task's queues are stopped, and why, by CPU: by its groups' quotas, or throttling of its class."""
+        if self.is_of(task, *REAL_TIME):
+            return {cpu: [(*span, RT_THROTTLED) for span in spans] for cpu, spans in self.rt_stops.items()}
+        if self.is_of(task, "deadline"):
+            return {}
+        path, names = f"{self.outcome['task_groups'][task] or ''}/", self.outcome["groups"]
+        found: dict[int, list[tuple[int, int, str]]] = {}
+        for (cpu, group), spans in self.group_stops.items():
+            if path.startswith(f"{names[group]}/"):
+                found.setdefault(cpu, []).extend((*span, f"the quota of `{names[group]}` ran out") for span in spans)
+        return found
+
     def about(self) -> dict[str, Any]:
         """Report which run it is."""
         about = {**about_case(self.facts), "fingerprint": self.fingerprint}
@@ -140,6 +167,45 @@ def throttles(table: dict[str, npt.NDArray[Any]], from_ns: int, end_ns: int) -> 
     for task in list(begun):
         ends(task, end_ns)
     return found
+
+
+def _classes(names: list[str], tasks: list[dict[str, Any]]) -> list[str | None]:
+    """Give the scheduling policies that tasks begin with; None of the kernel's threads, which no workload has."""
+    of: dict[str, list[str]] = {}
+    for task in tasks:
+        of.setdefault(task["name"], []).append(task["policy"][0])
+    return [of[name].pop(0) if of.get(name) else None for name in names]
+
+
+def _spans(rows: Iterable[tuple[int, bool]], from_ns: int, end_ns: int) -> list[tuple[int, int]]:
+    """Give the spans in which something is stopped, from when it changes and to what."""
+    found: list[tuple[int, int]] = []
+    since_ns: int | None = None
+    for at_ns, stopped in [*rows, (end_ns, False)]:
+        if stopped and since_ns is None:
+            since_ns = at_ns
+        elif not stopped and since_ns is not None:
+            if at_ns > from_ns:
+                found.append((max(since_ns, from_ns), at_ns))
+            since_ns = None
+    return found
+
+
+def rt_stops(table: dict[str, npt.NDArray[Any]], from_ns: int, end_ns: int) -> dict[int, list[tuple[int, int]]]:
+    """Give when real-time tasks of a CPU may not run: they have used up their time of the period."""
+    rows: dict[int, list[tuple[int, bool]]] = {}
+    for at_ns, cpu, throttled in zip(*(table[name].tolist() for name in ("time_ns", "cpu", "throttled")), strict=True):
+        rows.setdefault(cpu, []).append((at_ns, bool(throttled)))
+    return {cpu: spans for cpu, of in rows.items() if (spans := _spans(of, from_ns, end_ns))}
+
+
+def group_stops(table: dict[str, npt.NDArray[Any]], end_ns: int) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """Give when the quotas of control groups stop their queues, by CPU and group."""
+    rows: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+    names = ("time_ns", "cpu", "group", "throttled")
+    for at_ns, cpu, group, throttled in zip(*(table[name].tolist() for name in names), strict=True):
+        rows.setdefault((cpu, group), []).append((at_ns, bool(throttled)))
+    return {place: _spans(of, 0, end_ns) for place, of in rows.items()}
 
 
 def about_case(facts: dict[str, Any]) -> dict[str, Any]:

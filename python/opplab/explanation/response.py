@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.explanation.findings import Finding, check_one_pid, cpu_list, length, seconds
-from opplab.explanation.records import IDLE_TASK, Records
+from opplab.explanation.records import IDLE_TASK, REAL_TIME, Records
 from opplab.report.numbers import some_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ PARTS = {
     "waiting": "waiting for a CPU",
     "budget": "throttled until its next period (SCHED_DEADLINE)",
     "quota": "stopped by the quota of its control group",
+    "throttling": "throttled until the next period of real-time tasks (sched_rt_runtime_us)",
     "idle": "while a CPU left idle",
     "held": "queued on a CPU that ran no task (interrupts, a quota or a budget)",
     "work": "work at the biggest CPU's highest clock",
@@ -117,7 +118,9 @@ class Timeline:
         The same of whole stays in idle states, where no event shows when an exit begins. A task that waits for a CPU
         waits for the exit.
     stops : dict, optional
-        ``{cpu: [(from, to)]}``: when a quota stops the task's queue there. It waits for no other task then.
+        ``{cpu: [(from, to)]}``: when the task's queue is stopped there. It waits for no other task then.
+    stopped_by : str, optional
+        The part that this is.
     throttled : list, optional
         ``[(from, to)]``: when a deadline task waits for its next period, on any CPU.
     """
@@ -133,11 +136,12 @@ class Timeline:
         exits: dict[int, list[tuple[int, int]]],
         stays: dict[int, list[tuple[int, int]]] | None = None,
         stops: dict[int, list[tuple[int, int]]] | None = None,
+        stopped_by: str = "quota",
         throttled: list[tuple[int, int]] | None = None,
     ) -> None:
         self.cpus, self.idle, self._exits = cpus, idle, exits
         self._stays = exits if stays is None else stays
-        self._stops, self._throttled = stops or {}, throttled or []
+        self._stops, self._stopped_by, self._throttled = stops or {}, stopped_by, throttled or []
         self._switches, self._wakes, self._moves = switches, wakes, moves
         self._ran: dict[int, tuple[list[int], list[int]]] = {}
         for time_ns, cpu, prev, _, following in switches:
@@ -263,7 +267,7 @@ class Timeline:
     def _waits(self, cpu: int, start_ns: int, end_ns: int, parts: dict[str, float]) -> Iterator[tuple[int, int, int]]:
         """Give the pieces of a wait in which a CPU runs one task; what stops the task is counted and left out."""
         rest = [(start_ns, end_ns)]
-        for part, spans in (("budget", self._throttled), ("quota", self._stops.get(cpu, []))):
+        for part, spans in (("budget", self._throttled), (self._stopped_by, self._stops.get(cpu, []))):
             changes = ([0, *(at for span in spans for at in span)], [0, *(on for _ in spans for on in (1, 0))])
             pieces = [piece for span in rest for piece in self._pieces(changes, *span)]
             parts[part] += sum(until_ns - since_ns for since_ns, until_ns, stopped in pieces if stopped)
@@ -303,25 +307,15 @@ def _within_ns(spans: list[tuple[int, int]], start_ns: int, end_ns: int) -> int:
 
 
 def _stops(records: Records, task: int) -> dict[int, list[tuple[int, int]]]:
-    """Give when quotas of the groups that a task is in stopped its queues, by CPU, in order and apart."""
-    path, groups = f"{records.outcome['task_groups'][task] or ''}/", records.outcome["groups"]
-    around = [index for index, name in enumerate(groups) if path.startswith(f"{name}/")]
-    columns = records.tables["throttle_decision"]
-    rows = zip(*(columns[name].tolist() for name in ("time_ns", "cpu", "group", "throttled")), strict=True)
+    """Give when a task's queues are stopped, by CPU, in order and apart, whoever stops them."""
     found: dict[int, list[tuple[int, int]]] = {}
-    stopping: dict[int, set[int]] = {}
-    since: dict[int, int] = {}
-    for at, cpu, group, throttled in rows:
-        if group not in around:
-            continue
-        by = stopping.setdefault(cpu, set())
-        if throttled and not by:
-            since[cpu] = at
-        (by.add if throttled else by.discard)(group)
-        if not by and cpu in since:
-            found.setdefault(cpu, []).append((since.pop(cpu), at))
-    for cpu, at in since.items():
-        found.setdefault(cpu, []).append((at, records.end_ns))
+    for cpu, stops in records.stops(task).items():
+        spans = found.setdefault(cpu, [])
+        for since_ns, until_ns, _ in sorted(stops):
+            if spans and since_ns <= spans[-1][1]:
+                spans[-1] = spans[-1][0], max(spans[-1][1], until_ns)
+            else:
+                spans.append((since_ns, until_ns))
     return found
 
 
@@ -358,7 +352,10 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
     events = _events(rows, "task", "prev", "next", ("sched_waking",))
     clocks = rows("cpu_frequency", "cpu", "khz")
     throttled = [(since_ns, until_ns) for since_ns, until_ns, _ in records.throttles.get(task, [])]
-    timeline = Timeline(*events, clocks, cpus, IDLE_TASK, exits, stops=_stops(records, task), throttled=throttled)
+    by = "throttling" if records.is_of(task, *REAL_TIME) else "quota"
+    timeline = Timeline(
+        *events, clocks, cpus, IDLE_TASK, exits, stops=_stops(records, task), stopped_by=by, throttled=throttled
+    )
     slept_ns = timeline.slept_ns(task)
     activations = []
     for index in records.where("activation", task=task, timed=1):
@@ -400,8 +397,22 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
             entered.setdefault(cpu, at)
         elif cpu in entered:
             stays.setdefault(cpu, []).append((entered.pop(cpu), at))
-    events = _events(rows, "pid", "prev_pid", "next_pid", ("sched_waking", "sched_wakeup"))
-    timeline = Timeline(*events, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
+    switches, wakes, moves = _events(rows, "pid", "prev_pid", "next_pid", ("sched_waking", "sched_wakeup"))
+    aliases: dict[tuple[int, str], int] = {}
+
+    def who(pid: int, name: str) -> int:
+        """Give a number to what ran under a pid by another name than its last one: it may have been another task."""
+        if pid in (0, pids[0]) or names.get(pid, name) == name:
+            return pid
+        return aliases.setdefault((pid, name), -1 - len(aliases))
+
+    called = [(before, after) for _, before, after in rows("sched_switch", "prev_comm", "next_comm")]
+    switches = [
+        (at, cpu, who(prev, before), still, who(following, after))
+        for (at, cpu, prev, still, following), (before, after) in zip(switches, called, strict=True)
+    ]
+    names |= {number: name for (_, name), number in aliases.items()}
+    timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
     rows_of = signals.activations.select("pid", "comm", "time_ns", "response_ns", "missed").rows()
     # Of loops that run back to back, without a sleep, no event shows how many and how late they were.
     activations = [Activation(at, at + took_ns, missed) for *of, at, took_ns, missed in rows_of if tuple(of) in own]

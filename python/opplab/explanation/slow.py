@@ -8,7 +8,7 @@ from typing import Any
 
 from opplab import _opplab
 from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
-from opplab.explanation.records import about_case, throttles
+from opplab.explanation.records import REAL_TIME, about_case, rt_stops, throttles
 from opplab.report.numbers import some_of
 
 SLOW = {
@@ -172,6 +172,20 @@ def budgets_that_acted(
     return findings
 
 
+def throttling_that_acted(stops: dict[int, list[tuple[int, int]]]) -> list[Finding]:
+    """Give how often real-time tasks of a CPU waited for their next period, and for how long."""
+    findings = []
+    for cpu, spans in sorted(stops.items()):
+        whole_ns = sum(until_ns - since_ns for since_ns, until_ns in spans)
+        text = (
+            f"rt-throttling: real-time tasks on CPU {cpu} waited for the next period {len(spans)} times, as their "
+            f"runtime was used up (sched_rt_runtime_us); {length(whole_ns)} in all, in which they ran at no clock."
+        )
+        data = {"cpu": cpu, "nr_throttled": len(spans), "throttled_ns": whole_ns}
+        findings.append(Finding(0, "rt-throttling", text, data))
+    return findings
+
+
 def beside_siblings(busy_ns: int, beside_ns: int, lost_ns: int) -> Finding:
     """Give the time that CPUs were busy beside a busy thread of their core, and what it cost."""
     share, speed = 100 * beside_ns / busy_ns, 100 * (1 - lost_ns / beside_ns)
@@ -216,10 +230,14 @@ def slow_cpus(
     Where the governor is only assumed, the reasons that hang on it are left out. `replayed` is what `opplab replay` has
     of missed activations, with the words for it, where the run is one of a trace's work.
     """
+    from opplab.simulation.machine import Machine
+
     outcome, rows, beside_ns = case.why_slow()
     names: list[str] = outcome["task_names"]
     busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])
-    energy_fj = sum(outcome["cluster_energy_fj"])
+    file = json.loads(case.to_json())
+    power_known = not Machine.from_tree(file["machine"])._inner.unknown_power
+    energy_fj = sum(outcome["cluster_energy_fj"]) if power_known else 0
     sums: dict[str, dict[str, Any]] = {}
     for cpu, task, reason, khz, slow_ns, lost_ns, fj in rows:
         entry = sums.setdefault(
@@ -265,29 +283,32 @@ def slow_cpus(
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
         findings.append(Finding(0, "limit", words, data))
-    # Events take another run, in which only deadline tasks are throttled.
-    if '"deadline"' in case.to_json():
-        table, end_ns = case.events(["dl_throttle"])["dl_throttle"], outcome["end_ns"]
-        findings += budgets_that_acted(names, throttles(table, end_ns - outcome["wall_ns"], end_ns))
+    # Events take another run, in which only deadline and real-time tasks are throttled.
+    if {"deadline", *REAL_TIME} & {task["policy"][0] for task in file["workload"]["tasks"]}:
+        tables, end_ns = case.events(["dl_throttle", "rt_throttle"]), outcome["end_ns"]
+        start_ns = end_ns - outcome["wall_ns"]
+        findings += budgets_that_acted(names, throttles(tables["dl_throttle"], start_ns, end_ns))
+        findings += throttling_that_acted(rt_stops(tables["rt_throttle"], start_ns, end_ns))
     findings += quotas_that_acted(outcome)
     if beside_ns[0]:
         findings.append(beside_siblings(busy_ns, *beside_ns))
     shown = {reason: entry for reason, entry in sums.items() if governor_known or reason in _opplab.SLOW_LIMITS}
     for reason, entry in sorted(shown.items(), key=lambda item: -item[1]["lost_ns"]):
         of_busy = 100 * entry["slow_ns"] / busy_ns
-        of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else 0.0
+        of_energy = 100 * entry["energy_fj"] / energy_fj if energy_fj else None
+        energy = "" if of_energy is None else f", {of_energy:.1f} % of the CPUs' energy"
         tasks = ", ".join(name for name, _ in entry["tasks"].most_common(3))
         more = f" and {len(entry['tasks']) - 3} more" if len(entry["tasks"]) > 3 else ""
         line = (
             f"{reason}: {SLOW[reason]}: {length(entry['slow_ns'])} ({of_busy:.1f} % of the busy time), "
-            f"{length(entry['lost_ns'])} {lost}, {of_energy:.1f} % of the CPUs' energy; {tasks}{more} "
+            f"{length(entry['lost_ns'])} {lost}{energy}; {tasks}{more} "
             f"on {cpu_list(sorted(entry['cpus']))}, mostly at {mhz(entry['khz'].most_common(1)[0][0])}."
         )
         data = {
             "reason": reason,
             "slow_ns": entry["slow_ns"],
             "lost_ns": entry["lost_ns"],
-            "energy_j": entry["energy_fj"] / 1e15,
+            "energy_j": entry["energy_fj"] / 1e15 if energy_fj else None,
             "busy_share_pct": of_busy,
             "energy_share_pct": of_energy,
             "tasks_ns": dict(entry["tasks"].most_common()),

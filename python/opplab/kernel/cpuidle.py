@@ -20,7 +20,8 @@ class IdleGovernor(_kernel.IdleGovernor):
     tick_ns : int
         The length of a tick.
     kernel : str
-        The kernel profile whose menu it is; the others are those of v6.12.
+        The kernel profile whose menu or teo it is; the others are those of v6.12. teo of v6.3 to v6.10 takes the CPU
+        for one that uses little of its capacity (gate ``teo_util``).
 
     Raises
     ------
@@ -89,6 +90,8 @@ class Teo(IdleGovernor):
         (exit latency in ns, target residency in ns, polling), shallowest first.
     tick_ns : int
         The length of a tick.
+    kernel : str
+        The kernel profile whose teo it is.
 
     Notes
     -----
@@ -103,5 +106,7 @@ class Teo(IdleGovernor):
 
     __slots__ = ()
 
-    def __new__(cls, states: Sequence[tuple[int, int, bool]], *, tick_ns: int = 4_000_000) -> Self:  # noqa: D102
-        return super().__new__(cls, "teo", states, tick_ns=tick_ns)
+    def __new__(  # noqa: D102
+        cls, states: Sequence[tuple[int, int, bool]], *, tick_ns: int = 4_000_000, kernel: str = "6.12.117"
+    ) -> Self:
+        return super().__new__(cls, "teo", states, tick_ns=tick_ns, kernel=kernel)

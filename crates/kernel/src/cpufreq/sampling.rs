@@ -424,6 +424,19 @@ mod tests {
         assert!(policy.update_util(30_000_000));
     }
 
+    /// A written rate takes a sample at once, another idea of busy compares from now on, and the rest goes on.
+    #[test]
+    fn written_tunables_do_at_once_what_the_kernel_does() {
+        let mut policy = PolicyDbs::start(&at(0, 0), 10_000);
+        let now = at(5_000, 1_000);
+        policy.retune(&TUNABLES, &DbsTunables { up_threshold: 50, ..TUNABLES }, &now);
+        assert_eq!((policy.due_ns(), policy.cpus[0].prev), (10_000_000, at(0, 0)[0]));
+        policy.retune(&TUNABLES, &DbsTunables { sampling_rate: 40_000, ..TUNABLES }, &now);
+        assert_eq!((policy.due_ns(), policy.cpus[0].prev), (0, at(0, 0)[0]));
+        policy.retune(&TUNABLES, &DbsTunables { io_is_busy: true, ..TUNABLES }, &now);
+        assert_eq!(policy.cpus[0].prev, now[0]);
+    }
+
     /// Every tunable of a governor that samples changes one of its settings.
     #[test]
     fn every_tunable_is_stored() {

@@ -1,0 +1,315 @@
+"""`opplab explain`: each clock has its reason, and each wait for a period or a quota."""
+
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import opplab
+from opplab.explanation.frequency import frequency_findings
+from opplab.explanation.placement import cpu_findings
+from opplab.explanation.records import Records
+
+WORK = opplab.Workload.periodic(4, run_us=3000, period_us=16000)
+
+
+def records_of(machine: str, seconds: float = 0.3, **policy: Any) -> Records:
+    return Records(opplab.simulate(machine, WORK, opplab.Policy(**policy), seconds=seconds)._inner)
+
+
+def level_khz(decision: dict[str, Any]) -> int:
+    return int(decision["level"] * decision["level_khz"])
+
+
+def parsed(tasks: dict[str, Any], **groups: Any) -> opplab.Workload:
+    return opplab.Workload.parse(json.dumps({**groups, "tasks": tasks}), name="w", file="<w>")
+
+
+@pytest.mark.parametrize(
+    ("machine", "policy"),
+    [
+        ("juno-r2", {"governor": "schedutil"}),
+        ("juno-r2", {"governor": "ondemand"}),
+        ("juno-r2", {"governor": "conservative"}),
+        ("skylake-8x-uma", {"governor": "performance", "driver": "intel_pstate"}),
+        ("skylake-8x-uma", {"governor": "powersave", "driver": "intel_pstate"}),
+        ("skylake-8x-uma", {"governor": "schedutil", "driver": "intel_cpufreq"}),
+        ("epyc-7502-2s", {"governor": "ondemand", "driver": "acpi-cpufreq"}),
+    ],
+)
+def test_every_clock_has_its_reason(machine: str, policy: dict[str, Any]) -> None:
+    """Goal: what is told led to the clock that the CPU has. Method: the events of the clock, at many times."""
+    records = records_of(machine, **policy)
+    busy = [cpu for cpu, _ in Counter(records.tables["sched_switch"]["cpu"].tolist()).most_common(4)]
+    seen = 0
+    for cpu in busy:
+        for at_ns in range(30_500_000, 300_000_000, 5_700_000):
+            running, *found = cpu_findings(records, cpu, at_ns)
+            since_ns, khz = running.data["clock_since_ns"], running.data["khz"]
+            if not since_ns:
+                continue
+            seen += 1
+            by_level = [one for one in found if "level" in one.data and abs(level_khz(one.data) - khz) <= 100_000]
+            by_time = [one for one in found if one.data.get("granted_khz") == khz or one.time_ns == since_ns]
+            assert by_level or by_time, (cpu, at_ns, [one.text for one in found])
+            assert not any("decided nothing" in one.text for one in found)
+    assert seen > 40
+
+
+def test_a_limit_that_ended_is_why_a_clock_rose() -> None:
+    """The turbo bin of fewer active cores: by the hardware's answers, of which one has a limit and the next none."""
+    records = records_of("skylake-8x-uma", governor="performance", driver="intel_pstate")
+    ended = 0
+    for policy in records.facts["policies"]:
+        cpu = policy["cpus"][0]
+        rows = [records.row("freq_grant", int(index)) for index in records.where("freq_grant", policy_cpu=cpu)]
+        for before, row in itertools.pairwise(rows):
+            if row["time_ns"] and (before["limit"], row["limit"]) == ("turbo-bin", "none"):
+                ended += 1
+                (told,) = (one for one in frequency_findings(records, cpu, row["time_ns"]) if one.kind == "grant")
+                assert told.text.endswith("3900 MHz (P0): no longer held by the turbo bin for so many active cores.")
+                assert before["granted_khz"] < row["granted_khz"] == 3_900_000
+    assert ended > 20
+
+
+def test_the_end_of_another_cpus_request_is_told_of_the_firmwares_clocks_too() -> None:
+    """One clock for all cores: a CPU's clock falls to its own request when a higher one of another CPU ends."""
+    records = records_of("skylake-8x-uma", governor="schedutil", driver="intel_cpufreq")
+    ended = 0
+    for cpu in range(4):
+        rows = [records.row("freq_grant", int(index)) for index in records.where("freq_grant", policy_cpu=cpu)]
+        own_ns = set(records.tables["hwp_decision"]["time_ns"][records.where("hwp_decision", policy_cpu=cpu)].tolist())
+        for before, row, later in zip(rows, rows[1:], rows[2:], strict=False):
+            falls = before["by_cpu"] != cpu == row["by_cpu"] and before["granted_khz"] > row["granted_khz"]
+            if not falls or row["time_ns"] in own_ns or later["time_ns"] == row["time_ns"]:
+                continue
+            ended += 1
+            told = {one.kind: one for one in frequency_findings(records, cpu, row["time_ns"])}
+            assert "no CPU that has it asked for more any longer" in told["shared"].text
+            assert told["shared"].data["granted_khz"] == row["granted_khz"]
+    assert ended > 10
+
+
+@pytest.mark.parametrize("governor", ["schedutil", "ondemand"])
+def test_an_answer_that_is_on_its_way_is_none(governor: str) -> None:
+    """Between a request and the clock that it makes, the request before made the clock."""
+    work = opplab.Workload.periodic(12, run_us=3000, period_us=16000)
+    records = Records(opplab.simulate("juno-r2", work, opplab.Policy(governor=governor), seconds=1)._inner)
+    table = "sugov_decision" if governor == "schedutil" else "dbs_decision"
+    on_its_way = 0
+    for index in records.where(table, policy_cpu=0):
+        row = records.row(table, int(index))
+        if row["next_khz"] == row["prev_khz"] or not row["prev_khz"] or row.get("outcome") not in (None, "requested"):
+            continue
+        at_ns = row["time_ns"] + 1_000
+        (running, *_), found = cpu_findings(records, 0, at_ns), frequency_findings(records, 0, at_ns)
+        if running.data["khz"] != row["prev_khz"]:
+            continue
+        told = {one.kind: one for one in found}
+        assert "the hardware has not answered yet" in told["delivery"].text
+        if earlier := [one for one in found if one.kind == "earlier"]:
+            on_its_way += 1
+            assert earlier[0].data["next_khz"] == running.data["khz"]
+            assert earlier[-1].time_ns == running.data["clock_since_ns"]
+    assert on_its_way > 3
+
+
+def test_a_level_that_the_rate_limit_held_was_not_asked_of_the_driver() -> None:
+    rows = opplab.simulate(
+        "sapphire-rapids-8460h-4s",
+        opplab.Workload.periodic(6, run_us=3000, period_us=16000),
+        opplab.Policy(),
+        seconds=0.3,
+    )
+    records = Records(rows._inner)
+    words: dict[str, set[bool]] = {}
+    for index in records.where("sugov_decision", wanted_khz=0):
+        row = records.row("sugov_decision", int(index))
+        if row["max_cap"]:
+            how = records.words("sugov_decision", row, row["policy_cpu"])["how"]
+            words.setdefault(row["outcome"], set()).add("not asked of the driver" in how)
+    assert words["requested"] == {False}
+    assert words["rate-limited"] == {True}
+    (*_, told) = (one for one in frequency_findings(records, 2, 200_000_000) if one.kind == "reports")
+    last = told.data["last"]
+    assert (last["outcome"], last["target_perf"]) == ("rate-limited", 348)
+    assert "wanted another" in told.text
+    assert "the rate limit holds it for" in told.text
+
+
+FIFO = {"policy": "SCHED_FIFO", "priority": 10, "cpus": [0], "loop": -1, "run": 2_000_000, "sleep": 1000}
+FAIR = {"cpus": [0], "loop": -1, "run": 2000, "timer": {"ref": "fair", "period": 16_000}}
+
+
+def test_throttled_real_time_tasks_have_their_reason() -> None:
+    """Goal: a CPU that idles while a real-time task could run has that told; the wait is a part of its own.
+
+    Method: the kernel's rule, 950 ms of each second (rt.c:sched_rt_runtime_exceeded(), v5.10), and the switches.
+    """
+    made = opplab.simulate(
+        "skylake-8x-uma", parsed({"rt": FIFO, "fair": FAIR}), opplab.Policy(kernel="5.10"), seconds=3
+    )
+    (stop,) = (one for one in opplab.explain(made, cpu=0, at=1.98) if one.kind == "stopped")
+    assert "the runtime of real-time tasks in this period is used up" in stop.text
+    assert 1_949_000_000 < stop.time_ns < 1_952_000_000 < stop.data["until_ns"] < 2_001_000_000
+    (waits,) = (one for one in opplab.explain(made, task="rt", at=1.98) if one.kind == "stopped")
+    assert "rt-0 waits on CPU 0 until 2.000" in waits.text
+    assert not [one for one in opplab.explain(made, cpu=0, at=1.9) if one.kind == "stopped"]
+
+    slow = next(iter(opplab.explain(made, task="rt", why_slow=True)))
+    parts = slow.data["parts_ns"]
+    until_ns = slow.data["response_ns"]
+    ran_ns, since_ns = 0, None
+    for time_ns, prev, following in made.events("sched_switch").filter(cpu=0).select("time_ns", "prev", "next").rows():
+        if following == 0:
+            since_ns = time_ns
+        elif prev == 0 and since_ns is not None and since_ns < until_ns:
+            ran_ns += min(time_ns, until_ns) - since_ns
+    assert parts["throttling"] == pytest.approx(until_ns - ran_ns, abs=1000)
+    assert parts["held"] == parts["waiting"] == 0
+    (acted,) = (one for one in opplab.explain(made, why_slow=True) if one.kind == "rt-throttling")
+    assert (acted.data["cpu"], acted.data["nr_throttled"]) == (0, 3)
+
+
+def test_a_fair_task_before_a_real_time_task_is_the_servers() -> None:
+    """From v6.12 on (deadline.c:dl_server_start()) fair tasks have a deadline server."""
+    made = opplab.simulate(
+        "skylake-8x-uma", parsed({"rt": FIFO, "fair": FAIR}), opplab.Policy(kernel="6.12"), seconds=2
+    )
+    switches = made.events("sched_switch").filter((pl.col("prev") == 0) & (pl.col("next") == 1))
+    at_ns = switches["time_ns"][-1]
+    (start,) = (one for one in opplab.explain(made, task="fair", at=at_ns / 1e9) if one.kind == "start")
+    assert start.text.endswith("the server of fair tasks (deadline) had its turn.")
+
+
+def test_a_task_whose_quota_ran_out_waits_for_the_next_period() -> None:
+    task = {"cpus": [1], "loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16_000}, "taskgroup": "/a"}
+    work = parsed({"t": task}, groups={"/a": {"max": "10000 50000"}})
+    made = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.3)
+    index = len(made.tasks) - 1
+    switches, wakes = made.events("sched_switch"), made.events("sched_waking").filter(task=index)
+    waits = 0
+    for stop, goes_on in itertools.pairwise(made.events("throttle_decision").to_dicts()):
+        if not stop["throttled"]:
+            continue
+        assert not goes_on["throttled"]
+        at_ns = (stop["time_ns"] + goes_on["time_ns"]) // 2
+        left = switches.filter((pl.col("prev") == index) & (pl.col("time_ns") <= at_ns)).row(-1, named=True)
+        woken = not wakes.filter(pl.col("time_ns").is_between(left["time_ns"], at_ns)).is_empty()
+        for asked, of in (({"task": "t"}, left["prev_state"] == 0 or woken), ({"cpu": 1}, True)):
+            told = [one for one in opplab.explain(made, at=at_ns / 1e9, **asked) if one.kind == "stopped"]
+            assert [(one.time_ns, one.data["until_ns"]) for one in told] == [(stop["time_ns"], goes_on["time_ns"])] * of
+            assert all("quota" in one.text and "`/a`" in one.text for one in told)
+            waits += of
+    assert waits > 8
+
+
+def test_energy_of_slow_time_that_is_not_known_is_no_number() -> None:
+    made = opplab.simulate("kaby-lake-i7-7500u", WORK, opplab.Policy(), seconds=0.4)
+    assert made.metrics.filter(metric="energy")["value"].to_list() == [None]
+    slow = [one for one in opplab.explain(made, why_slow=True) if one.kind == "slow"]
+    assert slow
+    for one in slow:
+        assert "energy" not in one.text
+        assert one.data["energy_j"] is one.data["energy_share_pct"] is None
+
+
+@pytest.mark.parametrize(
+    ("tunables", "words"),
+    [
+        ({"freq_step": "0"}, "freq_step is 0, so no step"),
+        ({"sampling_down_factor": "5"}, "below the lower threshold, but not for sampling_down_factor samples yet"),
+    ],
+)
+def test_why_conservative_takes_no_step(tunables: dict[str, str], words: str) -> None:
+    """No threshold is crossed: only where the load is between both."""
+    records = records_of("juno-r2", governor="conservative", tunables=tunables)
+    seen = set()
+    for index in range(len(records.tables["dbs_decision"]["time_ns"])):
+        row = records.row("dbs_decision", index)
+        text = records.words("dbs_decision", row, row["policy_cpu"])["text"]
+        seen.add(words in text)
+        assert row["threshold"] >= 20
+        if "no threshold is crossed" in text:
+            assert 20 <= row["load"] <= 80
+    assert True in seen
+
+
+def test_a_written_tunable_does_not_start_the_governor_anew() -> None:
+    """Goal: what a write to sysfs changes, and no more (cpufreq_schedutil.c:rate_limit_us_store(), v6.12).
+
+    Method: the value that the governor had by itself changes nothing. Another one holds from then on, and what
+    was asked for before is not forgotten.
+    """
+    work = opplab.Workload.periodic(10, run_us=1600, period_us=16000)
+    plain = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.4)
+    rate_us = plain._inner.facts()["rate_limit_us"]
+    same = [{"at_ms": 100, "tunables": {"rate_limit_us": str(rate_us)}}]
+    assert opplab.simulate("juno-r2", work, opplab.Policy(changes=same), seconds=0.4).fingerprint == plain.fingerprint
+
+    slower = [{"at_ms": 100, "tunables": {"rate_limit_us": "20000"}}]
+    made = opplab.simulate("juno-r2", work, opplab.Policy(changes=slower), seconds=0.4)
+    asked = made.events("sugov_decision").filter((pl.col("outcome") == 4) & (pl.col("policy_cpu") == 0))
+    after = asked.filter(pl.col("time_ns") > 100_000_000)
+    assert after.height > 1
+    assert after.filter(pl.col("prev_khz") == 0).is_empty()
+    assert after["time_ns"].diff().drop_nulls().min() >= 20_000_000  # type: ignore[operator]
+    assert asked.filter(pl.col("time_ns") <= 100_000_000)["time_ns"].diff().drop_nulls().min() < 20_000_000  # type: ignore[operator]
+
+
+def test_a_written_sampling_rate_takes_a_sample_at_once() -> None:
+    """The next report takes a sample (cpufreq_governor.c:sampling_rate_store(), v6.12); others wait for their time."""
+    rate = {"sampling_rate": "40000"}
+    changes = [{"at_ms": 101, "tunables": rate}, {"at_ms": 200, "tunables": {**rate, "up_threshold": "50"}}]
+    made = opplab.simulate("juno-r2", WORK, opplab.Policy(governor="ondemand", changes=changes), seconds=0.4)
+    samples = made.events("dbs_decision").filter(policy_cpu=0)
+    times_ns = samples.filter(pl.col("time_ns") > 101_000_000)["time_ns"].to_list()
+    assert times_ns[0] < 106_000_000
+    assert all(later - one >= 39_000_000 for one, later in itertools.pairwise(times_ns))
+    assert samples.filter(pl.col("time_ns") > 200_000_000)["threshold"].unique().to_list() == [50]
+
+
+def test_a_pid_that_was_two_tasks_is_refused_and_each_has_its_name(tmp_path: Path) -> None:
+    """Goal: who ran meanwhile is named as it was called then. Method: a pid that is `new` once `old` has ended."""
+
+    def switch(at: float, prev: tuple[str, int], state: str, following: tuple[str, int]) -> str:
+        return (
+            f"  {prev[0]}-{prev[1]} [000] d..2. {at:.6f}: sched_switch: prev_comm={prev[0]} prev_pid={prev[1]} "
+            f"prev_prio=120 prev_state={state} ==> next_comm={following[0]} next_pid={following[1]} next_prio=120"
+        )
+
+    def waking(at: float, by: tuple[str, int], woken: tuple[str, int]) -> str:
+        event = f"sched_waking: comm={woken[0]} pid={woken[1]} prio=120 target_cpu=000"
+        return f"  {by[0]}-{by[1]} [000] d..2. {at:.6f}: {event}"
+
+    idle, late, bash = ("swapper/0", 0), ("late", 200), ("bash", 300)
+    lines = ["# tracer: nop", "  <idle>-0 [000] d..2. 10.000000: cpu_frequency: state=450000 cpu_id=0"]
+    for turn in range(20):
+        begins, runs = 10 + 0.05 * turn, ("old" if turn < 10 else "new", 100)
+        if turn == 10:
+            fork = f"  bash-300 [000] d..2. {begins + 0.0005:.6f}: sched_process_fork: comm=bash pid=300"
+            lines += [waking(begins, idle, bash), switch(begins, idle, "R", bash)]
+            lines += [f"{fork} child_comm=new child_pid=100"]
+            born = "sched_wakeup_new: comm=new pid=100 prio=120 target_cpu=000"
+            lines += [f"  bash-300 [000] d..2. {begins + 0.0005:.6f}: {born}", switch(begins + 0.001, bash, "S", runs)]
+        else:
+            lines += [waking(begins + 0.001, idle, runs), switch(begins + 0.001, idle, "R", runs)]
+        lines += [waking(begins + 0.003, runs, late)]
+        if turn == 9:
+            lines += [f"  old-100 [000] d..2. {begins + 0.0105:.6f}: sched_process_exit: comm=old pid=100 prio=120"]
+        lines += [switch(begins + 0.011, runs, "X" if turn == 9 else "S", late)]
+        # One of the turns of `old` is the longest.
+        lines += [switch(begins + 0.013 + 0.004 * (turn == 3), late, "S", idle)]
+    trace = tmp_path / "reused.txt"
+    trace.write_text("\n".join(lines) + "\n")
+    options: dict[str, Any] = {"machine": opplab.Machine.load("juno-r2"), "recorded_governor": "schedutil"}
+    (_, slowest) = opplab.explain(trace, task="late", why_slow=True, **options)
+    assert slowest.data["waited_for_ns"] == {"old": 8_000_000}
+    for asked in ({"why_slow": True}, {"at": 10.9}):
+        with pytest.raises(opplab.InputError, match="pid 100 was 2 tasks: name one of old, new"):
+            opplab.explain(trace, task="100", **asked, **options)
+    assert "new: 10 activations" in str(opplab.explain(trace, task="new", why_slow=True, **options))
