@@ -283,6 +283,7 @@ def test_a_fit_in_an_experiment_of_two_machines_is_of_its_own(tmp_path: Path) ->
         (tmp_path / "mine.csv").write_text(table)
         made = calibration.fit("tbench", "skylake-8x-uma", **how)
         values.append((made.values, made.intervals))
+        assert "60 published" in calibration.to_toml(made)
     assert values[0] == values[1]
     with pytest.raises(InputError, match="has no machine skylake-9x-uma; did you mean `skylake-8x-uma`"):
         calibration.fit("tbench", "skylake-9x-uma", **how)
