@@ -10,6 +10,7 @@ from typing import Any
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.metrics import ALIASES, METRICS, PERCENTILES, find, of_models
+from opplab.runs import IN_JOULES, IN_WATTS
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 
 ANY_WORK = "none"
@@ -25,8 +26,8 @@ _SCALES = {
     "": {"": 1.0},
     "ms": {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6, "": 1.0},
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "": 1.0},
-    "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "": 1.0},
-    "W": {"W": 1.0, "mW": 1e-3, "kW": 1e3, "": 1.0},
+    "J": {**IN_JOULES, "": 1.0},
+    "W": {**IN_WATTS, "": 1.0},
     "%": {"%": 1.0, "": 1.0},
 }
 
@@ -66,8 +67,8 @@ class Constraint:
 
         Examples
         --------
-        >>> Constraint.parse("latency_p99 <= 5ms").bound_in("ms")
-        5.0
+        >>> Constraint.parse("latency_p99 <= 5ms").bound_in("ms"), Constraint.parse("energy <= 2Wh").bound_in("J")
+        (5.0, 7200.0)
         >>> Constraint.parse("throughput >= 99% of baseline").bound_in("MB/s", 200.0)
         198.0
         """
