@@ -212,8 +212,8 @@ def fit(
     policy = first.baseline
     called = entry["variants"].get(policy, policy)
     if baseline is None:
-        known = machines_of(first, published.cells_for(first), entry)
-        rows = [row for row, own in known if row.variant == called and own == on]
+        on_machines = machines_of(first, published.cells_for(first), entry)
+        rows = [row for row, place in on_machines if row.variant == called and place == on]
         target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
     else:
         target = read_baseline(baseline, entry["table"], called, entry["metric"])
