@@ -271,6 +271,22 @@ def test_a_sourced_constant_is_not_free_and_a_mean_over_seeds_is_fitted(tmp_path
     assert "60 published" in text and "+-" in text
 
 
+def test_a_fit_in_an_experiment_of_two_machines_is_of_its_own(tmp_path: Path) -> None:
+    """It took the runs and the values of whichever machine came last."""
+    how = {"only": ["exchange_cycles"], "seeds": 1, "rounds": 1, "steps": 1, "experiment": tmp_path / "mine.toml"}
+    values = []
+    for machines in ('"skylake-8x-uma"', '["skylake-8x-uma", "skylake-sp-2s"]'):
+        (tmp_path / "mine.toml").write_text(OWN.replace('"skylake-8x-uma"', machines))
+        table = "machine,parameter,variant,value\nskylake-8x-uma,clients=1,slow,60\nskylake-sp-2s,clients=1,slow,5\n"
+        (tmp_path / "mine.csv").write_text(table)
+        made = calibration.fit("tbench", "skylake-8x-uma", **how)
+        values.append((made.values, made.intervals))
+        assert "60 published" in calibration.to_toml(made)
+    assert values[0] == values[1]
+    with pytest.raises(InputError, match="has no machine skylake-9x-uma; did you mean `skylake-8x-uma`"):
+        calibration.fit("tbench", "skylake-9x-uma", **how)
+
+
 def test_a_name_that_is_not_published_is_refused_with_the_nearest(tmp_path: Path) -> None:
     text = (catalog.DATA / "experiments" / "juno-eas.toml").read_text(encoding="utf-8")
     file = tmp_path / "mine.toml"

@@ -399,6 +399,30 @@ def test_a_base_that_names_a_release_is_that_release(base: str, kernel: str) -> 
     assert (keys["kernel"], notes) == (kernel, [])
 
 
+def test_what_is_given_in_place_of_the_texts_own_is_named() -> None:
+    """Numbers of another governor and kernel stood under the text's own parameters without a word."""
+    (report,) = kernel_robot.parse(mail("tbench", "  100.00     +1.0%     101.00        tbench.throughput"))
+    report.commits[0], governor = "v6.12", "performance"
+    report.axes["cpufreq_governor"] = governor
+    keys, notes = policy_of(report, {"governor": "ondemand", "kernel": "6.6"})
+    assert (keys["governor"], keys["kernel"]) == ("ondemand", "6.6")
+    assert notes == [
+        f"governor ondemand is used, as it was given: the text has {governor}",
+        "kernel 6.6 is used, as it was given: the text has 6.12",
+    ]
+    assert policy_of(report, {"governor": governor, "kernel": "6.12"})[1] == []
+
+
+def test_a_base_has_one_governor(tmp_path: Path) -> None:
+    """Two ended in an internal error after the runs."""
+    file = tmp_path / "mail.txt"
+    file.write_text(STDDEV, encoding="utf-8")
+    how = ("-m", "juno-r2", "--governor", "schedutil,performance", "--vs", "hz=1000")
+    code, _, words = predict(str(file), *how, results=tmp_path / "r")
+    assert code == 2
+    assert "only one governor here" in words
+
+
 def test_predictions_of_equal_metrics_have_their_parameters(tmp_path: Path) -> None:
     file = tmp_path / "mail.txt"
     part = STDDEV.partition("cpufreq_governor/nr_task")[2]

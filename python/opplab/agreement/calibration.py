@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog, stats
-from opplab.agreement.forecast import axes_of, belongs, rows_of
+from opplab.agreement.forecast import axes_of, belongs, machines_of
 from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, read_text, toml_of
@@ -205,12 +205,15 @@ def fit(
     )
     if entry is None:
         raise InputError(f"experiment {name} compares nothing with its workload {label}")
+    machines = list(dict.fromkeys(case.machine for case in first.cases))
+    on = machine if len(machines) > 1 else machines[0]
+    if on not in machines:
+        raise InputError(f"experiment {name} has no machine {machine}{catalog.nearest(machine, machines)}")
     policy = first.baseline
     called = entry["variants"].get(policy, policy)
     if baseline is None:
-        rows = [
-            row for row in rows_of(first.published_seed, published.cells_for(first), entry) if row.variant == called
-        ]
+        on_machines = machines_of(first, published.cells_for(first), entry)
+        rows = [row for row, place in on_machines if row.variant == called and place == on]
         target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
     else:
         target = read_baseline(baseline, entry["table"], called, entry["metric"])
@@ -229,7 +232,8 @@ def fit(
         if key not in found:
             params = {(label, one): value for one, value in constants.items()}
             tried = Experiment.load(name, iterations=seeds, params=params)
-            cases = [case for case in tried.cases if (case.policy, case.benchmark) == (policy, label)]
+            own = (on, policy, label)
+            cases = [case for case in tried.cases if (case.machine, case.policy, case.benchmark) == own]
             found[key] = _simulate(cases, wanted, entry["simulated"], jobs)
             made.runs += sum(map(len, found[key].values()))
         return found[key]

@@ -209,17 +209,16 @@ def policy_of(report: Report, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     """Give the base's policy as the text has it, and notes of what it leaves open."""
     keys = dict(given)
     notes = []
+    governor = report.axes.get("cpufreq_governor") or (report.commits[0] if _by_governor(report) else "")
+    release = re.fullmatch(r"v(\d+\.\d+(?:\.\d+)?)(?:-rc\d+)?(?:-.*)?", report.commits[0])
+    theirs = {"governor": governor, "kernel": release[1] if release else ""}
+    for name, value in theirs.items():
+        if value and keys.setdefault(name, value) != value:
+            notes.append(f"{name} {keys[name]} is used, as it was given: the text has {value}")
     if "governor" not in keys:
-        governor = report.axes.get("cpufreq_governor") or (report.commits[0] if _by_governor(report) else "")
-        if not governor:
-            raise InputError("the text names no cpufreq_governor: give --governor")
-        keys["governor"] = governor
+        raise InputError("the text names no cpufreq_governor: give --governor")
     if "kernel" not in keys:
-        found = re.fullmatch(r"v(\d+\.\d+(?:\.\d+)?)(?:-rc\d+)?(?:-.*)?", report.commits[0])
-        if found:
-            keys["kernel"] = found[1]
-        else:
-            notes.append(f"the base {report.commits[0]} names no release: the default kernel is used (or --kernel)")
+        notes.append(f"the base {report.commits[0]} names no release: the default kernel is used (or --kernel)")
     return keys, notes
 
 

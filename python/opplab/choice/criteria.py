@@ -57,8 +57,8 @@ class Constraint:
 
         Examples
         --------
-        >>> Constraint.parse("latency_p99 <= 5ms").bound_in("ms")
-        5.0
+        >>> Constraint.parse("latency_p99 <= 5ms").bound_in("ms"), Constraint.parse("energy <= 2Wh").bound_in("J")
+        (5.0, 7200.0)
         >>> Constraint.parse("throughput >= 99% of baseline").bound_in("MB/s", 200.0)
         198.0
         """

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opplab.cli.options import jobs_option, machine_option, output_option, policy_of, policy_options, vs_option, workers
+from opplab.cli.options import (
+    jobs_option,
+    machine_option,
+    one_policy_options,
+    output_option,
+    policy_of,
+    vs_option,
+    workers,
+)
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
 from opplab.report.text import terminal_width
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--results", type=click.Path(path_type=Path), default=Path("out/predict"), help="Results folder.")
 @machine_option("Machine that stands for the mail's.")
-@policy_options
+@one_policy_options
 @vs_option
 @click.option("--iterations", type=click.IntRange(1, 1000), default=3, help="Runs per setting, for a mail.")
 @click.option(

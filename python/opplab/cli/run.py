@@ -149,7 +149,7 @@ def command(
         if workload is not None:
             raise click.UsageError("give one workload")
         target, workload = None, Path(what)
-    adjusted = {"iterations": iterations, "seed": seed, "seconds": seconds, "until_ci": until_ci}
+    adjusted: dict[str, Any] = {"iterations": iterations, "seed": seed, "seconds": seconds, "until_ci": until_ci}
     with contextlib.ExitStack() as kept:
         if target is None:
             if workload is None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opplab.errors import FormatError
+from opplab.runs import IN_WATTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,8 @@ KNOWN = {
 """Exact names of columns by quantity, the more telling first; other names are known by their words."""
 
 _ASLEEP = re.compile(r"(?:pk|pkg)_?%?_?pc(?:2|3|6|7|8|9|10)(?:_pct|_%)?|%?pc(?:2|3|6|7|8|9|10)")
-_WATTS = {"w": 1.0, "watt": 1.0, "watts": 1.0, "mw": 1e-3, "milliwatt": 1e-3, "milliwatts": 1e-3, "uw": 1e-6}
+_WATTS = {unit.lower(): watts for unit, watts in IN_WATTS.items()}
+_WATTS |= {"watt": 1.0, "watts": 1.0, "milliwatt": 1e-3, "milliwatts": 1e-3, "kilowatt": 1e3, "kilowatts": 1e3}
 _HZ = {"ghz": 1.0, "mhz": 1e-3, "khz": 1e-6, "hz": 1e-9}
 _PERCENT = {"%", "pct", "percent"}
 _SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "usec": 1e-6, "ns": 1e-9}
@@ -91,8 +93,8 @@ def known_column(name: str) -> Column | None:
 
     Examples
     --------
-    >>> known_column("Bzy_MHz").quantity, known_column("Package Power (mW)").factor
-    ('clock', 0.001)
+    >>> known_column("Bzy_MHz").quantity, known_column("Package Power (mW)").factor, known_column("PDU (kW)").factor
+    ('clock', 0.001, 1000.0)
     >>> known_column("TSC_MHz") is None
     True
     """
