@@ -368,6 +368,35 @@ def test_missing_switches_are_noted_and_count_alike(tmp_path: Path) -> None:
     assert "sched_switch events others are missing" in " ".join(replayed.split())
 
 
+def test_a_clock_that_jumps_is_noted(tmp_path: Path) -> None:
+    """An hour of suspend counted as running, without a word.
+
+    Method: the same events without the jump have no note; the words have the time that the energy grew by.
+    """
+    work = opplab.Workload.periodic(6, run_us=6000, period_us=8000)
+    whole, late = tmp_path / "whole.txt", tmp_path / "late.txt"
+    opplab.simulate("juno-r2", work, opplab.Policy(), seconds=1.0).to_trace(whole)
+
+    def later(line: str) -> str:
+        found = re.match(r"(.*\] +)(\d+\.\d+)(: .*)", line)
+        return line if not found or float(found[2]) < 0.5 else f"{found[1]}{float(found[2]) + 3600:.9f}{found[3]}"
+
+    late.write_text("\n".join(map(later, whole.read_text().splitlines())) + "\n")
+    machine = opplab.Machine.load("juno-r2")
+    running = {}
+    for path in (whole, late):
+        trace = opplab.read_trace(path)
+        running[path] = trace.energy(machine).tasks["running_ns"].sum()
+        trace.signals(machine)
+        words = [note for note in trace.notes if note.startswith("no event in ")]
+        assert bool(words) == (path == late)
+        shown = run("trace", "energy", path, "-m", "juno-r2").output
+        assert ("no event in 3600" in shown) == (path == late)
+    assert words[0].startswith("no event in 3600.0")
+    # At least one CPU ran a task all the time.
+    assert running[late] - running[whole] >= 3600 * 10**9
+
+
 def test_deadline_tasks_are_judged_by_their_periods(tmp_path: Path) -> None:
     """Goal: a trace without the deadlines of SCHED_DEADLINE says by what it judges; their budgets are no group's."""
     switch = (

@@ -90,7 +90,7 @@ pub(crate) fn trace_energy<'py>(
                 processes.insert(last.number, process);
             }
         }
-        Ok((found, processes, reused, chain.note(&outcome.missed), outcome.problems))
+        Ok((found, processes, reused, chain.notes(&outcome.missed), outcome.problems))
     });
     let (found, processes, reused, lost, problems): (Vec<TraceEnergy>, BTreeMap<i32, i32>, Vec<Reused>, _, Vec<_>) =
         read.map_err(|error| trace_error(py, &path, error))?;

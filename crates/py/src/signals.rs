@@ -169,7 +169,7 @@ fn rebuilt<'m, H: HalfLife>(
     let (names, mut threads) = (events(), Threads::default());
     let outcome = files.trace.stream(&options, &mut decoded_threads(&names, &mut all, &mut threads))?;
     all.residency.finish();
-    let notes = threads.chain.note(&outcome.missed).into_iter().chain(all.pelt.groups().words(&all.groups)).collect();
+    let notes = threads.chain.notes(&outcome.missed).into_iter().chain(all.pelt.groups().words(&all.groups)).collect();
     let threads = threads.reused();
     let All { pelt, residency, meter, activations, between, latencies, cpus, .. } = all;
     let problems = outcome.problems.iter().map(ToString::to_string).collect();

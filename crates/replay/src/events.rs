@@ -316,8 +316,8 @@ pub struct Events {
     pub start_khz: BTreeMap<u32, (u64, u32)>,
     /// What the kernel itself recorded of its run queues' averages.
     pub records: Records,
-    /// Where the kernel lost events, in words.
-    pub lost: Option<String>,
+    /// Where events are lost or missing, in words.
+    pub lost: Vec<String>,
     /// What of the trace is damaged; the list is the rest.
     pub damage: Vec<String>,
     /// What of its control groups is not followed, in words.
@@ -564,7 +564,7 @@ impl Events {
         let (mut decoder, mut chain) = (Decoder::default(), Chain::default());
         let mut sink = |event: &Event<'_>| {
             let what = decoder.decode(event);
-            chain.event(event.cpu, &what);
+            chain.event(event.time_ns, event.cpu, &what);
             let _ = builder.event(event, &what);
             groups.event(event, &what);
             ControlFlow::Continue(())
@@ -585,7 +585,7 @@ impl Events {
             events.list.sort_by_key(|ev| ev.time_ns);
         }
         events.records = builder.records.finish();
-        events.lost = chain.note(&outcome.missed);
+        events.lost = chain.notes(&outcome.missed);
         events.task_groups.finder = groups;
         events.set_groups(None);
         events.damage = outcome.problems.iter().map(ToString::to_string).collect();

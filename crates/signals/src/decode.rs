@@ -330,18 +330,34 @@ pub struct Threads {
 }
 
 /// Whether the task that leaves a CPU is the one that came there. Where it is another, switches are missing that nothing marks as lost:
-/// lines were cut out of a text, or a buffer was full.
+/// lines were cut out of a text, or a buffer was full. Also the longest time without an event while a task ran.
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     /// Who came last, by CPU.
     came: Vec<Option<i32>>,
     switches: u64,
     breaks: u64,
+    /// Times of the first and the last event, ns.
+    span_ns: Option<(u64, u64)>,
+    /// The longest silence: how long, since when, and a CPU that ran a task then.
+    silence: Option<(u64, u64, usize)>,
 }
+
+/// A silence is noted if it is longer than this, ns, and than this part of the trace.
+const SILENCE_NS: u64 = 1_000_000_000;
+const SILENCE_PART: u64 = 20;
 
 impl Chain {
     /// Takes an event of `cpu`, with the pids of the trace.
-    pub fn event(&mut self, cpu: u32, what: &SchedEvent<'_>) {
+    pub fn event(&mut self, now_ns: u64, cpu: u32, what: &SchedEvent<'_>) {
+        let (first_ns, last_ns) = self.span_ns.unwrap_or((now_ns, now_ns));
+        let silent_ns = now_ns.saturating_sub(last_ns);
+        if silent_ns > SILENCE_NS.max(self.silence.map_or(0, |(longest_ns, ..)| longest_ns))
+            && let Some(running) = self.came.iter().position(|came| came.is_some_and(|pid| pid != 0))
+        {
+            self.silence = Some((silent_ns, last_ns, running));
+        }
+        self.span_ns = Some((first_ns, last_ns.max(now_ns)));
         let SchedEvent::Switch { prev, next, .. } = what else { return };
         let cpu = (cpu & 0xffff) as usize;
         self.came.resize(self.came.len().max(cpu + 1), None);
@@ -349,16 +365,27 @@ impl Chain {
         self.breaks += u64::from(self.came[cpu].replace(next.pid).is_some_and(|came| came != prev.pid));
     }
 
-    /// What it means for all that is made of a trace's events, beside the gaps that the kernel reported; `None` if nothing is missing.
-    pub fn note(&self, gaps: &[Missed]) -> Option<String> {
+    /// What it means for all that is made of a trace's events, beside the gaps that the kernel reported.
+    pub fn notes(&self, gaps: &[Missed]) -> Vec<String> {
         let Self { switches, breaks, .. } = self;
-        Missed::note(gaps).or_else(|| {
+        let missing = Missed::note(gaps).or_else(|| {
             let text = format!(
                 "before {breaks} of {switches} sched_switch events others are missing: the task that leaves a CPU is not the one \
                  that came there. The time between counts for the latter"
             );
             (*breaks > 0).then_some(text)
-        })
+        });
+        let (first_ns, last_ns) = self.span_ns.unwrap_or_default();
+        let long = self.silence.filter(|(ns, ..)| *ns > (last_ns - first_ns) / SILENCE_PART);
+        let silence = long.map(|(ns, since_ns, cpu)| {
+            format!(
+                "no event in {:.3} s from {:.6} s on, while CPU {cpu} ran a task: the time counts as running. A suspend or \
+                 a clock that jumped looks like this",
+                ns as f64 / 1e9,
+                since_ns as f64 / 1e9
+            )
+        });
+        missing.into_iter().chain(silence).collect()
     }
 }
 
@@ -527,7 +554,7 @@ pub fn decoded_threads(names: &[&str], sink: &mut impl SchedSink, threads: &mut 
     move |event: &Event<'_>| {
         let is_named = *is_named.get(event.schema, |schema| names.contains(&schema.name.as_str()));
         let what = if is_named { decoder.decode(event) } else { SchedEvent::Other };
-        threads.chain.event(event.cpu, &what);
+        threads.chain.event(event.time_ns, event.cpu, &what);
         sink.event(event, &threads.numbered(what));
         ControlFlow::Continue(())
     }
@@ -589,16 +616,40 @@ mod tests {
         let mut chain = Chain::default();
         let mut switches = |pairs: &[(u32, i32, i32)]| {
             for &(cpu, prev, next) in pairs {
-                chain.event(cpu, &SchedEvent::Switch { prev: task(prev), prev_state: 0, next: task(next) });
+                chain.event(0, cpu, &SchedEvent::Switch { prev: task(prev), prev_state: 0, next: task(next) });
             }
-            chain.note(&[]).map(|text| text.split(": ").next().unwrap_or_default().to_owned())
+            let of = |text: &String| text.split(": ").next().unwrap_or_default().to_owned();
+            chain.notes(&[]).iter().map(of).collect::<Vec<_>>()
         };
-        assert_eq!(switches(&[(0, 7, 0), (1, 0, 8), (0, 0, 9), (1, 8, 0), (0, 9, 7)]), None);
-        let note = switches(&[(0, 9, 0), (1, 0, 8), (1, 0, 9)]);
-        assert_eq!(note.as_deref(), Some("before 2 of 8 sched_switch events others are missing"));
+        assert!(switches(&[(0, 7, 0), (1, 0, 8), (0, 0, 9), (1, 8, 0), (0, 9, 7)]).is_empty());
+        let notes = switches(&[(0, 9, 0), (1, 0, 8), (1, 0, 9)]);
+        assert_eq!(notes, ["before 2 of 8 sched_switch events others are missing"]);
         // What the kernel reported explains it.
         let gap = Missed { cpu: 1, time_ns: 5, count: Some(3) };
-        assert!(chain.note(&[gap]).is_some_and(|note| note.starts_with("3 events are lost")));
+        assert!(chain.notes(&[gap])[0].starts_with("3 events are lost"));
+    }
+
+    /// Goal: a long time without an event is noted where a task seems to run in it, and where all CPUs were idle it is not.
+    #[test]
+    fn a_silence_in_which_a_task_runs_is_noted() {
+        let task = |pid: i32| TaskFields { pid, prio: None, comm: None };
+        let notes = |next: i32, silent_s: u64, more_s: u64| {
+            let mut chain = Chain::default();
+            let switch = SchedEvent::Switch { prev: task(0), prev_state: 0, next: task(next) };
+            for (at_s, what) in [(5, switch), (5 + silent_s, SchedEvent::Other)] {
+                chain.event(at_s * 1_000_000_000, 2, &what);
+            }
+            (0..=2 * more_s).for_each(|half_s| {
+                chain.event((5 + silent_s) * 1_000_000_000 + half_s * 500_000_000, 2, &SchedEvent::Other);
+            });
+            chain.notes(&[])
+        };
+        let [note] = &notes(7, 60, 0)[..] else { panic!("a jump of a minute") };
+        assert!(note.starts_with("no event in 60.000 s from 5.000000 s on, while CPU 2 ran a task: "), "{note}");
+        assert!(notes(0, 60, 0).is_empty());
+        assert!(notes(7, 1, 0).is_empty());
+        // Less than a twentieth of the trace.
+        assert!(notes(7, 2, 60).is_empty());
     }
 
     #[test]
