@@ -94,6 +94,26 @@ def test_the_end_of_another_cpus_request_is_told_of_the_firmwares_clocks_too() -
     assert ended > 10
 
 
+def test_a_sample_under_the_firmware_is_the_last_one_that_asked() -> None:
+    """Under HWP without a desired level a governor's request is a floor: the hardware's most is no request of it."""
+    made = opplab.simulate(
+        "skylake-8x-uma",
+        opplab.Workload.periodic(6, run_us=3000, period_us=16000),
+        opplab.Policy(kernel="6.6", driver="intel_cpufreq", governor="ondemand"),
+        seconds=0.3,
+    )
+    records = Records(made._inner)
+    seen = 0
+    for cpu in range(4):
+        for at_ns in range(50_500_000, 300_000_000, 3_700_000):
+            told = {one.kind: one for one in frequency_findings(records, cpu, at_ns)}
+            if "reports" not in told or "last" not in told["reports"].data:
+                continue
+            seen += 1
+            assert told["reports"].data["last"]["next_khz"] == told["frequency"].data["next_khz"]
+    assert seen > 50
+
+
 @pytest.mark.parametrize("governor", ["schedutil", "ondemand"])
 def test_an_answer_that_is_on_its_way_is_none(governor: str) -> None:
     """Between a request and the clock that it makes, the request before made the clock."""
@@ -139,6 +159,35 @@ def test_a_level_that_the_rate_limit_held_was_not_asked_of_the_driver() -> None:
     assert (last["outcome"], last["target_perf"]) == ("rate-limited", 348)
     assert "wanted another" in told.text
     assert "the rate limit holds it for" in told.text
+
+
+def test_the_rate_limit_holds_levels_too() -> None:
+    """Goal: time that the rate limit held a higher level is the rate limit's, as it is with frequencies.
+
+    Method: the decisions. From a report that wanted more than the level that was asked for, to the next that asks.
+    """
+    work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+    made = opplab.simulate("sapphire-rapids-8460h-4s", work, opplab.Policy(), seconds=0.3)
+    records = Records(made._inner)
+    held: Counter[int] = Counter()
+    asked, since = dict[int, int](), dict[int, int]()
+    for index in range(len(records.tables["sugov_decision"]["time_ns"])):
+        row = records.row("sugov_decision", index)
+        cpu, at_ns = row["policy_cpu"], row["time_ns"]
+        if row["outcome"] in ("requested", "held"):
+            asked[cpu] = row["target_perf"]
+            held[cpu] += at_ns - since.pop(cpu, at_ns)
+        elif row["outcome"] == "rate-limited" and cpu in asked:
+            if row["target_perf"] > asked[cpu]:
+                since.setdefault(cpu, at_ns)
+            else:
+                held[cpu] += at_ns - since.pop(cpu, at_ns)
+    for cpu, at_ns in since.items():
+        held[cpu] += records.end_ns - at_ns
+    slow = {one.data["reason"]: one.data for one in opplab.explain(made, why_slow=True) if one.kind == "slow"}
+    assert slow["rate-limit"]["slow_ns"] > 1_000_000
+    for cpu, slow_ns in slow["rate-limit"]["cpus_ns"].items():
+        assert slow_ns <= held[int(cpu)]
 
 
 FIFO = {"policy": "SCHED_FIFO", "priority": 10, "cpus": [0], "loop": -1, "run": 2_000_000, "sleep": 1000}

@@ -246,7 +246,9 @@ def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
         f"that share it; its decision:"
     )
     wish = _granted(records, by_cpu, since_ns)
-    wish_khz = None if wish is None else wish["requested_khz"]
+    firmware = records.where("hwp_decision", policy_cpu=records.policy_of[by_cpu]["cpus"][0], desired=0)
+    # Without a desired level the hardware's request is the most that the firmware may choose.
+    wish_khz = None if wish is None or len(firmware) else wish["requested_khz"]
     return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, wish_khz)]
 
 

@@ -141,6 +141,9 @@ struct PolicyState {
     cpus: Vec<CpuIdx>,
     requested_khz: u32,
     wanted_khz: u32,
+    /// The same of a driver that takes levels.
+    requested_level: u32,
+    wanted_level: u32,
     /// When it last asked.
     asked_ns: u64,
     limit: Option<GrantLimit>,
@@ -334,7 +337,7 @@ impl WhySlow {
         if policy.is_custom {
             // It has no rate limit and no clamps but its own.
             SlowReason::CustomGovernor
-        } else if policy.requested_khz < policy.wanted_khz {
+        } else if policy.requested_khz < policy.wanted_khz || policy.requested_level < policy.wanted_level {
             SlowReason::RateLimit
         } else if policy.is_capped {
             SlowReason::Uclamp
@@ -474,12 +477,19 @@ impl Sink for WhySlow {
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
         match *decision {
-            Decision::Freq { cpu, outcome, wanted_khz, next_khz, bound, iowait_boost, .. } => {
+            Decision::Freq { cpu, outcome, wanted_khz, next_khz, target_perf, bound, iowait_boost, .. } => {
                 let index = self.cpus[cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
                 policy.has_decided = true;
                 policy.wanted_khz = wanted_khz.max(next_khz);
+                let asks = outcome == SugovOutcome::Requested as u8 || outcome == SugovOutcome::Held as u8;
+                if next_khz == 0 && (asks || outcome == SugovOutcome::RateLimited as u8) {
+                    policy.wanted_level = target_perf;
+                    if asks {
+                        policy.requested_level = target_perf;
+                    }
+                }
                 // Performance levels instead of frequencies come as requests of their own.
                 if outcome == SugovOutcome::Requested as u8 && next_khz > 0 {
                     // A kthread that is under way takes it along without a request of its own.
