@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,6 +47,8 @@ def safe_name(label: str) -> str:
     name = name.encode("utf-8", "replace")[:NAME_BYTES_MAX].decode("utf-8", "ignore")
     if name == label and name:
         return name
+    import hashlib
+
     digest = hashlib.sha256(label.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{name or 'unnamed'}-{digest}"
 
@@ -299,6 +298,7 @@ def csv_rows(path: Path, *, delimiter: str = ",") -> tuple[list[str], list[tuple
 
 def digest_of(plain: Any) -> str:
     """Give the hash of plain data, whatever the order of its keys."""
+    import hashlib
     import json
 
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
@@ -354,6 +354,9 @@ def replacing(path: str | Path, *, name_synced: bool = True) -> Iterator[Path]:
     if given.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(given))
     if given.exists() and not given.is_file():
+        import shutil
+        import tempfile
+
         try:
             with _reached(given) as stream, tempfile.TemporaryDirectory() as folder:
                 yield Path(folder) / given.name
@@ -387,6 +390,8 @@ def unheard_if(exception: type[BaseException]) -> Iterator[None]:
 
     Everything else is written afterwards.
     """
+    import tempfile
+
     try:
         heard = os.dup(2)
     except OSError:

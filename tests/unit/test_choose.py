@@ -1209,12 +1209,11 @@ def test_features_of_the_scheduler_are_words_on_a_command_line(tmp_path: Path) -
 
     def energies(*vs: str) -> list[float]:
         words = [*run, "-o", str(tmp_path / f"out{len(vs[0])}"), *(word for one in vs for word in ("--vs", one))]
-        done = CliRunner().invoke(program, words)
-        assert done.exit_code == 0, done.output
-        return [row["mean"] for row in json.loads(done.stdout)["rows"] if row["metric"] == "energy"]
+        rows = json.loads(answered(*words).stdout)["rows"]
+        return [row["mean"] for row in rows if row["metric"] == "energy"]
 
     base, word = energies("sched_features=NO_UTIL_EST,NO_NEXT_BUDDY")[:2]
     assert energies('sched_features=["NO_UTIL_EST","NO_NEXT_BUDDY"]')[:2] == [base, word]
     assert word != base
-    wrong = CliRunner().invoke(program, [*run, "--vs", "sched_features=NO_UTIL_EST,UTIL"])
+    wrong = called(*run, "--vs", "sched_features=NO_UTIL_EST,UTIL")
     assert "unknown feature of the scheduler `UTIL`" in str(wrong.exception)

@@ -465,7 +465,7 @@ def test_an_exported_tree_names_whose_powers_it_has() -> None:
     shares = [100 * opp["busy_uw"] / opp["power_uw"] for opp in opps]
     assert any(share != 100 for share in shares)
     for words, key in (((), "power_uw"), (("--measured",), "busy_uw")):
-        text = CliRunner().invoke(opplab, ["machine", "export", "juno-r2", *words]).stdout
+        text = answered("machine", "export", "juno-r2", *words).stdout
         found = [int(power) for power in re.findall(r"opp-microwatt = <(\d+)>", text)]
         assert found == [opp[key] for opp in opps]
         named = re.findall(r"a busy CPU draws (\d+) % to (\d+) % of them", text)

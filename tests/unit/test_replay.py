@@ -585,11 +585,10 @@ tasks = ["bg", "own", "rt"]
 uclamp_max = "60"
 """)
     out = tmp_path / "out"
-    done = CliRunner().invoke(opplab, ["run", str(tmp_path / "e.toml"), "-o", str(out)])
-    assert done.exit_code == 0, done.output
+    answered("run", tmp_path / "e.toml", "-o", out)
     (trace,) = out.rglob("*.pftrace")
     marks = {}
-    for line in CliRunner().invoke(opplab, ["trace", "events", str(trace), "-e", "print"]).stdout.splitlines():
+    for line in answered("trace", "events", trace, "-e", "print").stdout.splitlines():
         if found := re.search(r"opplab: task (\d+) util_min=(\S+) util_max=(\d+)", line):
             marks[int(found[1])] = (found[2], int(found[3]))
     # 40 % of 1024. A real-time task keeps its boost, which the upper clamp limits.

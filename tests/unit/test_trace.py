@@ -364,7 +364,7 @@ def test_missing_switches_are_noted_and_count_alike(tmp_path: Path) -> None:
         running = signals.running.group_by("pid").agg(pl.col("time_ns").sum()).sort("pid")
         counted = energy.tasks.select("pid", "running_ns").sort("pid")
         assert dict(running.iter_rows()) == dict(counted.iter_rows())
-    replayed = run("replay", cut, "-m", "juno-r2", "--mode", "open").stdout
+    replayed = answered("replay", cut, "-m", "juno-r2", "--mode", "open").stdout
     assert "sched_switch events others are missing" in " ".join(replayed.split())
 
 

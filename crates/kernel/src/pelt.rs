@@ -154,6 +154,31 @@ impl SchedAvg {
         let delta = now.wrapping_sub(self.last_update_time) >> PELT_UNIT_SHIFT;
         delta.wrapping_add(self.period_contrib.into()) < PELT_PERIOD.into()
     }
+
+    /// Whether nothing is left that could decay.
+    #[inline]
+    fn is_nothing(&self) -> bool {
+        let sums = self.load_sum | self.runnable_sum | u64::from(self.util_sum);
+        sums | self.load_avg | self.runnable_avg | self.util_avg == 0
+    }
+
+    /// The update of a signal that is nothing and stays so: only time passes; whether a period has ended.
+    #[inline]
+    fn pass_time(&mut self, now: u64) -> bool {
+        let delta = now.wrapping_sub(self.last_update_time);
+        if (delta as i64) < 0 {
+            self.last_update_time = now;
+            return false;
+        }
+        let delta = delta >> PELT_UNIT_SHIFT;
+        if delta == 0 {
+            return false;
+        }
+        self.last_update_time = self.last_update_time.wrapping_add(delta << PELT_UNIT_SHIFT);
+        let total = delta.wrapping_add(self.period_contrib.into());
+        self.period_contrib = total as u32 % PELT_PERIOD;
+        total >= PELT_PERIOD.into()
+    }
 }
 
 /// What a sched_entity's update needs to know about it.
@@ -445,6 +470,9 @@ pub fn update_class_avg_scaled<H: HalfLife>(now: u64, sa: &mut SchedAvg, running
 
 #[inline(always)]
 fn update_flag_avg<H: HalfLife>(now: u64, sa: &mut SchedAvg, value: u64) -> bool {
+    if value == 0 && sa.is_nothing() {
+        return sa.pass_time(now);
+    }
     let decayed = update_load_sum::<H>(now, sa, value, value, value != 0);
     if decayed {
         update_load_avg::<H>(sa, 1);
@@ -537,6 +565,20 @@ mod tests {
     }
 
     proptest! {
+        /// A signal that is nothing passes time as the whole update does.
+        #[test]
+        fn nothing_passes_time_as_an_update_does(
+            from in 1u64 << 30..1 << 40, after in 0u64..4 << 20, back in 0u64..4096, period_contrib in 0u32..1024,
+        ) {
+            let nothing = SchedAvg { last_update_time: from, period_contrib, ..SchedAvg::default() };
+            let (mut short, mut whole) = (nothing, nothing);
+            let now = from + after - back;
+            let ended = update_load_sum::<HalfLife32>(now, &mut whole, 0, 0, false);
+            update_load_avg::<HalfLife32>(&mut whole, 1);
+            prop_assert_eq!(short.pass_time(now), ended);
+            prop_assert_eq!(short, whole);
+        }
+
         /// What is skipped as current would have changed nothing.
         #[test]
         fn an_update_of_what_is_current_changes_nothing(

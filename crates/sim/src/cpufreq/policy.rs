@@ -133,33 +133,28 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 None => governor.update_util(&report, &view, None),
             }
         };
-        let (util, max) = match request {
-            None => (0, 0),
-            Some(_) => {
-                let boost = self.gates.sugov.runnable_boost;
-                (cpu_util_cfs(&self.cpus[cpu], &self.gates, boost), self.cpus[cpu].capacity)
-            }
-        };
-        let next_khz = governor.wanted_khz();
+        let request = request.map(|request| (request, governor.wanted_khz()));
         if let Governor::Kernel { state, .. } = &mut self.policies[index].governor {
             *state = Some(governor);
         }
         if let Some(record) = record {
             self.record(record);
         }
+        let Some((request, next_khz)) = request else { return };
+        let util = cpu_util_cfs(&self.cpus[cpu], &self.gates, self.gates.sugov.runnable_boost);
+        let max = self.cpus[cpu].capacity;
         match request {
-            None => {}
-            Some(Request::FastSwitch { freq_khz }) => {
+            Request::FastSwitch { freq_khz } => {
                 let freq_khz = self.passive_khz(index, freq_khz, Relation::L);
                 self.emit(Event::FreqRequest { cpu: cpu.0, khz: freq_khz, util: util as u32, max: max as u32 });
                 self.fast_switch(index, freq_khz);
             }
-            Some(Request::QueueWork) if worker == Worker::Kworker => self.queue_sugov_work(index),
-            Some(Request::QueueWork) => {
+            Request::QueueWork if worker == Worker::Kworker => self.queue_sugov_work(index),
+            Request::QueueWork => {
                 self.emit(Event::FreqRequest { cpu: cpu.0, khz: next_khz, util: util as u32, max: max as u32 });
                 self.queue_sugov_work(index);
             }
-            Some(Request::AdjustPerf { min_perf, target_perf, capacity, .. }) => {
+            Request::AdjustPerf { min_perf, target_perf, capacity, .. } => {
                 self.adjust_perf(index, cpu, min_perf, target_perf, capacity);
             }
         }

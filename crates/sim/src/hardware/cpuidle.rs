@@ -471,7 +471,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             power_uw = power_uw * u64::from(class.on[cl.index()].power) / 1024;
         }
         let was_uw = state.meter.power_uw();
-        state.meter.set(self.now, power_uw);
+        if was_uw != power_uw {
+            state.meter.set(self.now, power_uw);
+        }
         self.journal.power(self.now - BOOT_NS, Metered::Cpu(cpu.0), power_uw);
         self.package_power(PackageId(self.case.machine.cpus[cpu.index()].package), was_uw, power_uw);
     }
