@@ -7,8 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
-from opplab import Policy, Workload, simulate
+from opplab import Policy, Workload, read_trace, simulate
+from opplab.cli.main import opplab as program
 from opplab.errors import InputError
 from opplab.trace.learn import Model, learn, left_out, read, to_rtapp, to_toml
 from opplab.trace.recording import Trace
@@ -160,3 +162,33 @@ def test_constants_with_a_source_are_those_of_models() -> None:
     data = Path(show.__code__.co_filename).parents[1] / "data" / "constants.toml"
     entries = tomllib.loads(data.read_text(encoding="utf-8"))["constant"]
     assert names == {(entry["benchmark"], entry["name"]) for entry in entries}
+
+
+def test_a_timer_is_not_the_work_of_who_runs_there(tmp_path: Path) -> None:
+    """Tasks of timers came out as woken by who ran on their CPUs, and a recovered workload had semaphores between them.
+
+    Method: the workload's own graph: `a` wakes `b`, timers wake the others.
+    """
+    timer = {"timer": {"ref": "unique", "period": 8000}}
+    tasks = {
+        "a": {"loop": -1, "run": 2000, "sem_post": "s", **timer},
+        "b": {"loop": -1, "sem_wait": "s", "run": 1500},
+        "busy": {"instance": 3, "loop": -1, "run": 5000, **timer},
+    }
+    of = {"tasks": tasks, "global": {"calibration": "CPU1"}}
+    work = Workload.parse(json.dumps(of), name="w", file="<w>")
+    run = simulate("juno-r2", work, Policy(), seconds=2.0)
+    for form in ("txt", "pftrace"):
+        trace = tmp_path / f"run.{form}"
+        run.to_trace(trace)
+        model = learn(read_trace(trace))
+        wakers = {group.name: dict(group.woken_by) for group in model.groups}
+        assert wakers["b"]["a"] > 0.95, wakers
+        assert wakers["a"] == wakers["busy"] == {"other": 1.0}, wakers
+        out = tmp_path / f"{form}.json"
+        done = CliRunner().invoke(program, ["trace", "to-rtapp", str(trace), "-m", "juno-r2", "-o", str(out)])
+        assert done.exit_code == 0, done.output
+        # What a task waits for when the trace ends does not come.
+        found = json.loads(out.read_text())["tasks"].items()
+        waits = {name for name, task in found if "sem_wait" in str(list(task["phases"].values())[:-1])}
+        assert {name.split("-")[0] for name in waits} == {"b"}

@@ -360,6 +360,8 @@ impl Places {
 
 /// Events this far before the one that they follow are put in order; what is farther away is damage.
 const OUT_OF_ORDER_NS: u64 = 1_000_000_000;
+/// A timer's function has woken whom it wakes by then, ns.
+const IN_TIMER_NS: u64 = 20_000;
 /// No trace is longer than 30 days.
 const DURATION_MAX_NS: u64 = 30 * 86_400_000_000_000;
 
@@ -373,6 +375,8 @@ struct Builder {
     records: RecordReader,
     /// Time of the event since the first one.
     now_ns: u64,
+    /// By CPU: when the timer expired whose function may still run, in the trace's clock, ns.
+    timers_ns: Vec<Option<u64>>,
     /// By how much an event lies before the one that it follows, at most.
     back_ns: u64,
     begun: bool,
@@ -413,10 +417,12 @@ impl Builder {
         }
         self.now_ns = event.time_ns.saturating_sub(self.events.first_ns);
         let places = *self.places.get(event.schema, Places::of);
+        let by_timer = self.is_in_timer(event, what);
         let what = self.what(event, what, &places)?;
         let context = match places.flags.and_then(|place| event.int(place)) {
             Some(flags) if flags & IN_INTERRUPT != 0 => Context::Interrupt,
             Some(_) => Context::Task,
+            None if by_timer => Context::Interrupt,
             None => Context::Unknown,
         };
         let current = match what {
@@ -430,6 +436,22 @@ impl Builder {
         self.events.nr_cpus = self.events.nr_cpus.max(cpu as usize + 1);
         self.events.list.push(Ev { time_ns, cpu, current, context, what });
         Some(())
+    }
+
+    /// Whether a wake-up comes from a timer's function, as its place behind `hrtimer_expire_entry` shows: the timer's own event on this
+    /// CPU is the last one but for others that it woke. A tick wakes nobody.
+    fn is_in_timer(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) -> bool {
+        let place = (event.cpu & 0xffff) as usize;
+        self.timers_ns.resize(self.timers_ns.len().max(place + 1), None);
+        let timer_ns = &mut self.timers_ns[place];
+        match what {
+            SchedEvent::Timer { tick: false } => *timer_ns = Some(event.time_ns),
+            SchedEvent::Waking { .. } | SchedEvent::Wakeup { .. } => {
+                return timer_ns.is_some_and(|since_ns| event.time_ns.saturating_sub(since_ns) <= IN_TIMER_NS);
+            }
+            _ => *timer_ns = None,
+        }
+        false
     }
 
     fn what(&mut self, event: &Event<'_>, what: &SchedEvent<'_>, places: &Places) -> Option<What> {

@@ -386,7 +386,7 @@ impl Drop {
         }
         let names = names.names.into_iter().map(|(pid, name)| (pid, plain(&String::from_utf8_lossy(&name))));
         let Seen { utils, points, .. } = pelt.into_samples();
-        let known = Deadlines { given_ns: None, stated_ns: std::mem::take(&mut activations.stated_ns) };
+        let known = Deadlines { given_ns: None, stated_ns: activations.stated_ns.clone() };
         Ok(Found {
             names: names.collect(),
             utils,
