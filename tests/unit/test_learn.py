@@ -185,6 +185,7 @@ def test_a_timer_is_not_the_work_of_who_runs_there(tmp_path: Path) -> None:
         wakers = {group.name: dict(group.woken_by) for group in model.groups}
         assert wakers["b"]["a"] > 0.95, wakers
         assert wakers["a"] == wakers["busy"] == {"other": 1.0}, wakers
+        assert not any("hrtimer" in note for note in left_out(read_trace(trace), model))
         out = tmp_path / f"{form}.json"
         done = CliRunner().invoke(program, ["trace", "to-rtapp", str(trace), "-m", "juno-r2", "-o", str(out)])
         assert done.exit_code == 0, done.output
@@ -192,3 +193,12 @@ def test_a_timer_is_not_the_work_of_who_runs_there(tmp_path: Path) -> None:
         found = json.loads(out.read_text())["tasks"].items()
         waits = {name for name, task in found if "sem_wait" in str(list(task["phases"].values())[:-1])}
         assert {name.split("-")[0] for name in waits} == {"b"}
+    # Without the timers' events nobody can know, and the note names who it is about.
+    bare = tmp_path / "bare.txt"
+    lines = (tmp_path / "run.txt").read_text().splitlines()
+    bare.write_text("\n".join(line for line in lines if "hrtimer" not in line) + "\n")
+    recording = read_trace(bare)
+    model = learn(recording)
+    mixed = {group.name for group in model.groups if 0.1 <= group.woken_by.get("other", 0) <= 0.9}
+    (note,) = [note for note in left_out(recording, model) if "hrtimer_expire_entry" in note]
+    assert mixed and mixed == set(note.split("wake-ups of ")[1].split(" count")[0].split(", "))

@@ -353,13 +353,21 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
     return Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
 
 
+MIXED = 0.1
+"""Least share of wake-ups from idle CPUs, and from busy ones, from which on they may have one cause."""
 FAIR_PRIO = 100
 """Least priority of fair threads in the kernel's events (include/linux/sched/prio.h: MAX_RT_PRIO, v6.12)."""
 
 
 def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_name) -> list[str]:
-    """Name what a recording shows and its model does not have: clocks below the highest, and classes of threads."""
+    """Name what a recording shows and its model does not have: clocks below the highest, classes of threads, timers."""
     notes = []
+    mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
+    if mixed and "hrtimer_expire_entry" not in trace.info["events"]:
+        notes.append(
+            f"wake-ups of {', '.join(mixed)} count as those of who ran on the CPU, where it was not idle: some may be "
+            "a timer's, which does not show without `-e hrtimer_expire_entry`"
+        )
     if "cpu_frequency" in trace.info["events"]:
         clocks = sorted({state for _, state in _whole(trace, "cpu_frequency", ["state"])})
         if len(clocks) > 1:
