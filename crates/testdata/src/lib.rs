@@ -71,10 +71,15 @@ pub fn trace_dats(folder: &Path) -> Vec<PathBuf> {
 /// `line` of a report with its time in seconds: `[002] 106439675570920: bprint` becomes `[002] 106439.675570920: bprint`.
 fn in_seconds(line: &str) -> String {
     let time =
-        line.split_once("] ").and_then(|(_, rest)| rest.trim_start().split_once(": ")).map_or("", |(time, _)| time);
+        line.split_once(']').and_then(|(_, rest)| rest.trim_start().split_once(": ")).map_or("", |(time, _)| time);
     if time.len() > 9 && time.bytes().all(|byte| byte.is_ascii_digit()) {
         let (seconds, ns) = time.split_at(time.len() - 9);
-        return line.replacen(time, &format!("{seconds}.{ns}"), 1);
+        // Many digits leave no space before them.
+        return line.replacen(time, &format!("{seconds}.{ns}"), 1).replacen(
+            &format!("]{seconds}"),
+            &format!("] {seconds}"),
+            1,
+        );
     }
     line.to_owned()
 }
@@ -102,5 +107,6 @@ fn a_time_in_nanoseconds_is_printed_in_seconds() {
     let line = |time: &str| format!("   ls-4734  [002] {time}: bprint:  ip=0x1 [000] 12345678901: x");
     assert_eq!(in_seconds(&line("106439675570920")), line("106439.675570920"));
     assert_eq!(in_seconds(&line("106439.675570920")), line("106439.675570920"));
+    assert_eq!(in_seconds("   a-1  [000]259453108202960: b:  c=1"), "   a-1  [000] 259453.108202960: b:  c=1");
     assert_eq!(in_seconds("cpus=2"), "cpus=2");
 }
