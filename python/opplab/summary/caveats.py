@@ -55,31 +55,32 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
     ['intel_pstate has no energy performance preference without HWP: epp does nothing']
     >>> ignored({"governor": "powersave", "hwp_dynamic_boost": "on", "kernel": "4.17"}, "intel_pstate", hwp)
     ['gate hwp_dynamic_boost is absent in kernel 4.17: on does nothing; skylake-servers is a kernel with it']
-    >>> ignored({"freq_max": "mid"}, "scmi", {"invariance": "freq-change"})
-    ["scmi states the share of the highest clock itself: freq_max is of x86's counters, and does nothing"]
+    >>> for words in ignored({"freq_max": "mid", "epp": "power"}, "scmi", {"invariance": "freq-change", **none}):
+    ...     print(words)
+    scmi states the share of the highest clock itself: freq_max is of x86's counters, and does nothing
+    scmi has no energy performance preference: epp does nothing
     """
-    if policy.get("freq_max") and machine.get("invariance") == "freq-change":
-        return [
-            f"{driver} states the share of the highest clock itself: freq_max is of x86's counters, and does nothing"
-        ]
-    if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
-        return [f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing"]
-    epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
     words = []
+    if policy.get("freq_max") and machine.get("invariance") == "freq-change":
+        words.append(
+            f"{driver} states the share of the highest clock itself: freq_max is of x86's counters, and does nothing"
+        )
+    if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
+        words.append(f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing")
+    epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
     if epp != "" and not has_epp(driver, machine, policy):
         without = " without HWP" if driver.startswith("intel") else ""
         words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
+    elif refused := refused_epp(driver, policy):
+        words.append(refused)
     off = bool(policy.get("no_hwp")) and driver.startswith("intel") and dynamic != "auto"
-    if off or (dynamic == "on" and driver == "intel_pstate" and not has_hwp(machine)):
+    on = dynamic == "on" and driver == "intel_pstate"
+    if off or (on and not has_hwp(machine)):
         words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
-    if words:
-        return words
-    if driver == "intel_pstate" and dynamic == "on" and _boost_of(policy) == "absent":
-        kernel = policy["kernel"]
-        absent = f"gate hwp_dynamic_boost is absent in kernel {kernel}: on does nothing"
-        return [f"{absent}; skylake-servers is a kernel with it"]
-    refused = refused_epp(driver, policy)
-    return [refused] if refused else []
+    elif on and _boost_of(policy) == "absent":
+        absent = f"gate hwp_dynamic_boost is absent in kernel {policy['kernel']}: on does nothing"
+        words.append(f"{absent}; skylake-servers is a kernel with it")
+    return words
 
 
 def _boost_of(policy: Mapping[str, Any]) -> str:
