@@ -9,6 +9,10 @@ from opplab.policies import Governor, Placement
 
 SLOW_LIMITS: list[str]
 """What holds a CPU whatever the governor."""
+IN_TIMER_NS: int
+"""By then after its expiry a timer's function has woken whom it wakes, ns."""
+TICK_TIMER: int
+"""From here on are the addresses of ticks in a simulated run's trace."""
 __version__: str
 
 def names(kind: str) -> list[tuple[str, str]]: ...

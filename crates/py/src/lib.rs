@@ -79,6 +79,8 @@ mod _opplab {
         super::error::install_panic_hook();
         super::stats::register(module)?;
         module.add("SLOW_LIMITS", opplab_sim::why_slow::LIMITS)?;
+        module.add("IN_TIMER_NS", opplab_replay::events::IN_TIMER_NS)?;
+        module.add("TICK_TIMER", opplab_trace::TICK_TIMER)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

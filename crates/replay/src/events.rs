@@ -361,7 +361,7 @@ impl Places {
 /// Events this far before the one that they follow are put in order; what is farther away is damage.
 const OUT_OF_ORDER_NS: u64 = 1_000_000_000;
 /// A timer's function has woken whom it wakes by then, ns.
-const IN_TIMER_NS: u64 = 20_000;
+pub const IN_TIMER_NS: u64 = 20_000;
 /// No trace is longer than 30 days.
 const DURATION_MAX_NS: u64 = 30 * 86_400_000_000_000;
 

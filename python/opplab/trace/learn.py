@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import read_text, toml_of
 from opplab.trace.frames import check_fields
@@ -268,14 +269,14 @@ def _by_timers(trace: Trace, wake: str) -> set[tuple[int, int]]:
     if timers["function"].dtype == pl.String:
         timers = timers.filter(~pl.col("function").str.starts_with("tick_"))
     else:
-        timers = timers.filter(pl.col("hrtimer").cast(pl.UInt64, strict=False).fill_null(0) < TICK_TIMER)
+        timers = timers.filter(pl.col("hrtimer").cast(pl.UInt64, strict=False).fill_null(0) < _opplab.TICK_TIMER)
 
     def last(table: pl.DataFrame, name: str) -> pl.DataFrame:
         return table.select("time_ns", "cpu", pl.col("time_ns").alias(name)).sort("time_ns")
 
     found = trace.events(wake).select("time_ns", "cpu").sort("time_ns")
     found = found.join_asof(
-        last(timers, "timer"), on="time_ns", by="cpu", tolerance=IN_TIMER_NS, check_sortedness=False
+        last(timers, "timer"), on="time_ns", by="cpu", tolerance=_opplab.IN_TIMER_NS, check_sortedness=False
     )
     found = found.join_asof(
         last(trace.events("sched_switch"), "switch"), on="time_ns", by="cpu", check_sortedness=False
@@ -295,10 +296,6 @@ def _whole(trace: Trace, event: str, fields: list[str]) -> Iterator[tuple[Any, .
     return rows
 
 
-IN_TIMER_NS = 20_000
-"""A timer's function has woken whom it wakes by then."""
-TICK_TIMER = 0xFFFF_9000_0000_0000
-"""From here on are the addresses of ticks in a simulated run's trace."""
 STATES = {0: "R", 1: "S", 2: "D", 4: "T", 8: "T", 16: "X", 32: "Z"}
 
 
